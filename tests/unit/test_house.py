@@ -1,0 +1,78 @@
+"""The rules of the house that no linter knows."""
+
+import ast
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import penstock
+
+ROOT = Path(__file__).parents[2]
+MODULES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("src/**/*.py")}
+HOST = re.compile(r"(?:https?|git|ssh)://(?:[^\s/@]*@)?([\w.-]+)(\S*)")
+PRIVATE = re.compile(r"\.(corp|home|internal|intranet|lan|local)$")
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [name for name, text in MODULES.items() if not ast.get_docstring(ast.parse(text))] == []
+
+
+def test_no_module_is_longer_than_300_lines() -> None:
+    assert [name for name, text in MODULES.items() if text.count("\n") > 300] == []
+
+
+def test_no_function_is_longer_than_40_lines() -> None:
+    assert [
+        f"{name}:{node.lineno} {node.name}"
+        for name, text in MODULES.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (node.end_lineno or 0) - node.lineno >= 40
+    ] == []
+
+
+def test_no_module_silences_the_type_checker() -> None:
+    assert [name for name, text in MODULES.items() if "type: ignore" in text] == []
+
+
+def test_the_package_has_the_version_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert getattr(penstock, "__version__", version("penstock")) == project["version"]
+
+
+def test_the_navigation_lists_every_page_once() -> None:
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
+    pages = (ROOT / "docs").glob("**/*.md")
+    assert sorted(listed) == sorted(str(page.relative_to(ROOT / "docs")) for page in pages)
+
+
+def test_the_lock_names_only_public_hosts() -> None:
+    hosts = {host for host, _ in HOST.findall((ROOT / "uv.lock").read_text())}
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}
+
+
+def test_no_file_names_a_private_host_or_package_index() -> None:
+    assert [
+        f"{name}: {host}"
+        for name, text in read_repository()
+        for host, rest in HOST.findall(text)
+        if PRIVATE.search(host) or ("/simple" in rest and host != "pypi.org")
+    ] == []
+
+
+def read_repository() -> Iterator[tuple[str, str]]:
+    if not (shutil.which("git") and (ROOT / ".git").exists()):
+        pytest.skip("not a git repository")
+    # A build machine may own the copy as another user.
+    git = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
+    command = [*git, "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            yield name, (ROOT / name).read_text(errors="replace")
