@@ -1,0 +1,67 @@
+"""Rules: is a value of the kind and in the range it must be; errors name its field."""
+
+import re
+
+from penstock.errors import InvalidInput
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+MOST_ERROR = 8_192
+
+
+def check_name(kind: str, name: object) -> None:
+    """Scope and queue names: letters, digits, dot, dash, underscore; at most 128."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{kind} name {clip(name)} is not 1 to 128 of letters, digits, '.', '-' and '_'"
+        )
+
+
+def check_text(field: str, value: str, longest: int, least: int = 1) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{field} is {type(value).__name__}, and must be text")
+    if not least <= len(value) <= longest:
+        raise InvalidInput(f"{field} {clip(value)} is empty or longer than {longest} characters")
+    if "\x00" in value or (not value.isascii() and not encodes(value)):
+        raise InvalidInput(f"{field} {clip(value)} holds a character that is not text")
+
+
+def check_number(
+    field: str,
+    value: float | None,
+    least: float,
+    most: float,
+    *,
+    whole: bool = False,
+    needed: bool = False,
+) -> None:
+    if value is None and not needed:
+        return
+    kinds = (int,) if whole else (int, float)
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise InvalidInput(f"{field} is {clip(value)}, and must be a {'whole ' * whole}number")
+    if not least <= value <= most:
+        raise InvalidInput(f"{field} is {clip(value)}, and must be from {least} to {most}")
+
+
+def readable(text: object) -> str:
+    """Any text, as one that every store can keep."""
+    kept = str(text)[:MOST_ERROR].replace("\x00", "\ufffd")
+    return kept if encodes(kept) else kept.encode(errors="replace").decode()
+
+
+def encodes(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def clip(value: object) -> str:
+    """The value as it would be typed, short enough for an error text."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python does not print an integer of thousands of digits.
+        text = f"a huge {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,189 @@
+"""Nouns: the settings of a queue, and the five presets."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import InvalidInput, NotYet
+
+Ordering = Literal["fifo", "priority", "deadline", "ready_time", "fair"]
+JITTERS = ("none", "full", "equal")
+LATER = {"ordering": ("fair",), "kind": ("broadcast",)}
+# A message of this type runs a command: only queues that are set up for it take one.
+SHELL_TYPE = "penstock.shell"
+
+
+# A store counts attempts and deliveries in 16 bits, and lengths of time must stay moments.
+MOST_RUNS = 32_767
+LONGEST = 100 * 366 * 86_400.0
+
+
+def within(name: str, value: float | None, least: float, most: float) -> None:
+    if value is not None and not least <= value <= most:
+        raise InvalidInput(f"{name} is {value}, and must be from {least} to {most}")
+
+
+class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
+    """The delay before run n+1. `add:x` and `sym:x` spread by a fraction x of the delay."""
+
+    kind: Literal["none", "constant", "linear", "exponential"] = "exponential"
+    initial: float = 2.0
+    factor: float = 2.0
+    step: float = 0.0
+    max: float = 3600.0
+    jitter: str = "equal"
+    max_total: float | None = None
+
+    def __post_init__(self) -> None:
+        within("backoff.initial", self.initial, 0, LONGEST)
+        within("backoff.factor", self.factor, 1, 1000)
+        within("backoff.step", self.step, 0, LONGEST)
+        within("backoff.max", self.max, 0, LONGEST)
+        within("backoff.max_total", self.max_total, 0, LONGEST)
+        self.spread()
+
+    def spread(self) -> float:
+        """The fraction of `add:x` or `sym:x`; 0 for the other jitters."""
+        if self.jitter in JITTERS:
+            return 0.0
+        word, _, number = self.jitter.partition(":")
+        try:
+            fraction = float(number)
+        except ValueError:
+            fraction = -1.0
+        if word not in ("add", "sym") or not 0 <= fraction <= 1:
+            raise InvalidInput(
+                f"backoff.jitter {self.jitter!r} is not none, full, equal, add:x or sym:x"
+                " with x from 0 to 1"
+            )
+        return fraction
+
+
+class Retry(Struct, frozen=True, forbid_unknown_fields=True):
+    """What counts against max_attempts, and what an expired lease does."""
+
+    count: Literal["attempts", "deliveries"] = "attempts"
+    on_expiry: Literal["keep", "count", "backoff"] = "keep"
+
+
+class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    ordering: Ordering = "priority"
+    kind: Literal["competing", "broadcast"] = "competing"
+    max_attempts: int = 5
+    max_deliveries: int | None = None
+    retry: Retry = Retry()
+    backoff: Backoff = Backoff()
+    lease: float = 30.0
+    pause_accepts: bool = True
+    max_depth: int | None = None
+    overflow: Literal["reject", "dead"] = "reject"
+    priority_min: int = -1_000_000
+    priority_max: int = 1_000_000
+    # Out of range is brought into range instead of refused: priorities, and a nack's delay.
+    clamp: bool = False
+    filter_by_type: bool = False
+    merge: Literal["rotate", "rank"] = "rotate"
+    aging: bool = False
+    seconds_per_level: float | None = None
+    retention: float = 7 * 86_400.0
+    keep_results: float = 86_400.0
+    max_body: int = 1_048_576
+    shell: bool = False
+
+    def __post_init__(self) -> None:
+        self._refuse_later()
+        within("max_attempts", self.max_attempts, 1, MOST_RUNS)
+        within("max_deliveries", self.max_deliveries, 1, MOST_RUNS)
+        within("max_depth", self.max_depth, 1, 2**53)
+        within("max_body", self.max_body, 1, 64 * 1_048_576)
+        within("lease", self.lease, 0.1, 43_200)
+        within("retention", self.retention, 0, LONGEST)
+        within("keep_results", self.keep_results, 0, LONGEST)
+        self._check_priorities()
+
+    def _refuse_later(self) -> None:
+        for name, words in LATER.items():
+            if (word := getattr(self, name)) in words:
+                raise NotYet(f"{name} {word!r} is not built yet")
+
+    def _check_priorities(self) -> None:
+        if self.priority_min > self.priority_max:
+            raise InvalidInput("priority_min is above priority_max")
+        within("priority_min", self.priority_min, -(2**31), 2**31 - 1)
+        within("priority_max", self.priority_max, -(2**31), 2**31 - 1)
+        if self.seconds_per_level is not None:
+            # A rank, in ms, stays exact in a double: Redis keeps it as a score.
+            farthest = max(1, -self.priority_min, self.priority_max)
+            within("seconds_per_level", self.seconds_per_level, 0, 2**52 / 1000 / farthest)
+            if self.ordering != "priority" or self.aging:
+                raise InvalidInput("seconds_per_level needs ordering 'priority' and aging off")
+
+    @property
+    def deliveries_limit(self) -> int:
+        return self.max_deliveries or self.max_attempts + 3
+
+
+PRESETS: dict[str, QueueSettings] = {
+    "default": QueueSettings(),
+    "scaiqueue": QueueSettings(
+        retry=Retry(count="deliveries"),
+        max_deliveries=8,
+        backoff=Backoff(initial=2, factor=2, max=900, jitter="full"),
+        pause_accepts=False,
+        aging=True,
+        priority_min=0,
+        priority_max=5000,
+    ),
+    "relay": QueueSettings(
+        retry=Retry(count="deliveries", on_expiry="count"),
+        max_attempts=3,
+        max_deliveries=3,
+        backoff=Backoff(kind="none", jitter="none"),
+        priority_min=0,
+        priority_max=9,
+    ),
+    "codeq": QueueSettings(
+        retry=Retry(count="deliveries", on_expiry="backoff"),
+        max_deliveries=5,
+        lease=300.0,
+        backoff=Backoff(initial=10, factor=2, max=900, jitter="full"),
+        priority_min=0,
+        priority_max=9,
+        clamp=True,
+        filter_by_type=True,
+    ),
+    "faststream": QueueSettings(ordering="ready_time", lease=600.0, merge="rank"),
+    "queuectl": QueueSettings(
+        max_attempts=3,
+        max_deliveries=6,
+        lease=300.0,
+        backoff=Backoff(initial=2, factor=2, jitter="none"),
+        shell=True,
+    ),
+}
+
+
+def preset(name: str) -> QueueSettings:
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise InvalidInput(
+            f"no preset named {name!r}; there are {', '.join(sorted(PRESETS))}"
+        ) from None
+
+
+def change(settings: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
+    """The settings with `changes` laid over them; nested ones are laid over, not replaced."""
+    merged: dict[str, Any] = msgspec.to_builtins(settings)
+    if isinstance(attempts := changes.get("max_attempts"), int) and settings.max_deliveries:
+        # The two keep their distance, or more attempts would never be reached.
+        merged["max_deliveries"] = settings.max_deliveries - settings.max_attempts + attempts
+    for name, value in changes.items():
+        old = merged.get(name)
+        laid_over = isinstance(old, dict) and isinstance(value, dict)
+        merged[name] = {**merged[name], **value} if laid_over else value
+    try:
+        return msgspec.convert(merged, QueueSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"queue settings: {error}") from None

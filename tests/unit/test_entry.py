@@ -1,0 +1,111 @@
+"""What a draft becomes in its queue."""
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.admission import dedupe, entry
+from penstock.message import Dedup, Draft, Flag, Meta
+from penstock.queue import Queue, Scope
+from penstock.settings import change, preset
+from penstock.ticket import Dedupe, Entry
+from tests.unit.leases import NOW
+
+
+def queue(preset_name: str = "default", **settings: Any) -> Queue:
+    scope = Scope(1, "default", "default")
+    return Queue(9, scope, "jobs", settings=change(preset(preset_name), settings))
+
+
+def test_a_plain_draft_becomes_an_entry_without_meta() -> None:
+    assert entry(Draft(body=b"x", type="mail"), queue()) == Entry(9, "mail", b"x")
+
+
+def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:
+    draft = Draft(
+        body=b"x",
+        type="mail",
+        priority=3,
+        delay=4.0,
+        ttl=5.0,
+        expires_at=NOW + 2,
+        deadline=NOW + 1,
+        dedup=Dedup("d", None),
+        name="n",
+        headers={"h": "1"},
+        labels={"l": "2"},
+        lease=6.0,
+        ordering_key="k",
+        max_attempts=7,
+        hops=8,
+    )
+    stored = entry(draft, queue(max_depth=10, overflow="dead"))
+    assert json.loads(stored.meta or "") == {
+        "name": "n",
+        "headers": {"h": "1"},
+        "labels": {"l": "2"},
+        "deadline": NOW + 1,
+        "lease": 6.0,
+        "max_attempts": 7,
+        "ordering_key": "k",
+        "dedup": "d",
+        "hops": 8,
+    }
+    assert msgspec.structs.replace(stored, meta=None) == Entry(
+        queue_id=9,
+        type="mail",
+        body=b"x",
+        priority=3,
+        rank=-3,
+        delay=4.0,
+        ttl=5.0,
+        expires_at=NOW + 1,
+        flags=Flag.KEYED | Flag.UNIQUE | Flag.OWN_LEASE,
+        name="n",
+        ordering_key="k",
+        dedup=dedupe(Dedup("d", None), b"x"),
+        max_depth=10,
+        overflow="dead",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "flags"),
+    [
+        ({}, 0),
+        ({"ordering_key": "k"}, Flag.KEYED),
+        ({"dedup": Dedup("k")}, 0),
+        ({"dedup": Dedup("k", None)}, Flag.UNIQUE),
+        ({"lease": 60}, Flag.OWN_LEASE),
+        ({"timeout": 60}, 0),
+    ],
+)
+def test_a_draft_flags_only_what_it_uses(fields: dict[str, Any], flags: int) -> None:
+    assert entry(Draft(**fields), queue()).flags == flags
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, None),
+        ({"timeout": 10}, 300),
+        ({"timeout": 600}, 660),
+        ({"timeout": 600, "lease": 5}, 5),
+    ],
+)
+def test_the_lease_of_a_shell_job_covers_its_whole_run(
+    fields: dict[str, Any], expected: float | None
+) -> None:
+    stored = entry(Draft(**fields), queue("queuectl"))
+    assert msgspec.json.decode(stored.meta or "{}", type=Meta).lease == expected
+    assert bool(stored.flags & Flag.OWN_LEASE) == (expected is not None)
+
+
+def test_a_window_and_uniqueness_are_two_namespaces_of_keys() -> None:
+    digest = blake2b(b"x", digest_size=16).digest()
+    assert dedupe(Dedup("k", 60), b"x") == Dedupe("window:k", digest, 60)
+    assert dedupe(Dedup("k", None), b"x") == Dedupe("unique:k", digest, None)
+    assert dedupe(Dedup("k"), b"y").digest != digest
