@@ -1,0 +1,142 @@
+"""Turns the calls of many callers into batches, without a timer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from penstock.errors import StoreError
+from penstock.store import Hot
+from penstock.ticket import (
+    Answer,
+    Completion,
+    Entry,
+    Extension,
+    Lease,
+    Lock,
+    Move,
+    Published,
+)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Call = Callable[[Sequence[Item]], Awaitable[list[Result]]]
+
+
+class Group(Generic[Item, Result]):
+    """One caller's items and the future it waits for."""
+
+    __slots__ = ("future", "items")
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self.future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+
+    def answer(self, results: list[Result]) -> None:
+        if not self.future.done():
+            self.future.set_result(results)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Lane(Generic[Item, Result]):
+    """One call in flight; what arrives meanwhile goes together in the next one.
+
+    A lone caller pays no task and no extra turn of the loop. A caller's items stay together.
+    """
+
+    def __init__(self, call: Call[Item, Result], most: int) -> None:
+        self.call = call
+        self.most = most
+        self.waiting: list[Group[Item, Result]] = []
+        self.draining: asyncio.Task[None] | None = None
+        self.busy = False
+
+    async def add(self, items: Sequence[Item]) -> list[Result]:
+        if self.busy:
+            group: Group[Item, Result] = Group(items)
+            self.waiting.append(group)
+            return await group.future
+        self.busy = True
+        try:
+            return await self.call(items)
+        finally:
+            if self.waiting:
+                self.draining = asyncio.ensure_future(self.drain())
+            else:
+                self.busy = False
+
+    async def drain(self) -> None:
+        try:
+            while groups := self.take():
+                await self.run(groups)
+                # Whoever was answered may have more to add: let it join the next batch.
+                await asyncio.sleep(0)
+        finally:
+            self.busy = False
+
+    def take(self) -> list[Group[Item, Result]]:
+        """Whole groups from the front, up to `most` items, but at least one group.
+
+        Whoever left is left out: a loop that closes must not go on writing for nobody.
+        """
+        waiting = [group for group in self.waiting if not group.future.done()]
+        count = end = 0
+        for group in waiting:
+            count += len(group.items)
+            if end and count > self.most:
+                break
+            end += 1
+        self.waiting = waiting[end:]
+        return waiting[:end]
+
+    async def run(self, groups: list[Group[Item, Result]]) -> None:
+        try:
+            results = await self.call([item for group in groups for item in group.items])
+        except BaseException as error:  # noqa: BLE001 - handed to the callers
+            await self.run_apart(groups, error)
+            return
+        start = 0
+        for group in groups:
+            end = start + len(group.items)
+            group.answer(results[start:end])
+            start = end
+
+    async def run_apart(self, groups: list[Group[Item, Result]], error: BaseException) -> None:
+        """One bad item fails alone. A sick store would only fail again."""
+        if len(groups) == 1 or isinstance(error, StoreError | asyncio.CancelledError):
+            for group in groups:
+                group.fail(error)
+            return
+        for group in groups:
+            await self.run([group])
+
+
+class GroupCommit:
+    """The hot verbs of a store, each in a lane of its own."""
+
+    def __init__(self, store: Hot, most: int = 1_000) -> None:
+        self.store = store
+        self._enqueue: Lane[Entry, Published] = Lane(store.enqueue, most)
+        self._complete: Lane[Completion, Answer] = Lane(store.complete, most)
+        self._extend: Lane[Extension, Answer] = Lane(store.extend, most)
+        self._leases: Lane[Lock, Lease | None] = Lane(store.leases, most)
+        self._settle: Lane[Move, Answer] = Lane(store.settle, most)
+
+    async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
+        if atomic:
+            return await self.store.enqueue(entries, atomic=True)
+        return await self._enqueue.add(entries)
+
+    async def complete(self, items: Sequence[Completion]) -> list[Answer]:
+        return await self._complete.add(items)
+
+    async def extend(self, items: Sequence[Extension]) -> list[Answer]:
+        return await self._extend.add(items)
+
+    async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
+        return await self._leases.add(locks)
+
+    async def settle(self, moves: Sequence[Move]) -> list[Answer]:
+        return await self._settle.add(moves)

@@ -1,0 +1,55 @@
+"""The numbered migrations of an engine, and what is wrong with those already applied."""
+
+import os
+import re
+from hashlib import sha256
+
+from msgspec import Struct
+
+from penstock.errors import StoreTooNew, StoreUnusable
+from penstock.stores.statements import folder_of, read_text
+
+FLOOR = re.compile(r"^-- floor: (\d+)$", re.MULTILINE)
+
+
+class Migration(Struct, frozen=True):
+    """`floor`: the oldest code that may still write after it, by its last migration's number."""
+
+    number: int
+    name: str
+    text: str
+    checksum: str
+    floor: int
+
+
+def load(package: str) -> list[Migration]:
+    found = os.listdir(os.path.join(folder_of(package), "migrations"))
+    names = sorted(name for name in found if name.endswith(".sql"))
+    return [read(name, read_text(package, "migrations", name)) for name in names]
+
+
+def read(file_name: str, text: str) -> Migration:
+    number, _, name = file_name.removesuffix(".sql").partition("_")
+    floor = FLOOR.search(text)
+    if floor is None:
+        raise StoreUnusable(f"migration {file_name} does not say its floor")
+    checksum = sha256(text.encode()).hexdigest()
+    return Migration(int(number), name, text, checksum, int(floor.group(1)))
+
+
+def missing(known: list[Migration], applied: dict[int, str], floor: int) -> list[Migration]:
+    """The migrations to apply; raises when the store is not one this code may write to."""
+    last = known[-1].number
+    if floor > last:
+        raise StoreTooNew(
+            f"the store needs code of schema {floor} or newer, this one knows {last};"
+            " upgrade penstock"
+        )
+    for migration in known:
+        checksum = applied.get(migration.number, migration.checksum)
+        if checksum != migration.checksum:
+            raise StoreUnusable(
+                f"migration {migration.number} ({migration.name}) in the store is not the one"
+                " this code has; restore the store or the code it was made with"
+            )
+    return [migration for migration in known if migration.number not in applied]

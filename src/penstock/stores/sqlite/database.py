@@ -1,0 +1,184 @@
+"""Opens connections, brings the schema up to date, and names SQLite's errors."""
+
+import secrets
+import sqlite3
+
+from penstock.errors import (
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreTooNew,
+    StoreUnusable,
+)
+from penstock.settings import QueueSettings
+from penstock.store import Clock, Durability
+from penstock.stores import migrations
+from penstock.stores.sqlite import registry
+from penstock.stores.sqlite.transaction import SQL, Transaction
+
+PACKAGE = "penstock.stores.sqlite"
+APPLICATION = 0x504E5354  # "PNST"
+MIGRATIONS = migrations.load(PACKAGE)
+SCHEMA = MIGRATIONS[-1].number
+BUSY = 5.0
+APPLIED = """
+CREATE TABLE IF NOT EXISTS migration (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, at INTEGER NOT NULL)
+"""
+
+
+def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite3.Connection:
+    """`cache` in KB of pages."""
+    db = sqlite3.connect(
+        path, timeout=BUSY, isolation_level=None, check_same_thread=False, cached_statements=512
+    )
+    try:
+        keep(db, durability)
+        db.execute(f"PRAGMA cache_size = -{cache}")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA journal_size_limit = 67108864")
+    except sqlite3.Error as error:
+        db.close()
+        raise named(error, path) from None
+    return db
+
+
+def keep(db: sqlite3.Connection, durability: Durability) -> None:
+    """How surely the commits from now on outlive a power cut."""
+    db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'safe' else 'NORMAL'}")
+
+
+def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None:
+    """Safe when two processes start at once, and when killed half-way: one transaction."""
+    refuse_foreign(db)
+    if fresh(db):
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if ready(db, durability):
+        return
+    # What guards the numbers of a fast store must not be lost with them.
+    keep(db, "safe")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        migrate(db, clock)
+        tx = Transaction(db, clock())
+        found_default(tx)
+        guard_counters(tx, durability)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    keep(db, durability)
+
+
+def ready(db: sqlite3.Connection, durability: Durability) -> bool:
+    """There is nothing to set up, so nobody's long transaction is waited for."""
+    if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
+        return False
+    applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
+    if migrations.missing(MIGRATIONS, applied, floor_of(db)):
+        return False
+    kept = db.execute(SQL["fact"], ("fast_boot",)).fetchone()
+    return durability == "safe" if kept is None else bool(kept[0] == boot_id())
+
+
+def fresh(db: sqlite3.Connection) -> bool:
+    mode: str = db.execute("PRAGMA journal_mode").fetchone()[0]
+    return mode == "delete"
+
+
+def refuse_foreign(db: sqlite3.Connection) -> None:
+    # In this order: another process may migrate a fresh file between the two looks.
+    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    application = db.execute("PRAGMA application_id").fetchone()[0]
+    if tables and application != APPLICATION:
+        raise StoreUnusable("it is a SQLite file, but not one of penstock's; choose another file")
+
+
+def migrate(db: sqlite3.Connection, clock: Clock) -> None:
+    db.execute(APPLIED)
+    applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
+    for migration in migrations.missing(MIGRATIONS, applied, floor_of(db)):
+        for statement in split(migration.text):
+            db.execute(statement)
+        db.execute(
+            "INSERT INTO migration (number, name, checksum, at) VALUES (?, ?, ?, ?)",
+            (migration.number, migration.name, migration.checksum, clock()),
+        )
+        db.execute(f"PRAGMA user_version = {max(floor_of(db), migration.floor)}")
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+def floor_of(db: sqlite3.Connection) -> int:
+    floor: int = db.execute("PRAGMA user_version").fetchone()[0]
+    return floor
+
+
+def refuse_newer(db: sqlite3.Connection) -> None:
+    """A newer process may have migrated the file while this one was running."""
+    if (floor := floor_of(db)) > SCHEMA:
+        raise StoreTooNew(
+            f"a newer penstock changed the file to schema {floor}, this process knows {SCHEMA};"
+            " upgrade and restart it"
+        )
+
+
+def split(script: str) -> list[str]:
+    statements: list[str] = []
+    rest = ""
+    for line in script.splitlines(keepends=True):
+        rest += line
+        if sqlite3.complete_statement(rest):
+            statements.append(rest)
+            rest = ""
+    return statements
+
+
+def found_default(tx: Transaction) -> None:
+    """What always exists: the default scope, its dead letters, its default queue, a secret."""
+    if registry.scope(tx, "default", "default") is not None:
+        return
+    scope = registry.create_scope(tx, "default", "default")
+    registry.create_queue(tx, scope.id, "default", QueueSettings())
+    tx.run("fact_set", ("secret", secrets.token_hex(32)))
+
+
+def guard_counters(tx: Transaction, durability: Durability) -> None:
+    """`fast` may lose its last commits with the machine, never with a process: after another
+    boot, numbers that may have been handed out are skipped and the feed begins a new epoch.
+    """
+    kept = tx.one("fact", ("fast_boot",))
+    boot = boot_id()
+    if kept is not None and kept[0] != boot:
+        tx.run("skip_counters")
+        tx.run("begin_sequences")
+        tx.run("skip_sequences")
+        tx.next_number("epoch")
+    if durability == "fast" or kept is not None:
+        tx.run("fact_set", ("fast_boot", boot))
+
+
+def boot_id() -> str:
+    """Where it is not known, every start counts as another boot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return secrets.token_hex(16)
+
+
+def named(error: sqlite3.Error, path: str) -> StoreError:
+    """The error of the tree that says what happened to which file, and what to do."""
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"{path!r} was locked by another writer for {BUSY:g} s; try again")
+    # The index of the log could not grow: no room either.
+    if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return StoreFull(f"the disk of {path!r} is full; free some space")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreUnusable(f"{path!r} is damaged or no database: {error}; restore a backup")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StoreUnusable(f"cannot write {path!r}: {error}")
+    return StoreError(f"{path!r}: {error}")

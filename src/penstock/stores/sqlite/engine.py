@@ -1,0 +1,197 @@
+"""Where the work of a SQLite store runs: on its writer, on a reader, or at once."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any, ParamSpec, Self, TypeVar
+
+from penstock.errors import InvalidInput, StoreClosed
+from penstock.message import Moment
+from penstock.store import Capabilities, Clock, Durability
+from penstock.stores.sqlite.bell import Bell
+from penstock.stores.sqlite.database import connect, named
+from penstock.stores.sqlite.files import Files
+from penstock.stores.sqlite.forks import forks
+from penstock.stores.sqlite.gate import Gate
+from penstock.stores.sqlite.lookout import Lookout
+from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.writer import Applier, InlineWriter, ThreadWriter, Work
+
+P = ParamSpec("P")
+T = TypeVar("T")
+READERS = 2
+
+
+def system_clock() -> Moment:
+    return time.time_ns() // 1000
+
+
+class Engine:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        *,
+        files: Files | None,
+        durability: Durability,
+        clock: Clock,
+    ) -> None:
+        self.path = ":memory:" if files is None else files.path
+        self.files = files
+        self.clock = clock
+        # No new work; nothing open any more.
+        self.closed = self.gone = False
+        # Held while the reader is in use.
+        self.reading = threading.Lock()
+        self.capabilities = Capabilities("sqlite", durability)
+        self.bell = Bell(None if files is None else f"{files.path}.wake")
+        self.writing = Applier(db, self.path, clock, files)
+        self.writer: InlineWriter | ThreadWriter
+        self.lookout: Lookout | None = None
+        if files is None:
+            self.writer = InlineWriter(self.writing, self.bell)
+            self.reader = db
+        else:
+            self.gate = Gate(f"{files.path}.lock")
+            sync = None if durability == "safe" else files.sync
+            self.writer = ThreadWriter(self.writing, self.bell, self.gate, sync)
+            log = f"{self.path}-wal"
+            self.lookout = Lookout(log, self.bell, self.version, self.ready_among)
+            self.pool = ThreadPoolExecutor(READERS, "penstock-reader")
+            self.readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+            self.open_readers()
+            forks.add(self)
+
+    def open_readers(self) -> None:
+        durability = self.capabilities.durability
+        self.reader = connect(self.path, durability, cache=8_192)
+        for _ in range(READERS):
+            self.readers.put(connect(self.path, durability, cache=8_192))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.close()
+
+    async def backup(self, path: str) -> None:
+        """Page by page on a reader; writers go on."""
+        await self.read(copy_to, path)
+
+    async def close(self) -> None:
+        """Finishes what is waiting."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.lookout is not None:
+            self.lookout.close()
+        await self.writer.close()
+        self.bell.close()
+        if self.files is not None:
+            self.pool.shutdown()
+            for _ in range(READERS):
+                self.readers.get().close()
+            self.reader.close()
+            self.gate.close()
+        self.writing.db.close()
+        self.gone = True
+
+    def leave(self) -> None:
+        self.writing.mutex.acquire()
+        self.reading.acquire()
+        if self.files is not None and not self.gone:
+            self.writing.db.close()
+            self.reader.close()
+            for _ in range(READERS):
+                self.readers.get().close()
+
+    def come_back(self) -> None:
+        if self.files is not None and not self.gone:
+            self.writing.db = connect(self.path, self.capabilities.durability)
+            self.open_readers()
+        self.reading.release()
+        self.writing.mutex.release()
+
+    def forget(self) -> None:
+        """A gate that the copy kept open would outlast the process that entered it."""
+        if self.files is not None and not self.gone:
+            self.closed = self.gone = True
+            os.close(self.gate.file)
+
+    async def write(self, order: int, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        self.refuse_closed()
+        return await self.writer.run(order, bind(work, *args, **kwargs))
+
+    def look(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        """A small read, at once, on the caller's own thread. WAL readers never wait."""
+        self.refuse_closed()
+        with self.reading:
+            return self.read_on(self.reader, bind(work, *args, **kwargs))
+
+    async def read(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        """A read that may be long, away from the loop."""
+        self.refuse_closed()
+        bound = bind(work, *args, **kwargs)
+        if self.files is None:
+            return self.read_on(self.reader, bound)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.pool, self.read_in_pool, bound)
+
+    def version(self) -> int:
+        """Changes with every commit of another connection, whoever made it."""
+        with self.reading:
+            version: int = self.reader.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    def ready_among(self, queue_ids: Collection[int]) -> set[int]:
+        """Those of the queues that have work."""
+        return self.look(with_work, queue_ids)
+
+    def refuse_closed(self) -> None:
+        if self.closed:
+            raise StoreClosed(f"{self.path!r} is closed")
+
+    def read_in_pool(self, work: Callable[[Transaction], T]) -> T:
+        db = self.readers.get()
+        try:
+            return self.read_on(db, work)
+        finally:
+            self.readers.put(db)
+
+    def read_on(self, db: sqlite3.Connection, work: Callable[[Transaction], T]) -> T:
+        """One snapshot, however many statements."""
+        try:
+            db.execute("BEGIN")
+            try:
+                return work(Transaction(db, self.clock()))
+            finally:
+                db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise named(error, self.path) from error
+
+
+def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[Transaction], T]:
+    def run(tx: Transaction) -> T:
+        return work(tx, *args, **kwargs)
+
+    return run
+
+
+def with_work(tx: Transaction, queue_ids: Collection[int]) -> set[int]:
+    return {queue_id for queue_id in queue_ids if tx.one("peek", (queue_id,))}
+
+
+def copy_to(tx: Transaction, path: str) -> None:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise InvalidInput(f"cannot back up to {path!r}: {error.strerror}") from None
+    target = sqlite3.connect(path)
+    try:
+        tx.db.backup(target)
+    finally:
+        target.close()

@@ -1,0 +1,122 @@
+"""The files of a store: where it may lie, who may read it, and room on its disk."""
+
+import os
+import sqlite3
+import stat
+import time
+from contextlib import suppress
+
+from penstock.errors import StoreFull, StoreUnusable
+
+OLDEST = (3, 38, 0)
+BALLAST = 16 * 1_048_576
+LOW_WATER = 16 * 1_048_576
+MOUNTS = "/proc/self/mountinfo"
+NETWORK = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "glusterfs", "lustre",
+    "beegfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.ceph",
+})  # fmt: skip
+
+
+class Files:
+    def __init__(self, path: str, mounts: str = MOUNTS) -> None:
+        self.path = path
+        self.mounts = mounts
+        self.ballast = f"{path}.ballast"
+        self.room_checked = 0.0
+
+    def prepare(self) -> None:
+        """Makes the file, readable by its owner only, or says why it cannot be used here."""
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise StoreUnusable(
+                f"SQLite {sqlite3.sqlite_version} is too old; penstock needs 3.38 or newer"
+            )
+        directory = os.path.dirname(self.path) or "."
+        if not os.path.isdir(directory):
+            raise StoreUnusable(f"no directory {directory!r} for {self.path!r}; create it first")
+        kind = filesystem(directory, self.mounts)
+        if kind in NETWORK:
+            raise StoreUnusable(
+                f"{self.path!r} lies on a network filesystem ({kind}), where SQLite's locks do not"
+                " hold; use a local disk, or PostgreSQL for many machines"
+            )
+        self.create()
+        if not stat.S_ISREG(os.stat(self.path).st_mode):
+            raise StoreUnusable(f"{self.path!r} is not a regular file")
+        if not os.access(self.path, os.R_OK | os.W_OK):
+            raise StoreUnusable(f"cannot write {self.path!r}: Permission denied")
+
+    def create(self) -> None:
+        # A file that exists is not opened: closing it would drop the locks that SQLite holds on
+        # it for other stores of this process, and another process would delete their log.
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise StoreUnusable(f"cannot write {self.path!r}: {error.strerror}") from None
+
+    def sync(self) -> None:
+        """Makes the commits so far durable; SQLite itself syncs them only at a checkpoint."""
+        with suppress(FileNotFoundError):
+            file = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+
+    def check_room(self) -> None:
+        """Publishing stops before the disk is full, so that settling can go on."""
+        if time.monotonic() - self.room_checked < 1.0:
+            return
+        if self.room() < LOW_WATER:
+            raise StoreFull(
+                f"less than {LOW_WATER >> 20} MB left on the disk of {self.path!r}:"
+                " publishing stops, settling goes on; free some space"
+            )
+        self.room_checked = time.monotonic()
+        self.load_ballast()
+
+    def room(self) -> int:
+        disk = os.statvfs(os.path.dirname(self.path) or ".")
+        return disk.f_bavail * disk.f_frsize
+
+    def load_ballast(self) -> None:
+        """Room kept back for settling when the disk is full."""
+        if os.path.exists(self.ballast) or self.room() < 2 * BALLAST + LOW_WATER:
+            return
+        file = os.open(self.ballast, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file, 0, BALLAST)
+            else:
+                os.pwrite(file, b"\0" * BALLAST, 0)
+        except OSError:
+            os.unlink(self.ballast)
+        finally:
+            os.close(file)
+
+    def drop_ballast(self) -> bool:
+        """True if there was some, so that trying again makes sense."""
+        try:
+            os.unlink(self.ballast)
+        except FileNotFoundError:
+            return False
+        self.room_checked = 0.0
+        return True
+
+
+def filesystem(directory: str, mounts: str = MOUNTS) -> str:
+    """The type of the filesystem a directory lies on; empty where it cannot be told."""
+    device = os.stat(directory).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open(mounts, encoding="utf-8") as table:
+            lines = table.readlines()
+    except OSError:
+        return ""
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[2] == wanted:
+            return rest.split()[0]
+    return ""

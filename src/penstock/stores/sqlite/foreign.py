@@ -1,0 +1,111 @@
+"""Publishing in the open transaction of a caller's own sqlite3 connection."""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from penstock.errors import InvalidInput, StoreBusy
+from penstock.message import Moment
+from penstock.stores.sqlite.database import named, refuse_newer
+from penstock.stores.sqlite.publish import publish_each
+from penstock.stores.sqlite.transaction import Transaction
+from penstock.ticket import Entry, Published
+
+
+def publish(
+    connection: object, path: str, now: Moment, entries: Sequence[Entry]
+) -> list[Published]:
+    """In the caller's transaction, which is begun if there is none; the caller commits it.
+
+    A connection in autocommit mode and outside of a transaction commits at once.
+    """
+    if not isinstance(connection, sqlite3.Connection):
+        raise InvalidInput(f"{type(connection).__name__} is not a sqlite3 connection")
+    try:
+        with plain(connection):
+            check_same_file(connection, path)
+            if connection.in_transaction:
+                return publish_inside(connection, now, entries)
+            connection.execute("BEGIN IMMEDIATE")
+            return publish_begun(connection, now, entries)
+    except sqlite3.ProgrammingError as error:
+        raise InvalidInput(f"the connection cannot be used: {error}") from None
+    except sqlite3.Error as error:
+        raise explained(error, connection, path) from error
+
+
+@contextmanager
+def plain(db: sqlite3.Connection) -> Iterator[None]:
+    """Rows as tuples and text as str, whatever the caller likes better."""
+    factories = db.row_factory, db.text_factory
+    db.row_factory, db.text_factory = None, str
+    try:
+        yield
+    finally:
+        db.row_factory, db.text_factory = factories
+
+
+def in_transaction(connection: object) -> bool:
+    """A closed one has none."""
+    try:
+        return isinstance(connection, sqlite3.Connection) and connection.in_transaction
+    except sqlite3.ProgrammingError:
+        return False
+
+
+def autocommits(db: sqlite3.Connection) -> bool:
+    """Its user expects every statement outside of a transaction to stand by itself."""
+    # Python 3.12 has another way to say so; -1 is the old way.
+    autocommit = getattr(db, "autocommit", -1)
+    return db.isolation_level is None if autocommit == -1 else bool(autocommit)
+
+
+def check_same_file(db: sqlite3.Connection, path: str) -> None:
+    (file,) = (row[2] for row in db.execute("PRAGMA database_list") if row[1] == "main")
+    if not file or not os.path.exists(path) or not os.path.samefile(file, path):
+        raise InvalidInput(
+            f"the connection is to {file or 'memory'!r}, the queue lies in {path!r};"
+            " one transaction cannot span two databases"
+        )
+
+
+def publish_begun(db: sqlite3.Connection, now: Moment, entries: Sequence[Entry]) -> list[Published]:
+    """A transaction that nobody needs does not stay open."""
+    try:
+        outcomes = publish_inside(db, now, entries)
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    if autocommits(db) or all(outcome.code is not None for outcome in outcomes):
+        db.execute("COMMIT")
+    return outcomes
+
+
+def publish_inside(
+    db: sqlite3.Connection, now: Moment, entries: Sequence[Entry]
+) -> list[Published]:
+    """A savepoint, so that a failure leaves the caller's transaction as it was."""
+    db.execute("SAVEPOINT penstock")
+    try:
+        refuse_newer(db)
+        outcomes = publish_each(Transaction(db, now), entries)
+    except BaseException:
+        # A full disk, for one, has ended the whole transaction already.
+        if db.in_transaction:
+            db.execute("ROLLBACK TO penstock")
+            db.execute("RELEASE penstock")
+        raise
+    db.execute("RELEASE penstock")
+    return outcomes
+
+
+def explained(error: sqlite3.Error, db: sqlite3.Connection, path: str) -> Exception:
+    busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    if busy and db.in_transaction:
+        return StoreBusy(
+            "another writer is at work, or your transaction began by reading and others have"
+            " written since: begin it with BEGIN IMMEDIATE, or commit it before enqueueing"
+        )
+    return named(error, path)

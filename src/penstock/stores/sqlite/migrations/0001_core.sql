@@ -1,0 +1,208 @@
+-- The five places, history, and what names and guards them. Moments are microseconds.
+-- floor: 1
+
+CREATE TABLE fact (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE counter (
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO counter (name, value) VALUES ('fence', 0), ('directory', 0), ('epoch', 0), ('pruned', 0);
+
+CREATE TABLE scope (
+    id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    name   TEXT NOT NULL,
+    paused INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (tenant, name)
+);
+
+CREATE TABLE queue (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope_id INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    state    TEXT NOT NULL DEFAULT 'active',
+    settings TEXT NOT NULL
+);
+CREATE UNIQUE INDEX queue_name ON queue (scope_id, name) WHERE state != 'deleted';
+
+-- Written once, never rewritten. rank is the one it was published with.
+CREATE TABLE message (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue_id   INTEGER NOT NULL,
+    type       TEXT NOT NULL,
+    priority   INTEGER NOT NULL,
+    rank       INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    run_at     INTEGER,
+    expires_at INTEGER,
+    body       BLOB NOT NULL,
+    meta       TEXT
+);
+CREATE INDEX message_correlation ON message (meta ->> 'correlation_id')
+    WHERE meta IS NOT NULL AND meta ->> 'correlation_id' IS NOT NULL;
+
+CREATE TABLE ready (
+    queue_id   INTEGER NOT NULL,
+    rank       INTEGER NOT NULL,
+    id         INTEGER NOT NULL,
+    type       TEXT NOT NULL,
+    attempts   INTEGER NOT NULL,
+    deliveries INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    flags      INTEGER NOT NULL,
+    PRIMARY KEY (queue_id, rank, id)
+) WITHOUT ROWID;
+CREATE INDEX ready_expiry ON ready (expires_at) WHERE expires_at < 9007199254740991;
+
+-- due_at is NEVER for a message that waits in its key's line, in order of position.
+CREATE TABLE scheduled (
+    due_at     INTEGER NOT NULL,
+    id         INTEGER NOT NULL,
+    queue_id   INTEGER NOT NULL,
+    rank       INTEGER NOT NULL,
+    type       TEXT NOT NULL,
+    attempts   INTEGER NOT NULL,
+    deliveries INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    flags      INTEGER NOT NULL,
+    key        TEXT,
+    position   INTEGER,
+    PRIMARY KEY (due_at, id)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX scheduled_id ON scheduled (id);
+CREATE INDEX scheduled_queue ON scheduled (queue_id, id);
+CREATE INDEX scheduled_line ON scheduled (queue_id, key, position) WHERE due_at = 9007199254740991;
+CREATE INDEX scheduled_expiry ON scheduled (expires_at) WHERE expires_at < 9007199254740991;
+
+-- The message whose turn it is, through all its retries.
+CREATE TABLE head (
+    queue_id INTEGER NOT NULL,
+    key      TEXT NOT NULL,
+    id       INTEGER NOT NULL UNIQUE,
+    PRIMARY KEY (queue_id, key)
+) WITHOUT ROWID;
+
+CREATE TABLE lease (
+    id          INTEGER PRIMARY KEY,
+    fence       INTEGER NOT NULL,
+    queue_id    INTEGER NOT NULL,
+    rank        INTEGER NOT NULL,
+    type        TEXT NOT NULL,
+    attempts    INTEGER NOT NULL,
+    deliveries  INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    flags       INTEGER NOT NULL,
+    consumer    TEXT NOT NULL,
+    claimed_at  INTEGER NOT NULL,
+    lease_until INTEGER NOT NULL,
+    -- How long it was asked for, last.
+    length      INTEGER NOT NULL,
+    percent     REAL,
+    note        TEXT,
+    -- Of a message claimed from the dead letters.
+    dead_at     INTEGER,
+    dead_reason TEXT,
+    dead_error  TEXT
+);
+CREATE INDEX lease_until ON lease (lease_until);
+
+CREATE TABLE dead (
+    id         INTEGER PRIMARY KEY,
+    queue_id   INTEGER NOT NULL,
+    rank       INTEGER NOT NULL,
+    type       TEXT NOT NULL,
+    attempts   INTEGER NOT NULL,
+    deliveries INTEGER NOT NULL,
+    flags      INTEGER NOT NULL,
+    dead_at    INTEGER NOT NULL,
+    reason     TEXT,
+    error      TEXT
+);
+CREATE INDEX dead_queue ON dead (queue_id, dead_at, id);
+
+-- Append-only. A message ends once.
+CREATE TABLE history (
+    position   INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         INTEGER NOT NULL,
+    queue_id   INTEGER NOT NULL,
+    verb       TEXT NOT NULL,
+    state      TEXT NOT NULL,
+    reason     TEXT,
+    error      TEXT,
+    attempts   INTEGER NOT NULL,
+    deliveries INTEGER NOT NULL,
+    consumer   TEXT,
+    fence      INTEGER,
+    claimed_at INTEGER,
+    at         INTEGER NOT NULL,
+    due_at     INTEGER,
+    final      INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX history_final ON history (id) WHERE final = 1;
+CREATE INDEX history_story ON history (id) WHERE final = 0;
+
+CREATE TABLE dedup (
+    queue_id   INTEGER NOT NULL,
+    key        TEXT NOT NULL,
+    id         INTEGER NOT NULL,
+    digest     BLOB NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (queue_id, key)
+) WITHOUT ROWID;
+CREATE INDEX dedup_unique ON dedup (id) WHERE expires_at = 9007199254740991;
+CREATE INDEX dedup_expiry ON dedup (expires_at) WHERE expires_at < 9007199254740991;
+
+CREATE TABLE name (
+    queue_id INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    id       INTEGER NOT NULL UNIQUE,
+    PRIMARY KEY (queue_id, name)
+) WITHOUT ROWID;
+
+CREATE TABLE result (
+    id         INTEGER PRIMARY KEY,
+    expires_at INTEGER NOT NULL,
+    body       BLOB NOT NULL
+);
+CREATE INDEX result_expiry ON result (expires_at);
+
+CREATE TABLE schedule (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue_id INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    paused   INTEGER NOT NULL,
+    next_at  INTEGER NOT NULL,
+    last_at  INTEGER,
+    plan     TEXT NOT NULL,
+    UNIQUE (queue_id, name)
+);
+
+CREATE TABLE agent (
+    name   TEXT PRIMARY KEY,
+    at     INTEGER NOT NULL,
+    by     TEXT NOT NULL,
+    result TEXT
+) WITHOUT ROWID;
+
+CREATE TABLE cursor (
+    name        TEXT PRIMARY KEY,
+    epoch       INTEGER NOT NULL,
+    message     INTEGER NOT NULL,
+    history     INTEGER NOT NULL,
+    advanced_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Who runs handlers on this store. A row is a notice, never a lock.
+CREATE TABLE worker (
+    id         TEXT PRIMARY KEY,
+    host       TEXT NOT NULL,
+    pid        INTEGER NOT NULL,
+    queues     TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    seen_at    INTEGER NOT NULL,
+    stopping   INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;

@@ -1,0 +1,56 @@
+"""Rows become nouns."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.message import PLAIN, HistoryRow, Message, Meta, State, Verb
+from penstock.queue import Queue, QueueState, Schedule, Scope
+from penstock.settings import QueueSettings
+
+decode_meta = msgspec.json.Decoder(Meta).decode
+decode_settings = msgspec.json.Decoder(QueueSettings).decode
+decode_schedule = msgspec.json.Decoder(Schedule).decode
+
+
+def meta_of(text: str | None) -> Meta:
+    return PLAIN if text is None else decode_meta(text)
+
+
+def message_of(row: Any) -> Message:
+    id, queue_id, type_, priority, created_at, body, meta = row
+    return Message(id, queue_id, type_, priority, created_at, body, meta_of(meta))
+
+
+def history_of(row: Any) -> HistoryRow:
+    (
+        position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+        claimed_at, at, due_at, final,
+    ) = row  # fmt: skip
+    return HistoryRow(
+        position, id, queue_id, Verb(verb), State(state), reason, error, attempts, deliveries,
+        consumer, fence, claimed_at, at, due_at, bool(final),
+    )  # fmt: skip
+
+
+def queue_of(row: Any) -> Queue:
+    id, scope_id, tenant, scope, paused, name, state, settings = row
+    return Queue(
+        id,
+        Scope(scope_id, tenant, scope, bool(paused)),
+        name,
+        QueueState(state),
+        decode_settings(settings),
+    )
+
+
+def schedule_of(row: Any) -> Schedule:
+    id, queue_id, paused, next_at, last_at, plan = row
+    return msgspec.structs.replace(
+        decode_schedule(plan),
+        id=id,
+        queue_id=queue_id,
+        paused=bool(paused),
+        next_at=next_at,
+        last_at=last_at,
+    )

@@ -1,0 +1,224 @@
+"""The one writer of a process: everything that waits goes into one transaction."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+from penstock.errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreUnusable
+from penstock.store import Clock
+from penstock.stores.sqlite.bell import Bell
+from penstock.stores.sqlite.database import named, refuse_newer
+from penstock.stores.sqlite.files import Files
+from penstock.stores.sqlite.gate import Gate
+from penstock.stores.sqlite.transaction import Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Work: TypeAlias = Callable[Concatenate[Transaction, P], T]
+MOST = 1_000
+SYNC_WITHIN = 0.5
+
+# Settles before claims, so that a batch frees room first; reclaims last, so that whoever still
+# lives has extended its lease.
+FIRST, NEXT, LAST = 0, 1, 2
+
+
+class Job(NamedTuple):
+    order: int
+    run: Callable[[Transaction], Any]
+    future: "asyncio.Future[Any] | None"
+
+
+class Outcome(NamedTuple):
+    future: "asyncio.Future[Any] | None"
+    value: Any
+    error: BaseException | None = None
+
+    def deliver(self) -> None:
+        if self.future is None or self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.value)
+        else:
+            self.future.set_exception(self.error)
+
+
+class Applier:
+    """Runs jobs in one transaction; one that fails is tried again alone."""
+
+    def __init__(self, db: sqlite3.Connection, path: str, clock: Clock, files: Files | None):
+        self.db = db
+        # Held while the connection is in use.
+        self.mutex = threading.Lock()
+        self.path = path
+        self.clock = clock
+        self.files = files
+
+    def apply(self, jobs: list[Job]) -> tuple[list[Outcome], set[int]]:
+        """The outcomes, and the queues to wake."""
+        try:
+            with self.mutex:
+                return self.commit(jobs)
+        except (StoreBusy, StoreUnusable) as error:
+            # Each would only meet it again.
+            return [Outcome(job.future, None, error) for job in jobs], set()
+        except StoreFull as error:
+            if self.files is not None and self.files.drop_ballast():
+                return self.apply(jobs)
+            failure: BaseException = error
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            failure = error
+        if len(jobs) == 1:
+            return [Outcome(jobs[0].future, None, failure)], set()
+        return self.apply_apart(jobs)
+
+    def apply_apart(self, jobs: list[Job]) -> tuple[list[Outcome], set[int]]:
+        outcomes: list[Outcome] = []
+        woken: set[int] = set()
+        for job in jobs:
+            outcome, queues = self.apply([job])
+            outcomes += outcome
+            woken |= queues
+        return outcomes, woken
+
+    def commit(self, jobs: list[Job]) -> tuple[list[Outcome], set[int]]:
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+            refuse_newer(self.db)
+            tx = Transaction(self.db, self.clock())
+            outcomes = [Outcome(job.future, job.run(tx)) for job in jobs]
+            self.db.execute("COMMIT")
+        except BaseException as error:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise named(error, self.path) from error
+            raise
+        return outcomes, tx.woken
+
+
+class InlineWriter:
+    """For a store in memory: no thread, the caller does its own work."""
+
+    def __init__(self, applier: Applier, bell: Bell) -> None:
+        self.applier = applier
+        self.bell = bell
+
+    async def run(self, order: int, work: Callable[[Transaction], T]) -> T:
+        (outcome,), woken = self.applier.apply([Job(order, work, None)])
+        self.bell.wake(woken)
+        if outcome.error is not None:
+            raise outcome.error
+        value: T = outcome.value
+        return value
+
+    async def close(self) -> None:
+        """Nothing is waiting."""
+
+
+class ThreadWriter:
+    """One thread, one connection; callers on the loop wait for their share of the commit."""
+
+    def __init__(
+        self, applier: Applier, bell: Bell, gate: Gate, sync: Callable[[], None] | None = None
+    ) -> None:
+        self.applier = applier
+        # Where commits are not synced one by one: what makes them durable, and when it is due.
+        self.sync = sync
+        self.sync_at: float | None = None
+        self.bell = bell
+        self.gate = gate
+        self.loop = asyncio.get_running_loop()
+        self.inbox: deque[Job] = deque()
+        self.alarm: SimpleQueue[None] = SimpleQueue()
+        self.asleep = False
+        self.stopping = False
+        self.jobs: list[Job] = []
+        self.broken: StoreError | None = None
+        self.thread = threading.Thread(target=self.main, name="penstock-writer", daemon=True)
+        self.thread.start()
+
+    async def run(self, order: int, work: Callable[[Transaction], T]) -> T:
+        if self.broken is not None:
+            raise self.broken
+        if self.stopping:
+            raise StoreClosed(f"{self.applier.path!r} is closed")
+        future: asyncio.Future[T] = self.loop.create_future()
+        self.inbox.append(Job(order, work, future))
+        if self.asleep:
+            self.asleep = False
+            self.alarm.put(None)
+        return await future
+
+    async def close(self) -> None:
+        self.stopping = True
+        self.alarm.put(None)
+        await asyncio.to_thread(self.thread.join)
+
+    def main(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits, now and later
+            self.broken = StoreError(f"{self.applier.path!r}: the writer ended: {error!r}")
+            jobs = [*self.jobs, *self.inbox]
+            outcomes = [Outcome(job.future, None, self.broken) for job in jobs]
+            self.loop.call_soon_threadsafe(self.deliver, outcomes, set())
+
+    def work(self) -> None:
+        while True:
+            if self.inbox:
+                self.write()
+            elif self.stopping:
+                return
+            else:
+                self.sleep()
+
+    def sleep(self) -> None:
+        self.asleep = True
+        # A job may have come between the look and the flag.
+        if self.inbox or self.stopping:
+            self.asleep = False
+            return
+        left = None if self.sync_at is None else max(0.0, self.sync_at - time.monotonic())
+        try:
+            self.alarm.get(timeout=left)
+        except Empty:
+            self.asleep = False
+            self.sync_if_due()
+
+    def sync_if_due(self) -> None:
+        if self.sync is not None and self.sync_at is not None and self.sync_at <= time.monotonic():
+            self.sync_at = None
+            self.sync()
+
+    def write(self) -> None:
+        # The gate first, then the inbox: what arrives while waiting joins the batch.
+        held = self.gate.enter()
+        try:
+            self.jobs = [self.inbox.popleft() for _ in range(min(len(self.inbox), MOST))]
+            self.jobs.sort(key=order_of)
+            outcomes, woken = self.applier.apply(self.jobs)
+        finally:
+            if held:
+                self.gate.leave()
+        self.jobs = []
+        self.loop.call_soon_threadsafe(self.deliver, outcomes, woken)
+        if woken:
+            self.bell.ring()
+        if self.sync is not None and self.sync_at is None:
+            self.sync_at = time.monotonic() + SYNC_WITHIN
+        self.sync_if_due()
+
+    def deliver(self, outcomes: list[Outcome], woken: set[int]) -> None:
+        for outcome in outcomes:
+            outcome.deliver()
+        self.bell.wake(woken)
+
+
+def order_of(job: Job) -> int:
+    return job.order

@@ -1,0 +1,1 @@
+"""What is special to the SQLite store: its files, its locks, its writer and its plans."""

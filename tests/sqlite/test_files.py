@@ -1,0 +1,224 @@
+"""Where a store's files may lie, who may read them, and what is refused as a store."""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from penstock import stores
+from penstock.errors import InvalidInput, PenstockError, StoreTooNew, StoreUnusable
+from penstock.stores.sqlite import files
+from penstock.stores.sqlite.database import SCHEMA
+from penstock.stores.sqlite.files import NETWORK, Files, filesystem
+from penstock.stores.sqlite.store import SqliteStore
+from tests.sqlite.children import Child
+from tests.sqlite.scenes import names, open_file, places, publish, read, write
+
+pytestmark = pytest.mark.anyio
+
+BESIDE = ("", "-wal", "-shm", ".lock", ".wake", ".ballast")
+BAD_URLS = (
+    "", "queue.db", "/tmp/queue.db", "postgresql://localhost/queue", "sqlite://host/queue.db",
+    "sqlite://queue.db", "sqlite:///queue.db?durability=none", "sqlite:///queue.db?durability=",
+    "sqlite:///queue.db?colour=blue", "sqlite:///queue.db?colour", "sqlite:///queue.db#1",
+)  # fmt: skip
+
+
+@pytest.fixture
+def public_directory() -> Iterator[Path]:
+    """One that everybody may enter, whoever runs the tests."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def change(path: Path, *statements: str) -> None:
+    """From outside, as another program would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+@pytest.mark.parametrize("umask", ["000", "022", "077"])
+async def test_only_the_owner_may_read_a_stores_files(child: Child, path: Path, umask: str) -> None:
+    await child.ask("umask", umask)
+    assert await child.ask("open", f"sqlite:///{path}") == "open"
+    await child.ask("publish")
+    modes = {end: os.stat(f"{path}{end}").st_mode & 0o777 for end in BESIDE}
+    assert modes == dict.fromkeys(BESIDE, 0o600)
+
+
+async def test_a_store_makes_no_other_files(store: SqliteStore, path: Path) -> None:
+    await publish(store)
+    assert names(path.parent) == {path.name + end for end in BESIDE}
+
+
+async def test_a_missing_directory_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match=r"no directory .*/missing"):
+        await open_file(tmp_path / "missing" / "queue.db")
+    assert names(tmp_path) == set()
+
+
+async def test_a_directory_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match="not a regular file"):
+        await open_file(tmp_path)
+
+
+async def test_a_pipe_is_no_store(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(StoreUnusable, match="not a regular file"):
+        await open_file(path)
+
+
+async def test_a_directory_that_may_not_be_written_is_named(
+    child: Child, public_directory: Path
+) -> None:
+    path = public_directory / "queue.db"
+    os.chmod(public_directory, 0o555)
+    await child.ask("become_nobody")
+    answer = await child.ask("open", f"sqlite:///{path}")
+    assert answer == f"STORE_UNUSABLE cannot write {str(path)!r}: Permission denied"
+
+
+async def test_a_store_of_another_user_is_named(child: Child, public_directory: Path) -> None:
+    path = public_directory / "queue.db"
+    await (await open_file(path)).close()
+    if os.geteuid() != 0:
+        os.chmod(path, 0o400)
+    await child.ask("become_nobody")
+    answer = await child.ask("open", f"sqlite:///{path}")
+    assert answer == f"STORE_UNUSABLE cannot write {str(path)!r}: Permission denied"
+
+
+async def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    write(path, b"")
+    async with await open_file(path) as store:
+        await publish(store)
+        assert await places(store) == {"message": 1, "ready": 1}
+
+
+async def test_random_bytes_are_not_taken_for_a_store(path: Path) -> None:
+    write(path, content := os.urandom(8192))
+    with pytest.raises(StoreUnusable, match=r"queue\.db.*not a database; restore"):
+        await open_file(path)
+    assert read(path) == content
+
+
+@pytest.mark.parametrize("left", [0.01, 0.25, 0.5, 0.99])
+async def test_a_truncated_store_is_refused(path: Path, left: float) -> None:
+    async with await open_file(path) as store:
+        await publish(store, 200, b"x" * 500)
+    pages = len(read(path)) // 4096
+    os.truncate(path, max(1, int(left * pages)) * 4096)
+    with pytest.raises(StoreUnusable, match=r"queue\.db.*malformed; restore"):
+        await open_file(path)
+
+
+async def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
+    change(path, "CREATE TABLE song (title TEXT)", "INSERT INTO song VALUES ('Tea for Two')")
+    content = read(path)
+    with pytest.raises(StoreUnusable, match=r"queue\.db.*not one of penstock's"):
+        await open_file(path)
+    assert read(path) == content
+
+
+async def test_a_store_that_a_newer_penstock_needs_is_not_opened(path: Path) -> None:
+    await (await open_file(path)).close()
+    change(path, f"PRAGMA user_version = {SCHEMA + 1}")
+    with pytest.raises(StoreTooNew, match=rf"queue\.db.*{SCHEMA + 1}.*upgrade penstock"):
+        await open_file(path)
+
+
+async def test_a_running_process_stops_writing_when_a_newer_one_migrates(
+    store: SqliteStore, path: Path
+) -> None:
+    await publish(store)
+    change(path, f"PRAGMA user_version = {SCHEMA + 1}")
+    with pytest.raises(StoreTooNew, match="upgrade and restart"):
+        await publish(store)
+    assert await places(store) == {"message": 1, "ready": 1}
+    change(path, f"PRAGMA user_version = {SCHEMA}")
+    assert await publish(store) == [2]
+
+
+async def test_an_edited_migration_is_refused(path: Path) -> None:
+    await (await open_file(path)).close()
+    change(path, "UPDATE migration SET checksum = 'edited' WHERE number = 1")
+    with pytest.raises(StoreUnusable, match=r"queue\.db.*migration 1 \(core\)") as refused:
+        await open_file(path)
+    assert not isinstance(refused.value, StoreTooNew)
+
+
+async def test_an_old_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
+    with pytest.raises(StoreUnusable, match=r"needs 3\.38 or newer"):
+        await open_file(path)
+    assert names(path.parent) == set()
+
+
+def test_the_oldest_sqlite_is_the_one_whose_words_the_statements_use() -> None:
+    # 3.38 brought the arrows into JSON; RETURNING is older.
+    assert files.OLDEST == (3, 38, 0)
+
+
+def mounted(path: Path, kind: str) -> str:
+    """A table of mounts that says so of the filesystem a path really lies on."""
+    device = os.stat(path).st_dev
+    return (
+        "21 1 254:99 / / rw,relatime - ext4 /dev/root rw\n"
+        f"36 21 {os.major(device)}:{os.minor(device)} / {path} rw shared:1 master:2"
+        f" - {kind} server:/export rw\n"
+    )
+
+
+@pytest.mark.parametrize("kind", sorted(NETWORK))
+def test_a_network_filesystem_is_refused(tmp_path: Path, path: Path, kind: str) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(mounted(tmp_path, kind))
+    with pytest.raises(StoreUnusable, match=rf"network filesystem \({kind}\)"):
+        Files(str(path), mounts=str(mounts)).prepare()
+    assert not path.exists()
+
+
+def test_a_local_filesystem_is_not_refused(tmp_path: Path, path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(mounted(tmp_path, "xfs"))
+    Files(str(path), mounts=str(mounts)).prepare()
+    assert path.exists()
+
+
+def test_the_filesystem_is_unknown_where_the_kernel_does_not_tell(tmp_path: Path) -> None:
+    assert filesystem(str(tmp_path), str(tmp_path / "no-mountinfo")) == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mountinfo"), reason="no table of mounts")
+def test_the_kernels_table_of_mounts_can_be_read() -> None:
+    assert filesystem("/proc") == "proc"
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+async def test_a_bad_url_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="store url"):
+        await stores.open(url)
+    assert names(tmp_path) == set()
+
+
+async def test_a_relative_url_is_relative_to_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with await stores.open("sqlite:///queue.db"):
+        assert (tmp_path / "queue.db").exists()
+
+
+async def test_every_refusal_names_its_file(path: Path) -> None:
+    write(path, b"SQLite format 3\0" + bytes(4080))
+    with pytest.raises(PenstockError, match=r"queue\.db"):
+        await open_file(path)

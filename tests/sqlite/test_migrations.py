@@ -1,0 +1,185 @@
+"""The schema is made once, whoever comes first, and by whatever death it is interrupted."""
+
+import asyncio
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import StoreTooNew, StoreUnusable
+from penstock.stores import migrations
+from penstock.stores.migrations import Migration
+from penstock.stores.sqlite.database import (
+    MIGRATIONS,
+    SCHEMA,
+    connect,
+    refuse_foreign,
+    set_up,
+    split,
+)
+from penstock.stores.sqlite.engine import system_clock
+from penstock.stores.sqlite.gate import Gate
+from tests.sqlite.children import Child, children, wait_until
+from tests.sqlite.scenes import open_file, places, publish
+
+pytestmark = pytest.mark.anyio
+
+INCREMENTAL = 2
+ROUNDS = 3
+
+
+def asked(path: Path, question: str) -> list[Any]:
+    """What another program reads in the file."""
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(question).fetchall()
+
+
+def assert_sound(path: Path) -> None:
+    assert asked(path, "PRAGMA integrity_check") == [("ok",)]
+    applied = asked(path, "SELECT number, name, checksum FROM migration ORDER BY number")
+    assert applied == [(each.number, each.name, each.checksum) for each in MIGRATIONS]
+    assert asked(path, "PRAGMA journal_mode") == [("wal",)]
+    assert asked(path, "PRAGMA auto_vacuum") == [(INCREMENTAL,)]
+    assert asked(path, "PRAGMA user_version") == [(MIGRATIONS[-1].floor,)]
+    assert asked(path, "SELECT name FROM queue ORDER BY id") == [("_dead_letter",), ("default",)]
+
+
+@pytest.mark.parametrize("count", [2, 8])
+async def test_processes_that_open_a_fresh_file_at_once_share_one_schema(
+    tmp_path: Path, count: int
+) -> None:
+    async with children(count) as started:
+        for number in range(ROUNDS):
+            path = tmp_path / f"{number}.db"
+            url = f"sqlite:///{path}"
+            answers = await asyncio.gather(*(child.ask("open", url) for child in started))
+            assert answers == ["open"] * count
+            ids = await asyncio.gather(*(child.ask("publish") for child in started))
+            assert sorted(map(int, ids)) == list(range(1, count + 1))
+            await asyncio.gather(*(child.ask("close") for child in started))
+            assert_sound(path)
+
+
+async def test_a_file_migrated_between_two_looks_is_not_taken_for_another_programs(
+    path: Path,
+) -> None:
+    looks: list[str] = []
+
+    def migrate_before_the_second(statement: str) -> None:
+        looks.append(statement)
+        if len(looks) == 2:
+            with closing(connect(str(path), "safe")) as other:
+                set_up(other, system_clock, "safe")
+
+    with closing(connect(str(path), "safe")) as db:
+        db.set_trace_callback(migrate_before_the_second)
+        refuse_foreign(db)
+    assert len(looks) == 2
+
+
+def blocked(pid: int) -> bool:
+    """It waits for an advisory lock, by the kernel's table."""
+    waiting = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any(words[1] == "->" and words[5] == str(pid) for words in waiting)
+
+
+async def test_a_process_waits_while_another_switches_a_fresh_file_to_wal(
+    child: Child, path: Path
+) -> None:
+    gate = Gate(f"{path}.lock")
+    assert gate.enter()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        child.tell("open", f"sqlite:///{path}")
+        await wait_until(lambda: blocked(child.pid) or child.line.poll())
+        other.execute("ROLLBACK")
+    gate.leave()
+    gate.close()
+    assert await child.hear() == "open"
+    assert_sound(path)
+
+
+STOPS = ("CREATE TABLE lease", "INSERT INTO migration", "INSERT INTO scope", "COMMIT")
+
+
+async def stop_migrating(child: Child, path: Path, at: str) -> None:
+    child.tell("stop_migrating", path, at)
+    assert await child.hear() == "inside"
+    await child.stopped()
+
+
+@pytest.mark.parametrize("at", STOPS)
+async def test_a_process_killed_while_migrating_leaves_a_file_that_opens(
+    child: Child, path: Path, at: str
+) -> None:
+    await stop_migrating(child, path, at)
+    await child.kill()
+    assert asked(path, "SELECT count(*) FROM sqlite_schema") == [(0,)]
+    async with await open_file(path) as store:
+        assert await publish(store) == [1]
+    assert_sound(path)
+
+
+async def test_a_process_stopped_while_migrating_goes_on_after_it_continues(
+    child: Child, path: Path
+) -> None:
+    await stop_migrating(child, path, "COMMIT")
+    child.go_on()
+    assert await child.hear() == "finished"
+    assert_sound(path)
+
+
+async def test_a_later_migration_that_old_code_may_live_with_is_accepted(path: Path) -> None:
+    async with await open_file(path) as store:
+        await publish(store)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("ALTER TABLE queue ADD COLUMN colour TEXT")
+        db.execute("INSERT INTO migration VALUES (?, 'colour', 'abc', 0)", (SCHEMA + 1,))
+    async with await open_file(path) as store:
+        await publish(store)
+        assert await places(store) == {"message": 2, "ready": 2}
+
+
+async def test_opening_again_changes_nothing(path: Path) -> None:
+    await (await open_file(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        before = list(db.iterdump())
+    await (await open_file(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        assert list(db.iterdump()) == before
+
+
+def migration(number: int, floor: int = 1) -> Migration:
+    return migrations.read(f"{number:04}_step.sql", f"-- floor: {floor}\nSELECT {number};")
+
+
+def test_what_was_not_applied_is_missing_in_order() -> None:
+    known = [migration(1), migration(2), migration(3)]
+    applied = {1: known[0].checksum}
+    assert migrations.missing(known, applied, 1) == known[1:]
+
+
+def test_a_floor_above_the_code_is_too_new_and_one_at_it_is_not() -> None:
+    known = [migration(1), migration(2)]
+    with pytest.raises(StoreTooNew):
+        migrations.missing(known, {}, 3)
+    assert migrations.missing(known, {}, 2) == known
+
+
+def test_a_migration_says_its_floor() -> None:
+    with pytest.raises(StoreUnusable, match=r"0001_core\.sql does not say its floor"):
+        migrations.read("0001_core.sql", "SELECT 1;")
+
+
+def test_a_script_is_split_into_all_its_statements() -> None:
+    for each in MIGRATIONS:
+        made = re.findall(r"^(?:CREATE|INSERT|ALTER|UPDATE|DROP|DELETE)\b", each.text, re.MULTILINE)
+        assert len(split(each.text)) == len(made)
+
+
+def test_migrations_are_numbered_from_one_without_gaps() -> None:
+    assert [each.number for each in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
+    assert all(each.floor <= each.number for each in MIGRATIONS)

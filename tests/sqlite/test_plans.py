@@ -1,0 +1,197 @@
+"""Every hot statement walks the same index, whatever the size and the statistics of the store."""
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from penstock.stores.sqlite import claim as claiming
+from penstock.stores.sqlite import settle
+from penstock.stores.sqlite.transaction import SQL, Transaction
+from penstock.ticket import Claim, Completion
+from tests.sqlite.plans import database, plan
+
+SHAPES: dict[str, tuple[int, int, bool]] = {
+    "empty": (0, 10, False),
+    "100,000 rows": (100_000, 10, False),
+    "100,000 rows, analysed": (100_000, 10, True),
+    "one queue, analysed": (20_000, 1, True),
+    "1,000 queues, analysed": (20_000, 1_000, True),
+}
+if os.environ.get("PENSTOCK_TEST_ALL"):
+    SHAPES["1,000,000 rows, analysed"] = (1_000_000, 10, True)
+
+LOCKS = "SCAN j VIRTUAL TABLE INDEX 1:"
+LIST = ["LIST SUBQUERY 1", "SCAN json_each VIRTUAL TABLE INDEX 1:"]
+HELD = "SEARCH lease USING INTEGER PRIMARY KEY (rowid=?)"
+HEAD = "SEARCH ready USING PRIMARY KEY (queue_id=?)"
+TICKET = "SEARCH ready USING PRIMARY KEY (queue_id=? AND rank=? AND id=?)"
+OF_LEASE = "SEARCH l USING INTEGER PRIMARY KEY (rowid=?)"
+OF_MESSAGE = "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)"
+FIRST = ["CO-ROUTINE (subquery-1)", HEAD, "SCAN (subquery-1)"]
+STORY = "SEARCH history USING INDEX history_story (id=?)"
+ENDED = "SEARCH history USING INDEX history_final (id=?)"
+
+HOT: dict[str, list[str]] = {
+    "next_number": ["SEARCH counter USING PRIMARY KEY (name=?)"],
+    "publish_ready": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
+    "publish_scheduled": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
+    "dedup_seen": ["SEARCH dedup USING PRIMARY KEY (queue_id=? AND key=?)"],
+    "unique_free": ["SEARCH dedup USING INDEX dedup_unique (id=?)"],
+    "name_taken": ["SEARCH name USING PRIMARY KEY (queue_id=? AND name=?)"],
+    "head": ["SEARCH head USING PRIMARY KEY (queue_id=? AND key=?)"],
+    "free_head": ["SEARCH head USING COVERING INDEX sqlite_autoindex_head_1 (id=?)"],
+    "first_in_line": ["SEARCH scheduled USING INDEX scheduled_line (queue_id=? AND key=?)"],
+    "peek": [HEAD],
+    "claim_lease": FIRST,
+    "claim_expired": FIRST,
+    "claim_read": ["SEARCH r USING PRIMARY KEY (queue_id=?)", OF_LEASE, OF_MESSAGE],
+    "claim_remove": ["SEARCH ready USING PRIMARY KEY (queue_id=? AND (rank,id)<(?,?))"],
+    "pick": [HEAD],
+    "ready": [TICKET],
+    "claim_pick": [TICKET],
+    "take_ready": [TICKET],
+    "pick_dead": ["SEARCH dead USING COVERING INDEX dead_queue (queue_id=?)"],
+    "pick_dead_type": ["SEARCH dead USING INDEX dead_queue (queue_id=?)"],
+    "some_dead": ["SEARCH dead USING COVERING INDEX dead_queue (queue_id=?)"],
+    "flagged": [LOCKS, OF_LEASE],
+    "complete_history": [LOCKS, OF_LEASE],
+    "complete_remove": [HELD, *LIST, *LIST],
+    "history_tail": ["SEARCH history USING INTEGER PRIMARY KEY (rowid>?)"],
+    "own_lease": [HELD],
+    "extend": [HELD],
+    "begin": [HELD],
+    "progress": [HELD],
+    "settle": [HELD],
+    "take_lease": [HELD],
+    "lease_fence": [HELD],
+    "lease_read": [
+        OF_LEASE,
+        OF_MESSAGE,
+        "CORRELATED SCALAR SUBQUERY 1",
+        "SEARCH h USING INDEX history_story (id=?)",
+        "CORRELATED SCALAR SUBQUERY 3",
+        "SEARCH h USING INDEX history_story (id=? AND rowid>?)",
+        "CORRELATED SCALAR SUBQUERY 2",
+        "SEARCH r USING INDEX history_story (id=?)",
+    ],
+    "lease_expired": ["SEARCH lease USING INDEX lease_until (lease_until<?)"],
+    "story_of_fence": ["COMPOUND QUERY", "LEFT-MOST SUBQUERY", STORY, "UNION ALL", ENDED],
+    "ended": [ENDED],
+    "due": ["SEARCH scheduled USING PRIMARY KEY (due_at<?)"],
+    "next_due": ["SEARCH scheduled USING PRIMARY KEY (due_at<?)"],
+    "take_scheduled": ["SEARCH scheduled USING COVERING INDEX scheduled_id (id=?)"],
+    "expired_ready": ["SEARCH ready USING COVERING INDEX ready_expiry (expires_at<?)"],
+    "expired_scheduled": ["SEARCH scheduled USING COVERING INDEX scheduled_expiry (expires_at<?)"],
+    "next_rank": ["SEARCH ready USING PRIMARY KEY (queue_id=? AND rank>?)"],
+    "waited": ["SEARCH r USING PRIMARY KEY (queue_id=? AND rank=?)", OF_MESSAGE],
+    "old_dedup": ["SEARCH dedup USING COVERING INDEX dedup_expiry (expires_at<?)"],
+    "old_results": ["SEARCH result USING COVERING INDEX result_expiry (expires_at<?)"],
+    "prunable": ["SEARCH history USING INTEGER PRIMARY KEY (rowid>?)"],
+    "prune_history": [
+        "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)",
+        "LIST SUBQUERY 2",
+        "COMPOUND QUERY",
+        "LEFT-MOST SUBQUERY",
+        LOCKS,
+        "SEARCH h USING INDEX history_final (id=?)",
+        "UNION ALL",
+        LOCKS,
+        "SEARCH h USING INDEX history_story (id=?)",
+    ],
+    "prune_message": ["SEARCH message USING INTEGER PRIMARY KEY (rowid=?)", *LIST],
+    "prune_name": ["SEARCH name USING COVERING INDEX sqlite_autoindex_name_1 (id=?)", *LIST],
+    "prune_result": ["SEARCH result USING INTEGER PRIMARY KEY (rowid=?)", *LIST],
+    "feed_messages": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],
+    "feed_history": ["SEARCH history USING INTEGER PRIMARY KEY (rowid>?)"],
+}
+
+# What may be read from end to end: tables with a row for each queue, agent, worker or export.
+SMALL = {"q", "s", "schedule", "agent", "worker", "cursor", "sqlite_sequence"}
+# Statements that read a whole table of messages, and why they may.
+WHOLE = {
+    "census": "it counts everything, for operators",
+    "depths": "it counts what is not ended, for operators",
+    "dead_counts": "it counts the dead, once a minute",
+    "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
+}
+SCAN = re.compile(r"^SCAN (?!CONSTANT ROW|\w+ VIRTUAL TABLE)(\w+)", re.MULTILINE)
+TYPES = SQL["index_types"]
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def filled(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    rows, queues, analysed = SHAPES[request.param]
+    with closing(database(rows, queues, analysed=analysed)) as db:
+        yield db
+
+
+@pytest.fixture(params=[(), (TYPES,), (TYPES, "ANALYZE", "ANALYZE sqlite_schema")])
+def db(request: pytest.FixtureRequest, filled: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """As it is; with consumers that ask for types; and with statistics of their index, too."""
+    filled.execute("BEGIN")
+    for statement in request.param:
+        filled.execute(statement)
+    yield filled
+    filled.execute("ROLLBACK")
+    # What was planned with the statistics is forgotten with them.
+    filled.execute("ANALYZE sqlite_schema")
+
+
+def test_every_hot_statement_walks_its_index(db: sqlite3.Connection) -> None:
+    assert {name: plan(db, name) for name in HOT} == HOT
+
+
+def test_a_claim_by_type_walks_its_own_index_where_there_is_one(db: sqlite3.Connection) -> None:
+    indexed = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'ready_type'").fetchone()
+    index = "SEARCH ready USING COVERING INDEX ready_type (type=? AND queue_id=?)"
+    assert plan(db, "pick_type") == [index if indexed else HEAD]
+
+
+def test_no_statement_reads_a_whole_table_of_messages(db: sqlite3.Connection) -> None:
+    scanned = {name: set(SCAN.findall("\n".join(plan(db, name)))) for name in SQL}
+    assert {name for name, tables in scanned.items() if tables - SMALL} == WHOLE.keys()
+
+
+Verb = Callable[[Transaction, int], object]
+
+
+def claim_ten(tx: Transaction, queue_id: int) -> object:
+    return claiming.claim(tx, Claim((queue_id,), "tester", 10))
+
+
+def claim_ten_of_a_type(tx: Transaction, queue_id: int) -> object:
+    return claiming.claim(tx, Claim((queue_id,), "tester", 10, types=("type5",)))
+
+
+def claim_and_complete(tx: Transaction, queue_id: int) -> object:
+    claimed = claiming.claim(tx, Claim((queue_id,), "tester", 10))
+    return settle.complete(tx, [Completion(each.id, each.fence) for each in claimed.messages])
+
+
+def sweep(tx: Transaction, queue_id: int) -> object:
+    return settle.expired_leases(tx, 10)
+
+
+def steps(rows: int, verb: Verb) -> int:
+    """How many steps SQLite's machine takes: the same number each time."""
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    with closing(database(rows, queues=1)) as db:
+        db.execute(TYPES)
+        db.set_progress_handler(count, 1)
+        verb(Transaction(db, 10**15), 2)
+    return taken
+
+
+@pytest.mark.parametrize("verb", [claim_ten, claim_ten_of_a_type, claim_and_complete, sweep])
+def test_the_depth_of_a_queue_costs_nothing(verb: Verb) -> None:
+    assert steps(40_000, verb) < 1.2 * steps(2_000, verb)
