@@ -1,0 +1,18 @@
+"""All verbs for one tenant, over one store."""
+
+from penstock.admin import Admin
+from penstock.consumer import Consumer
+from penstock.directory import Directory
+from penstock.store import Store
+from penstock.stores.group_commit import GroupCommit
+
+
+class Broker(Consumer):
+    """Producers and consumers here, operators by `admin`."""
+
+    def __init__(self, store: Store, *, tenant: str = "default") -> None:
+        self.store = store
+        self.tenant = tenant
+        self.directory = Directory(store)
+        self.lanes = GroupCommit(store, store.capabilities.max_batch)
+        self.admin = Admin(store, self.directory, tenant)

@@ -1,0 +1,257 @@
+"""The verbs of consumers: claim, settle, extend."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from operator import itemgetter
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock import admission, checks, lifecycle
+from penstock.errors import Busy, InvalidInput, InvalidState, LockLost, NotFound
+from penstock.message import Leased, Settlement
+from penstock.publisher import Publisher
+from penstock.queue import DEAD_LETTER, Queue, QueueState
+from penstock.ticket import (
+    MISSING,
+    Answer,
+    AnswerKind,
+    Claim,
+    Completion,
+    Extension,
+    Lease,
+    Lock,
+    Mark,
+    Move,
+)
+
+Held: TypeAlias = Lock | Leased
+Want: TypeAlias = str | tuple[str, Sequence[str]]
+MOST_WANTS = 16
+LONGEST_WAIT = 30.0
+MOST_NUMBER = 2**63
+T = TypeVar("T")
+MERGES = (None, "rotate", "rank")
+
+
+class Taken(Struct, frozen=True):
+    """What a claim handed out, and the state of each queue it asked."""
+
+    messages: list[Leased]
+    queues: dict[str, QueueState]
+
+
+class Consumer(Publisher):
+    turn = 0
+
+    async def claim(
+        self,
+        *wants: Want,
+        consumer: str,
+        limit: int = 1,
+        lease: float | None = None,
+        wait: float = 0.0,
+        begins: bool = False,
+        merge: str | None = None,
+        scope: str = "default",
+    ) -> Taken:
+        """Up to `limit` messages of the wanted queues, or (queue, types) pairs."""
+        if not 1 <= len(wants) <= MOST_WANTS:
+            raise InvalidInput(f"a claim names 1 to {MOST_WANTS} queues, not {len(wants)}")
+        checks.check_number("limit", limit, 1, 1_000, whole=True, needed=True)
+        checks.check_number("lease", lease, 0.1, 43_200.0)
+        checks.check_text("consumer", consumer, 200)
+        checks.check_number("wait", wait, 0.0, 2**31, needed=True)
+        if merge not in MERGES:
+            raise InvalidInput(f"merge is {checks.clip(merge)}, and must be rotate or rank")
+        until = time.monotonic() + min(wait, LONGEST_WAIT)
+        while True:
+            since = self.store.wakes
+            asks = [(await self._queue(name, scope), types) for name, types in map(pair, wants)]
+            claims = self._claims(asks, consumer, limit, lease, begins, merge)
+            taken = await self._take(claims, limit)
+            left = until - time.monotonic()
+            if taken or left <= 0:
+                return Taken(taken, {queue.name: queue.state for queue, _ in asks})
+            serving = [queue.id for queue, _ in asks if queue.serves]
+            await self.store.wait_ready(serving, min(left, 1.0), since)
+
+    def _claims(
+        self,
+        asks: list[tuple[Queue, tuple[str, ...]]],
+        consumer: str,
+        limit: int,
+        lease: float | None,
+        begins: bool,
+        merge: str | None,
+    ) -> list[tuple[Queue, Claim]]:
+        """One claim a queue, the first one moving on each time; or one for all, by rank."""
+        serving = [(queue, types) for queue, types in asks if queue.serves]
+        if not serving:
+            return []
+        first, types = serving[0]
+        if (merge or first.settings.merge) == "rank" and len(serving) > 1:
+            if any(other != types for _, other in serving):
+                raise InvalidInput("one line over several queues takes the same types of each")
+            ids = tuple(queue.id for queue, _ in serving)
+            shortest = min(queue.settings.lease for queue, _ in serving)
+            return [(first, Claim(ids, consumer, limit, lease or shortest, types, begins))]
+        self.turn = (self.turn + 1) % len(serving)
+        return [
+            (
+                queue,
+                Claim((queue.id,), consumer, limit, lease or queue.settings.lease, types, begins),
+            )
+            for queue, types in serving[self.turn :] + serving[: self.turn]
+        ]
+
+    async def _take(self, claims: list[tuple[Queue, Claim]], limit: int) -> list[Leased]:
+        taken: list[Leased] = []
+        for queue, claim in claims:
+            if len(taken) == limit:
+                break
+            taken += await self._claim_one(queue, claim, limit - len(taken))
+        return taken
+
+    async def _claim_one(self, queue: Queue, claim: Claim, limit: int) -> list[Leased]:
+        claim = replace(claim, limit=limit)
+        while True:
+            if queue.name == DEAD_LETTER:
+                claimed = await self.store.claim_dead(await self._dead_claim(queue, claim))
+            else:
+                claimed = await self.store.claim(claim)
+            if not claimed.again:
+                return claimed.messages
+
+    async def _dead_claim(self, dead_letter: Queue, claim: Claim) -> Claim:
+        scope = dead_letter.scope
+        ids = tuple(q.id for q in await self.directory.all() if q.scope.id == scope.id)
+        return Claim(ids, claim.consumer, claim.limit, claim.lease, claim.types)
+
+    async def complete(self, held: Held, result: bytes | None = None) -> Answer:
+        (answer,) = await self.complete_many((Completion(held.id, held.fence, result),))
+        return expect(answer, held.id)
+
+    async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
+        for item in items:
+            result: object = item.result
+            if not isinstance(result, bytes | None):
+                kind = type(result).__name__
+                raise InvalidInput(f"result of message {item.id} is {kind}, and must be bytes")
+        return await each(items, self.lanes.complete)
+
+    async def settle(self, held: Held, settlement: Settlement) -> Answer:
+        """nack, fail, reject, release, park, cancelled: what it becomes is the rules' to say."""
+        (answer,) = await self.settle_many([(held, settlement)])
+        return expect(answer, held.id)
+
+    async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        """Each item answers for itself."""
+        checked = [(held, admission.check_settlement(settlement)) for held, settlement in items]
+        return await each(checked, self._settle, itemgetter(0))
+
+    async def _settle(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        leases = await self.lanes.leases([Lock(held.id, held.fence) for held, _ in items])
+        moves = [
+            await self._move(lease, settlement)
+            for lease, (_, settlement) in zip(leases, items, strict=True)
+            if lease is not None
+        ]
+        settled = iter(await self.lanes.settle(moves) if moves else ())
+        gone = [item for item, lease in zip(items, leases, strict=True) if lease is None]
+        explained = iter(await self._explain(gone))
+        answers = [next(explained) if lease is None else next(settled) for lease in leases]
+        return await self._settle_changed(items, answers)
+
+    async def _settle_changed(
+        self, items: Sequence[tuple[Held, Settlement]], answers: list[Answer]
+    ) -> list[Answer]:
+        """A cancel request came between the look and the move: decide those again."""
+        changed = [n for n, answer in enumerate(answers) if answer.kind is AnswerKind.CHANGED]
+        if changed:
+            again = await self._settle([items[n] for n in changed])
+            for n, answer in zip(changed, again, strict=True):
+                answers[n] = answer
+        return answers
+
+    async def _move(self, lease: Lease, settlement: Settlement) -> Move:
+        queue = await self.directory.numbered(lease.queue_id)
+        return lifecycle.settle(lease, settlement, queue.settings)
+
+    async def _explain(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        if not items:
+            return []
+        locks = [Lock(held.id, held.fence) for held, _ in items]
+        return await self.store.explain(locks, [settlement.verb for _, settlement in items])
+
+    async def extend(self, held: Held, lease: float) -> Answer:
+        """The answer has the new end of the lease, and tells of a cancel request."""
+        (answer,) = await self.extend_many((Extension(held.id, held.fence, lease),))
+        return expect(answer, held.id)
+
+    async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
+        for item in items:
+            checks.check_number("lease", item.lease, 0.1, 43_200.0, needed=True)
+        return await each(items, self.lanes.extend)
+
+    async def begin(self, held: Held) -> Answer:
+        """Just before running a suspect."""
+        return await self._mark(Mark(held.id, held.fence, begin=True))
+
+    async def progress(
+        self, held: Held, percent: float | None = None, note: str | None = None
+    ) -> Answer:
+        checks.check_number("percent", percent, 0, 100)
+        note = None if note is None else checks.readable(note)
+        return await self._mark(Mark(held.id, held.fence, False, percent, note))
+
+    async def _mark(self, mark: Mark) -> Answer:
+        (answer,) = await each((mark,), self.store.mark)
+        return expect(answer, mark.id)
+
+
+def itself(item: Any) -> Any:
+    return item
+
+
+def possible(lock: Held) -> bool:
+    """An id and a fence that a store could have given."""
+    return 0 < lock.id < MOST_NUMBER and 0 <= lock.fence < MOST_NUMBER
+
+
+async def each(
+    items: Sequence[T],
+    call: Callable[[Sequence[T]], Awaitable[list[Answer]]],
+    lock: Callable[[T], Any] = itself,
+) -> list[Answer]:
+    """The store's answers; what cannot be one of its locks is missing without a look."""
+    asked = [item for item in items if possible(lock(item))]
+    answers = iter(await call(asked) if asked else ())
+    return [next(answers) if possible(lock(item)) else MISSING for item in items]
+
+
+def pair(want: Want) -> tuple[str, tuple[str, ...]]:
+    """A queue and the types wanted of it; none means any."""
+    name, types = want if isinstance(want, tuple) else (want, ())
+    if not isinstance(name, str):
+        raise InvalidInput(f"queue is {checks.clip(name)}, and must be a name")
+    for type_ in types:
+        checks.check_text("type", type_, 200)
+    return name, tuple(types)
+
+
+def expect(answer: Answer, id: int) -> Answer:
+    """The answer, if the verb was done now or before; otherwise the error it stands for."""
+    match answer.kind:
+        case AnswerKind.DONE | AnswerKind.ALREADY:
+            return answer
+        case AnswerKind.LOST:
+            raise LockLost(f"message {id}: its lock was lost; another fence holds or settled it")
+        case AnswerKind.INVALID:
+            state = answer.state or "unknown"
+            raise InvalidState(f"message {id} is {state}, which does not allow that")
+        case AnswerKind.MISSING:
+            raise NotFound(f"no message with id {checks.clip(id)}")
+        case AnswerKind.BUSY | AnswerKind.CHANGED:
+            raise Busy(f"message {id} is held by somebody's open transaction; try again")

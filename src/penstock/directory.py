@@ -1,0 +1,62 @@
+"""The queues by name and by id, never more than a second old."""
+
+import time
+
+from penstock.checks import clip
+from penstock.errors import NotFound
+from penstock.queue import Queue, QueueState
+from penstock.store import Admin
+
+FRESH = 1.0
+
+
+class Directory:
+    def __init__(self, store: Admin) -> None:
+        self.store = store
+        self.version = -1
+        self.fresh_until = 0.0
+        self.by_name: dict[tuple[str, str, str], Queue] = {}
+        self.by_id: dict[int, Queue] = {}
+
+    def cached(self, tenant: str, scope: str, name: str) -> Queue | None:
+        """Without a look at the store: None means ask `named`."""
+        if time.monotonic() < self.fresh_until:
+            return self.by_name.get((tenant, scope, name))
+        return None
+
+    async def named(self, tenant: str, scope: str, name: str) -> Queue:
+        await self.refresh()
+        queue = self.by_name.get((tenant, scope, name))
+        if queue is None:
+            where = "" if scope == "default" else f" in scope {scope!r}"
+            raise NotFound(f"no queue named {clip(name)}{where}")
+        return queue
+
+    async def numbered(self, queue_id: int) -> Queue:
+        if queue_id not in self.by_id or time.monotonic() >= self.fresh_until:
+            await self.refresh()
+        try:
+            return self.by_id[queue_id]
+        except KeyError:
+            raise NotFound(f"no queue with id {queue_id}") from None
+
+    async def all(self) -> list[Queue]:
+        await self.refresh()
+        return list(self.by_id.values())
+
+    async def refresh(self) -> None:
+        """Reads the queues again only if their version changed."""
+        version = await self.store.directory_version()
+        if version != self.version:
+            queues = await self.store.queues()
+            self.by_id = {queue.id: queue for queue in queues}
+            self.by_name = {
+                (queue.scope.tenant, queue.scope.name, queue.name): queue
+                for queue in queues
+                if queue.state is not QueueState.DELETED
+            }
+            self.version = version
+        self.fresh_until = time.monotonic() + FRESH
+
+    def forget(self) -> None:
+        self.fresh_until = 0.0

@@ -1,0 +1,145 @@
+"""The verbs of producers."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TypeAlias
+
+from penstock import admission, checks
+from penstock.directory import Directory
+from penstock.errors import (
+    Busy,
+    Forbidden,
+    IdempotencyConflict,
+    InvalidInput,
+    NameTaken,
+    PenstockError,
+    QueueFull,
+)
+from penstock.message import Draft
+from penstock.queue import Queue
+from penstock.store import Store
+from penstock.stores.group_commit import GroupCommit
+from penstock.ticket import Entry, Published
+
+REFUSALS: dict[str, type[PenstockError]] = {
+    error.code: error for error in (QueueFull, NameTaken, IdempotencyConflict, Busy)
+}
+CODE = attrgetter("code")
+Outcome: TypeAlias = Entry | Published | PenstockError
+
+
+class Publisher:
+    store: Store
+    tenant: str
+    directory: Directory
+    lanes: GroupCommit
+
+    async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
+        """Durable when it returns. A draft that is not accepted raises."""
+        entry = admit(draft, await self._open_queue(draft.queue, scope))
+        (published,) = await self.lanes.enqueue((entry,))
+        if published.code is not None:
+            raise REFUSALS[published.code](refused_text(published.code, draft))
+        return published
+
+    async def publish_many(
+        self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
+    ) -> list[Published]:
+        """One durable step. Each draft answers for itself; with `atomic` all or none enter."""
+        names = {draft.queue for draft in drafts if isinstance(draft.queue, str)}
+        queues = {name: await self._try_queue(name, scope) for name in names}
+        outcomes = [try_admit(draft, queues) for draft in drafts]
+        if atomic:
+            raise_first(outcomes)
+        entries = [outcome for outcome in outcomes if isinstance(outcome, Entry)]
+        published = await self.lanes.enqueue(entries, atomic=atomic) if entries else []
+        if len(published) == len(drafts) and not any(map(CODE, published)):
+            return published
+        stored = iter(published)
+        outcomes = [next(stored) if isinstance(o, Entry) else o for o in outcomes]
+        answers = [answer(draft, o) for draft, o in zip(drafts, outcomes, strict=True)]
+        if atomic:
+            raise_refused(answers)
+        return answers
+
+    async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
+        """The first half of publishing in a caller's own transaction; `publish_on` is the rest."""
+        return admit(draft, await self._open_queue(draft.queue, scope))
+
+    def publish_on(self, connection: object, draft: Draft, entry: Entry) -> Published:
+        """In the caller's open transaction: it exists if and when the caller commits."""
+        (published,) = self.store.enqueue_on(connection, (entry,))
+        if published.code is not None:
+            raise REFUSALS[published.code](refused_text(published.code, draft))
+        return published
+
+    async def _open_queue(self, name: object, scope: str) -> Queue:
+        if not isinstance(name, str):
+            raise InvalidInput(f"queue is {checks.clip(name)}, and must be a name")
+        if name.startswith("_"):
+            text = checks.clip(name)
+            raise Forbidden(f"queue {text}: names that begin with '_' are the system's")
+        queue = await self._queue(name, scope)
+        if (refusal := admission.refusal(queue)) is not None:
+            raise refusal
+        return queue
+
+    async def _try_queue(self, name: str, scope: str) -> Queue | PenstockError:
+        try:
+            return await self._open_queue(name, scope)
+        except PenstockError as error:
+            return error
+
+    async def _queue(self, name: str, scope: str) -> Queue:
+        queue = self.directory.cached(self.tenant, scope, name)
+        return queue or await self.directory.named(self.tenant, scope, name)
+
+
+def admit(draft: Draft, queue: Queue) -> Entry:
+    return admission.common_entry(draft, queue) or admission.checked_entry(draft, queue)
+
+
+def try_admit(draft: Draft, queues: dict[str, Queue | PenstockError]) -> Outcome:
+    try:
+        queue = queues[draft.queue]
+    except (KeyError, TypeError):
+        return InvalidInput(f"queue is {checks.clip(draft.queue)}, and must be a name")
+    if isinstance(queue, PenstockError):
+        return queue
+    try:
+        return admit(draft, queue)
+    except PenstockError as error:
+        return error
+
+
+def raise_first(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        if isinstance(outcome, PenstockError):
+            raise outcome
+
+
+def raise_refused(answers: list[Published]) -> None:
+    for published in answers:
+        if published.code in REFUSALS:
+            raise REFUSALS[published.code](published.error)
+
+
+def answer(draft: Draft, outcome: Outcome) -> Published:
+    if isinstance(outcome, PenstockError):
+        return Published(0, code=outcome.code, error=str(outcome))
+    assert isinstance(outcome, Published)
+    if outcome.code is None:
+        return outcome
+    return Published(0, code=outcome.code, error=refused_text(outcome.code, draft))
+
+
+def refused_text(code: str, draft: Draft) -> str:
+    match code:
+        case QueueFull.code:
+            return f"queue {draft.queue!r} is full"
+        case NameTaken.code:
+            return f"queue {draft.queue!r} already has a message named {draft.name!r}"
+        case IdempotencyConflict.code:
+            key = draft.dedup.key if draft.dedup else ""
+            return f"dedup key {key!r} was used in queue {draft.queue!r} with another body"
+    return f"queue {draft.queue!r}: {code}"
