@@ -1,0 +1,13 @@
+"""What an agent did, as the text that is kept with its last run."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+def report(counts: Mapping[str, int]) -> str:
+    return msgspec.json.encode(counts).decode()
+
+
+def read_report(text: str) -> dict[str, int]:
+    return msgspec.json.decode(text, type=dict[str, int])

@@ -1,0 +1,94 @@
+"""Reclaims the leases that ran out."""
+
+from collections import Counter
+
+import structlog
+from msgspec import Struct
+from structlog.typing import FilteringBoundLogger
+
+from penstock import lifecycle
+from penstock.agents.report import report
+from penstock.directory import Directory
+from penstock.message import Moment, Reclaim, State
+from penstock.store import Store
+from penstock.ticket import AnswerKind, Lease, Move, Sweep
+
+BATCH = 500
+SECOND = 1_000_000
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class Watch(Struct, frozen=True):
+    """Since when the leases were looked at without a gap, and the last look."""
+
+    since: Moment
+    last_at: Moment
+
+
+def watched(watch: Watch | None, now: Moment, every: float) -> Watch:
+    """The watch after a look at `now`. After a gap, or a clock set back, it begins anew."""
+    longest_gap = max(5.0, 2 * every) * SECOND
+    if watch is None or not 0 <= now - watch.last_at <= longest_gap:
+        return Watch(now, now)
+    return Watch(watch.since, now)
+
+
+def may_reclaim(lease: float, watch: Watch) -> bool:
+    """After a gap, consumers that live get a third of their lease to extend it first."""
+    return watch.last_at - watch.since >= lease / 3 * SECOND
+
+
+class VisibilityTimeoutEnforcer:
+    name = "visibility_timeout_enforcer"
+    every = 1.0
+
+    def __init__(self, store: Store, directory: Directory, by: str) -> None:
+        self.store = store
+        self.directory = directory
+        self.by = by
+        self.watch: Watch | None = None
+        self.spared = 0
+
+    async def tick(self) -> float:
+        moves, _ = await self._look()
+        # Half of `every`: if whoever has the tick dies with it, the next one is not late.
+        if not moves or not await self.store.claim_tick(self.name, self.every / 2, self.by):
+            return self.every
+        # The tick may have been long in coming, and others now leave to us what ran out meanwhile.
+        moves, more = await self._look()
+        reclaimed = await self._reclaim(moves[:BATCH]) if moves else 0
+        return 0 if more and reclaimed else self.every
+
+    async def _look(self) -> tuple[list[Move], bool]:
+        """What to reclaim, and whether there is more of it than one batch."""
+        # Leases spared now are found again; the look goes past them to the others.
+        limit = BATCH + self.spared
+        sweep = await self.store.expired_leases(limit)
+        self.watch = watched(self.watch, sweep.now, self.every)
+        moves = await self._moves(sweep, self.watch)
+        self.spared = len(sweep.leases) - len(moves)
+        return moves, len(sweep.leases) == limit or len(moves) > BATCH
+
+    async def _moves(self, sweep: Sweep, watch: Watch) -> list[Move]:
+        decisions = [await self._decide(lease, watch) for lease in sweep.leases]
+        return [move for move in decisions if move is not None]
+
+    async def _decide(self, lease: Lease, watch: Watch) -> Move | None:
+        settings = (await self.directory.numbered(lease.queue_id)).settings
+        if may_reclaim(lease.length, watch):
+            return lifecycle.settle(lease, Reclaim(), settings)
+        return None
+
+    async def _reclaim(self, moves: list[Move]) -> int:
+        """Settles, tells, and says how many were still there to reclaim."""
+        answers = await self.store.settle(moves)
+        states: Counter[State] = Counter(
+            move.state
+            for move, answer in zip(moves, answers, strict=True)
+            if answer.kind is AnswerKind.DONE
+        )
+        if states:
+            counts = {state.value: count for state, count in states.items()}
+            log.info("leases_lost", **counts)
+            await self.store.end_tick(self.name, self.by, report(counts))
+        return states.total()

@@ -1,0 +1,153 @@
+"""The loop that runs agents: the only place that sleeps."""
+
+import asyncio
+import os
+import random
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Protocol, Self
+from uuid import uuid4
+
+import structlog
+from msgspec import Struct
+from structlog.typing import FilteringBoundLogger
+
+from penstock.errors import NotFound
+
+LONGEST_RETRY = 30.0
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+def identity() -> str:
+    """Unique per process start: a host name or a pid alone comes back."""
+    return f"{uuid4().hex}-{os.getpid()}"
+
+
+class Agent(Protocol):
+    """Background work, safe on every node at once."""
+
+    name: str
+    every: float
+
+    async def tick(self) -> float:
+        """Does a bounded piece of work; says how long to wait. 0: there is more to do now."""
+
+
+class Status(Struct, frozen=True):
+    """How one agent is doing in this process. `error` is None if the last run went well."""
+
+    name: str
+    every: float
+    runs: int
+    ran_ago: float | None
+    runs_in: float | None
+    error: str | None
+
+
+class Turn:
+    """One agent's place in the loop: when it ran, when it runs again, and what came of it."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.runs = 0
+        self.failures = 0
+        self.error: str | None = None
+        self.ran_at: float | None = None
+        self.runs_at: float | None = None
+        self.nudged = asyncio.Event()
+
+    async def run(self) -> float:
+        """One run. Whatever goes wrong is logged, and the agent goes on after a growing wait."""
+        self.runs += 1
+        self.ran_at = asyncio.get_running_loop().time()
+        try:
+            wait = await self.agent.tick()
+        except Exception as error:
+            self.failures += 1
+            self.error = f"{type(error).__name__}: {error}"
+            wait = retry_wait(self.failures)
+            log.error("agent_failed", agent=self.agent.name, wait=wait, exc_info=error)
+            return spread(wait)
+        self.failures = 0
+        self.error = None
+        # A shorter wait than usual is until a moment when something is due: keep to it.
+        return spread(wait) if wait >= self.agent.every else wait
+
+    async def pause(self, wait: float) -> None:
+        """Sleeps until the wait is over or the agent is nudged; a wait of 0 only lets others in."""
+        self.runs_at = asyncio.get_running_loop().time() + wait
+        if wait <= 0:
+            await asyncio.sleep(0)
+        else:
+            try:
+                async with asyncio.timeout(wait):
+                    await self.nudged.wait()
+            except TimeoutError:
+                pass
+        self.nudged.clear()
+
+    def status(self, now: float) -> Status:
+        ago = None if self.ran_at is None else now - self.ran_at
+        left = None if self.runs_at is None else max(0.0, self.runs_at - now)
+        return Status(self.agent.name, self.agent.every, self.runs, ago, left, self.error)
+
+
+class Runner:
+    """Runs every agent in a coroutine of its own, until `stop`."""
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        self.turns = [Turn(agent) for agent in agents]
+        self.stopping = False
+        self.running: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for turn in self.turns:
+                group.create_task(self._repeat(turn), name=turn.agent.name)
+
+    async def _repeat(self, turn: Turn) -> None:
+        while not self.stopping:
+            await turn.pause(await turn.run())
+        turn.runs_at = None
+
+    def stop(self) -> None:
+        """Runs under way come to their end; no other begins."""
+        self.stopping = True
+        for turn in self.turns:
+            turn.nudged.set()
+
+    def nudge(self, name: str) -> None:
+        """The agent's wait ends now."""
+        turns = [turn for turn in self.turns if turn.agent.name == name]
+        if not turns:
+            raise NotFound(f"no agent named {name!r}")
+        for turn in turns:
+            turn.nudged.set()
+
+    def statuses(self) -> list[Status]:
+        now = asyncio.get_running_loop().time()
+        return [turn.status(now) for turn in self.turns]
+
+    async def __aenter__(self) -> Self:
+        self.running = asyncio.create_task(self.run(), name="runner")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if self.running is not None:
+            await self.running
+
+
+def retry_wait(failures: int) -> float:
+    """1, 2, 4 ... seconds, at most 30."""
+    return min(2.0 ** min(failures - 1, 10), LONGEST_RETRY)
+
+
+def spread(wait: float) -> float:
+    """Jitter, so that nodes started together do not stay together."""
+    return wait * random.uniform(0.9, 1.0)
