@@ -1,0 +1,1 @@
+"""The promises of a store, written once and kept by every store."""

@@ -1,0 +1,29 @@
+"""The stage every conformance test plays on, once for each kind of store."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.conformance.engines import ENGINES
+from tests.conformance.stage import Stage
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """In memory where there is some: thousands of commits then wait for no disk."""
+    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture(params=ENGINES)
+async def stage(request: pytest.FixtureRequest, directory: Path) -> AsyncIterator[Stage]:
+    engine = ENGINES[request.param](directory)
+    async with AsyncExitStack() as handles:
+        handles.callback(engine.close)
+        store = await handles.enter_async_context(await engine.open())
+        yield Stage(engine, store, handles)

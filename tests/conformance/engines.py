@@ -1,0 +1,89 @@
+"""The kinds of store the suite runs against: how each is opened, and how its time passes."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from penstock import stores
+from penstock.store import Store
+from penstock.testing.clock import ManualClock
+
+
+class Engine(Protocol):
+    # The store outlives its handles, and may have several.
+    lasting: bool
+    # Its time passes by travel alone.
+    still: bool
+
+    async def open(self) -> Store:
+        """A handle on the one store of this test."""
+
+    async def travel(self, seconds: float) -> None:
+        """Time passes for the store, and for nobody else."""
+
+    def version(self) -> int | None:
+        """Changes with every write; None where nobody outside can see one."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Holds an old view of the store open, as a backup does."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Somebody else is in the midst of a write, where there is one writer at a time."""
+
+    def close(self) -> None: ...
+
+
+class Sqlite:
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.lasting = path is not None
+        self.still = True
+        self.clock = ManualClock()
+        self.outside: sqlite3.Connection | None = None
+
+    async def open(self) -> Store:
+        url = "sqlite://" if self.path is None else f"sqlite:///{self.path}"
+        return await stores.open(url, clock=self.clock)
+
+    async def travel(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def version(self) -> int | None:
+        if self.path is None:
+            return None
+        # The number means something only to a connection that read it before.
+        if self.outside is None:
+            self.outside = sqlite3.connect(self.path)
+        (version,) = self.outside.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        if self.path is None:
+            yield
+            return
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        if self.path is None:
+            yield
+            return
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            yield
+
+    def close(self) -> None:
+        if self.outside is not None:
+            self.outside.close()
+
+
+ENGINES: dict[str, Callable[[Path], Engine]] = {
+    "sqlite-memory": lambda directory: Sqlite(None),
+    "sqlite-file": lambda directory: Sqlite(directory / "queue.db"),
+}

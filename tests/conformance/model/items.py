@@ -1,0 +1,90 @@
+"""Nouns of the model: a message as the contract sees it, and the lease on it."""
+
+from dataclasses import dataclass, field
+
+from penstock.message import Draft, HistoryRow, Moment, State
+from penstock.queue import QueueState
+from penstock.settings import QueueSettings
+
+SECOND = 1_000_000
+
+
+def moment_after(now: Moment, seconds: float) -> Moment:
+    return now + round(seconds * SECOND)
+
+
+@dataclass
+class Line:
+    """A queue: its rules and its switch."""
+
+    id: int
+    name: str
+    settings: QueueSettings
+    state: QueueState = QueueState.ACTIVE
+
+
+@dataclass
+class Hold:
+    """A lease, and what is known about the work under it."""
+
+    fence: int
+    consumer: str
+    claimed_at: Moment
+    until: Moment
+    from_dead: bool = False
+    unbegun: bool = False
+    cancel_requested: bool = False
+    percent: float | None = None
+    note: str | None = None
+
+
+@dataclass
+class Item:
+    """A message. `place` is ready, scheduled, lease, dead, or None when it is finished."""
+
+    id: int
+    queue: Line
+    draft: Draft
+    created_at: Moment
+    due_at: Moment
+    expires_at: Moment | None
+    rank: int
+    # When it was to run first, if that was not at once.
+    run_at: Moment | None = None
+    place: str | None = None
+    attempts: int = 0
+    deliveries: int = 0
+    hold: Hold | None = None
+    # It is its key's turn; or it stands in its key's line, smaller first.
+    heads_key: bool = False
+    turn: tuple[int, int] | None = None
+    first_claimed_at: Moment | None = None
+    parked: int = 0
+    dead_at: tuple[Moment, int] = (0, 0)
+    dead_reason: str | None = None
+    dead_error: str | None = None
+    timeline: list[HistoryRow] = field(default_factory=list)
+
+    @property
+    def key(self) -> str | None:
+        return self.draft.ordering_key
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.rank, self.id
+
+    @property
+    def state(self) -> State:
+        match self.place:
+            case "ready" | "scheduled" | "dead":
+                return State(self.place)
+            case "lease":
+                return State.CLAIMED
+        return self.timeline[-1].state
+
+    def expired(self, now: Moment) -> bool:
+        return self.expires_at is not None and now >= self.expires_at
+
+    def held(self) -> Hold:
+        assert self.hold is not None, f"message {self.id} is not claimed"
+        return self.hold

@@ -1,0 +1,35 @@
+"""Whatever is done to a store, in whatever order, it does what the model does."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.conformance.engines import ENGINES, Engine
+from tests.conformance.machine.rules import Machine
+
+STEPS = 40
+EXAMPLES = {"sqlite-memory": 100, "sqlite-file": 8}
+MORE = 10 if os.environ.get("PENSTOCK_TEST_ALL") else 1
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("engine", EXAMPLES)
+def test_a_store_and_the_model_never_disagree(
+    engine: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    class Prepared(Machine):
+        def prepare(self) -> Engine:
+            return ENGINES[engine](tmp_path_factory.mktemp("machine"))
+
+    run_state_machine_as_test(
+        Prepared,
+        settings=settings(
+            max_examples=EXAMPLES[engine] * MORE,
+            stateful_step_count=STEPS,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

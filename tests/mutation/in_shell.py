@@ -1,0 +1,23 @@
+"""Mutations of shell jobs: who may run them, and what they leave behind."""
+
+from tests.mutation.mutation import Mutation
+
+TEST = "tests/worker/test_shell.py"
+
+SHELL = (
+    Mutation("shell_job_in_any_queue", "admission.py", "check_shell",
+             "draft.type == SHELL_TYPE and not settings.shell", "False", TEST),
+    Mutation("shell_queue_for_any_handler", "worker/routes.py", "open",
+             'queue.settings.shell and handler.executor != "shell"', "False", TEST),
+    Mutation("output_without_a_cap", "worker/shell.py", "keep", "if left > 0:", "if True:", TEST),
+    Mutation("environment_of_the_worker", "worker/shell.py", "environment",
+             "for name in INHERITED if name in os.environ", "for name in os.environ", TEST),
+    Mutation("output_for_all_to_read", "worker/shell.py", "prepared", "mode=0o700", "mode=0o755",
+             TEST),
+    Mutation("children_left_behind", "worker/guard.py", "end_tree", "while pids := children():",
+             "while pids := []:", TEST),
+    Mutation("sigpipe_ignored", "worker/guard.py", "become", "for number in (PIPE, XFSZ):",
+             "for number in ():", TEST),
+    Mutation("killed_at_once", "worker/guard.py", "end_politely", "send(pid, TERM, group=True)",
+             "return", TEST),
+)  # fmt: skip
