@@ -1,0 +1,75 @@
+"""Penstock: a durable work queue that starts as one file and grows to a fleet."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from penstock.errors import PenstockError
+    from penstock.job import Job, await_many, wait_many
+    from penstock.message import Dedup, Draft
+    from penstock.worker.context import Context
+    from penstock.worker.incoming import Message
+    from penstock.worker.policy import (
+        AckPolicy,
+        Cancelled,
+        Reject,
+        Retry,
+        constant,
+        exponential,
+        linear,
+        no_retry,
+    )
+
+__all__ = [
+    "AckPolicy",
+    "Cancelled",
+    "Context",
+    "Dedup",
+    "Draft",
+    "Job",
+    "Message",
+    "Penstock",
+    "PenstockError",
+    "Reject",
+    "Retry",
+    "await_many",
+    "constant",
+    "exponential",
+    "linear",
+    "no_retry",
+    "wait_many",
+]
+
+HOMES = {
+    "app": ("Penstock",),
+    "errors": ("PenstockError",),
+    "job": ("Job", "await_many", "wait_many"),
+    "message": ("Dedup", "Draft"),
+    "worker.context": ("Context",),
+    "worker.incoming": ("Message",),
+    "worker.policy": (
+        "AckPolicy",
+        "Cancelled",
+        "Reject",
+        "Retry",
+        "constant",
+        "exponential",
+        "linear",
+        "no_retry",
+    ),
+}
+
+# Hidden from type checkers, which would take any name for one of ours.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """The public names are imported when they are first used: commands start fast."""
+        for home, names in HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(f"penstock.{home}"), name)
+                return value
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

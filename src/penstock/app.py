@@ -1,0 +1,244 @@
+"""Penstock for people: tasks, subscribers, and the worker that runs them."""
+
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from inspect import iscoroutinefunction
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+import msgspec
+import structlog
+
+from penstock.agents import all_agents
+from penstock.broker import Broker
+from penstock.cron import next_tick
+from penstock.errors import InvalidInput
+from penstock.message import State
+from penstock.producer import Producer
+from penstock.queue import Missed, Schedule
+from penstock.runner import Runner, identity
+from penstock.subscribe import subscription
+from penstock.task import AsyncTask, BaseTask, Options, Task, TaskChoices, chosen
+from penstock.worker.context import Context
+from penstock.worker.handler import Executor, Handler
+from penstock.worker.options import WorkerOptions
+from penstock.worker.policy import AckPolicy, Rules, Strategy
+from penstock.worker.worker import Hook, Worker
+
+log = structlog.get_logger()
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_URL = "sqlite:///penstock.db"
+EVENTS = (*State, "lease_lost", "*")
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(...)` gives: a context as first parameter is filled in by the worker."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+
+
+class Penstock(Producer):
+    """An application: what can be enqueued, where it is stored, how it is run."""
+
+    def __init__(
+        self, url: str | None = None, *, scope: str = "default", tenant: str = "default"
+    ) -> None:
+        super().__init__(url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL, scope, tenant)
+        self.tasks: dict[str, BaseTask[Any, Any]] = {}
+        self.subscriptions: list[Handler] = []
+        self.schedules: list[Schedule] = []
+        self.hooks: list[tuple[str, Hook]] = []
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        executor: Executor | None = None,
+        policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
+        retry: Strategy | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        no_retry_on: Sequence[type[BaseException]] = (),
+        cron: str | None = None,
+        timezone: str = "UTC",
+        missed: Missed | str = Missed.ONE,
+        **options: Unpack[TaskChoices],
+    ) -> TaskDecorator: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        executor: Executor | None = None,
+        policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
+        retry: Strategy | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        no_retry_on: Sequence[type[BaseException]] = (),
+        cron: str | None = None,
+        timezone: str = "UTC",
+        missed: Missed | str = Missed.ONE,
+        **options: Any,
+    ) -> Any:
+        """A function that can be enqueued. `options` as in `Options`: queue, max_attempts, ..."""
+        rules = rules_of(policy, retry, retry_on, no_retry_on)
+        base = chosen(Options(), options)
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            kind: type[BaseTask[Any, Any]] = AsyncTask if iscoroutinefunction(function) else Task
+            name_ = name or name_of(function)
+            task = kind(self, function, name_, base, executor=executor, rules=rules)
+            self.add(task)
+            if cron is not None:
+                self.schedules.append(schedule_of(task, cron, timezone, missed))
+            return task
+
+        return decorate if function is None else decorate(function)
+
+    def add(self, task: BaseTask[Any, Any]) -> None:
+        if task.name in self.tasks:
+            raise InvalidInput(f"there are two tasks named {task.name!r}; give one a name=")
+        self.tasks[task.name] = task
+
+    def subscriber(
+        self,
+        queue: str,
+        *,
+        type: str | None = None,
+        batch: int | None = None,
+        executor: Executor | None = None,
+        policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
+        retry: Strategy | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        no_retry_on: Sequence[type[BaseException]] = (),
+        timeout: float | None = None,
+    ) -> Callable[[F], F]:
+        """A function for the messages of a queue, from anyone; of one type, or of any."""
+        rules = rules_of(policy, retry, retry_on, no_retry_on)
+
+        def decorate(function: F) -> F:
+            self.subscriptions.append(
+                subscription(function, queue, type, batch, executor, rules, timeout)
+            )
+            return function
+
+        return decorate
+
+    def on(self, event: str, hook: Hook) -> None:
+        """Calls `hook(event, context, error)` in the worker: completed, scheduled or ready (again),
+        dead, failed, cancelled, lease_lost; `*` for all. An error in a hook is only logged."""
+        if event not in EVENTS:
+            raise InvalidInput(f"no event {event!r}; there are {', '.join(EVENTS)}")
+        if iscoroutinefunction(hook):
+            raise InvalidInput("a hook is called, not awaited: it cannot be a coroutine function")
+        self.hooks.append((event, hook))
+
+    def handlers(self, queues: Sequence[str] = ()) -> list[Handler]:
+        found = [task.handler() for task in self.tasks.values()] + self.subscriptions
+        return [each for each in found if not queues or each.queue in queues]
+
+    async def worker(
+        self, queues: Sequence[str] = (), options: WorkerOptions | None = None
+    ) -> Worker:
+        """A worker over these queues, or all that the app has handlers for. Start it yourself."""
+        broker = await self.broker()
+        handlers = self.handlers(queues)
+        if not handlers:
+            raise InvalidInput(f"no handler for {', '.join(queues) or 'any queue'}")
+        await self.ensure_queues(broker, {handler.queue for handler in handlers})
+        await self.prepare(broker)
+        return Worker(
+            broker,
+            handlers,
+            options,
+            scope=self.scope,
+            hook=self.tell if self.hooks else None,
+            connect=None if self.connections.in_memory else self.connections.open,
+        )
+
+    async def prepare(self, broker: Broker) -> None:
+        """Makes the cron schedules that the tasks declare; what is as declared stays as it is."""
+        found = await broker.admin.schedules(scope=self.scope)
+        for schedule in self.schedules:
+            await self.ensure_queues(broker, {schedule.draft.queue})
+            same = [each for each in found if is_same(each, schedule)]
+            if not any(plan_of(each) == plan_of(schedule) for each in same):
+                paused = any(each.paused for each in same)
+                placed = msgspec.structs.replace(schedule, paused=paused)
+                await broker.admin.schedule(placed, scope=self.scope)
+
+    def agents(self, broker: Broker) -> Runner:
+        """The upkeep every worker does beside its work."""
+        return Runner(all_agents(broker.store, broker.directory, identity()))
+
+    def tell(self, event: str, context: Context, error: BaseException | None) -> None:
+        for wanted, hook in self.hooks:
+            if wanted not in ("*", event):
+                continue
+            try:
+                hook(event, context, error)
+            except (Exception, SystemExit) as raised:  # noqa: BLE001 - a hook only looks on
+                log.error("hook_failed", hook=event, id=context.id, error=repr(raised))
+
+
+def rules_of(
+    policy: AckPolicy | str,
+    retry: Strategy | None,
+    retry_on: Sequence[type[BaseException]],
+    no_retry_on: Sequence[type[BaseException]],
+) -> Rules:
+    if policy not in list(AckPolicy):
+        raise InvalidInput(f"no policy {policy!r}; there are {', '.join(AckPolicy)}")
+    return Rules(AckPolicy(policy), retry, tuple(retry_on), tuple(no_retry_on))
+
+
+def schedule_of(
+    task: BaseTask[Any, Any], cron: str, timezone: str, missed: Missed | str
+) -> Schedule:
+    """Refuses a line that never ticks, and a task that cannot run without arguments."""
+    next_tick(cron, timezone, 0)
+    if missed not in list(Missed):
+        raise InvalidInput(f"missed is {missed!r}; there are {', '.join(Missed)}")
+    return Schedule(task.name, cron, task.call().draft, timezone, Missed(missed))
+
+
+def is_same(one: Schedule, other: Schedule) -> bool:
+    return (one.name, one.draft.queue) == (other.name, other.draft.queue)
+
+
+def plan_of(schedule: Schedule) -> tuple[object, ...]:
+    return schedule.cron, schedule.timezone, schedule.missed, schedule.draft
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """module.function; a program run as a script has the name it would be imported by."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        file = os.path.basename(getattr(main, "__file__", "") or "main")
+        module = spec.name if spec is not None else file.removesuffix(".py")
+    return f"{module}.{function.__qualname__}"

@@ -1,0 +1,201 @@
+"""Arguments and results: Python values to JSON and back, by their annotations."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, get_type_hints
+
+import msgspec
+
+from penstock.errors import InvalidInput
+
+JSON = (type(None), bool, int, float, str)
+WRONG = (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError)
+NO_ARGUMENTS: dict[str, Any] = {}
+
+
+def to_json(value: Any) -> Any:
+    """What msgspec does not know: pydantic models."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise NotImplementedError(f"{type(value).__name__} cannot be stored")
+
+
+def from_json(kind: type, value: Any) -> Any:
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    raise NotImplementedError(f"{kind.__name__} cannot be read back")
+
+
+encode = msgspec.json.Encoder(enc_hook=to_json).encode
+
+
+def reader(kind: Any, name: str) -> Callable[[bytes], Any]:
+    try:
+        return msgspec.json.Decoder(kind, dec_hook=from_json).decode
+    except WRONG as error:
+        raise InvalidInput(f"{name}: its annotation cannot be stored: {error}") from None
+
+
+class Values:
+    """One annotated type: a result, or the body of a subscriber's message."""
+
+    def __init__(self, kind: Any, name: str) -> None:
+        self.name = name
+        self.kind = kind
+        self.read = reader(kind, name)
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            return encode(value)
+        except WRONG as error:
+            raise InvalidInput(f"{self.name}: {error}") from None
+
+    def decode(self, body: bytes) -> Any:
+        try:
+            return self.read(body)
+        except WRONG as error:
+            raise InvalidInput(f"{self.name}: {error}") from None
+
+
+class Raw(Values):
+    """Bodies that are bytes, whatever is in them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(bytes, name)
+
+    def decode(self, body: bytes) -> Any:
+        return body
+
+
+class Arguments:
+    """A function's parameters, without its context, as one JSON object."""
+
+    def __init__(self, function: Callable[..., Any], name: str, skip: Sequence[str] = ()) -> None:
+        self.name = name
+        signature = inspect.signature(function)
+        kept = [each for each in signature.parameters.values() if each.name not in skip]
+        refuse_unnamed(kept, name)
+        self.signature = signature.replace(parameters=kept)
+        hints = {
+            key: Any if kind is object else kind for key, kind in hints_of(function, name).items()
+        }
+        kinds = {each.name: hints.get(each.name, Any) for each in kept}
+        self.plain = {name for name, kind in kinds.items() if kind is Any}
+        self.struct = msgspec.defstruct(
+            "Arguments",
+            [field_of(each, kinds[each.name]) for each in kept],
+            kw_only=True,
+            forbid_unknown_fields=True,
+        )
+        self.decoder = reader(self.struct, f"task {name!r}")
+        self.by_name = [each.name for each in kept if each.kind is each.KEYWORD_ONLY]
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Refuses what cannot be stored, or would come back as something else."""
+        try:
+            given = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidInput(f"task {self.name!r}: {error}") from None
+        try:
+            body = encode(given)
+        except WRONG as error:
+            raise self.refused(culprit(given), str(error)) from None
+        stored = self.decode(body)
+        for name, value in given.items():
+            self.check(name, value, getattr(stored, name))
+        return body
+
+    def check(self, name: str, value: Any, stored: Any) -> None:
+        if name in self.plain and not is_json(value):
+            kind = type(value).__name__
+            raise self.refused(
+                name, f"{kind} is not a JSON type; annotate the parameter with its type"
+            )
+        if not same(value, stored):
+            raise self.refused(name, f"{value!r} would come back as {stored!r}")
+
+    def decode(self, body: bytes) -> Any:
+        try:
+            return self.decoder(body or b"{}")
+        except WRONG as error:
+            raise InvalidInput(f"task {self.name!r}: {error}") from None
+
+    def read(self, body: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What to call the function with."""
+        values = msgspec.structs.astuple(self.decode(body))
+        if not self.by_name:
+            return values, NO_ARGUMENTS
+        first = len(values) - len(self.by_name)
+        return values[:first], dict(zip(self.by_name, values[first:], strict=True))
+
+    def refused(self, name: str, why: str) -> InvalidInput:
+        return InvalidInput(f"task {self.name!r}, argument {name!r}: {why}")
+
+
+def refuse_unnamed(parameters: Iterable[inspect.Parameter], name: str) -> None:
+    for each in parameters:
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD, each.POSITIONAL_ONLY):
+            raise InvalidInput(
+                f"task {name!r}, parameter {each}: *args, **kwargs and positional-only parameters"
+                " cannot be enqueued"
+            )
+
+
+def hints_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise InvalidInput(f"{name!r}: an annotation cannot be read: {error}") from None
+
+
+def field_of(parameter: inspect.Parameter, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if parameter.default is parameter.empty:
+        return (parameter.name, kind)
+    default = parameter.default
+    return (parameter.name, kind, msgspec.field(default_factory=lambda: default))
+
+
+def culprit(given: Mapping[str, Any]) -> str:
+    for name, value in given.items():
+        try:
+            encode(value)
+        except WRONG:
+            return name
+    return "?"
+
+
+def is_json(value: Any) -> bool:
+    if isinstance(value, JSON):
+        return True
+    if type(value) is list:
+        return all(map(is_json, value))
+    if type(value) is dict:
+        return all(type(key) is str and is_json(item) for key, item in value.items())
+    return False
+
+
+def same(given: Any, stored: Any) -> bool:
+    """Whether a value is after JSON what it was before; a list may stand for a tuple."""
+    if isinstance(given, JSON):
+        return bool(stored == given)
+    if isinstance(given, list | tuple) and isinstance(stored, list | tuple):
+        return len(given) == len(stored) and all(map(same, given, stored))
+    if isinstance(given, dict) and isinstance(stored, dict):
+        return given.keys() == stored.keys() and all(same(given[k], stored[k]) for k in given)
+    if type(given) is not type(stored):
+        return False
+    names = fields_of(given)
+    if names is None:
+        return bool(given == stored)
+    return all(same(getattr(given, name), getattr(stored, name)) for name in names)
+
+
+def fields_of(value: Any) -> Iterable[str] | None:
+    """The names of a record's fields; None of what is no record."""
+    if isinstance(value, msgspec.Struct):
+        return value.__struct_fields__
+    if dataclasses.is_dataclass(value):
+        return [field.name for field in dataclasses.fields(value)]
+    fields: Iterable[str] | None = getattr(type(value), "model_fields", None)
+    return fields

@@ -1,0 +1,67 @@
+"""A broker for every loop that asks, opened on first use."""
+
+import asyncio
+import os
+from typing import TypeAlias
+
+from penstock import stores
+from penstock.broker import Broker
+from penstock.errors import InvalidState
+
+# The process and the loop.
+Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
+
+
+class Connections:
+    def __init__(self, url: str, tenant: str) -> None:
+        self.url = url
+        self.tenant = tenant
+        self.in_memory = url.partition("?")[0] in ("sqlite://", "sqlite:///:memory:")
+        self.opening: dict[Where, asyncio.Task[Broker]] = {}
+
+    async def broker(self) -> Broker:
+        """The one of the running loop. A forked child opens its own."""
+        here = (os.getpid(), asyncio.get_running_loop())
+        opening = self.opening.get(here)
+        if opening is None or (opening.done() and opening.exception() is not None):
+            self.refuse_second(here)
+            opening = self.opening[here] = asyncio.ensure_future(self.open())
+            await self.close_ended()
+        return await asyncio.shield(opening)
+
+    def adopt(self, broker: Broker) -> None:
+        """On the running loop this one is used, and closed by whoever opened it."""
+
+        async def given() -> Broker:
+            return broker
+
+        here = (os.getpid(), asyncio.get_running_loop())
+        self.opening[here] = asyncio.ensure_future(given())
+
+    def release(self) -> None:
+        """The running loop's is not used any more."""
+        self.opening.pop((os.getpid(), asyncio.get_running_loop()), None)
+
+    def refuse_second(self, here: Where) -> None:
+        if self.in_memory and self.opening.keys() - {here}:
+            raise InvalidState(
+                "a store in memory is seen by one event loop only, and another has used this one:"
+                " close the app there, or use a file: sqlite:///penstock.db"
+            )
+
+    async def open(self) -> Broker:
+        return Broker(await stores.open(self.url), tenant=self.tenant)
+
+    async def close_ended(self) -> None:
+        """What loops that are closed by now have left open."""
+        for process, loop in list(self.opening):
+            if process == os.getpid() and loop.is_closed():
+                opening = self.opening.pop((process, loop), None)
+                if opening is not None and opening.done() and opening.exception() is None:
+                    await opening.result().store.close()
+
+    async def close(self) -> None:
+        """Closes the one of the running loop."""
+        opening = self.opening.pop((os.getpid(), asyncio.get_running_loop()), None)
+        if opening is not None:
+            await (await opening).store.close()

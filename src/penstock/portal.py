@@ -1,0 +1,76 @@
+"""One background loop for callers that have none, also after a fork."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from penstock.errors import InvalidState
+
+T = TypeVar("T")
+
+
+class Portal:
+    def __init__(self) -> None:
+        # By process: a child must not inherit a lock that another thread of its parent held.
+        self.locks: dict[int, threading.Lock] = {}
+        self.loops: dict[int, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for the work, which runs on the background loop."""
+        if running():
+            work.close()
+            raise InvalidState(
+                "this thread runs an event loop, which the call would block: await its async twin"
+                " instead (aenqueue, aenqueue_many, apublish, aresult, astatus, acancel ...)"
+            )
+        future = asyncio.run_coroutine_threadsafe(work, self.started())
+        try:
+            return future.result()
+        finally:
+            # Interrupted: nobody waits for it any more.
+            future.cancel()
+
+    def started(self) -> asyncio.AbstractEventLoop:
+        here = os.getpid()
+        with self.locks.setdefault(here, threading.Lock()):
+            if here not in self.loops:
+                self.loops[here] = start()
+            return self.loops[here][0]
+
+    @property
+    def open(self) -> bool:
+        return os.getpid() in self.loops
+
+    def close(self) -> None:
+        here = os.getpid()
+        with self.locks.setdefault(here, threading.Lock()):
+            found = self.loops.pop(here, None)
+        if found is not None:
+            loop, thread = found
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+
+def running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def start() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    """A loop in a thread of its own; what is under way when it stops is cancelled."""
+    started: Future[asyncio.AbstractEventLoop] = Future()
+
+    def main() -> None:
+        with asyncio.Runner() as runner:
+            started.set_result(runner.get_loop())
+            runner.get_loop().run_forever()
+
+    thread = threading.Thread(target=main, name="penstock-portal", daemon=True)
+    thread.start()
+    return started.result(), thread

@@ -1,0 +1,1 @@
+"""Fetch, run, flush: returning is an ack, raising is a nack; batches in, batches out."""

@@ -1,0 +1,135 @@
+"""A handler that takes many messages at once; each of them ends for itself."""
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+
+import structlog
+
+from penstock.worker.context import Context
+from penstock.worker.handler import Handler
+from penstock.worker.lanes import PATIENCE, Ends, Run, Task, contexts_of
+from penstock.worker.policy import TimedOut
+
+log = structlog.get_logger()
+
+
+class BatchLane:
+    """One batch at a time, of what is there, at most as many as the handler takes."""
+
+    def __init__(self, handler: Handler, ends: Ends, grace: float) -> None:
+        self.handler = handler
+        self.appetite = handler.batch or 1
+        self.ends = ends
+        self.grace = grace
+        self.low = 0
+        self.buffer: deque[Run] = deque()
+        self.filled = asyncio.Event()
+        self.batch: list[Context] = []
+        self.until = inf
+        self.late = False
+        self.stopping = False
+        self.runner: Task | None = None
+
+    def start(self) -> None:
+        self.late = False
+        self.runner = asyncio.create_task(self.run())
+
+    def put(self, runs: Sequence[Run]) -> None:
+        self.buffer.extend(runs)
+        self.filled.set()
+
+    @property
+    def waiting(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def running(self) -> int:
+        return len(self.batch)
+
+    def take_back(self) -> list[Context]:
+        waiting = contexts_of(self.buffer)
+        self.buffer.clear()
+        return waiting
+
+    async def run(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        while not self.stopping:
+            if not self.buffer:
+                self.ends.has_room()
+                self.filled.clear()
+                await self.filled.wait()
+                continue
+            batch = self.batch = self.take()
+            errors = await self.run_batch(me, batch)
+            if self.ends.forked:
+                os._exit(0)
+            # Given up: another runner took this one's place.
+            if self.batch is not batch:
+                return
+            if self.late:
+                self.late = False
+                me.uncancel()
+            self.end(errors)
+            await asyncio.sleep(0)
+
+    def take(self) -> list[Context]:
+        """The batch has the shortest time that one of its messages or the handler gives it."""
+        size = min(len(self.buffer), self.appetite)
+        batch = [self.buffer.popleft()[1] for _ in range(size)]
+        limits = [self.handler.timeout, *(each.delivery.meta.timeout for each in batch)]
+        self.until = time.monotonic() + min((each for each in limits if each), default=inf)
+        for context in batch:
+            context.until = self.until
+        return batch
+
+    async def run_batch(self, me: Task, batch: list[Context]) -> Sequence[BaseException | None]:
+        try:
+            if self.handler.ack_first:
+                return await self.run_acked(batch)
+            return await self.handler.run_batch(batch)
+        except BaseException as raised:
+            if self.late:
+                return [TimedOut("longer than its timeout")] * len(batch)
+            if isinstance(raised, asyncio.CancelledError) and me.cancelling():
+                raise
+            return [raised] * len(batch)
+
+    async def run_acked(self, batch: list[Context]) -> Sequence[BaseException | None]:
+        """Those whose lease was lost before are left out."""
+        acked = await asyncio.gather(*map(self.ends.acked, batch))
+        kept = [context for context, held in zip(batch, acked, strict=True) if held]
+        if kept:
+            await self.handler.run_batch(kept)
+        return [None] * len(batch)
+
+    def end(self, errors: Sequence[BaseException | None]) -> None:
+        batch, self.batch, self.until = self.batch, [], inf
+        for context, error in zip(batch, errors, strict=True):
+            self.ends.ended(self.handler, context, None, error)
+        if len(self.buffer) <= self.low:
+            self.ends.has_room()
+
+    def sweep(self, now: float) -> None:
+        """A batch that does not heed its cancellation is given up after the grace time."""
+        if self.runner is None or self.until > now:
+            return
+        if not self.late:
+            self.late = True
+            self.runner.cancel()
+        elif self.until + self.grace <= now:
+            log.error("run_given_up", handler=self.handler.name, messages=len(self.batch))
+            self.end([TimedOut("and it did not end then either")] * len(self.batch))
+            self.start()
+
+    async def stop(self) -> list[Context]:
+        self.stopping = True
+        if self.runner is not None:
+            self.runner.cancel()
+            await asyncio.wait([self.runner], timeout=PATIENCE)
+        cut, self.batch = self.batch, []
+        return cut

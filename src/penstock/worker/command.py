@@ -1,0 +1,35 @@
+"""Nouns: a shell job, as it is stored."""
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+
+# What would load other code into the command than it names.
+REFUSED = ("LD_", "DYLD_", "PYTHON")
+
+
+class ShellJob(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A text is run by /bin/sh, a list is run as it is."""
+
+    command: str | list[str]
+    env: dict[str, str] = {}
+    cwd: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.command or not self.argv[0] or "\0" in "".join(self.argv):
+            raise ValueError("command is empty, or holds a zero byte")
+        for name, value in self.env.items():
+            if name.startswith(REFUSED) or not name or "=" in name or "\0" in name + value:
+                raise ValueError(f"env {name!r} may not be set")
+
+    @property
+    def argv(self) -> list[str]:
+        return ["/bin/sh", "-c", self.command] if isinstance(self.command, str) else self.command
+
+
+def read_job(body: bytes) -> ShellJob:
+    try:
+        return msgspec.json.decode(body, type=ShellJob)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"shell job: {error}") from None

@@ -1,0 +1,113 @@
+"""What a handler knows of its run, and what it may say of it."""
+
+from collections.abc import Callable
+from math import inf, isfinite
+
+from msgspec import Struct
+
+from penstock import message
+from penstock.admission import check_settlement
+from penstock.checks import readable
+from penstock.errors import InvalidInput
+from penstock.message import PLAIN, Leased, Settlement
+from penstock.ticket import Completion
+from penstock.worker.policy import Cancelled
+
+
+class Context(Struct, eq=False, gc=False):
+    """One run of one message. Its methods never wait, and may be called from any thread."""
+
+    delivery: Leased
+    queue: str
+    _say: "Callable[[Context], None]"
+    # For the worker: when its lease is to be renewed, for how long, when its time is up, and
+    # whether it has ended.
+    lease: float = 0.0
+    renew_at: float = inf
+    until: float = inf
+    over: bool = False
+    # Somebody asked for the run to stop; the lease was lost to another consumer.
+    cancelled: bool = False
+    lost: bool = False
+    settled: bool = False
+    settlement: Settlement | None = None
+    _note: tuple[float, str | None] | None = None
+
+    @property
+    def id(self) -> int:
+        return self.delivery.id
+
+    @property
+    def attempt(self) -> int:
+        """The number of this run: 1 for the first."""
+        return self.delivery.attempts + 1
+
+    @property
+    def fence(self) -> int:
+        """Grows with every claim: a fencing number for systems you write to."""
+        return self.delivery.fence
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self.delivery.meta.headers or {}
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self.delivery.meta.correlation_id
+
+    def progress(self, done: float, total: float = 100.0, note: str | None = None) -> None:
+        """Shown to whoever looks at the message; written soon, not at once."""
+        self._note = (percent(done, total), None if note is None else readable(note))
+        self._say(self)
+
+    def heartbeat(self) -> None:
+        """The worker renews leases by itself; this only checks that this one still stands."""
+        self.raise_if_cancelled()
+
+    def raise_if_cancelled(self) -> None:
+        """Stops the run if a cancel was requested or the lease was lost."""
+        if self.cancelled or self.lost:
+            raise Cancelled("cancelled" if self.cancelled else "the lease was lost")
+
+    def ack(self) -> None:
+        self._settle(None)
+
+    def nack(self, delay: float | None = None, error: str | None = None) -> None:
+        self._settle(message.Nack(error, delay))
+
+    def reject(self, error: str | None = None) -> None:
+        self._settle(message.Reject(error))
+
+    def _settle(self, settlement: Settlement | None) -> None:
+        """The first call wins; later ones change nothing."""
+        checked = None if settlement is None else check_settlement(settlement)
+        if not self.settled:
+            self.settlement = checked
+            self.settled = True
+
+    def completion(self, result: bytes | None) -> Completion:
+        return Completion(self.delivery.id, self.delivery.fence, result)
+
+    def take_note(self) -> tuple[float, str | None] | None:
+        note, self._note = self._note, None
+        return note
+
+
+def percent(done: float, total: float) -> float:
+    try:
+        share = 100.0 * done / total
+    except (TypeError, ZeroDivisionError, OverflowError):
+        share = inf
+    if not isfinite(share):
+        raise InvalidInput(f"progress {done!r} of {total!r} is not a share of anything")
+    return min(100.0, max(0.0, share))
+
+
+def in_place(type: str, queue: str) -> Context:
+    """For a task that is called, not enqueued: the one attempt of no message."""
+    delivery = Leased(0, 0, type, 0, 0, b"", PLAIN, 0, 0, 1, 0, 0)
+    return Context(delivery, queue, unheard)
+
+
+def unheard(_: Context) -> None:
+    """Nobody looks at a run in place."""

@@ -1,0 +1,149 @@
+"""Writes the ends of runs: acks, settlements and notes, as many at once as there are."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import structlog
+from msgspec import Struct
+
+from penstock.broker import Broker
+from penstock.errors import StoreError
+from penstock.message import Settlement
+from penstock.ticket import Answer, AnswerKind, Completion, Mark
+from penstock.worker.context import Context
+
+log = structlog.get_logger()
+# Enough for a batch of its own; fewer wait a moment for company, if there is any.
+ENOUGH = 50
+# Notes of progress are for people: they can wait a little longer.
+NOTED = 0.1
+AFTER_ERROR = 0.5
+# Somebody's open transaction holds the row, or a cancel came in between: ask again.
+AGAIN = (AnswerKind.BUSY, AnswerKind.CHANGED)
+
+
+class End(Struct, frozen=True, gc=False):
+    """How a run ended: acked (verdict None), with its result, or settled otherwise."""
+
+    context: Context
+    verdict: Settlement | None = None
+    result: bytes | None = None
+    error: BaseException | None = None
+
+
+Write: TypeAlias = Callable[[list[End]], Awaitable[list[Answer]]]
+
+
+class Flush:
+    """One write in flight; what ends meanwhile goes in the next one."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        held: dict[int, Context],
+        linger: float,
+        told: Callable[[End, Answer], None],
+    ) -> None:
+        self.broker = broker
+        self.held = held
+        self.linger = linger
+        self.told = told
+        self.loop = asyncio.get_running_loop()
+        self.acks: list[End] = []
+        self.others: list[End] = []
+        self.notes: deque[Context] = deque()
+        self.noting = False
+        self.dirty = asyncio.Event()
+        self.hurry = False
+
+    def add(self, end: End) -> None:
+        (self.acks if end.verdict is None else self.others).append(end)
+        self.dirty.set()
+
+    def note(self, context: Context) -> None:
+        """From any thread."""
+        self.notes.append(context)
+        if not self.noting:
+            self.noting = True
+            # The loop may have closed meanwhile.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.loop.call_later, NOTED, self.dirty.set)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.acks) + len(self.others)
+
+    async def step(self) -> None:
+        if not self.waiting:
+            self.dirty.clear()
+            await self.dirty.wait()
+        company = len(self.held) > self.waiting
+        if self.waiting < ENOUGH and company and not self.hurry:
+            await asyncio.sleep(self.linger)
+        acks, self.acks = self.acks, []
+        others, self.others = self.others, []
+        await self.write(acks, self.complete)
+        await self.write(others, self.settle)
+        await self.write_notes()
+
+    async def write(self, ends: list[End], write: Write) -> None:
+        """A sick store gets everything again, after a moment: nothing that ended is forgotten."""
+        if not ends:
+            return
+        try:
+            answers = await write(ends)
+        except StoreError as error:
+            log.error("flush_failed", waiting=len(ends), error=str(error))
+            for end in ends:
+                self.add(end)
+            await asyncio.sleep(AFTER_ERROR)
+        except Exception as error:  # noqa: BLE001 - one that cannot be written must not stop the rest
+            await self.write_apart(ends, write, error)
+        else:
+            for end, answer in zip(ends, answers, strict=True):
+                self.answered(end, answer)
+
+    async def write_apart(self, ends: list[End], write: Write, error: Exception) -> None:
+        if len(ends) > 1:
+            for end in ends:
+                await self.write([end], write)
+            return
+        log.error("end_not_written", id=ends[0].context.id, error=repr(error))
+        self.answered(ends[0], Answer(AnswerKind.MISSING))
+
+    async def complete(self, ends: list[End]) -> list[Answer]:
+        items = [
+            Completion(end.context.delivery.id, end.context.delivery.fence, end.result)
+            for end in ends
+        ]
+        return await self.broker.complete_many(items)
+
+    async def settle(self, ends: list[End]) -> list[Answer]:
+        items = [(end.context.delivery, end.verdict) for end in ends if end.verdict is not None]
+        return await self.broker.settle_many(items)
+
+    def answered(self, end: End, answer: Answer) -> None:
+        if answer.kind in AGAIN:
+            self.add(end)
+            return
+        context = end.context
+        if self.held.get(context.delivery.id) is context:
+            del self.held[context.delivery.id]
+        self.told(end, answer)
+
+    async def write_notes(self) -> None:
+        self.noting = False
+        marks: list[Mark] = []
+        while self.notes:
+            context = self.notes.popleft()
+            note = context.take_note()
+            if note is not None and not context.over:
+                marks.append(Mark(context.id, context.fence, False, *note))
+        if marks:
+            try:
+                await self.broker.store.mark(marks)
+            except StoreError as error:
+                log.warning("progress_not_written", error=str(error))

@@ -1,0 +1,20 @@
+"""Loops that must not end: a worker without one would hold its messages and do nothing."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger()
+AFTER_ERROR = 1.0
+
+
+async def keep_on(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Step by step, until cancelled; an error is logged, and after a moment it goes on."""
+    while True:
+        try:
+            await step()
+        except Exception as error:
+            log.error("worker_loop_failed", loop=step.__qualname__, exc_info=error)
+            await asyncio.sleep(AFTER_ERROR)

@@ -1,0 +1,191 @@
+"""A function that handles messages, and how to run it."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal, TypeVar, get_args
+
+from penstock.codec import Arguments, Values
+from penstock.errors import InvalidInput
+from penstock.worker.context import Context
+from penstock.worker.policy import AckPolicy, Rules, Unfit
+
+Executor = Literal["async", "thread", "process", "shell"]
+T = TypeVar("T")
+anything = Values(Any, "result")
+
+
+class Handler:
+    """Takes the messages of a queue, of one type or (type None) of any."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        queue: str,
+        type: str | None,
+        executor: Executor | None = None,
+        rules: Rules | None = None,
+        timeout: float | None = None,
+        batch: int | None = None,
+        name: str = "",
+    ) -> None:
+        self.function = function
+        self.queue = queue
+        self.type = type
+        self.name = name or type or queue
+        self.executor = executor_of(function, executor, self.name)
+        self.rules = rules or Rules()
+        self.timeout = timeout
+        self.batch = batch
+        self.ack_first = self.rules.policy is AckPolicy.ACK_FIRST
+        self.manual = self.rules.policy is AckPolicy.MANUAL
+        # Its runs are to be looked at while they last.
+        self.watched = timeout is not None or self.executor == "process"
+        if batch is not None and not (batch >= 1 and self.executor in ("async", "thread")):
+            raise InvalidInput(f"{self.name!r}: a batch is 1 or more, and not for a process")
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where another process finds the function: its module, and its name there."""
+        return self.function.__module__, self.function.__qualname__
+
+    async def run(self, context: Context) -> bytes | None:
+        """The result, ready to be stored; None if there is none."""
+        raise NotImplementedError
+
+    def run_in_thread(self, context: Context) -> bytes | None:
+        raise NotImplementedError
+
+    async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
+        """What each message ended with."""
+        raise NotImplementedError
+
+
+def executor_of(function: Callable[..., Any], wanted: Executor | None, name: str) -> Executor:
+    """Where it runs: a coroutine function on the loop, any other in a thread, unless told."""
+    is_async = inspect.iscoroutinefunction(function)
+    if wanted is None:
+        return "async" if is_async else "thread"
+    if wanted not in get_args(Executor):
+        raise InvalidInput(f"{name!r}: no executor named {wanted!r}")
+    if wanted in ("async", "thread") and (wanted == "async") is not is_async:
+        kind = "a coroutine function" if is_async else "not a coroutine function"
+        raise InvalidInput(f"{name!r} is {kind}, so its executor cannot be {wanted!r}")
+    if wanted == "process" and "<locals>" in function.__qualname__:
+        raise InvalidInput(f"{name!r}: a process finds only functions at the top of a module")
+    return wanted
+
+
+class TaskHandler(Handler):
+    """Calls a task with the arguments its message carries."""
+
+    arguments: Arguments
+    results: Values
+    with_context = False
+
+    async def run(self, context: Context) -> bytes | None:
+        value = await self.called(context)
+        return None if value is None else self.kept(value)
+
+    def run_in_thread(self, context: Context) -> bytes | None:
+        value = self.called(context)
+        return None if value is None else self.kept(value)
+
+    def called(self, context: Context) -> Any:
+        try:
+            args, kwargs = self.arguments.read(context.delivery.body)
+        except InvalidInput as error:
+            raise Unfit(str(error)) from None
+        if self.with_context:
+            return self.function(context, *args, **kwargs)
+        return self.function(*args, **kwargs)
+
+    def kept(self, value: Any) -> bytes:
+        return kept(self.results, value)
+
+
+class Subscription(Handler):
+    """Calls a subscriber with a message, or with a batch of them."""
+
+    values: Values
+    wrap: Callable[[Context, Values], Any]
+
+    async def run(self, context: Context) -> bytes | None:
+        result: Awaitable[Any] = self.function(self.wrap(context, self.values))
+        value = await result
+        return None if value is None else kept(anything, value)
+
+    def run_in_thread(self, context: Context) -> bytes | None:
+        value = self.function(self.wrap(context, self.values))
+        return None if value is None else kept(anything, value)
+
+    async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
+        """The handler returns None for all well, or one error or None for each message.
+
+        It does not get to see a message whose body does not fit.
+        """
+        messages = [self.wrap(context, self.values) for context in contexts]
+        errors: list[BaseException | None] = [misfit(message, self.values) for message in messages]
+        fitting = [number for number, error in enumerate(errors) if error is None]
+        outcomes = await self.run_fitting([messages[number] for number in fitting])
+        for number, outcome in zip(fitting, outcomes, strict=True):
+            errors[number] = outcome
+        return errors
+
+    async def run_fitting(self, messages: list[Any]) -> list[BaseException | None]:
+        if not messages:
+            return []
+        if self.executor == "async":
+            outcomes = await self.function(messages)
+        else:
+            outcomes = await in_thread(self.function, messages)
+        return [None] * len(messages) if outcomes is None else checked(outcomes, len(messages))
+
+
+def kept(values: Values, value: Any) -> bytes:
+    try:
+        return values.encode(value)
+    except InvalidInput as error:
+        raise Unfit(str(error)) from None
+
+
+def misfit(message: Any, values: Values) -> Unfit | None:
+    """Only what is annotated is read before the handler asks for it."""
+    if values.kind is not Any:
+        try:
+            message.body  # noqa: B018 - it is kept
+        except Unfit as error:
+            return error
+    return None
+
+
+def checked(outcomes: Iterable[Any], count: int) -> list[BaseException | None]:
+    listed = list(outcomes)
+    if len(listed) != count:
+        raise ValueError(f"{len(listed)} outcomes for {count} messages")
+    for outcome in listed:
+        if outcome is not None and not isinstance(outcome, BaseException):
+            raise ValueError(f"an outcome is an error or None, not {type(outcome).__name__}")
+    return listed
+
+
+async def in_thread(function: Callable[[Any], T], argument: Any) -> T:
+    """In a thread that nobody waits for at exit: one that hangs does not keep the process."""
+    # The value, or the error: not every error can be put into a future.
+    ended: Future[tuple[T, None] | tuple[None, BaseException]] = Future()
+    ended.set_running_or_notify_cancel()
+
+    def main() -> None:
+        try:
+            ended.set_result((function(argument), None))
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+            ended.set_result((None, error))
+
+    threading.Thread(target=main, name="penstock-batch", daemon=True).start()
+    outcome = await asyncio.wrap_future(ended)
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]

@@ -1,0 +1,122 @@
+"""Renews leases from a thread of its own: no handler, however busy, stops it."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from math import inf
+
+import structlog
+
+from penstock.broker import Broker
+from penstock.ticket import Answer, AnswerKind, Extension
+from penstock.worker.context import Context
+
+log = structlog.get_logger()
+AFTER_ERROR = 0.5
+
+
+class Heart:
+    """Renews what is held at a third of its lease; a run past its time and grace it lets go."""
+
+    def __init__(
+        self, held: dict[int, Context], lost: Callable[[Context], None], grace: float
+    ) -> None:
+        self.held = held
+        self.lost = lost
+        self.grace = grace
+        self.home = asyncio.get_running_loop()
+        self.thread: threading.Thread | None = None
+        self.stopping = False
+        # Its own loop, if it beats in a thread.
+        self.loop = self.home
+        self.nudged = asyncio.Event()
+        self.asleep_until = 0.0
+
+    def watch(self, renew_at: float) -> None:
+        """Something is to be renewed then."""
+        if renew_at < self.asleep_until:
+            self.nudge()
+
+    def nudge(self) -> None:
+        # Its loop may have closed meanwhile.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.nudged.set)
+
+    async def run(self, broker: Broker) -> None:
+        while not self.stopping:
+            try:
+                await self.beat(broker)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next beat must come
+                log.error("heartbeat_failed", error=repr(error))
+            await self.sleep()
+
+    async def sleep(self) -> None:
+        """Until the next renewal. What is watched from here on ends it, if it is due earlier."""
+        self.nudged.clear()
+        self.asleep_until = inf
+        due = [context.renew_at for context in self.held.copy().values() if not context.lost]
+        self.asleep_until = min(due, default=inf)
+        if self.stopping:
+            return
+        wait = self.asleep_until - time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if wait == inf else max(0.0, wait)):
+                await self.nudged.wait()
+
+    async def beat(self, broker: Broker) -> None:
+        now = time.monotonic()
+        due = [context for context in self.held.copy().values() if context.renew_at <= now]
+        for context in due:
+            late = context.until + self.grace <= now
+            context.renew_at = inf if context.lost or late else now + context.lease / 3
+        due = [context for context in due if context.renew_at < inf]
+        if due:
+            await self.renew(broker, due)
+
+    async def renew(self, broker: Broker, due: list[Context]) -> None:
+        items = [Extension(context.id, context.fence, context.lease) for context in due]
+        try:
+            answers = await broker.extend_many(items)
+        except BaseException:
+            for context in due:
+                context.renew_at = time.monotonic() + min(AFTER_ERROR, context.lease / 6)
+            raise
+        for context, answer in zip(due, answers, strict=True):
+            self.heard(context, answer)
+
+    def heard(self, context: Context, answer: Answer) -> None:
+        if answer.cancel_requested:
+            context.cancelled = True
+        kept = answer.kind in (AnswerKind.DONE, AnswerKind.BUSY)
+        # One that is over may have been settled just now.
+        if not kept and not context.lost and not context.over:
+            context.lost = True
+            with contextlib.suppress(RuntimeError):
+                self.home.call_soon_threadsafe(self.lost, context)
+
+    def run_in_thread(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+        """With a loop and a connection of its own."""
+        self.thread = threading.Thread(
+            target=lambda: asyncio.run(self.live(connect)), name="penstock-heart", daemon=True
+        )
+        self.thread.start()
+
+    async def live(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+        self.loop, self.nudged = asyncio.get_running_loop(), asyncio.Event()
+        while not self.stopping:
+            try:
+                broker = await connect()
+            except Exception as error:  # noqa: BLE001 - without it every lease would be lost
+                log.error("heartbeat_failed", error=repr(error))
+                await asyncio.sleep(AFTER_ERROR)
+                continue
+            async with broker.store:
+                await self.run(broker)
+
+    async def stop(self) -> None:
+        self.stopping = True
+        self.nudge()
+        if self.thread is not None:
+            await asyncio.to_thread(self.thread.join, 5.0)

@@ -1,0 +1,197 @@
+"""Where handlers run: the lanes' common face, and the one of coroutines on the loop."""
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeAlias
+
+import structlog
+
+from penstock.worker.context import Context
+from penstock.worker.handler import Handler
+from penstock.worker.policy import TimedOut
+
+log = structlog.get_logger()
+Run: TypeAlias = tuple[Handler, Context]
+Task: TypeAlias = "asyncio.Task[None]"
+
+# Handlers that never suspend must not starve the loops beside them.
+YIELD_EVERY = 64
+# How long a run that was cancelled may take to end.
+PATIENCE = 2.0
+
+
+class Ends(Protocol):
+    """Whom a lane tells."""
+
+    # This process is a copy that a handler made: it must not go on as a worker.
+    forked: bool
+
+    def ended(
+        self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
+    ) -> None: ...
+
+    def has_room(self) -> None:
+        """A lane has fewer messages waiting than its low mark."""
+
+    async def acked(self, context: Context) -> bool:
+        """For a message acknowledged before its run; False if it may not run any more."""
+
+
+class Lane(Protocol):
+    """Messages that wait to run, and what runs them. Never a task or a hop per message."""
+
+    # How many it works on at once; at how many waiting ones it says that it has room.
+    appetite: int
+    low: int
+
+    def start(self) -> None: ...
+
+    def put(self, runs: Sequence[Run]) -> None: ...
+
+    @property
+    def waiting(self) -> int:
+        """How many are not started."""
+
+    @property
+    def running(self) -> int: ...
+
+    def take_back(self) -> list[Context]:
+        """All that are not started, out of the lane."""
+
+    def sweep(self, now: float) -> None:
+        """Ends the runs whose time is over."""
+
+    async def stop(self) -> list[Context]:
+        """Ends every run that is still going on; those that were cut off, which are not told."""
+
+
+class AsyncLane:
+    """A fixed number of coroutines take turns at the messages."""
+
+    def __init__(self, concurrency: int, ends: Ends, grace: float) -> None:
+        self.appetite = concurrency
+        self.ends = ends
+        self.grace = grace
+        self.low = 0
+        self.buffer: deque[Run] = deque()
+        self.work = asyncio.Semaphore(0)
+        self.idle = 0
+        self.stopping = False
+        self.hands: dict[Task, Run] = {}
+        self.runners: set[Task] = set()
+        # Cancelled because their time was over.
+        self.late: set[Task] = set()
+
+    def start(self) -> None:
+        for _ in range(self.appetite):
+            self.hire()
+
+    def hire(self) -> None:
+        runner = asyncio.create_task(self.run())
+        self.runners.add(runner)
+        runner.add_done_callback(self.runners.discard)
+
+    def put(self, runs: Sequence[Run]) -> None:
+        self.buffer.extend(runs)
+        for _ in range(min(len(runs), self.idle)):
+            self.work.release()
+
+    @property
+    def waiting(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def running(self) -> int:
+        return len(self.hands)
+
+    def take_back(self) -> list[Context]:
+        waiting = contexts_of(self.buffer)
+        self.buffer.clear()
+        return waiting
+
+    async def run(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        buffer, hands, ends, runs = self.buffer, self.hands, self.ends, 0
+        while not self.stopping:
+            if not buffer:
+                await self.wait()
+                continue
+            run = hands[me] = buffer.popleft()
+            handler, context = run
+            result: bytes | None = None
+            error: BaseException | None = None
+            begin(handler, context)
+            try:
+                if not handler.ack_first or await ends.acked(context):
+                    result = await handler.run(context)
+            except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
+                error = self.told(me, raised)
+            if not self.finished(me):
+                return
+            ends.ended(handler, context, result, error)
+            runs += 1
+            if len(buffer) <= self.low:
+                ends.has_room()
+            if runs % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+
+    async def wait(self) -> None:
+        self.ends.has_room()
+        self.idle += 1
+        try:
+            await self.work.acquire()
+        finally:
+            self.idle -= 1
+
+    def told(self, me: Task, raised: BaseException) -> BaseException:
+        """The error of the run; raises it if it was meant for the runner."""
+        if me in self.late:
+            return TimedOut("longer than its timeout")
+        if isinstance(raised, asyncio.CancelledError) and me.cancelling():
+            raise raised
+        return raised
+
+    def finished(self, me: Task) -> bool:
+        """False if the run was given up before, and another runner took this one's place."""
+        if self.ends.forked:
+            os._exit(0)
+        if self.late and me in self.late:
+            self.late.discard(me)
+            me.uncancel()
+        return self.hands.pop(me, None) is not None
+
+    def sweep(self, now: float) -> None:
+        """A run that does not heed its cancellation is given up after the grace time."""
+        for runner, (handler, context) in list(self.hands.items()):
+            if context.until <= now and runner not in self.late:
+                self.late.add(runner)
+                runner.cancel()
+            elif context.until + self.grace <= now:
+                del self.hands[runner]
+                log.error("run_given_up", id=context.id, handler=handler.name)
+                self.ends.ended(handler, context, None, TimedOut("and it did not end then either"))
+                self.hire()
+
+    async def stop(self) -> list[Context]:
+        self.stopping = True
+        for runner in self.runners:
+            runner.cancel()
+        if self.runners:
+            await asyncio.wait(list(self.runners), timeout=PATIENCE)
+        cut = contexts_of(self.hands.values())
+        self.hands.clear()
+        return cut
+
+
+def begin(handler: Handler, context: Context) -> None:
+    limit = context.delivery.meta.timeout or handler.timeout
+    if limit is not None:
+        context.until = time.monotonic() + limit
+
+
+def contexts_of(runs: Iterable[Run]) -> list[Context]:
+    return [context for _, context in runs]

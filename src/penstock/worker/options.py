@@ -1,0 +1,33 @@
+"""How much a worker takes on."""
+
+from msgspec import Struct
+
+from penstock.settings import within
+
+
+class WorkerOptions(Struct, frozen=True):
+    """`horizon`: it holds about this many seconds of work, at most batch size x overfetch."""
+
+    concurrency: int = 10
+    fetch_batch_size: int = 500
+    overfetch_factor: float = 1.5
+    min_interval: float = 0.0
+    max_interval: float = 1.0
+    horizon: float = 0.1
+    linger: float = 0.002
+    grace: float = 30.0
+    lease: float | None = None
+
+    def __post_init__(self) -> None:
+        within("concurrency", self.concurrency, 1, 10_000)
+        within("fetch_batch_size", self.fetch_batch_size, 1, 1_000)
+        within("overfetch_factor", self.overfetch_factor, 1, 100)
+        within("min_interval", self.min_interval, 0, 3_600)
+        within("max_interval", self.max_interval, 0.001, 30)
+        within("grace", self.grace, 0, 86_400)
+        within("lease", self.lease, 0.1, 43_200)
+
+    @property
+    def most(self) -> int:
+        """Claimed and not started, at the most."""
+        return max(1, int(self.fetch_batch_size * self.overfetch_factor))

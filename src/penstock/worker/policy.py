@@ -1,0 +1,188 @@
+"""Rules: what the end of a run becomes, by ack policy and retry strategy."""
+
+import random
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from penstock import message
+from penstock.admission import LONGEST_WAIT, check_settlement
+from penstock.checks import check_number
+from penstock.lifecycle import delay_before
+from penstock.message import Leased, Settlement
+from penstock.settings import MOST_RUNS, Backoff, within
+
+
+class Retry(Exception):
+    """Raised by a handler: try again, after `delay` seconds if given."""
+
+    def __init__(self, delay: float | None = None, reason: str = "") -> None:
+        super().__init__(reason or "retry")
+        check_number("delay", delay, 0.0, LONGEST_WAIT)
+        self.delay = delay
+
+
+class Reject(Exception):
+    """Raised by a handler: to the dead letters, whatever attempts are left."""
+
+
+class Cancelled(Exception):
+    """Raised by `context.raise_if_cancelled()`: somebody asked for this run to stop."""
+
+
+class TimedOut(Exception):
+    """A run longer than its timeout."""
+
+
+class Unfit(Exception):
+    """Arguments or a result that do not fit their annotations, and will not the next time."""
+
+
+class AckPolicy(StrEnum):
+    NACK_ON_ERROR = "nack_on_error"
+    REJECT_ON_ERROR = "reject_on_error"
+    ACK = "ack"
+    ACK_FIRST = "ack_first"
+    MANUAL = "manual"
+
+
+class Strategy(Protocol):
+    """Your own retry strategy: seconds to wait after run number `attempt`, None to give up.
+
+    `max_attempts` and `max_total_delay` are kept to as well, if it has them.
+    """
+
+    def delay(self, attempt: int) -> float | None: ...
+
+
+class RetryStrategy(Struct, frozen=True):
+    """By a backoff, until `max_attempts` runs or `max_total_delay` seconds since the first."""
+
+    backoff: Backoff
+    max_attempts: int | None = None
+    max_total_delay: float | None = None
+
+    def __post_init__(self) -> None:
+        within("max_attempts", self.max_attempts, 1, MOST_RUNS)
+        within("max_total_delay", self.max_total_delay, 0, LONGEST_WAIT)
+
+    def delay(self, attempt: int) -> float | None:
+        return delay_before(attempt, self.backoff, random.random)
+
+
+def constant(
+    delay: float,
+    *,
+    jitter: str = "none",
+    max_attempts: int | None = None,
+    max_total_delay: float | None = None,
+) -> RetryStrategy:
+    backoff = Backoff(kind="constant", initial=delay, max=delay, jitter=jitter)
+    return RetryStrategy(backoff, max_attempts, max_total_delay)
+
+
+def linear(
+    initial: float,
+    step: float,
+    *,
+    longest: float = 3600.0,
+    jitter: str = "none",
+    max_attempts: int | None = None,
+    max_total_delay: float | None = None,
+) -> RetryStrategy:
+    backoff = Backoff(kind="linear", initial=initial, step=step, max=longest, jitter=jitter)
+    return RetryStrategy(backoff, max_attempts, max_total_delay)
+
+
+def exponential(
+    initial: float = 1.0,
+    factor: float = 2.0,
+    *,
+    longest: float = 3600.0,
+    jitter: str = "none",
+    max_attempts: int | None = None,
+    max_total_delay: float | None = None,
+) -> RetryStrategy:
+    backoff = Backoff(initial=initial, factor=factor, max=longest, jitter=jitter)
+    return RetryStrategy(backoff, max_attempts, max_total_delay)
+
+
+def no_retry() -> RetryStrategy:
+    return RetryStrategy(Backoff(kind="none", jitter="none"), max_attempts=1)
+
+
+class Rules(Struct, frozen=True):
+    """How the runs of one handler are judged."""
+
+    policy: AckPolicy = AckPolicy.NACK_ON_ERROR
+    strategy: Strategy | None = None
+    retry_on: tuple[type[BaseException], ...] = ()
+    no_retry_on: tuple[type[BaseException], ...] = ()
+
+
+# None is an ack.
+Verdict: TypeAlias = Settlement | None
+
+
+NOT_SETTLED = "the handler ended without ack, nack or reject"
+
+
+def judge(rules: Rules, delivery: Leased, error: BaseException | None) -> Verdict:
+    """What a run that returned (error None) or raised becomes."""
+    if error is None:
+        return message.Reject(NOT_SETTLED) if rules.policy is AckPolicy.MANUAL else None
+    match error:
+        case Cancelled():
+            return message.Cancelled()
+        case Reject():
+            return message.Reject(text_of(error))
+        case Retry():
+            return message.Nack(text_of(error), error.delay)
+    if rules.policy in (AckPolicy.ACK, AckPolicy.ACK_FIRST):
+        return None
+    if isinstance(error, Unfit) or not retries(rules, error):
+        return message.Reject(text_of(error))
+    return retry(rules, delivery, error)
+
+
+def retries(rules: Rules, error: BaseException) -> bool:
+    if rules.policy is AckPolicy.REJECT_ON_ERROR:
+        return False
+    if rules.no_retry_on and isinstance(error, rules.no_retry_on):
+        return False
+    if isinstance(error, TimedOut):
+        return True
+    if rules.policy is AckPolicy.MANUAL:
+        return False
+    return not rules.retry_on or isinstance(error, rules.retry_on)
+
+
+def retry(rules: Rules, delivery: Leased, error: BaseException) -> Verdict:
+    reason = "TIMEOUT" if isinstance(error, TimedOut) else None
+    plain = message.Nack(text_of(error), None, reason)
+    if rules.strategy is None:
+        return plain
+    try:
+        return by_strategy(rules.strategy, delivery.attempts + 1, plain)
+    except Exception as broken:  # noqa: BLE001 - the strategy is the user's, and so is its error
+        return message.Nack(f"{plain.error}; its retry strategy: {text_of(broken)}", None, reason)
+
+
+def by_strategy(strategy: Strategy, attempt: int, nack: message.Nack) -> Settlement:
+    """Raises if what the strategy says is no delay."""
+    delay = strategy.delay(attempt)
+    if delay is None:
+        return message.Reject(nack.error)
+    most_runs = getattr(strategy, "max_attempts", None)
+    most_time = getattr(strategy, "max_total_delay", None)
+    return check_settlement(message.Nack(nack.error, delay, nack.reason, most_runs, most_time))
+
+
+def text_of(error: BaseException) -> str:
+    """One line that names the error; long ones are cut."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot even be told is still an error
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}"[:4_000] if text else type(error).__name__

@@ -1,0 +1,212 @@
+"""Handlers in processes of their own: what they break, or how long they take, hurts nobody else."""
+
+import asyncio
+import atexit
+import contextlib
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from inspect import iscoroutinefunction
+from multiprocessing.connection import Connection
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.message import Settlement
+from penstock.worker.context import Context
+from penstock.worker.handler import Handler
+from penstock.worker.lanes import Ends
+from penstock.worker.policy import TimedOut, judge, text_of
+from penstock.worker.threads import ThreadLane
+
+# Children are copies of a process that has no threads and has imported this module.
+server = multiprocessing.get_context("forkserver")
+
+
+class ProcessDied(Exception):
+    """The process of a run ended under it."""
+
+
+class ProcessError(Exception):
+    """What a handler raised in its process, as text."""
+
+
+class Outcome(Struct, frozen=True):
+    """How a run ended in its process, judged there: only there are its errors what they were."""
+
+    result: bytes | None = None
+    error: str | None = None
+    settled: bool = False
+    verdict: Settlement | None = None
+
+
+class Child:
+    """One process; it imports the code once and then runs one message at a time."""
+
+    def __init__(self) -> None:
+        server.set_forkserver_preload([__name__, "penstock.app"])
+        self.near, far = server.Pipe()
+        # Its end tells the child that the worker is gone.
+        heard, self.orders = server.Pipe(duplex=False)
+        self.process = server.Process(target=serve, args=(far, heard), name="penstock-child")
+        self.process.start()
+        far.close()
+        heard.close()
+
+    def run(self, handler: Handler, context: Context) -> Outcome:
+        """Blocks until it is done. Notes of progress come before the end."""
+        try:
+            self.near.send((handler.place, context.delivery, context.queue))
+            while not isinstance(said := self.near.recv(), Outcome):
+                lock, (percent, note) = said
+                if lock == lock_of(context):
+                    context.progress(percent, note=note)
+            return said
+        except (EOFError, OSError):
+            self.process.join(1.0)
+            code = self.process.exitcode
+            raise ProcessDied(f"its process ended with {code}") from None
+
+    def order(self, context: Context) -> None:
+        with contextlib.suppress(OSError):
+            self.orders.send((lock_of(context), context.cancelled, context.lost))
+
+    def kill(self) -> None:
+        """With whatever it started."""
+        if self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.join(1.0)
+
+
+class ProcessLane(ThreadLane):
+    """Each thread has a process for its runs, started when it first needs one."""
+
+    def __init__(self, concurrency: int, ends: Ends) -> None:
+        super().__init__(concurrency, ends)
+        self.children: dict[int, Child] = {}
+        self.late: set[int] = set()
+
+    def start(self) -> None:
+        # Before the interpreter waits for them at its exit.
+        atexit.register(self.kill_all)
+        super().start()
+
+    def call(self, me: int, handler: Handler, context: Context) -> bytes | None:
+        child = self.children.get(me)
+        if child is None:
+            child = self.children[me] = Child()
+        try:
+            outcome = child.run(handler, context)
+        except ProcessDied:
+            self.children.pop(me).kill()
+            if me in self.late:
+                self.late.discard(me)
+                raise TimedOut("longer than its timeout; its process was killed") from None
+            raise
+        if outcome.settled and not context.settled:
+            context.settlement, context.settled = outcome.verdict, True
+        if outcome.error is not None:
+            raise ProcessError(outcome.error)
+        return outcome.result
+
+    def sweep(self, now: float) -> None:
+        for me, (_, context) in self.hands.copy().items():
+            child = self.children.get(me)
+            if child is None:
+                continue
+            if context.cancelled or context.lost:
+                child.order(context)
+            if context.until <= now and me not in self.late:
+                self.late.add(me)
+                child.kill()
+
+    async def stop(self) -> list[Context]:
+        cut = await super().stop()
+        await asyncio.to_thread(self.kill_all)
+        atexit.unregister(self.kill_all)
+        return cut
+
+    def kill_all(self) -> None:
+        for child in list(self.children.values()):
+            child.kill()
+
+
+def serve(pipe: Connection, orders: Connection) -> None:
+    """The child's whole life."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The worker was asked to stop, and says when this process is to go.
+        signal.signal(number, lambda *_: None)
+    running: dict[tuple[int, int], Context] = {}
+    threading.Thread(target=obey, args=(orders, running), daemon=True).start()
+    mutex = threading.Lock()
+
+    def say(context: Context) -> None:
+        with mutex:
+            pipe.send((lock_of(context), context.take_note()))
+
+    while True:
+        try:
+            place, delivery, queue = pipe.recv()
+        except EOFError:
+            return
+        context = Context(delivery, queue, say)
+        running[lock_of(context)] = context
+        outcome = run_one(place, context)
+        running.clear()
+        with mutex:
+            pipe.send(outcome)
+
+
+def lock_of(context: Context) -> tuple[int, int]:
+    return context.id, context.fence
+
+
+def obey(orders: Connection, running: dict[tuple[int, int], Context]) -> None:
+    """Tells the run what became of its message; ends this process with the worker."""
+    try:
+        while True:
+            lock, cancelled, lost = orders.recv()
+            if (context := running.get(lock)) is not None:
+                context.cancelled, context.lost = cancelled, lost
+    except EOFError:
+        os.killpg(0, signal.SIGKILL)
+
+
+def run_one(place: tuple[str, str], context: Context) -> Outcome:
+    try:
+        handler = find(*place)
+    except BaseException as raised:  # noqa: BLE001 - told to the worker
+        return Outcome(error=f"{'.'.join(place)} is not found in a process: {text_of(raised)}")
+    try:
+        if iscoroutinefunction(handler.function):
+            result = asyncio.run(handler.run(context))
+        else:
+            result = handler.run_in_thread(context)
+    except BaseException as raised:  # noqa: BLE001 - told to the worker
+        verdict = judge(handler.rules, context.delivery, raised)
+        verdict = context.settlement if context.settled else verdict
+        return Outcome(None, text_of(raised), True, verdict)
+    return Outcome(result, None, context.settled, context.settlement)
+
+
+def find(module: str, name: str) -> Handler:
+    """The handler made of that function."""
+    home = importlib.import_module(module)
+    target: Any = home
+    for part in name.split("."):
+        target = getattr(target, part)
+    if not hasattr(target, "handler"):
+        # The task is known by another name than its function.
+        target = next(each for each in vars(home).values() if holds(each, target))
+    made: Callable[[], Handler] = target.handler
+    return made()
+
+
+def holds(task: Any, function: Any) -> bool:
+    return hasattr(task, "handler") and getattr(task, "function", None) is function

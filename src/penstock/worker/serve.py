@@ -1,0 +1,140 @@
+"""A worker as a process: signals, registration, agents beside it, and its end."""
+
+import asyncio
+import os
+import signal
+import socket
+
+import structlog
+
+from penstock.broker import Broker
+from penstock.errors import PenstockError
+from penstock.message import State
+from penstock.runner import Runner
+from penstock.ticket import Working
+from penstock.worker.presence import SAYS_EVERY, gone
+from penstock.worker.worker import Worker
+
+log = structlog.get_logger()
+LOOK, LOOK_FOR_AN_END = 1.0, 0.2
+PAGE = 200
+
+
+class Service:
+    """Runs one worker until a signal, a request in the store, or (if asked) nothing is left.
+
+    With a `parent`, also until that process is gone: nobody else would stop it.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        agents: Runner,
+        *,
+        stop_when_empty: bool = False,
+        parent: int | None = None,
+    ) -> None:
+        self.worker = worker
+        self.broker: Broker = worker.broker
+        self.agents = agents
+        self.stop_when_empty = stop_when_empty
+        self.parent = parent
+        self.stopped = asyncio.Event()
+        self.why = ""
+
+    async def run(self) -> None:
+        names = tuple(dict.fromkeys(handler.queue for handler in self.worker.handlers))
+        me = Working(self.worker.identity, socket.gethostname(), os.getpid(), names)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.signalled, number)
+        async with self.agents:
+            await self.bury()
+            await self.broker.store.save_worker(me)
+            try:
+                async with self.worker:
+                    log.info("worker_started", worker=me.id, pid=me.pid, queues=", ".join(names))
+                    await self.watch(me)
+                    log.info("worker_stopping", why=self.why, running=len(self.worker.held))
+            finally:
+                await self.broker.store.delete_worker(me.id)
+        counts = {"completed": self.worker.completed, "other": self.worker.settled}
+        log.info("worker_stopped", **counts, lost=self.worker.lost)
+
+    def signalled(self, number: int) -> None:
+        """The first one asks; the second is a crash, and the leases will tell."""
+        if self.stopped.is_set():
+            os._exit(128 + number)
+        self.stop(signal.Signals(number).name)
+
+    def stop(self, why: str) -> None:
+        self.why = self.why or why
+        self.stopped.set()
+
+    async def bury(self) -> None:
+        """Workers that could not say goodbye are taken off the list."""
+        now = await self.broker.store.now()
+        for row in await self.broker.store.workers():
+            if gone(row, now):
+                await self.broker.store.delete_worker(row.id)
+
+    async def watch(self, me: Working) -> None:
+        """Looks for a reason to stop; says now and then that it is still here."""
+        loop = asyncio.get_running_loop()
+        said_at = loop.time()
+        while not self.stopped.is_set():
+            try:
+                async with asyncio.timeout(LOOK_FOR_AN_END if self.stop_when_empty else LOOK):
+                    await self.stopped.wait()
+            except TimeoutError:
+                if loop.time() - said_at >= SAYS_EVERY:
+                    said_at = loop.time()
+                    await self.say(me)
+                await self.look(me)
+
+    async def say(self, me: Working) -> None:
+        try:
+            await self.broker.store.save_worker(me)
+        except PenstockError as error:
+            log.error("worker_not_heard", error=str(error))
+
+    async def look(self, me: Working) -> None:
+        try:
+            rows = await self.broker.store.workers()
+            if any(row.id == me.id and row.stopping for row in rows):
+                self.stop("asked to")
+            elif self.parent is not None and os.getppid() != self.parent:
+                self.stop("its parent is gone")
+            elif self.stop_when_empty and await self.empty():
+                self.stop("nothing left to do")
+        except PenstockError as error:
+            log.error("worker_look_failed", error=str(error))
+
+    async def empty(self) -> bool:
+        """Nothing held, ready or claimed, and no retry to wait for; a paused queue has no say."""
+        if self.worker.held:
+            return False
+        for queue_id in self.worker.queues:
+            queue = await self.broker.directory.numbered(queue_id)
+            if not queue.serves:
+                continue
+            for state in (State.READY, State.CLAIMED):
+                if await self.broker.admin.find(
+                    queue.name, state=state, limit=1, scope=self.worker.scope
+                ):
+                    return False
+            if await self.retries(queue.name):
+                return False
+        return True
+
+    async def retries(self, queue: str) -> bool:
+        """Some message has run before and will run again."""
+        before: int | None = None
+        while True:
+            page = await self.broker.admin.find(
+                queue, state=State.SCHEDULED, before=before, limit=PAGE, scope=self.worker.scope
+            )
+            if any(record.attempts for record in page):
+                return True
+            if len(page) < PAGE:
+                return False
+            before = page[-1].message.id

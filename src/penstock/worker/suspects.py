@@ -1,0 +1,100 @@
+"""Messages that were delivered before: work on them begins with a word to the store."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import TypeAlias
+
+import structlog
+
+from penstock.broker import Broker
+from penstock.errors import StoreError
+from penstock.message import Leased, State
+from penstock.settings import QueueSettings
+from penstock.ticket import Answer, AnswerKind, Mark
+from penstock.worker.context import Context
+from penstock.worker.lanes import Lane, Run
+
+log = structlog.get_logger()
+Place: TypeAlias = tuple[Lane, Run]
+AFTER_ERROR = 0.5
+BUSY = Answer(AnswerKind.BUSY)
+
+
+def killer(delivery: Leased, settings: QueueSettings) -> bool:
+    """It may have ended a worker: some delivery of it did not come back, or nobody can tell."""
+    return delivery.deliveries > delivery.attempts + 1 or settings.retry.on_expiry != "keep"
+
+
+class Suspects:
+    """Those that may have ended a worker run one at a time; retries that came back, at will."""
+
+    def __init__(self, broker: Broker, gone: Callable[[Context], None]) -> None:
+        self.broker = broker
+        self.gone = gone
+        self.line: deque[Place] = deque()
+        self.free: list[Place] = []
+        self.alone: Context | None = None
+        self.beginning: list[Place] = []
+        self.changed = asyncio.Event()
+
+    def add(self, place: Place, *, alone: bool) -> None:
+        (self.line if alone else self.free).append(place)
+        self.changed.set()
+
+    def ended(self, context: Context) -> None:
+        if self.alone is context:
+            self.alone = None
+            self.changed.set()
+
+    def waiting(self, lanes: Collection[Lane]) -> int:
+        return sum(lane in lanes for lane, _ in [*self.line, *self.free, *self.beginning])
+
+    def take_back(self) -> list[Context]:
+        """All that have not begun, also those of which the store is just told."""
+        back = [context for _, (_, context) in [*self.line, *self.free, *self.beginning]]
+        self.line.clear()
+        self.free.clear()
+        self.beginning.clear()
+        return back
+
+    async def step(self) -> None:
+        self.changed.clear()
+        places, self.free = self.free, []
+        if self.alone is None and self.line:
+            places.append(self.line.popleft())
+            self.alone = context_of(places[-1])
+        if places:
+            await self.begin(places)
+        else:
+            await self.changed.wait()
+
+    async def begin(self, places: list[Place]) -> None:
+        self.beginning = places
+        marks = [Mark(context_of(each).id, context_of(each).fence, begin=True) for each in places]
+        try:
+            answers = await self.broker.store.mark(marks)
+        except StoreError as error:
+            log.error("suspects_not_begun", count=len(marks), error=str(error))
+            await asyncio.sleep(AFTER_ERROR)
+            answers = [BUSY] * len(marks)
+        # Empty by now if they were taken back.
+        self.beginning = []
+        for place, answer in zip(places, answers, strict=False):
+            self.begun(place, answer)
+
+    def begun(self, place: Place, answer: Answer) -> None:
+        lane, run = place
+        if answer.kind is AnswerKind.DONE or answer.state is State.CLAIMED:
+            lane.put([run])
+        elif answer.kind is AnswerKind.BUSY:
+            alone = self.alone is run[1]
+            self.ended(run[1])
+            self.add(place, alone=alone)
+        else:
+            self.ended(run[1])
+            self.gone(run[1])
+
+
+def context_of(place: Place) -> Context:
+    return place[1][1]

@@ -1,0 +1,124 @@
+"""Handlers in threads, which take their messages themselves and tell of their ends in bulk."""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+
+import structlog
+
+from penstock.worker.context import Context
+from penstock.worker.handler import Handler
+from penstock.worker.lanes import Ends, Run, begin, contexts_of
+from penstock.worker.policy import TimedOut
+
+log = structlog.get_logger()
+
+
+class ThreadLane:
+    """A fixed number of threads take turns at the messages."""
+
+    def __init__(self, concurrency: int, ends: Ends) -> None:
+        self.appetite = concurrency
+        self.ends = ends
+        self.low = 0
+        self.loop = asyncio.get_running_loop()
+        # None ends a thread.
+        self.buffer: SimpleQueue[Run | None] = SimpleQueue()
+        self.hands: dict[int, Run] = {}
+        self.out: deque[tuple[Handler, Context, bytes | None, BaseException | None]] = deque()
+        self.collecting = False
+        self.hired = 0
+
+    def start(self) -> None:
+        for _ in range(self.appetite):
+            self.hire()
+
+    def hire(self) -> None:
+        self.hired += 1
+        name = f"penstock-handler-{self.hired}"
+        threading.Thread(target=self.run, args=(self.hired,), name=name, daemon=True).start()
+
+    def put(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            self.buffer.put(run)
+
+    @property
+    def waiting(self) -> int:
+        return self.buffer.qsize()
+
+    @property
+    def running(self) -> int:
+        return len(self.hands) + len(self.out)
+
+    def take_back(self) -> list[Context]:
+        back: list[Run] = []
+        with contextlib.suppress(Empty):
+            while (run := self.buffer.get_nowait()) is not None:
+                back.append(run)
+        return contexts_of(back)
+
+    def run(self, me: int) -> None:
+        while (run := self.buffer.get()) is not None:
+            self.hands[me] = run
+            if self.buffer.qsize() <= self.low:
+                self.tell()
+            handler, context = run
+            result: bytes | None = None
+            error: BaseException | None = None
+            begin(handler, context)
+            try:
+                if not handler.ack_first or self.acked(context):
+                    result = self.call(me, handler, context)
+            except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
+                error = raised
+            if self.ends.forked:
+                os._exit(0)
+            # Taken away: the run was given up, and another thread took this one's place.
+            if self.hands.pop(me, None) is None:
+                return
+            self.out.append((handler, context, result, error))
+            # What waits for the next message must not keep the last one.
+            del run, handler, context, result, error
+            self.tell()
+
+    def call(self, me: int, handler: Handler, context: Context) -> bytes | None:
+        return handler.run_in_thread(context)
+
+    def acked(self, context: Context) -> bool:
+        return asyncio.run_coroutine_threadsafe(self.ends.acked(context), self.loop).result()
+
+    def tell(self) -> None:
+        """One call to the loop for everything that ends meanwhile."""
+        if not self.collecting:
+            self.collecting = True
+            # The loop may have closed: then nobody is left to be told.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.collect)
+
+    def collect(self) -> None:
+        # Before draining, never after: what ends from here on is told again.
+        self.collecting = False
+        while self.out:
+            self.ends.ended(*self.out.popleft())
+        if self.waiting <= self.low:
+            self.ends.has_room()
+
+    def sweep(self, now: float) -> None:
+        """A thread cannot be stopped: its run is given up, and another thread takes its place."""
+        for me, (handler, context) in self.hands.copy().items():
+            if context.until <= now and self.hands.pop(me, None) is not None:
+                log.warning("thread_given_up", id=context.id, handler=handler.name)
+                late = TimedOut("longer than its timeout; its thread goes on")
+                self.ends.ended(handler, context, None, late)
+                self.hire()
+
+    async def stop(self) -> list[Context]:
+        cut = [self.hands.pop(me, None) for me in list(self.hands)]
+        for _ in range(self.hired):
+            self.buffer.put(None)
+        self.collect()
+        return contexts_of(run for run in cut if run is not None)

@@ -1,0 +1,287 @@
+"""The worker: what is claimed runs in its lane, and its end is written."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Self
+
+import structlog
+
+from penstock import lifecycle
+from penstock.broker import Broker
+from penstock.errors import StoreError
+from penstock.message import Flag, Leased, Nack, Park, Release
+from penstock.queue import Queue
+from penstock.runner import identity
+from penstock.settings import QueueSettings
+from penstock.ticket import Answer, AnswerKind
+from penstock.worker.context import Context
+from penstock.worker.fetch import Fetch
+from penstock.worker.flush import End, Flush
+from penstock.worker.forever import keep_on
+from penstock.worker.forks import notice_forks
+from penstock.worker.handler import Handler
+from penstock.worker.heart import Heart
+from penstock.worker.lanes import Lane, Run
+from penstock.worker.options import WorkerOptions
+from penstock.worker.policy import Unfit, judge
+from penstock.worker.routes import Routes
+from penstock.worker.suspects import Suspects, killer
+
+log = structlog.get_logger()
+# Must not raise.
+Hook = Callable[[str, Context, BaseException | None], None]
+WATCH = 0.05
+# To write what ended when the grace time is over.
+LAST = 5.0
+
+
+class Worker:
+    """Runs handlers until stopped. Leases are renewed until the last run has ended."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        handlers: Sequence[Handler],
+        options: WorkerOptions | None = None,
+        *,
+        scope: str = "default",
+        hook: Hook | None = None,
+        connect: Callable[[], Awaitable[Broker]] | None = None,
+    ) -> None:
+        self.broker = broker
+        self.handlers = handlers
+        self.options = options or WorkerOptions()
+        self.scope = scope
+        self.hook = hook
+        self.connect = connect
+        self.identity = identity()
+        self.held: dict[int, Context] = {}
+        self.completed = self.settled = self.lost = self.finished = 0
+        self.forked = False
+        self.idle = asyncio.Event()
+        self.timed = asyncio.Event()
+        self.unknown: set[str] = set()
+        self.routes = Routes(self, self.options)
+        self.flush = Flush(broker, self.held, self.options.linger, self.told)
+        self.heart = Heart(self.held, self.lease_lost, self.options.grace)
+        self.suspects = Suspects(broker, self.let_go)
+        self.fetches: list[Fetch] = []
+        self.fetching: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def queues(self) -> dict[int, Queue]:
+        return self.routes.queues
+
+    @property
+    def busy(self) -> bool:
+        """Something runs, or is held."""
+        return bool(self.held) or any(lane.running for lane in self.routes.lanes)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        await self.routes.open(self.broker, self.handlers, self.scope)
+        notice_forks(self)
+        for lane in self.routes.lanes:
+            lane.start()
+        if self.connect is None:
+            self.tasks.append(asyncio.create_task(self.heart.run(self.broker)))
+        else:
+            self.heart.run_in_thread(self.connect)
+        for step in (self.flush.step, self.suspects.step, self.watch):
+            self.tasks.append(asyncio.create_task(keep_on(step)))
+        for names, lanes in self.routes.groups():
+            fetch = self.fetch(names, lanes)
+            self.fetches.append(fetch)
+            self.fetching.append(asyncio.create_task(fetch.run()))
+
+    def fetch(self, names: list[str], lanes: list[Lane]) -> Fetch:
+        return Fetch(
+            self.broker,
+            names,
+            lanes,
+            self.options,
+            self.identity,
+            scope=self.scope,
+            suspects=lambda: self.suspects.waiting(lanes),
+            take=self.take,
+        )
+
+    def take(self, deliveries: list[Leased], lease: float) -> None:
+        """Each into its lane; those delivered before get in line, unknown ones go back."""
+        now = time.monotonic()
+        renew_at, note, queues = now + lease / 3, self.flush.note, self.routes.queues
+        placed: dict[Lane, list[Run]] = {}
+        for delivery in deliveries:
+            queue = queues[delivery.queue_id]
+            context = Context(delivery, queue.name, note, lease, renew_at)
+            self.held[delivery.id] = context
+            if delivery.flags & Flag.OWN_LEASE:
+                context.lease = delivery.meta.lease or lease
+                context.renew_at = now + context.lease / 3
+                self.heart.watch(context.renew_at)
+            route = self.routes.find(delivery)
+            if route is None:
+                self.park(context)
+                continue
+            handler, lane = route
+            if handler.watched or delivery.meta.timeout is not None:
+                self.timed.set()
+            if delivery.suspect:
+                self.suspect(lane, (handler, context))
+            else:
+                placed.setdefault(lane, []).append((handler, context))
+        self.heart.watch(renew_at)
+        for lane, runs in placed.items():
+            lane.put(runs)
+
+    def park(self, context: Context) -> None:
+        kind = context.delivery.type
+        if kind not in self.unknown:
+            self.unknown.add(kind)
+            log.warning("unknown_task", type=kind, queue=context.queue, id=context.id)
+        self.over(context)
+        self.flush.add(End(context, Park()))
+
+    def suspect(self, lane: Lane, run: Run) -> None:
+        context = run[1]
+        delivery, settings = context.delivery, self.settings(context)
+        if delivery.deliveries > lifecycle.limits(delivery.meta, settings)[1]:
+            self.over(context)
+            self.flush.add(End(context, Nack("delivered too often")))
+        else:
+            self.suspects.add((lane, run), alone=killer(delivery, settings))
+
+    def settings(self, context: Context) -> QueueSettings:
+        """As they are now; a claim has just looked."""
+        queue_id = context.delivery.queue_id
+        return self.broker.directory.by_id.get(queue_id, self.queues[queue_id]).settings
+
+    async def acked(self, context: Context) -> bool:
+        try:
+            (answer,) = await self.broker.complete_many([context.completion(None)])
+        except StoreError as error:
+            log.error("not_acked_first", id=context.id, error=str(error))
+            return False
+        self.let_go(context)
+        self.told(End(context), answer)
+        return answer.kind is AnswerKind.DONE
+
+    def ended(
+        self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
+    ) -> None:
+        self.over(context)
+        if error is not None:
+            log.info("run_failed", id=context.id, handler=handler.name, error=repr(error))
+        if handler.ack_first:
+            self.let_go(context)
+        elif error is None and result is None and not context.settled and not handler.manual:
+            self.flush.add(End(context))
+        else:
+            self.flush.add(self.judged(handler, context, result, error))
+
+    def over(self, context: Context) -> None:
+        context.over = True
+        self.finished += 1
+        if context.delivery.suspect:
+            self.suspects.ended(context)
+
+    def judged(
+        self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
+    ) -> End:
+        if context.settled:
+            return End(context, context.settlement, result, error)
+        most = self.settings(context).max_body
+        if result is not None and len(result) > most:
+            error = Unfit(f"a result of {len(result)} bytes, and at most {most} are kept")
+        if handler.manual and error is None:
+            log.error("run_not_settled", id=context.id, handler=handler.name)
+        verdict = judge(handler.rules, context.delivery, error)
+        return End(context, verdict, None if error is not None else result, error)
+
+    def has_room(self) -> None:
+        for fetch in self.fetches:
+            fetch.room.set()
+
+    def told(self, end: End, answer: Answer) -> None:
+        """The end of a run is durable, or its lease was lost."""
+        if answer.kind not in (AnswerKind.DONE, AnswerKind.ALREADY):
+            if not end.context.lost:
+                end.context.lost = True
+                self.lease_lost(end.context)
+        elif end.verdict is None:
+            self.completed += 1
+            self.tell("completed", end.context, end.error)
+        else:
+            self.settled += 1
+            self.tell(answer.state.value if answer.state else "settled", end.context, end.error)
+        if not self.held:
+            self.idle.set()
+
+    def let_go(self, context: Context) -> None:
+        """It is not this worker's any more."""
+        if self.held.get(context.id) is context:
+            del self.held[context.id]
+        self.idle.set()
+
+    def lease_lost(self, context: Context) -> None:
+        self.lost += 1
+        log.warning("lease_lost", id=context.id, queue=context.queue, fence=context.fence)
+        self.tell("lease_lost", context, None)
+
+    def tell(self, event: str, context: Context, error: BaseException | None) -> None:
+        if self.hook is not None:
+            self.hook(event, context, error)
+
+    async def watch(self) -> None:
+        """One look at all runs, instead of a timer for each; none while no run has a limit."""
+        if not self.busy:
+            self.timed.clear()
+        await self.timed.wait()
+        await asyncio.sleep(WATCH)
+        for lane in self.routes.lanes:
+            lane.sweep(time.monotonic())
+
+    async def stop(self) -> None:
+        """What is not started goes back, what runs may finish; leases are kept until then."""
+        for fetch in self.fetches:
+            fetch.stop()
+        await asyncio.gather(*self.fetching, return_exceptions=True)
+        self.release(self.suspects.take_back())
+        for lane in self.routes.lanes:
+            self.release(lane.take_back())
+        self.flush.hurry = True
+        await self.drained(self.options.grace)
+        for cut in await asyncio.gather(*(lane.stop() for lane in self.routes.lanes)):
+            self.release(cut)
+        await self.drained(LAST)
+        await self.heart.stop()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    def release(self, contexts: Iterable[Context]) -> None:
+        """Back unworked, unless the handler has said what is to become of it."""
+        for context in contexts:
+            self.over(context)
+            if context.id in self.held:
+                verdict = context.settlement if context.settled else Release()
+                self.flush.add(End(context, verdict))
+
+    async def drained(self, patience: float) -> bool:
+        """True when nothing runs and nothing is held any more."""
+        try:
+            async with asyncio.timeout(patience):
+                while self.busy:
+                    self.idle.clear()
+                    await self.idle.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,196 @@
+"""Workers as processes: they are killed, they are asked to stop, they share the work."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import Draft, Penstock
+from penstock.connections import Connections
+from penstock.message import State
+from tests.app.scenes import counters, record, until, until_true
+from tests.worker import program
+from tests.worker.test_processes import alive
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[2]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[Penstock]:
+    app = program.app
+    app.url = f"sqlite:///{tmp_path}/queue.db"
+    app.connections = Connections(app.url, "default")
+    yield app
+    await app.aclose()
+
+
+@pytest.fixture
+def start(app: Penstock, tmp_path: Path) -> Iterator[Start]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(
+        concurrency: int = 10, lease: float = 1.0, grace: float = 20.0
+    ) -> "subprocess.Popen[bytes]":
+        words = [str(concurrency), str(lease), str(grace)]
+        command = [sys.executable, "-m", "tests.worker.program", *words]
+        environment = os.environ | {"PENSTOCK_URL": app.url}
+        with open(tmp_path / "log", "ab") as log:
+            started.append(
+                subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+            )
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.kill()
+        worker.wait()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+async def stopped(worker: "subprocess.Popen[bytes]") -> int:
+    await until(lambda: worker.poll() is not None)
+    return worker.returncode
+
+
+async def test_a_job_of_a_killed_worker_runs_again_on_another(
+    app: Penstock, start: Start, tmp_path: Path
+) -> None:
+    """Within a lease and a few seconds, and nobody has to do anything."""
+    runs, go_on = tmp_path / "runs", tmp_path / "go"
+    start(), start()
+    job = await program.wait.aenqueue(str(runs), str(go_on))
+    await until(lambda: len(lines(runs)) == 1)
+    os.kill(int(lines(runs)[0]), signal.SIGKILL)
+    await until(lambda: len(lines(runs)) == 2)
+    go_on.touch()
+    assert await job.aresult(30) == int(lines(runs)[1])
+    assert lines(runs)[0] != lines(runs)[1]
+    assert await counters(app, job.id) == ("completed", 1, 2)
+
+
+async def test_a_signal_lets_the_running_finish_and_gives_back_the_rest(
+    app: Penstock, start: Start, tmp_path: Path
+) -> None:
+    runs, go_on = tmp_path / "runs", tmp_path / "go"
+    worker = start(concurrency=1, lease=5.0)
+    jobs = [await program.wait.aenqueue(str(runs), str(go_on)) for _ in range(4)]
+
+    async def claimed() -> bool:
+        return (await record(app, jobs[1].id)).state is State.CLAIMED
+
+    await until_true(claimed)
+    worker.send_signal(signal.SIGTERM)
+
+    async def released() -> bool:
+        return (await record(app, jobs[1].id)).state is State.READY
+
+    await until_true(released)
+    assert worker.poll() is None
+    go_on.touch()
+    assert await stopped(worker) == 0
+    assert await counters(app, jobs[0].id) == ("completed", 1, 1)
+    assert {await counters(app, job.id) for job in jobs[1:]} == {("ready", 0, 0)}
+    assert len(lines(runs)) == 1
+
+
+async def test_a_grace_time_that_passes_burns_no_attempt(
+    app: Penstock, start: Start, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    worker = start(lease=5.0, grace=0.1)
+    job = await program.wait.aenqueue(str(runs), str(tmp_path / "never"))
+    await until(lambda: len(lines(runs)) == 1)
+    worker.send_signal(signal.SIGTERM)
+    assert await stopped(worker) == 0
+    assert await counters(app, job.id) == ("ready", 0, 0)
+
+
+async def test_a_second_signal_is_a_crash_and_the_lease_tells(
+    app: Penstock, start: Start, tmp_path: Path
+) -> None:
+    runs, go_on = tmp_path / "runs", tmp_path / "go"
+    worker = start(concurrency=1)
+    job = await program.wait.aenqueue(str(runs), str(go_on))
+    await until(lambda: len(lines(runs)) == 1)
+    worker.send_signal(signal.SIGTERM)
+    await until(lambda: "worker_stopping" in (tmp_path / "log").read_text())
+    worker.send_signal(signal.SIGTERM)
+    assert await stopped(worker) == 128 + signal.SIGTERM
+    assert await job.astatus() is State.CLAIMED
+    go_on.touch()
+    start()
+    assert await job.aresult(30) != worker.pid
+
+
+async def test_two_workers_share_the_messages_and_each_is_handled_once(
+    app: Penstock, start: Start, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    start(lease=30.0), start(lease=30.0)
+    body = f'"{runs}"'.encode()
+    broker = await app.broker()
+
+    async def both_there() -> bool:
+        return len(await broker.store.workers()) == 2
+
+    await until_true(both_there)
+    published = await broker.publish_many([Draft(queue="orders", body=body)] * 1_000)
+    published += await broker.publish_many([Draft(queue="orders", body=body)] * 1_000)
+    jobs = await app.aenqueue_many(program.count.call(str(runs), n) for n in range(-1_000, 0))
+
+    async def drained() -> bool:
+        return not any(
+            each.count for each in await broker.store.census() if each.place in ("ready", "lease")
+        )
+
+    await until_true(drained)
+    expected = [str(each.id) for each in published] + [str(n) for n in range(-1_000, 0)]
+    assert Counter(lines(runs)) == Counter(expected)
+    assert len(jobs) == 1_000
+    workers = {(await record(app, each.id)).timeline[0].consumer for each in published[::20]}
+    assert len(workers) == 2
+
+
+async def test_a_message_that_kills_its_worker_stops_and_its_neighbours_do_not_suffer(
+    app: Penstock, start: Start, tmp_path: Path
+) -> None:
+    runs, kills = tmp_path / "runs", tmp_path / "kills"
+    poison = await program.die.options(max_attempts=1, max_deliveries=2).aenqueue(str(kills))
+    good = await app.aenqueue_many(program.count.call(str(runs), n) for n in range(100))
+    for deaths in (1, 2):
+        worker = start(lease=0.5)
+        await stopped(worker)
+        assert lines(kills) == [str(number) for number in range(1, deaths + 1)]
+    start(lease=0.5)
+    await until(lambda: len(set(lines(runs))) == 100)
+
+    async def ended() -> bool:
+        states = {(await record(app, job.id)).state for job in good}
+        return states == {State.COMPLETED} and await poison.astatus() is State.DEAD
+
+    await until_true(ended)
+    assert (await record(app, poison.id)).reason == "max_deliveries"
+    assert lines(kills) == ["1", "2"]
+
+
+async def test_the_processes_of_a_killed_worker_go_with_it(
+    app: Penstock, start: Start, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    worker = start(lease=30.0)
+    await program.wait_in_process.aenqueue(str(runs))
+    await until(lambda: len(lines(runs)) == 1)
+    child = int(lines(runs)[0])
+    assert alive(child)
+    worker.kill()
+    await until(lambda: not alive(child))

@@ -1,0 +1,306 @@
+"""The acceptance cases of FastStream-SQLA, each under its own words (acceptance.md).
+
+Two subscribers in two processes: test_crash.py. Its own connection: test_transactions.py.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from penstock import Draft, Message, Penstock, constant, exponential
+from penstock.message import HistoryRow, State
+from penstock.testing.clock import ManualClock
+from penstock.worker.worker import Worker
+from tests.app.scenes import Arranged, counters, record, turning, until, until_true, working
+
+pytestmark = pytest.mark.anyio
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["file", "memory"])
+async def app(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
+) -> AsyncIterator[Penstock]:
+    app = Penstock("sqlite://" if request.param == "memory" else f"sqlite:///{tmp_path}/queue.db")
+    app.connections = Arranged(app.url, clock)
+    app.connections.in_memory = request.param == "memory"
+    app.queue("orders", preset="faststream")
+    yield app
+    await app.aclose()
+
+
+async def publish(app: Penstock, count: int = 1, **options: Any) -> list[int]:
+    drafts = [Draft(queue="orders", body=b"1", **options) for _ in range(count)]
+    return [(await app.apublish(draft)).id for draft in drafts]
+
+
+async def places(app: Penstock) -> dict[str, int]:
+    census = await (await app.broker()).store.census()
+    return {each.place: each.count for each in census if each.count and each.place != "message"}
+
+
+async def test_publish_then_handler_ok_is_completed_and_the_main_table_is_empty(
+    app: Penstock,
+) -> None:
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None: ...
+
+    (id,) = await publish(app)
+    async with working(app) as worker:
+        await until(lambda: worker.completed == 1)
+    assert await counters(app, id) == ("completed", 1, 1)
+    assert await places(app) == {"ended": 1}
+
+
+async def test_publish_with_the_callers_connection_follows_its_rollback_and_commit(
+    tmp_path: Path,
+) -> None:
+    app = Penstock(f"sqlite:///{tmp_path}/queue.db")
+
+    @app.task
+    async def send() -> None: ...
+
+    await app.ensure_queues(await app.broker(), ["default"])
+    with closing(sqlite3.connect(tmp_path / "queue.db")) as db:
+        await send.options(connection=db).aenqueue()
+        db.rollback()
+        assert await places(app) == {}
+        await send.options(connection=db).aenqueue()
+        db.commit()
+        assert await places(app) == {"ready": 1}
+    await app.aclose()
+
+
+async def test_next_attempt_at_in_the_future_is_fetched_not_before_but_after(
+    app: Penstock, clock: ManualClock
+) -> None:
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None: ...
+
+    (id,) = await publish(app, run_at=clock.now + 60 * SECOND)
+    (first,) = await publish(app)
+    async with turning(app) as (worker, agents):
+        await until(lambda: worker.completed == 1)
+        assert await counters(app, first) == ("completed", 1, 1)
+        clock.advance(59)
+        agents.nudge("scheduler")
+        (second,) = await publish(app)
+        await until(lambda: worker.completed == 2)
+        assert await counters(app, id) == ("scheduled", 0, 0)
+        clock.advance(1)
+        agents.nudge("scheduler")
+        await until(lambda: worker.completed == 3)
+    assert await counters(app, second) == await counters(app, id) == ("completed", 1, 1)
+
+
+async def test_nack_on_error_with_exponential_runs_at_0_1_and_2_seconds_and_fails(
+    app: Penstock, clock: ManualClock
+) -> None:
+    runs: list[float] = []
+    began = clock.now
+
+    @app.subscriber("orders", policy="nack_on_error", retry=exponential(1, 2, max_attempts=3))
+    async def on_order(message: Message[int]) -> None:
+        runs.append((clock.now - began) / SECOND)
+        raise ValueError("boom")
+
+    (id,) = await publish(app)
+    async with turning(app) as (worker, agents):
+        for wait in (0, 1, 2):
+            clock.advance(wait)
+            agents.nudge("scheduler")
+            await until(partial(has_settled, worker, wait + 1))
+    found = await record(app, id)
+    assert runs == [0, 1, 3]
+    assert (found.state, found.attempts, found.reason) == (State.DEAD, 3, "retries_exhausted")
+    assert [delay_of(row) for row in found.timeline] == [1, 2, None]
+
+
+def has_settled(worker: Worker, count: int) -> bool:
+    return worker.settled == count
+
+
+def delay_of(row: HistoryRow) -> float | None:
+    return None if row.due_at is None else (row.due_at - row.at) / SECOND
+
+
+async def test_reject_on_error_and_an_exception_is_failed_after_one_run(app: Penstock) -> None:
+    @app.subscriber("orders", policy="reject_on_error")
+    async def on_order(message: Message[int]) -> None:
+        raise ValueError("boom")
+
+    (id,) = await publish(app)
+    async with working(app) as worker:
+        await until(lambda: worker.settled == 1)
+    assert await counters(app, id) == ("dead", 1, 1)
+    assert (await record(app, id)).reason == "rejected"
+
+
+async def test_manual_without_a_call_is_rejected_with_an_error_log(app: Penstock) -> None:
+    @app.subscriber("orders", policy="manual")
+    async def on_order(message: Message[int]) -> None: ...
+
+    (id,) = await publish(app)
+    with capture_logs() as logs:
+        async with working(app) as worker:
+            await until(lambda: worker.settled == 1)
+    assert await counters(app, id) == ("dead", 1, 1)
+    told = [entry for entry in logs if entry["event"] == "run_not_settled"]
+    assert [(entry["log_level"], entry["id"]) for entry in told] == [("error", id)]
+
+
+@pytest.mark.parametrize("policy", ["manual", "ack", "reject_on_error"])
+async def test_manual_nack_overrides_the_policy_and_the_second_call_is_ignored(
+    app: Penstock, policy: str
+) -> None:
+    @app.subscriber("orders", policy=policy)
+    async def on_order(message: Message[int]) -> None:
+        message.nack(delay=100)
+        message.reject()
+
+    (id,) = await publish(app)
+    async with working(app) as worker:
+        await until(lambda: worker.settled == 1)
+    assert await counters(app, id) == ("scheduled", 1, 1)
+
+
+async def test_max_total_delay_reached_is_failed_though_attempts_remain(
+    app: Penstock, clock: ManualClock
+) -> None:
+    strategy = constant(10, max_attempts=100, max_total_delay=25)
+
+    @app.subscriber("orders", retry=strategy)
+    async def on_order(message: Message[int]) -> None:
+        raise ValueError("boom")
+
+    (id,) = await publish(app)
+    async with turning(app) as (worker, agents):
+        for runs in (1, 2, 3):
+            await until(partial(has_settled, worker, runs))
+            clock.advance(10)
+            agents.nudge("scheduler")
+    assert await counters(app, id) == ("dead", 3, 3)
+    assert (await record(app, id)).reason == "retries_exhausted"
+
+
+@pytest.mark.parametrize("kind", ["single", "thread", "batch"])
+async def test_with_batch_10_and_overfetch_1_5_never_more_than_15_are_acquired_and_not_started(
+    app: Penstock, kind: str
+) -> None:
+    most = 0
+
+    async def single(message: Message[int]) -> None:
+        await asyncio.sleep(0.001)
+        look()
+
+    def thread(message: Message[int]) -> None:
+        look()
+
+    async def batch(messages: list[Message[int]]) -> None:
+        await asyncio.sleep(0.001)
+        look()
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, sum(lane.waiting for lane in worker.routes.lanes))
+
+    match kind:
+        case "batch":
+            app.subscriber("orders", batch=3)(batch)
+        case "thread":
+            app.subscriber("orders")(thread)
+        case _:
+            app.subscriber("orders")(single)
+    await publish(app, 10)
+    broker = await app.broker()
+    await broker.publish_many([Draft(queue="orders", body=b"1")] * 300)
+    async with working(app, concurrency=2, fetch_batch_size=10, overfetch_factor=1.5) as worker:
+        await until(lambda: worker.completed == 310)
+    assert 2 < most <= 15
+
+
+async def test_processing_older_than_the_stuck_timeout_is_pending_again_with_its_counters(
+    app: Penstock, clock: ManualClock
+) -> None:
+    app.queue("stuck", preset="faststream", lease=60)
+    broker = await app.broker()
+    await app.ensure_queues(broker, ["stuck"])
+    id = (await app.apublish(Draft(queue="stuck"))).id
+    await broker.claim("stuck", consumer="gone")
+
+    async def given_back() -> bool:
+        clock.advance(4)
+        agents.nudge("visibility_timeout_enforcer")
+        return (await record(app, id)).state is State.READY
+
+    began = clock.now
+    async with app.agents(broker) as agents:
+        await until_true(given_back)
+    assert clock.now - began > 60 * SECOND
+    assert await counters(app, id) == ("ready", 0, 1)
+
+
+async def test_stop_during_work_gives_back_the_unstarted_and_finishes_the_running(
+    app: Penstock,
+) -> None:
+    go_on = asyncio.Event()
+
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None:
+        await go_on.wait()
+
+    ids = await publish(app, 5)
+    async with working(app, concurrency=2, fetch_batch_size=10) as worker:
+        await until(lambda: len(worker.held) > 2)
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+    states = [await counters(app, id) for id in ids]
+    assert sorted(states) == [("completed", 1, 1)] * 2 + [("ready", 0, 0)] * 3
+
+
+async def test_if_the_graceful_timeout_passes_finished_ones_are_still_flushed(
+    app: Penstock,
+) -> None:
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None:
+        if message.id == ids[0]:
+            await asyncio.sleep(100)
+
+    ids = await publish(app, 3)
+    async with working(app, grace=0.05) as worker:
+        await until(lambda: worker.finished == 2)
+    assert [await counters(app, id) for id in ids] == [
+        ("ready", 0, 0),
+        ("completed", 1, 1),
+        ("completed", 1, 1),
+    ]
+
+
+async def test_messages_come_by_the_time_they_are_due_over_all_queues(
+    app: Penstock, clock: ManualClock
+) -> None:
+    seen: list[str] = []
+    for name in ("first", "second"):
+        app.queue(name, preset="faststream")
+
+        @app.subscriber(name)
+        async def on_order(message: Message[str]) -> None:
+            seen.append(message.body)
+
+    for number, name in enumerate(["second", "first", "second", "first"]):
+        clock.advance(1)
+        await app.apublish(Draft(queue=name, body=b'"%d %s"' % (number, name.encode())))
+    async with working(app, concurrency=1) as worker:
+        await until(lambda: worker.completed == 4)
+    assert seen == ["0 second", "1 first", "2 second", "3 first"]

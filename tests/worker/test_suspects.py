@@ -1,0 +1,153 @@
+"""A message that may have ended a worker runs alone; a retry that came back does not."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from penstock import Context, Penstock, Retry
+from penstock.errors import StoreBusy
+from penstock.message import Leased, State
+from penstock.settings import preset
+from penstock.testing.faults import Faults
+from penstock.worker.context import in_place
+from penstock.worker.suspects import killer
+from tests.app.scenes import Arranged, counters, record, until, until_true, working
+
+pytestmark = pytest.mark.anyio
+
+
+def delivered(deliveries: int, attempts: int) -> Leased:
+    return replace(in_place("task", "default").delivery, deliveries=deliveries, attempts=attempts)
+
+
+@pytest.mark.parametrize(
+    ("deliveries", "attempts", "name", "alone"),
+    [
+        (2, 0, "default", True),
+        (2, 1, "default", False),
+        (4, 3, "default", False),
+        (4, 2, "default", True),
+        (2, 1, "relay", True),
+        (2, 1, "codeq", True),
+        (2, 1, "queuectl", False),
+    ],
+)
+def test_a_delivery_that_did_not_come_back_makes_a_killer(
+    deliveries: int, attempts: int, name: str, alone: bool
+) -> None:
+    """Where a lease that runs out counts as an attempt, nobody can tell the two apart."""
+    assert killer(delivered(deliveries, attempts), preset(name)) is alone
+
+
+async def abandoned(app: Penstock, count: int) -> None:
+    """A worker took that many, and was never heard of again."""
+    broker = await app.broker()
+    taken = await broker.claim("default", consumer="gone", limit=count, lease=0.1)
+    assert len(taken.messages) == count
+
+
+async def test_suspects_run_one_at_a_time_beside_others(app: Penstock) -> None:
+    running: set[int] = set()
+    most, suspects_together = 0, 0
+
+    @app.task
+    async def work(context: Context) -> None:
+        nonlocal most, suspects_together
+        running.add(context.delivery.deliveries * 1_000 + context.id)
+        suspects = [each for each in running if each > 2_000]
+        most, suspects_together = max(most, len(running)), max(suspects_together, len(suspects))
+        await asyncio.sleep(0.02)
+        running.discard(context.delivery.deliveries * 1_000 + context.id)
+
+    jobs = await app.aenqueue_many(work.call() for _ in range(4))
+    await abandoned(app, 4)
+    async with working(app) as worker:
+        more = await app.aenqueue_many(work.call() for _ in range(8))
+        await until(lambda: worker.completed == 12)
+    assert suspects_together == 1
+    assert most > 1
+    assert {await counters(app, job.id) for job in jobs} == {("completed", 1, 2)}
+    assert {await counters(app, job.id) for job in more} == {("completed", 1, 1)}
+
+
+async def test_retries_that_came_back_run_together(app: Penstock) -> None:
+    """Ten jobs that failed once wait for each other: alone, they would for ever."""
+    together = asyncio.Event()
+    waiting: set[int] = set()
+
+    @app.task
+    async def work(context: Context) -> None:
+        if context.attempt == 1:
+            raise Retry(delay=0)
+        waiting.add(context.id)
+        if len(waiting) == 5:
+            together.set()
+        await together.wait()
+
+    async with working(app, concurrency=5) as worker:
+        await app.aenqueue_many(work.call() for _ in range(5))
+        await until(lambda: worker.completed == 5)
+
+
+async def test_a_message_delivered_too_often_is_not_run(app: Penstock) -> None:
+    """The limit was lowered after its first delivery had not come back."""
+    runs: list[int] = []
+
+    @app.task
+    async def work(context: Context) -> None:
+        runs.append(context.id)
+
+    job = await work.aenqueue()
+    broker = await app.broker()
+    await abandoned(app, 1)
+
+    async def given_back() -> bool:
+        return (await record(app, job.id)).state is State.READY
+
+    async with app.agents(broker):
+        await until_true(given_back)
+    await broker.admin.set_queue("default", max_deliveries=1)
+    async with working(app) as worker:
+        await until(lambda: worker.settled == 1)
+    found = await record(app, job.id)
+    assert (found.state, found.reason, runs) == (State.DEAD, "max_deliveries", [])
+
+
+async def test_a_store_that_is_away_delays_a_suspect_and_loses_nothing() -> None:
+    faults = Faults()
+    app = Penstock("sqlite://")
+    app.connections = Arranged(app.url, faults=faults)
+
+    @app.task
+    async def work() -> str:
+        return "done"
+
+    jobs = await app.aenqueue_many(work.call() for _ in range(2))
+    await abandoned(app, 2)
+    faults.before("mark", StoreBusy("locked"))
+    async with working(app):
+        assert [await job.aresult(30) for job in jobs] == ["done"] * 2
+    await app.aclose()
+
+
+async def test_a_suspect_that_was_lost_while_it_waited_is_not_run(app: Penstock) -> None:
+    go_on = asyncio.Event()
+    runs: list[int] = []
+
+    @app.task
+    async def work(context: Context) -> None:
+        runs.append(context.id)
+        await go_on.wait()
+
+    jobs = await app.aenqueue_many(work.call() for _ in range(3))
+    await abandoned(app, 3)
+    async with working(app) as worker:
+        await until(lambda: len(runs) == 1 and len(worker.held) == 3)
+        waiting = [job for job in jobs if job.id not in runs]
+        await waiting[0].acancel(force=True)
+        go_on.set()
+        await until(lambda: worker.completed == 2)
+        await until(lambda: not worker.held)
+    assert waiting[0].id not in runs
+    assert await waiting[0].astatus() is State.CANCELLED
