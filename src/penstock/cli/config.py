@@ -1,0 +1,123 @@
+"""The few settings people change most, by their short names, on the shell queue or another."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.broker import Broker
+from penstock.cli.find import SHELL_QUEUE
+from penstock.cli.jobs import shell_queue
+from penstock.cli.output import as_json, details
+from penstock.cli.session import Session, command
+from penstock.durations import seconds
+from penstock.errors import InvalidInput, NotFound
+from penstock.settings import QueueSettings, preset
+
+
+@click.group("config")
+def config() -> None:
+    """Settings of the shell queue, kept in the store.
+
+    \b
+    penstock config get
+    penstock config set max-retries 3
+    """
+
+
+def read(settings: QueueSettings) -> dict[str, Any]:
+    return {
+        "max-retries": settings.max_attempts,
+        "backoff-base": settings.backoff.factor,
+        "backoff-max": settings.backoff.max,
+        "lease": settings.lease,
+        "max-depth": settings.max_depth,
+        "retention": settings.retention,
+    }
+
+
+def known(name: str) -> str:
+    if name not in (names := read(QueueSettings())):
+        raise InvalidInput(f"no setting named {name!r}; there are {', '.join(names)}")
+    return name
+
+
+def changes(name: str, text: str) -> dict[str, Any]:
+    if known(name) in ("lease", "retention", "backoff-max"):
+        value: Any = seconds(text)
+    else:
+        value = number(name, text)
+    match name:
+        case "max-retries":
+            return {"max_attempts": value, "max_deliveries": None}
+        case "backoff-base":
+            return {"backoff": {"initial": value, "factor": value}}
+        case "backoff-max":
+            return {"backoff": {"max": value}}
+    return {name.replace("-", "_"): value}
+
+
+def number(name: str, text: str) -> Any:
+    """`null` takes a limit away."""
+    try:
+        return msgspec.json.decode(text, type=int | float | None)
+    except msgspec.DecodeError:
+        raise InvalidInput(f"{name}: {text!r} is not a number") from None
+
+
+@command(config, "get")
+@click.argument("name", required=False)
+@click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Of this queue.")
+def get(session: Session, name: str | None, queue: str) -> None:
+    """Shows one setting, or all.
+
+    \b
+    penstock config get
+    penstock config get max-retries
+    """
+    if name is not None:
+        known(name)
+
+    async def work(broker: Broker) -> QueueSettings:
+        try:
+            return (await broker.admin.queue(queue, scope=session.scope)).settings
+        except NotFound:
+            if queue != SHELL_QUEUE:
+                raise
+            # What it will have when it is made.
+            return preset("queuectl")
+
+    found = read(session.run(work, "empty"))
+    if session.as_json:
+        as_json(found if name is None else {name: found[name]})
+    elif name is not None:
+        print(found[name])
+    else:
+        details((key, "none" if value is None else str(value)) for key, value in found.items())
+
+
+@command(config, "set")
+@click.argument("name")
+@click.argument("value")
+@click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Of this queue.")
+def set_(session: Session, name: str, value: str, queue: str) -> None:
+    """Changes a setting; running workers use it within a second.
+
+    \b
+    penstock config set max-retries 3
+    penstock config set backoff-base 3
+    penstock config set retention 30d
+    """
+    changed = changes(name, value)
+
+    async def work(broker: Broker) -> dict[str, Any]:
+        if queue == SHELL_QUEUE:
+            await shell_queue(broker, queue, session.scope)
+        return read((await broker.admin.set_queue(queue, scope=session.scope, **changed)).settings)
+
+    found = session.run(work, "create")
+    told = {name: found[name]}
+    as_json(told) if session.as_json else print(f"{name} is {found[name]} in queue {queue}")
+
+
+COMMANDS = {"config": config}

@@ -1,0 +1,83 @@
+"""The app of the demo: small tasks that work, fail, wait, and remember what they did."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from penstock import Context, Message, Penstock, constant
+
+app = Penstock()
+# A short lease, so that the demo need not wait long for what happens when it ends.
+app.queue("short", lease=0.6)
+app.queue("line")
+seen: list[str] = []
+
+
+class Order(Struct):
+    number: int
+    total: float
+
+
+@app.task
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task(retry=constant(0.2), max_attempts=3)
+def call_server(context: Context) -> str:
+    if context.attempt < 3:
+        raise ConnectionError("the server said no")
+    return f"yes, at attempt {context.attempt}"
+
+
+@app.task(max_attempts=1)
+def read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+@app.task(timeout=0.3, max_attempts=1)
+async def get_stuck() -> None:
+    await asyncio.sleep(60)
+
+
+@app.task(queue="short")
+async def count(context: Context, to: int) -> int:
+    for number in range(to):
+        context.progress(number, total=to, note=f"at {number}")
+        context.raise_if_cancelled()
+        await asyncio.sleep(0.05)
+    return to
+
+
+@app.task(queue="line")
+async def note(text: str) -> None:
+    seen.append(text)
+    await asyncio.sleep(0.05)
+    seen.append(f"{text} done")
+
+
+@app.task(executor="process")
+def whereabouts() -> int:
+    return os.getpid()
+
+
+@app.task(cron="0 9 * * MON-FRI", timezone="Europe/Rome")
+def report() -> str:
+    return "all is well"
+
+
+@app.subscriber("orders", batch=10)
+async def on_orders(messages: list[Message[Order]]) -> list[Exception | None]:
+    """One outcome for each: an order without a total is refused, its neighbours are not."""
+    return [None if message.body.total else ValueError("no total") for message in messages]
+
+
+@app.task(queue="crash", lease=1.0)
+async def survive(context: Context, path: str) -> int:
+    """The first worker that runs it never comes to the end."""
+    if context.delivery.deliveries == 1:
+        await asyncio.to_thread(Path(path).write_text, str(os.getpid()), encoding="utf-8")
+        await asyncio.sleep(60)
+    return context.delivery.deliveries

@@ -1,0 +1,193 @@
+"""The dead letters and other ended messages: list, put back, purge; one, many, or by filter."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import click
+
+from penstock.broker import Broker
+from penstock.cli.bulk import Bulk, each_of
+from penstock.cli.find import brief, found, listed
+from penstock.cli.messages import name_of, show
+from penstock.cli.output import ago, as_json, as_lines, table
+from penstock.cli.session import Session, command
+from penstock.errors import InvalidState
+from penstock.message import Moment, Record, State
+
+EVERYTHING = 10_000_000
+COLUMNS = ("id", "name", "queue", "type", "runs", "age", "reason", "error")
+Act = Callable[[Broker, str], Coroutine[Any, Any, Any]]
+group = click.Group()
+
+
+@click.group("dlq")
+def dlq() -> None:
+    """Dead letters: out of attempts, or rejected.
+
+    \b
+    penstock dlq list
+    penstock dlq retry --all --queue mail --rate 50
+    """
+
+
+def filters(call: Any) -> Any:
+    """What the commands over many messages share."""
+    for option in (
+        click.option(
+            "--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."
+        ),
+        click.option(
+            "--limit", type=click.IntRange(min=1), default=EVERYTHING, help="At most so many."
+        ),
+        click.option("--type", "type_", help="With --all: only of this type."),
+        click.option("--queue", help="With --all: only of this queue."),
+        click.option("--all", "everything", is_flag=True, help="All that fit --queue and --type."),
+        click.argument("references", nargs=-1),
+    ):
+        call = option(call)
+    return call
+
+
+def run_all(
+    session: Session, references: Sequence[str], state: State, act: Act, verb: str, **given: Any
+) -> None:
+    """Does it to the messages named, or to all of that state that fit the filter."""
+    if bool(references) == given["everything"]:
+        raise click.UsageError("Name messages, or say --all (and --queue or --type to filter).")
+
+    async def work(broker: Broker) -> Bulk:
+        wanted = list(references)
+        if given["everything"]:
+            filter = (state, given["queue"], given["type_"], given["limit"])
+            records = await listed(broker, session.scope, *filter)
+            # The oldest first, as they came.
+            wanted = [str(record.message.id) for record in reversed(records)]
+        return await each_of(broker, wanted, act, given["rate"], hidden=session.as_json)
+
+    report(session, verb, session.run(work))
+
+
+def report(session: Session, verb: str, bulk: Bulk) -> None:
+    if session.as_json:
+        as_json({verb: len(bulk.done), "ids": bulk.done, "errors": bulk.errors})
+    else:
+        print(f"{len(bulk.done)} {verb}")
+        for error in bulk.errors:
+            click.echo(f"penstock: {error}", err=True)
+    if bulk.errors:
+        raise SystemExit(1)
+
+
+@command(dlq, "list")
+@click.option("--queue", help="Only of this queue.")
+@click.option("--type", "type_", help="Only of this type.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="At most so many, the newest first.",
+)
+def list_(session: Session, queue: str | None, type_: str | None, limit: int) -> None:
+    """Lists dead letters, the newest first.
+
+    \b
+    penstock dlq list
+    penstock dlq list --queue mail --limit 100
+    """
+
+    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
+        records = await listed(broker, session.scope, State.DEAD, queue, type_, limit)
+        now = await broker.store.now()
+        named = [(record, await name_of(broker, record)) for record in records]
+        return [brief(*each) for each in named], [row(*each, now) for each in named]
+
+    for_programs, for_people = session.run(work, "empty")
+    if session.as_json:
+        as_lines(for_programs)
+    else:
+        table(COLUMNS, for_people, "no dead letters")
+
+
+def row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
+    message = record.message
+    died_at = record.timeline[-1].at if record.timeline else message.created_at
+    return (message.id, message.meta.name, queue, message.type, record.attempts,
+            ago(died_at, now), record.reason, record.error)  # fmt: skip
+
+
+@command(dlq, "retry")
+@filters
+def retry(session: Session, references: tuple[str, ...], **given: Any) -> None:
+    """Puts dead letters back in line, with their attempts at 0.
+
+    \b
+    penstock dlq retry 42 shell/j1
+    penstock dlq retry --all --queue mail --rate 50
+    """
+
+    async def act(broker: Broker, reference: str) -> str:
+        record = await dead(broker, reference, session.scope)
+        await broker.admin.redrive(record.message.id, scope=session.scope)
+        return str(record.message.id)
+
+    run_all(session, references, State.DEAD, act, "retried", **given)
+
+
+@command(dlq, "purge")
+@filters
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def purge(session: Session, references: tuple[str, ...], yes: bool, **given: Any) -> None:
+    """Ends dead letters as cancelled; their history stays until retention takes it.
+
+    \b
+    penstock dlq purge 42 shell/j1
+    penstock dlq purge --all --queue mail --yes
+    """
+    if given["everything"] and not yes:
+        click.confirm("End these dead letters as cancelled?", abort=True, err=True)
+
+    async def act(broker: Broker, reference: str) -> str:
+        record = await dead(broker, reference, session.scope)
+        await broker.admin.purge_dead(record.message.id, scope=session.scope)
+        return str(record.message.id)
+
+    run_all(session, references, State.DEAD, act, "purged", **given)
+
+
+async def dead(broker: Broker, reference: str, scope: str) -> Record:
+    record = await found(broker, reference, scope)
+    if record.state is not State.DEAD:
+        raise InvalidState(f"message {reference} is {record.state}, not dead")
+    return record
+
+
+@command(group, "redrive")
+@filters
+@click.option("--state", type=click.Choice(["dead", "failed", "expired", "cancelled", "completed"]),
+              default="dead", show_default=True, help="With --all: of this state.")  # fmt: skip
+@click.option("--body", help="Another body: a new message takes the old one's place.")
+def redrive(
+    session: Session, references: tuple[str, ...], state: str, body: str | None, **given: Any
+) -> None:
+    """Puts ended messages back in line.
+
+    A dead one in place, with its attempts at 0; any other as a new message.
+
+    \b
+    penstock redrive 42
+    penstock redrive 42 --body '{"to": "someone@example.org"}'
+    penstock redrive --all --state failed --queue mail --rate 50
+    """
+    edited = None if body is None else body.encode()
+
+    async def act(broker: Broker, reference: str) -> str:
+        record = await found(broker, reference, session.scope)
+        published = await broker.admin.redrive(record.message.id, body=edited, scope=session.scope)
+        return str(published.id)
+
+    run_all(session, references, State(state), act, "redriven", **given)
+
+
+dlq.add_command(show, "show")
+COMMANDS = {"dlq": dlq, "redrive": redrive}

@@ -1,0 +1,67 @@
+"""Finds messages for commands: by id, by name, by filter."""
+
+from typing import Any
+
+from penstock.broker import Broker
+from penstock.cli.output import when
+from penstock.errors import NotFound
+from penstock.message import Record, State
+from penstock.settings import SHELL_TYPE
+
+SHELL_QUEUE = "shell"
+PAGE = 200
+
+
+async def found(broker: Broker, reference: str, scope: str) -> Record:
+    """By id or queue/name; a bare name is one of the shell queue."""
+    if reference.isdecimal() or "/" in reference:
+        return await broker.admin.get(reference, scope=scope)
+    try:
+        return await broker.admin.get(f"{SHELL_QUEUE}/{reference}", scope=scope)
+    except NotFound:
+        raise NotFound(
+            f"no message {reference!r} in queue {SHELL_QUEUE!r}; give an id, or queue/name"
+        ) from None
+
+
+async def listed(
+    broker: Broker,
+    scope: str,
+    state: State | None,
+    queue: str | None,
+    type: str | None,
+    limit: int,
+    before: int | None = None,
+) -> list[Record]:
+    """The newest first, page by page."""
+    records: list[Record] = []
+    while len(records) < limit:
+        wanted = min(PAGE, limit - len(records))
+        page = await broker.admin.find(
+            queue, state=state, type=type, before=before, limit=wanted, scope=scope
+        )
+        records += page
+        if len(page) < wanted:
+            break
+        before = page[-1].message.id
+    return records
+
+
+def brief(record: Record, queue: str) -> dict[str, Any]:
+    """A message in one line, for programs."""
+    message = record.message
+    return {
+        "id": str(message.id),
+        "name": message.meta.name,
+        "queue": queue,
+        "type": message.type,
+        "state": record.state.value,
+        # As it was typed: in a shell job a lower number is sooner.
+        "priority": -message.priority if message.type == SHELL_TYPE else message.priority,
+        "attempts": record.attempts,
+        "deliveries": record.deliveries,
+        "created_at": when(message.created_at),
+        "due_at": when(record.due_at),
+        "reason": record.reason,
+        "error": record.error,
+    }

@@ -1,0 +1,242 @@
+"""Putting work in: shell jobs by JSON or by options, tasks by name."""
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from penstock.broker import Broker
+from penstock.cli.find import SHELL_QUEUE
+from penstock.cli.output import as_json, as_lines
+from penstock.cli.session import Session, command
+from penstock.errors import InvalidInput, JobFailed, NotFound, SlugConflict
+from penstock.message import Draft, Moment
+from penstock.settings import SHELL_TYPE
+from penstock.ticket import Published
+from penstock.worker.command import ShellJob
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from penstock.job import Job
+    from penstock.task import BaseTask
+
+FORM = """a job is {"command": "echo hi"}, or use --command 'echo hi'"""
+
+
+class JobText(Struct, frozen=True, forbid_unknown_fields=True):
+    """A shell job as it is typed: a lower priority number is sooner."""
+
+    command: str | list[str]
+    id: str | None = None
+    max_retries: int | None = None
+    priority: int = 0
+    timeout_seconds: float | None = None
+    run_at: datetime | None = None
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    queue: str = SHELL_QUEUE
+
+    def __post_init__(self) -> None:
+        ShellJob(self.command, self.env, self.cwd)
+
+    def draft(self) -> Draft:
+        job = ShellJob(self.command, self.env, self.cwd)
+        return Draft(
+            queue=self.queue,
+            type=SHELL_TYPE,
+            body=msgspec.json.encode(job),
+            name=self.id,
+            priority=-self.priority,
+            max_attempts=self.max_retries,
+            timeout=self.timeout_seconds,
+            run_at=None if self.run_at is None else moment(self.run_at),
+        )
+
+
+def moment(time: datetime) -> Moment:
+    """A time without a zone is local, as on the command line everywhere."""
+    try:
+        return int(time.astimezone().timestamp() * 1_000_000)
+    except (OverflowError, ValueError):
+        raise InvalidInput(f"run_at {time} is out of range") from None
+
+
+def read_job(text: str | bytes, where: str = "job") -> JobText:
+    try:
+        return msgspec.json.decode(text, type=JobText)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{where}: {error}") from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise InvalidInput(f"{where}: {error}; {FORM}") from None
+
+
+async def shell_queue(broker: Broker, name: str, scope: str) -> None:
+    """Made on first use, with the queuectl preset."""
+    try:
+        queue = await broker.admin.queue(name, scope=scope)
+    except NotFound:
+        try:
+            await broker.admin.create_queue(name, preset_name="queuectl", scope=scope)
+        except SlugConflict:
+            broker.directory.forget()
+        return
+    if not queue.settings.shell:
+        raise InvalidInput(f"queue {name!r} takes no shell jobs: its setting shell is off")
+
+
+group = click.Group()
+
+
+@command(group, "enqueue")
+@click.argument("jobs", nargs=-1, metavar="[JSON]...")
+@click.option("--command", "command_", help="The command, run by /bin/sh.")
+@click.option("--id", help="A name of your own, unique in its queue.")
+@click.option("--max-retries", type=int, help="Runs in all; the queue's, if not given.")
+@click.option("--priority", type=int, help="A lower number is sooner.")
+@click.option("--timeout", "timeout_seconds", type=float, help="Seconds one run may take.")
+@click.option("--run-at", help="Not before: 2030-01-01T03:00, local if without a zone.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Its environment; repeatable.")
+@click.option("--cwd", help="Its working directory; the worker's, if not given.")
+@click.option("--queue", help="A queue for shell jobs; made if new.  [default: shell]")
+def enqueue(session: Session, jobs: tuple[str, ...], **options: Any) -> None:
+    """Enqueues shell jobs, as JSON or by options.
+
+    With - they are read from standard input, one JSON object a line. Several jobs are one step:
+    one that is refused refuses all.
+
+    \b
+    penstock enqueue '{"id": "j1", "command": "echo hi"}'
+    penstock enqueue '{"command": ["rsync", "-a", "x", "y"], "max_retries": 5, "priority": 1}'
+    penstock enqueue '{"command": "make", "run_at": "2030-01-01T03:00", "timeout_seconds": 60}'
+    penstock enqueue --command 'echo hi' --id j2
+    penstock enqueue - < jobs.jsonl
+    """
+    texts = given_jobs(jobs, options)
+
+    async def work(broker: Broker) -> list[Published]:
+        for queue in dict.fromkeys(text.queue for text in texts):
+            await shell_queue(broker, queue, session.scope)
+        drafts = [text.draft() for text in texts]
+        if len(drafts) == 1:
+            return [await broker.publish(drafts[0], scope=session.scope)]
+        return await broker.publish_many(drafts, atomic=True, scope=session.scope)
+
+    told = [
+        {"id": str(published.id), "name": text.id, "queue": text.queue}
+        for text, published in zip(texts, session.run(work, "create"), strict=True)
+    ]
+    if session.as_json:
+        as_lines(told)
+        return
+    for each in told:
+        print(f"enqueued {each['name'] or each['id']} ({each['queue']}, id {each['id']})")
+
+
+def given_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
+    given = {name.rstrip("_"): value for name, value in options.items() if value}
+    if bool(jobs) == bool(given):
+        raise click.UsageError(f"Give jobs as JSON, or one by options: {FORM}.")
+    if given:
+        given["env"] = dict(pair(word) for word in given.get("env", ()))
+        return [read_job(msgspec.json.encode(given))]
+    if list(jobs) == ["-"]:
+        lines = [line for line in sys.stdin.buffer.read().splitlines() if line.strip()]
+        return [read_job(line, f"line {number}") for number, line in enumerate(lines, 1)]
+    return [read_job(job) for job in jobs]
+
+
+def pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise InvalidInput(f"env {word!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+@command(group, "send", context_settings={"ignore_unknown_options": True})
+@click.argument("task")
+@click.argument("arguments", nargs=-1)
+@click.option("--app", "reference", help="module:app; or PENSTOCK_APP, or [tool.penstock] app.")
+@click.option("--wait", is_flag=True, help="Wait for the result and print it.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait.")
+def send(
+    session: Session,
+    task: str,
+    arguments: tuple[str, ...],
+    reference: str | None,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Enqueues a task of your app. Arguments are JSON where they parse as it, else text.
+
+    \b
+    penstock send shop.tasks.send_mail someone@example.org subject=hello
+    penstock send shop.tasks.add 2 3 --wait
+    penstock send shop.tasks.add 2 3 --app shop.tasks:app
+    """
+    from penstock.locate import locate
+
+    args, kwargs = parsed(arguments)
+    app = locate(reference, session.said)
+    if app is None:
+        raise InvalidInput("which app? give --app module:app, PENSTOCK_APP or [tool.penstock] app")
+    try:
+        job = task_named(app, task).enqueue(*args, **kwargs)
+        if wait:
+            print_result(session, job, timeout)
+        elif session.as_json:
+            as_json({"id": str(job.id), "task": task})
+        else:
+            print(f"enqueued {task} (id {job.id})")
+    finally:
+        app.close()
+
+
+def task_named(app: "Penstock", name: str) -> "BaseTask[..., Any]":
+    if name not in app.tasks:
+        known = ", ".join(sorted(app.tasks)) or "none"
+        raise NotFound(f"no task named {name!r} in the app, which has {known}")
+    return app.tasks[name]
+
+
+def print_result(session: Session, job: "Job[Any]", timeout: float) -> None:
+    from penstock.codec import encode
+
+    try:
+        result = job.result(timeout)
+    except TimeoutError:
+        raise JobFailed(
+            f"no result of job {job.id} within {timeout:g} s; is a worker running?"
+            f" penstock show {job.id} says where it is"
+        ) from None
+    if session.as_json:
+        as_json({"id": str(job.id), "result": msgspec.Raw(encode(result))})
+    else:
+        print(result if isinstance(result, str) else encode(result).decode())
+
+
+def parsed(arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for text in arguments:
+        name, equals, value = text.partition("=")
+        if equals and name.isidentifier():
+            kwargs[name] = value_of(value)
+        elif text.startswith("-") and isinstance(value_of(text), str):
+            raise click.NoSuchOption(text)
+        else:
+            args.append(value_of(text))
+    return args, kwargs
+
+
+def value_of(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+COMMANDS = {"enqueue": enqueue, "send": send}

@@ -1,0 +1,73 @@
+"""The penstock command: its parts are imported only when they are used."""
+
+import importlib
+
+import click
+
+COMMANDS = {
+    "enqueue": "jobs",
+    "send": "jobs",
+    "list": "messages",
+    "show": "messages",
+    "cancel": "messages",
+    "redrive": "dlq",
+    "dlq": "dlq",
+    "status": "status",
+    "agents": "status",
+    "worker": "workers",
+    "queue": "queues",
+    "config": "config",
+    "schedule": "schedules",
+    "migrate": "stores",
+    "backup": "stores",
+    "doctor": "stores",
+    "bench": "stores",
+    "demo": "demo",
+}
+
+
+class Lazy(click.Group):
+    """`penstock status` must not pay for what it does not use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"penstock.cli.{COMMANDS[cmd_name]}")
+        found: click.Command = module.COMMANDS[cmd_name]
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in COMMANDS:
+            return super().resolve_command(ctx, args)
+        from difflib import get_close_matches
+
+        near = get_close_matches(args[0], COMMANDS, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+
+
+@click.group("penstock", cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="penstock", prog_name="penstock")
+def main() -> None:
+    """A durable work queue: one SQLite file, no server.
+
+    \b
+    penstock enqueue '{"id": "j1", "command": "echo hi"}'
+    penstock worker start --stop-when-empty
+    penstock status
+    penstock show shell/j1
+
+    The store is --url, or PENSTOCK_URL, or sqlite:///penstock.db. Every command takes --json.
+
+    Exit codes: 0 done, 1 refused, failed or not found, 2 wrong usage, 3 trouble with the store.
+
+    \b
+    Completion: add to ~/.bashrc  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"
+                to ~/.zshrc       eval "$(_PENSTOCK_COMPLETE=zsh_source penstock)"
+                for fish          _PENSTOCK_COMPLETE=fish_source penstock | source
+    """

@@ -1,0 +1,238 @@
+"""Messages, one by one: list, show, cancel."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from penstock.broker import Broker
+from penstock.cli.find import brief, found, listed
+from penstock.cli.job_output import as_written, folder_of, output_of, print_output, print_tails
+from penstock.cli.output import (
+    ago,
+    as_json,
+    as_lines,
+    body_of,
+    body_text,
+    clock,
+    cut,
+    details,
+    lasting,
+    table,
+    when,
+)
+from penstock.cli.session import Session, command
+from penstock.message import HistoryRow, Moment, Record, State
+
+group = click.Group()
+# --json has all of it.
+LONGEST = 2_000
+PEOPLE = ("id", "name", "queue", "type", "state", "runs", "due", "age", "error")
+
+
+@command(group, "list")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option("--queue", help="Only of this queue.")
+@click.option("--type", "type_", help="Only of this type.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="At most so many, the newest first.",
+)
+@click.option("--before", type=int, metavar="ID", help="Older than this one: the next page.")
+def list_(
+    session: Session,
+    state: str | None,
+    queue: str | None,
+    type_: str | None,
+    limit: int,
+    before: int | None,
+) -> None:
+    """Lists messages, the newest first.
+
+    \b
+    penstock list --state dead
+    penstock list --queue mail --type shop.tasks.send_mail --limit 100
+    penstock list --before 1041
+    """
+    wanted = None if state is None else State(state)
+
+    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
+        records = await listed(broker, session.scope, wanted, queue, type_, limit, before)
+        now = await broker.store.now()
+        named = [(record, await name_of(broker, record)) for record in records]
+        return [brief(*each) for each in named], [row(*each, now) for each in named]
+
+    for_programs, for_people = session.run(work, "empty")
+    if session.as_json:
+        as_lines(for_programs)
+    else:
+        table(PEOPLE, for_people, "no messages")
+
+
+async def name_of(broker: Broker, record: Record) -> str:
+    return (await broker.directory.numbered(record.message.queue_id)).name
+
+
+def row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
+    message = record.message
+    due = ago(record.due_at, now) if record.state is State.SCHEDULED else None
+    return (message.id, message.meta.name, queue, message.type, record.state.value,
+            record.attempts, due, ago(message.created_at, now), record.error)  # fmt: skip
+
+
+@command(group, "show")
+@click.argument("reference")
+@click.option("--output", is_flag=True, help="Print what the command of a shell job printed.")
+def show(session: Session, reference: str, output: bool) -> None:
+    """Shows one message by id or queue/name, with its timeline. A bare name is a shell job's.
+
+    With --output, the job's stdout goes to stdout and its stderr to stderr.
+
+    \b
+    penstock show 42
+    penstock show shell/j1
+    penstock show j1 --output
+    """
+
+    async def work(broker: Broker) -> tuple[Record, str, bytes | None, Moment]:
+        record = await found(broker, reference, session.scope)
+        result = await broker.admin.result(record.message.id, scope=session.scope)
+        return record, await name_of(broker, record), result, await broker.store.now()
+
+    record, queue, result, now = session.run(work)
+    files = output_of(session.url, record.message.id)
+    if session.as_json:
+        told = for_programs(record, queue, result)
+        as_json(told | ({"output": as_written(files, whole=output)} if files else {}))
+    elif output:
+        print_output(record.message.id, files)
+    else:
+        print_record(record, queue, result, now, folder_of(files))
+        print_tails(files)
+
+
+def for_programs(record: Record, queue: str, result: bytes | None) -> dict[str, Any]:
+    meta = record.message.meta
+    return brief(record, queue) | {
+        "body": body_of(record.message.body),
+        "result": body_of(result),
+        "run_at": when(record.run_at),
+        "expires_at": when(record.expires_at),
+        "lease_until": when(record.lease_until),
+        "consumer": record.consumer,
+        "cancel_requested": record.cancel_requested,
+        "percent": record.percent,
+        "note": record.note,
+        "redrives": record.redrives,
+        "correlation_id": meta.correlation_id,
+        "ordering_key": meta.ordering_key,
+        "parent_id": None if meta.parent_id is None else str(meta.parent_id),
+        "headers": meta.headers or {},
+        "labels": meta.labels or {},
+        "timeline": [event(row) for row in record.timeline],
+    }
+
+
+def event(row: HistoryRow) -> dict[str, Any]:
+    return {
+        "at": when(row.at),
+        "verb": row.verb.value,
+        "state": row.state.value,
+        "attempts": row.attempts,
+        "deliveries": row.deliveries,
+        "claimed_at": when(row.claimed_at),
+        "due_at": when(row.due_at),
+        "consumer": row.consumer,
+        "reason": row.reason,
+        "error": row.error,
+    }
+
+
+def print_record(
+    record: Record, queue: str, result: bytes | None, now: Moment, output: str | None
+) -> None:
+    shown = brief(record, queue)
+    meta = record.message.meta
+    details(
+        [
+            ("id", shown["id"]),
+            ("name", shown["name"]),
+            ("queue", queue),
+            ("type", record.message.type),
+            ("state", " ".join(filter(None, (shown["state"], state_note(record, now))))),
+            ("runs", f"{record.attempts} ({record.deliveries} delivered)"),
+            ("priority", shown["priority"] or None),
+            ("created", f"{clock(record.message.created_at)} UTC, {age(record, now)} ago"),
+            ("expires", clock(record.expires_at)),
+            ("correlation", meta.correlation_id),
+            ("key", meta.ordering_key),
+            ("parent", meta.parent_id),
+            ("progress", progress(record)),
+            ("redrives", record.redrives or None),
+            ("body", cut(body_text(record.message.body) or "", LONGEST)),
+            ("result", cut(body_text(result) or "", LONGEST)),
+            ("output", output),
+            ("error", record.error),
+        ]
+    )
+    if record.timeline:
+        print()
+        columns = ("at (utc)", "what", "state", "run", "took", "error")
+        table(columns, [story(each) for each in record.timeline], "")
+
+
+def state_note(record: Record, now: Moment) -> str | None:
+    match record.state:
+        case State.SCHEDULED:
+            return f"(due {ago(record.due_at, now) or 'when its turn comes'})"
+        case State.CLAIMED:
+            asked = "; asked to stop" if record.cancel_requested else ""
+            return f"(by {record.consumer}, lease ends {ago(record.lease_until, now)}{asked})"
+    return f"({record.reason})" if record.reason else None
+
+
+def age(record: Record, now: Moment) -> str:
+    return lasting(max(0, now - record.message.created_at) / 1_000_000)
+
+
+def progress(record: Record) -> str | None:
+    if record.percent is None and record.note is None:
+        return None
+    percent = "" if record.percent is None else f"{record.percent:.0f} %"
+    return " ".join(filter(None, (percent, record.note)))
+
+
+def story(row: HistoryRow) -> Sequence[Any]:
+    took = None if row.claimed_at is None else f"{(row.at - row.claimed_at) / 1_000_000:.1f}s"
+    return (clock(row.at), row.verb.value, row.state.value, row.attempts, took,
+            row.error or row.reason)  # fmt: skip
+
+
+@command(group, "cancel")
+@click.argument("references", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Also one that runs, now: its worker is fenced off.")
+def cancel(session: Session, references: tuple[str, ...], force: bool) -> None:
+    """Cancels messages. One that runs is asked to stop, unless forced.
+
+    \b
+    penstock cancel 42 43
+    penstock cancel shell/j1 --force
+    """
+
+    async def work(broker: Broker) -> list[dict[str, str]]:
+        done = []
+        for reference in references:
+            record = await found(broker, reference, session.scope)
+            answer = await broker.admin.cancel(record.message.id, force=force, scope=session.scope)
+            state = "asked to stop" if answer.cancel_requested else "cancelled"
+            done.append({"id": str(record.message.id), "state": state})
+        return done
+
+    for each in session.run(work):
+        as_json(each) if session.as_json else print(f"{each['id']} {each['state']}")
+
+
+COMMANDS = {"list": list_, "show": show, "cancel": cancel}

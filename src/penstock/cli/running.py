@@ -1,0 +1,127 @@
+"""Runs one worker, as a command asks for it."""
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock import stores
+from penstock.agents import all_agents
+from penstock.app import Penstock
+from penstock.broker import Broker
+from penstock.cli.find import SHELL_QUEUE
+from penstock.cli.job_output import output_directory
+from penstock.cli.jobs import shell_queue
+from penstock.errors import InvalidInput
+from penstock.locate import locate
+from penstock.runner import Agent, Runner, identity
+from penstock.worker.handler import Handler
+from penstock.worker.options import WorkerOptions
+from penstock.worker.serve import Service
+from penstock.worker.shell import ShellHandler
+from penstock.worker.tidy import Tidy
+from penstock.worker.worker import Worker
+
+# The worker renews it, so it is only how long a crash goes unnoticed.
+SHELL_LEASE = 30.0
+
+
+class Plan(Struct, frozen=True):
+    """What one worker process is to do. `said`: the url of the command line, if it has one."""
+
+    url: str
+    said: str | None
+    scope: str
+    reference: str | None
+    queues: tuple[str, ...]
+    count: int
+    grace: float
+    lease: float | None
+    shell: bool | None
+    stop_when_empty: bool
+    log: Literal["text", "json"]
+    parent: int | None = None
+
+    def words(self) -> list[str]:
+        """The command line that asks for it."""
+        words = ["worker", "start", "--scope", self.scope, "--log", self.log]
+        words += ["--count", str(self.count), "--grace", str(self.grace)]
+        words += [] if self.reference is None else [self.reference]
+        words += [] if self.said is None else ["--url", self.said]
+        words += [word for queue in self.queues for word in ("--queue", queue)]
+        words += [] if self.lease is None else ["--lease", str(self.lease)]
+        words += [] if self.shell is None else ["--shell" if self.shell else "--no-shell"]
+        words += ["--stop-when-empty"] if self.stop_when_empty else []
+        return words
+
+
+async def run_one(plan: Plan) -> None:
+    app = locate(plan.reference, plan.said)
+    url, tenant = (plan.url, "default") if app is None else (app.url, app.tenant)
+    plan = plan if app is None else replace(plan, scope=app.scope)
+    output = Path(output_directory(url))
+
+    async def connect() -> Broker:
+        return Broker(await stores.open(url), tenant=tenant)
+
+    async with await stores.open(url) as store:
+        broker = Broker(store, tenant=tenant)
+        handlers = await handlers_of(plan, app, broker, output)
+        agents: list[Agent] = [*all_agents(store, broker.directory, identity())]
+        if any(isinstance(handler, ShellHandler) for handler in handlers):
+            agents.append(Tidy(store, output))
+        worker = Worker(
+            broker,
+            handlers,
+            WorkerOptions(
+                concurrency=plan.count,
+                grace=plan.grace,
+                lease=plan.lease or await lease_of(broker, handlers, plan.scope),
+            ),
+            scope=plan.scope,
+            hook=app.tell if app is not None and app.hooks else None,
+            connect=connect,
+        )
+        service = Service(
+            worker, Runner(agents), stop_when_empty=plan.stop_when_empty, parent=plan.parent
+        )
+        await service.run()
+
+
+async def handlers_of(
+    plan: Plan, app: Penstock | None, broker: Broker, output: Path
+) -> list[Handler]:
+    """The app's, and shell jobs if they are wanted or there is no app."""
+    handlers: list[Handler] = []
+    if app is not None:
+        handlers = app.handlers(plan.queues)
+        await app.ensure_queues(broker, {handler.queue for handler in handlers})
+        await app.prepare(broker)
+    if plan.shell or (plan.shell is None and app is None):
+        taken = {handler.queue for handler in handlers}
+        for name in await shell_queues(plan, broker):
+            if name not in taken:
+                await shell_queue(broker, name, plan.scope)
+                handlers.append(ShellHandler(name, output))
+    if not handlers:
+        wanted = ", ".join(plan.queues) or "any queue"
+        raise InvalidInput(f"the app has no handler for {wanted}; --shell runs shell jobs")
+    return handlers
+
+
+async def shell_queues(plan: Plan, broker: Broker) -> tuple[str, ...]:
+    """Those asked for, or all there are."""
+    if plan.queues:
+        return plan.queues
+    found = await broker.admin.queues(scope=plan.scope)
+    names = [queue.name for queue in found if queue.settings.shell]
+    return tuple(dict.fromkeys((SHELL_QUEUE, *names)))
+
+
+async def lease_of(broker: Broker, handlers: list[Handler], scope: str) -> float | None:
+    """Each queue's own, if there is more than shell jobs."""
+    if not all(isinstance(handler, ShellHandler) for handler in handlers):
+        return None
+    queues = [await broker.admin.queue(handler.queue, scope=scope) for handler in handlers]
+    return min(SHELL_LEASE, *(queue.settings.lease for queue in queues))

@@ -1,0 +1,122 @@
+"""Cron schedules: list, pause, resume, run now, delete."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from penstock.broker import Broker
+from penstock.cli.output import ago, as_json, as_lines, table, when
+from penstock.cli.session import Session, command
+from penstock.errors import InvalidInput, NotFound
+from penstock.message import Moment
+from penstock.queue import Schedule
+
+Work = Callable[[Broker, Schedule, str], Awaitable[dict[str, Any]]]
+
+
+@click.group("schedule")
+def schedule() -> None:
+    """Cron schedules, as the tasks of apps declare them.
+
+    \b
+    penstock schedule list
+    penstock schedule pause shop.tasks.report
+    """
+
+
+async def found(broker: Broker, reference: str, scope: str) -> Schedule:
+    """By name, or by queue/name where two queues have one of that name."""
+    each = [
+        each
+        for each in await broker.admin.schedules(scope=scope)
+        if reference in (each.name, f"{each.draft.queue}/{each.name}")
+    ]
+    if not each:
+        raise NotFound(f"no schedule named {reference!r}")
+    if len(each) > 1:
+        names = " and ".join(f"{one.draft.queue}/{one.name}" for one in each)
+        raise InvalidInput(f"schedule {reference!r} is more than one: {names}")
+    return each[0]
+
+
+@command(schedule, "list")
+def list_(session: Session) -> None:
+    """Lists the schedules with their next tick.
+
+    \b
+    penstock schedule list
+    penstock schedule list --json
+    """
+
+    async def work(broker: Broker) -> tuple[list[Schedule], Moment]:
+        return await broker.admin.schedules(scope=session.scope), await broker.store.now()
+
+    schedules, now = session.run(work, "empty")
+    if session.as_json:
+        as_lines(map(described, schedules))
+        return
+    columns = ("schedule", "queue", "cron", "time zone", "missed", "state", "next", "last")
+    table(columns, [row(each, now) for each in schedules], "no schedules")
+
+
+def described(each: Schedule) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "queue": each.draft.queue,
+        "type": each.draft.type,
+        "cron": each.cron,
+        "timezone": each.timezone,
+        "missed": each.missed.value,
+        "paused": each.paused,
+        "next_at": when(each.next_at),
+        "last_at": when(each.last_at),
+    }
+
+
+def row(each: Schedule, now: Moment) -> Sequence[Any]:
+    next_tick = None if each.paused else ago(each.next_at, now)
+    state = "paused" if each.paused else "active"
+    return (each.name, each.draft.queue, each.cron, each.timezone, each.missed.value, state,
+            next_tick, ago(each.last_at, now))  # fmt: skip
+
+
+def act(verb: str, text: str, done: str, work: Work) -> None:
+    def call(session: Session, name: str) -> None:
+        async def run(broker: Broker) -> dict[str, Any]:
+            each = await found(broker, name, session.scope)
+            return {"schedule": each.name, **await work(broker, each, session.scope)}
+
+        told = session.run(run)
+        as_json(told) if session.as_json else print(done.format(**told))
+
+    call.__doc__ = f"{text}\n\n\b\npenstock schedule {verb} shop.tasks.report"
+    command(schedule, verb)(click.argument("name")(call))
+
+
+async def pause(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
+    await broker.admin.schedule(replace(each, paused=True), scope=scope)
+    return {"paused": True}
+
+
+async def resume(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
+    await broker.admin.schedule(replace(each, paused=False), scope=scope)
+    return {"paused": False}
+
+
+async def run(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
+    published = await broker.publish(each.draft, scope=scope)
+    return {"id": str(published.id), "queue": each.draft.queue}
+
+
+async def delete(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
+    await broker.admin.unschedule(each.draft.queue, each.name, scope=scope)
+    return {"deleted": True}
+
+
+act("pause", "Stops firing.", "{schedule} is paused", pause)
+act("resume", "Fires again, from the next tick on.", "{schedule} is active", resume)
+act("run", "Publishes its message now, beside its ticks.", "enqueued {schedule} (id {id})", run)
+act("delete", "Deletes it; the app that declares it makes it again.", "{schedule} deleted", delete)
+COMMANDS = {"schedule": schedule}

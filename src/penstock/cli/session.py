@@ -1,0 +1,114 @@
+"""What every command shares: where the store is, how to print, how an error ends it."""
+
+import asyncio
+import functools
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
+
+import click
+
+from penstock import stores
+from penstock.broker import Broker
+from penstock.cli.output import as_json
+from penstock.errors import PenstockError, StoreError, StoreUnusable
+
+T = TypeVar("T")
+DEFAULT_URL = "sqlite:///penstock.db"
+# Stable: scripts rely on them. 2 is a wrong command line, by click.
+FAILED, STORE = 1, 3
+ADVICE = {
+    "NAME_TAKEN": "choose another id, or look at that one with penstock show",
+    "SLUG_CONFLICT": "choose another name",
+    "INVALID_STATE": "penstock show has its story",
+    "QUEUE_PAUSED": "penstock queue resume opens it",
+    "QUEUE_DRAINING": "penstock queue resume opens it",
+    "QUEUE_ARCHIVED": "penstock queue resume opens it",
+    "QUEUE_FULL": "wait for its workers, or raise max_depth with penstock queue set",
+}
+LISTS = {
+    "message": "penstock list",
+    "queue": "penstock queue list",
+    "schedule": "penstock schedule list",
+    "worker": "penstock worker list",
+}
+
+
+class Session:
+    def __init__(self, url: str | None, as_json: bool, scope: str) -> None:
+        # What was said on the command line beats what an app says; the environment does not.
+        self.said = url
+        self.url = url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL
+        self.as_json = as_json
+        self.scope = scope
+
+    def run(
+        self,
+        work: Callable[[Broker], Awaitable[T]],
+        missing: Literal["refuse", "empty", "create"] = "refuse",
+    ) -> T:
+        """Does the work on a store opened for it. Only a command that writes makes a new one."""
+        url = self.url
+        if missing != "create" and (file := file_of(url)) and not os.path.exists(file):
+            text = f"no store at {os.path.abspath(file)!r}; --url or PENSTOCK_URL names another"
+            if missing == "refuse":
+                raise StoreUnusable(text)
+            print(f"penstock: {text}", file=sys.stderr)
+            url = "sqlite://"
+
+        async def main() -> T:
+            async with await stores.open(url) as store:
+                return await work(Broker(store))
+
+        return asyncio.run(main())
+
+
+def file_of(url: str) -> str | None:
+    """The file of a SQLite store; None for one in memory, or for another kind of store."""
+    path = url.partition("?")[0].removeprefix("sqlite:///")
+    return None if "://" in path or path in ("", ":memory:") else path
+
+
+def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], Any]:
+    """A command of the group that gets a Session first, and ends with a clear error."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        @functools.wraps(function)
+        def call(url: str | None, as_json: bool, scope: str, **given: Any) -> Any:
+            try:
+                return function(Session(url, as_json, scope), **given)
+            except PenstockError as error:
+                fail(error, as_json)
+
+        for option in (
+            click.option("--scope", default="default", show_default=True, help="Of the queues."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs."),
+            click.option("--url", help="The store; or PENSTOCK_URL, or sqlite:///penstock.db."),
+        ):
+            call = option(call)
+        made = group.command(name, **settings)(call)
+        # Its own options first, in the help too.
+        made.params.sort(key=lambda each: each.name in ("url", "as_json", "scope"))
+        return made
+
+    return decorate
+
+
+def fail(error: PenstockError, json: bool) -> None:
+    """One line that says what happened, to which thing, and what to do."""
+    advice = advice_for(error)
+    if json:
+        told = {"code": error.code, "error": str(error), "advice": advice}
+        as_json(told, file=sys.stderr)
+    else:
+        print("; ".join(filter(None, (f"penstock: {error}", advice))), file=sys.stderr)
+    sys.exit(STORE if isinstance(error, StoreError) else FAILED)
+
+
+def advice_for(error: PenstockError) -> str | None:
+    """By its code; for what was not found, by the thing: `no queue named 'emials'`."""
+    text = str(error)
+    if text.startswith("no ") and (listed := LISTS.get(text.split()[1])):
+        return f"{listed} shows what there is"
+    return ADVICE.get(error.code)

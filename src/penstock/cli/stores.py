@@ -1,0 +1,106 @@
+"""The store itself: migrate, back up, examine, measure."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.broker import Broker
+from penstock.cli.output import as_json, as_lines, table
+from penstock.cli.session import Session, command
+from penstock.errors import InvalidInput, StoreUnusable
+from penstock.store import Check
+
+group = click.Group()
+
+
+async def examine(broker: Broker) -> list[Check]:
+    return await broker.store.examine()
+
+
+@command(group, "migrate")
+def migrate(session: Session) -> None:
+    """Makes the store, or brings its schema up to date.
+
+    Opening a store does so too; this says it.
+
+    \b
+    penstock migrate
+    penstock migrate --url sqlite:////var/lib/penstock/queue.db
+    """
+    checks = {check.name: check.text for check in session.run(examine, "create")}
+    as_json({"schema": checks["schema"]}) if session.as_json else print(checks["schema"])
+
+
+@command(group, "doctor")
+def doctor(session: Session) -> None:
+    """Examines the store.
+
+    Durability, schema, integrity, room, leases, exports, dead letters. Exit code 1 if something
+    needs attention.
+
+    \b
+    penstock doctor
+    penstock doctor --json
+    """
+    checks = session.run(examine)
+    if session.as_json:
+        as_lines(msgspec.to_builtins(check) for check in checks)
+    else:
+        rows = [("ok" if check.well else "LOOK", check.name, check.text) for check in checks]
+        table(("", "check", "found"), rows, "nothing to check")
+    if not all(check.well for check in checks):
+        sys.exit(1)
+
+
+@command(group, "backup")
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+def backup(session: Session, target: Path) -> None:
+    """Copies the store to a new file, in use or not.
+
+    To restore it, stop the workers and put it in the place of the old one.
+
+    \b
+    penstock backup backups/monday.db
+    """
+    if target.exists():
+        raise InvalidInput(f"{str(target)!r} exists already; choose another name")
+    if not target.parent.is_dir():
+        raise InvalidInput(f"no directory {str(target.parent)!r}; make it first")
+
+    async def work(broker: Broker) -> None:
+        await broker.store.backup(str(target))
+
+    try:
+        session.run(work)
+    except OSError as error:
+        raise StoreUnusable(f"cannot write {str(target)!r}: {error.strerror}") from None
+    size = target.stat().st_size
+    told: dict[str, Any] = {"file": str(target), "bytes": size}
+    as_json(told) if session.as_json else print(f"{target} ({size} bytes)")
+
+
+@command(group, "bench")
+@click.option("--messages", type=click.IntRange(100, 10_000_000), default=20_000,
+              show_default=True, help="How many to push through.")  # fmt: skip
+def bench(session: Session, messages: int) -> None:
+    """Measures this machine, on a temporary store.
+
+    Publishing one by one and in batches, and claiming and completing.
+
+    \b
+    penstock bench
+    penstock bench --messages 100000 --json
+    """
+    from penstock.cli.measure import measure
+
+    measured = measure(messages)
+    if session.as_json:
+        as_json(measured)
+    else:
+        table(("measure", "a second"), list(measured.items()), "nothing measured")
+
+
+COMMANDS = {"migrate": migrate, "doctor": doctor, "backup": backup, "bench": bench}

@@ -1,0 +1,119 @@
+"""Workers as child processes: several at once, or one that restarts when code changes."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import structlog
+
+from penstock.cli.running import Plan
+
+log = structlog.get_logger()
+# One that is killed sooner than this after its start will not fare better the next time.
+TOO_SOON = 1.0
+LOOK = 0.5
+
+
+def spawn(plan: Plan) -> int:
+    """In a process group of its own: a terminal's Ctrl-C comes once, from here."""
+    words = [sys.executable, "-m", "penstock", *plan.words(), "--parent", str(os.getpid())]
+    return os.posix_spawn(sys.executable, words, os.environ, setpgroup=0)
+
+
+class Crew:
+    """Whole workers, each with its own connections. One that is killed is replaced."""
+
+    def __init__(self, plan: Plan, count: int) -> None:
+        self.plan = plan
+        self.count = count
+        self.started: dict[int, float] = {}
+        self.stopping = False
+        self.code = 0
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.forward)
+        for _ in range(self.count):
+            self.start()
+        while self.started:
+            pid, status = os.wait()
+            self.ended(pid, os.waitstatus_to_exitcode(status))
+        return self.code
+
+    def start(self) -> None:
+        pid = spawn(self.plan)
+        self.started[pid] = time.monotonic()
+        if self.stopping:
+            os.kill(pid, signal.SIGTERM)
+
+    def forward(self, number: int, _: object = None) -> None:
+        self.stopping = True
+        for pid in self.started:
+            os.kill(pid, number)
+
+    def ended(self, pid: int, code: int) -> None:
+        lived = time.monotonic() - self.started.pop(pid)
+        if code == 0 or self.stopping:
+            self.code = self.code or told(code)
+        elif code > 0 or lived < TOO_SOON:
+            # It said why it cannot go on, and that holds for the others too.
+            self.code = told(code)
+            self.forward(signal.SIGTERM)
+        else:
+            log.warning("worker_replaced", pid=pid, killed_by=signal.Signals(-code).name)
+            self.start()
+
+
+def told(code: int) -> int:
+    """The exit code that says it. A stop that came before the worker was ready to hear is one."""
+    if code in (-signal.SIGTERM, -signal.SIGINT):
+        return 0
+    return code if code >= 0 else 128 - code
+
+
+def run_reloading(plan: Plan, directory: Path) -> int:
+    """For development: the worker is stopped gracefully and started anew."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    while True:
+        seen = stamps(directory)
+        pid = spawn(plan)
+        while not stopping.wait(LOOK) and stamps(directory) == seen:
+            pass
+        code = end(pid)
+        if stopping.is_set():
+            return told(code)
+        log.info("code_changed")
+
+
+def end(pid: int) -> int:
+    """One that did not start, or stopped by itself, is a zombie until now."""
+    os.kill(pid, signal.SIGTERM)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def stamps(directory: Path) -> dict[str, float]:
+    """When each Python file here was last changed."""
+    found: dict[str, float] = {}
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [name for name in folders if ours(folder, name)]
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                try:
+                    found[path] = os.stat(path).st_mtime
+                except FileNotFoundError:
+                    continue
+    return found
+
+
+def ours(folder: str, name: str) -> bool:
+    """Not hidden, not a cache, not a virtual environment."""
+    if name.startswith(".") or name in ("__pycache__", "node_modules"):
+        return False
+    return not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))

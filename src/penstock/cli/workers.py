@@ -1,0 +1,208 @@
+"""Workers: start here, stop from any terminal, list."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.broker import Broker
+from penstock.cli.output import ago, as_json, as_lines, table, when
+from penstock.cli.session import Session, command
+from penstock.errors import InvalidState, NotFound
+from penstock.message import Moment
+from penstock.ticket import Working
+from penstock.worker.presence import gone
+
+LOOK = 0.1
+POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.group("worker")
+def worker() -> None:
+    """Processes that run jobs.
+
+    \b
+    penstock worker start
+    penstock worker stop
+    """
+
+
+@command(worker, "start")
+@click.argument("reference", required=False, metavar="[MODULE:APP]")
+@click.option("--queue", "queues", multiple=True, help="Only these queues; repeatable.")
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="Jobs at a time, in each process.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    help="Worker processes; one that is killed is replaced.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds running jobs have to finish after a stop.",
+)
+@click.option("--lease", type=POSITIVE, help="Seconds until a job of a crashed worker runs again.")
+@click.option("--shell/--no-shell", default=None, help="Run shell jobs (default: without an app).")
+@click.option("--stop-when-empty", is_flag=True, help="End when nothing is left to do.")
+@click.option("--reload", "reload", is_flag=True, help="Restart when Python files here change.")
+@click.option(
+    "--log",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The form of the lines on stderr.",
+)
+@click.option("--parent", type=int, hidden=True)
+def start(session: Session, processes: int, reload: bool, **given: Any) -> None:
+    """Runs jobs until stopped: tasks of an app, or shell jobs if there is none.
+
+    The app is MODULE:APP, or PENSTOCK_APP, or [tool.penstock] app in pyproject.toml. A first
+    SIGTERM or Ctrl-C lets running jobs finish, a second one does not.
+
+    \b
+    penstock worker start                          shell jobs
+    penstock worker start shop.tasks:app           the tasks of an app
+    penstock worker start shop.tasks:app --queue mail --processes 4
+    penstock worker start --count 4 --stop-when-empty
+    """  # fmt: skip
+    from penstock.cli.log import configure
+    from penstock.cli.running import Plan, run_one
+    from penstock.cli.supervise import Crew, run_reloading
+
+    plan = msgspec.convert(
+        {"url": session.url, "said": session.said, "scope": session.scope, **given}, Plan
+    )
+    configure(plan.log)
+    if reload and processes > 1:
+        raise click.UsageError("--reload is for one process.")
+    if reload:
+        sys.exit(run_reloading(plan, Path.cwd()))
+    if processes > 1:
+        sys.exit(Crew(plan, processes).run())
+    quickest(run_one(plan))
+
+
+def quickest(work: Coroutine[Any, Any, None]) -> None:
+    """By uvloop, where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
+
+
+@command(worker, "list")
+def list_(session: Session) -> None:
+    """Lists the workers on this store. The beginning of an id is enough for worker stop.
+
+    \b
+    penstock worker list
+    penstock worker list --json
+    """
+
+    async def work(broker: Broker) -> tuple[list[Working], Moment]:
+        return await broker.store.workers(), await broker.store.now()
+
+    rows, now = session.run(work, "empty")
+    if session.as_json:
+        as_lines(described(row, now) for row in rows)
+        return
+    table(
+        ("worker", "host", "pid", "state", "started", "seen", "queues"),
+        [
+            (row.id[:12], row.host, row.pid, state(row, now), ago(row.started_at, now),
+             ago(row.seen_at, now), ", ".join(row.queues))
+            for row in rows
+        ],
+        "no workers",
+    )  # fmt: skip
+
+
+def described(row: Working, now: Moment) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "host": row.host,
+        "pid": row.pid,
+        "state": state(row, now),
+        "queues": row.queues,
+        "started_at": when(row.started_at),
+        "seen_at": when(row.seen_at),
+    }
+
+
+def state(row: Working, now: Moment) -> str:
+    if gone(row, now):
+        return "gone"
+    return "stopping" if row.stopping else "running"
+
+
+@command(worker, "stop")
+@click.argument("ids", nargs=-1)
+@click.option("--wait/--no-wait", default=True, help="Wait until they are gone.")
+@click.option("--timeout", type=POSITIVE, default=60.0, show_default=True, help="Seconds to wait.")
+def stop(session: Session, ids: tuple[str, ...], wait: bool, timeout: float) -> None:
+    """Stops all workers, or those whose id begins so: running jobs finish, none is lost.
+
+    \b
+    penstock worker stop
+    penstock worker stop 4f1c --no-wait
+    """
+
+    async def work(broker: Broker) -> list[str]:
+        rows = chosen(await broker.store.workers(), ids)
+        now = await broker.store.now()
+        for row in rows:
+            await broker.store.stop_worker(row.id)
+            if gone(row, now):
+                await broker.store.delete_worker(row.id)
+        if wait:
+            await until_gone(broker, {row.id for row in rows}, timeout)
+        return [row.id for row in rows if not gone(row, now)]
+
+    stopped = session.run(work)
+    if session.as_json:
+        as_json({"stopped": stopped})
+    else:
+        verb = "stopped" if wait else "asked to stop"
+        print(f"{len(stopped)} {'worker' if len(stopped) == 1 else 'workers'} {verb}")
+
+
+def chosen(rows: Sequence[Working], ids: Sequence[str]) -> list[Working]:
+    for id in ids:
+        if not any(row.id.startswith(id) for row in rows):
+            raise NotFound(f"no worker whose id begins with {id!r}")
+    return [row for row in rows if not ids or row.id.startswith(tuple(ids))]
+
+
+async def until_gone(broker: Broker, ids: set[str], timeout: float) -> None:
+    """The store tells nobody, so it is asked."""
+    for _ in range(int(timeout / LOOK) + 1):
+        if not await left(broker, ids):
+            return
+        await asyncio.sleep(LOOK)
+    names = ", ".join(sorted(id[:12] for id in await left(broker, ids)))
+    raise InvalidState(f"after {timeout:g} s these workers still run their last jobs: {names}")
+
+
+async def left(broker: Broker, ids: set[str]) -> set[str]:
+    now = await broker.store.now()
+    rows = await broker.store.workers()
+    return {row.id for row in rows if row.id in ids and not gone(row, now)}
+
+
+COMMANDS = {"worker": worker}

@@ -1,0 +1,127 @@
+"""A terminal for tests: runs penstock in this process, or as the installed command."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any
+
+from click.testing import CliRunner
+
+from penstock.cli.main import main
+
+PENSTOCK = Path(sys.executable).with_name("penstock")
+PATIENCE = 60.0
+LOOK = 0.05
+
+
+class Said:
+    """What a command printed, and how it ended."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    @property
+    def json(self) -> Any:
+        """The only object it printed."""
+        (line,) = self.lines
+        return line
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def rows(self) -> list[list[str]]:
+        """The words of a table's rows, without its heading and what is below it."""
+        return [row.split() for row in self.out.split("\n\n")[0].splitlines()[1:]]
+
+
+class Terminal:
+    """In a directory of its own, with bytecode of its own: the machine's may be read-only."""
+
+    def __init__(self, folder: Path, bytecode: Path) -> None:
+        self.folder = folder
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK")}
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
+        self.environment = {**kept, "PYTHONPYCACHEPREFIX": str(bytecode), "COLUMNS": "80"}
+
+    def call(self, *words: object, code: int = 0, stdin: str | None = None) -> Said:
+        """In this process: quick, and the same commands."""
+        ran = CliRunner().invoke(main, [str(word) for word in words], input=stdin, env=self.env)
+        assert ran.exit_code == code, (words, ran.exit_code, ran.output, ran.exception)
+        return Said(ran.exit_code, ran.stdout, ran.stderr)
+
+    @property
+    def env(self) -> dict[str, str | None]:
+        return {"COLUMNS": "80", "PENSTOCK_URL": None, "PENSTOCK_APP": None}
+
+    def run(self, *words: object, code: int = 0, **environment: str) -> Said:
+        """As the installed command."""
+        ran = subprocess.run(
+            [PENSTOCK, *map(str, words)],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
+        return Said(ran.returncode, ran.stdout, ran.stderr)
+
+    @contextmanager
+    def start(self, *words: object, **environment: str) -> Iterator["subprocess.Popen[str]"]:
+        """Goes on in the background, and is not left behind."""
+        process = subprocess.Popen(
+            [PENSTOCK, *map(str, words)],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def state(self, reference: str) -> str:
+        state: str = self.call("show", reference, "--json").json["state"]
+        return state
+
+    def states(self) -> dict[str, str]:
+        listed = self.call("list", "--json", "--limit", 1_000).lines
+        return {each["name"] or each["id"]: each["state"] for each in listed}
+
+
+def until(right: Callable[[], Any]) -> Any:
+    """What it gives, as soon as that is something."""
+    end = monotonic() + PATIENCE
+    while not (found := right()):
+        assert monotonic() < end, "it never came"
+        Event().wait(LOOK)
+    return found
+
+
+def alive(pid: int) -> bool:
+    """A zombie is not: it only waits to be buried."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

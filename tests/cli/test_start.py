@@ -1,0 +1,45 @@
+"""What a quick command must not load, and what the package gives all the same."""
+
+import subprocess
+import sys
+
+import pytest
+
+import penstock
+from tests.cli.terminal import Terminal
+
+HEAVY = (
+    "structlog", "rich", "importlib.resources", "multiprocessing", "penstock.app",
+    "penstock.agents", "penstock.worker.worker", "penstock.worker.shell", "tempfile",
+)  # fmt: skip
+LIGHT = (["status"], ["list"], ["enqueue", '{"command":"true"}'], ["worker", "list"])
+
+
+@pytest.mark.parametrize("words", LIGHT, ids=lambda words: words[0])
+def test_a_quick_command_loads_only_what_it_uses(terminal: Terminal, words: list[str]) -> None:
+    program = (
+        "import sys; from penstock.cli.main import main;"
+        f"main({words!r}, standalone_mode=False);"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=terminal.folder,
+        env=terminal.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_package_gives_every_public_name_when_asked() -> None:
+    homes = [name for names in penstock.HOMES.values() for name in names]
+    assert sorted(homes) == sorted(penstock.__all__)
+    assert all(getattr(penstock, name) is not None for name in penstock.__all__)
+    assert set(penstock.__all__) <= set(dir(penstock))
+
+
+def test_the_package_gives_no_other_name() -> None:
+    with pytest.raises(AttributeError, match="'penstock' has no attribute 'Pemstock'"):
+        getattr(penstock, "Pemstock")  # noqa: B009

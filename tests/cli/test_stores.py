@@ -1,0 +1,164 @@
+"""status, agents, migrate, doctor, backup and bench, and stores that cannot be used."""
+
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from penstock.agents import all_agents
+from penstock.broker import Broker
+from penstock.cli.status import AGENTS
+from penstock.runner import identity
+from tests.cli.consumer import kill, on_store, publish
+from tests.cli.terminal import Terminal
+
+
+def test_status_counts_and_says_what_to_do(terminal: Terminal) -> None:
+    publish()
+    kill()
+    publish()
+    publish(delay=60)
+    terminal.call("queue", "pause", "default")
+    said = terminal.call("status")
+    assert ["default", "paused", "1", "1", "0", "1", "0"] in said.rows()
+    assert said.out.splitlines()[3:] == [
+        "0 workers, durability safe",
+        "ready, and no worker serves it: default: penstock worker start",
+        "1 dead: penstock dlq list",
+        "paused: default: penstock queue resume",
+    ]
+
+
+def test_the_json_of_status(terminal: Terminal) -> None:
+    publish()
+    assert terminal.call("status", "--json").json == {
+        "queues": [
+            {
+                "queue": "default",
+                "state": "active",
+                "served": False,
+                "ready": 1,
+                "scheduled": 0,
+                "claimed": 0,
+                "dead": 0,
+                "completed": 0,
+                "failed": 0,
+                "cancelled": 0,
+                "expired": 0,
+            }
+        ],
+        "workers": 0,
+        "durability": "safe",
+    }
+
+
+def test_every_agent_is_listed_with_how_often_it_runs(terminal: Terminal) -> None:
+    publish()
+
+    async def work(broker: Broker) -> dict[str, float]:
+        agents = all_agents(broker.store, broker.directory, identity())
+        return {agent.name: agent.every for agent in agents}
+
+    lines = terminal.call("agents", "--json").lines
+    assert {each["agent"]: each["every"] for each in lines} == AGENTS
+    units = {"s": 1, "min": 60}
+    told = {name: float(text.split()[0]) * units[text.split()[1]] for name, text in AGENTS.items()}
+    assert told == on_store(work)
+    assert "scheduler" in terminal.call("agents").out
+
+
+def test_migrate_makes_the_store_and_says_its_schema(terminal: Terminal) -> None:
+    assert "schema" in terminal.call("migrate").out
+    assert (terminal.folder / "penstock.db").exists()
+    assert set(terminal.call("migrate", "--json").json) == {"schema"}
+
+
+def test_a_healthy_store_is_well(terminal: Terminal) -> None:
+    publish()
+    checks = terminal.call("doctor", "--json").lines
+    assert all(check["well"] for check in checks)
+    assert {"durability", "schema", "integrity", "leases"} <= {check["name"] for check in checks}
+
+
+def test_a_doctor_that_finds_something_says_so_with_exit_code_1(terminal: Terminal) -> None:
+    publish()
+    said = terminal.call("doctor", "--url", "sqlite:///penstock.db?durability=fast", code=1)
+    assert "LOOK  durability" in said.out
+
+
+def test_a_backup_is_a_store(terminal: Terminal) -> None:
+    publish(name="mine")
+    assert terminal.call("backup", "copy.db", "--json").json["bytes"] > 0
+    copy = terminal.call("list", "--json", "--url", "sqlite:///copy.db").json
+    assert copy["name"] == "mine"
+    assert "exists already" in terminal.call("backup", "copy.db", code=1).err
+    assert "no directory 'nowhere'" in terminal.call("backup", "nowhere/copy.db", code=1).err
+
+
+def test_bench_measures(terminal: Terminal) -> None:
+    measured = terminal.call("bench", "--messages", 200, "--json").json
+    assert all(rate > 0 for rate in measured.values())
+    assert "claim and complete" in terminal.call("bench", "--messages", 200).out
+    assert list(terminal.folder.iterdir()) == []
+
+
+READS = (["status"], ["list"], ["dlq", "list"], ["worker", "list"], ["queue", "list"],
+         ["schedule", "list"], ["agents"], ["config", "get"])  # fmt: skip
+
+
+@pytest.mark.parametrize("words", READS, ids=" ".join)
+def test_looking_at_no_store_makes_none(terminal: Terminal, words: list[str]) -> None:
+    said = terminal.call(*words)
+    path = str(terminal.folder / "penstock.db")
+    assert said.err == (f"penstock: no store at {path!r}; --url or PENSTOCK_URL names another\n")
+    assert list(terminal.folder.iterdir()) == []
+
+
+CHANGES = (["show", "1"], ["cancel", "1"], ["redrive", "1"], ["dlq", "retry", "1"], ["doctor"],
+           ["queue", "pause", "default"], ["worker", "stop"], ["backup", "x"])  # fmt: skip
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=" ".join)
+def test_working_on_no_store_is_refused(terminal: Terminal, words: list[str]) -> None:
+    assert "no store at" in terminal.call(*words, code=3).err
+    assert list(terminal.folder.iterdir()) == []
+
+
+def test_a_store_of_a_newer_version_is_exit_code_3(terminal: Terminal) -> None:
+    publish()
+    with closing(sqlite3.connect("penstock.db")) as database:
+        database.execute("PRAGMA user_version = 9999")
+    said = terminal.call("status", code=3)
+    assert "upgrade penstock" in said.err
+    assert terminal.run("status", code=3).err == said.err
+    assert '"code":"STORE_TOO_NEW"' in terminal.call("status", "--json", code=3).err
+
+
+def test_a_file_that_is_no_store_is_exit_code_3(terminal: Terminal) -> None:
+    terminal.write("penstock.db", "not a database at all, and long enough to be looked at" * 100)
+    said = terminal.call("status", code=3)
+    assert "penstock.db" in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_store_that_may_not_be_written_is_exit_code_3(terminal: Terminal) -> None:
+    publish()
+    (terminal.folder / "penstock.db").chmod(0o400)
+    assert "Permission denied" in terminal.call("status", code=3).err
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "told"),
+    [
+        ("postgres://x/y", 1, "does not begin with sqlite:"),
+        ("sqlite://host/x.db", 1, "has a host"),
+        ("sqlite:///x.db?speed=high", 1, "no option named speed"),
+        ("sqlite:////nowhere/at/all/x.db", 3, "no directory"),
+    ],
+)
+def test_a_wrong_url_is_named(terminal: Terminal, url: str, code: int, told: str) -> None:
+    said = terminal.call("enqueue", '{"command":"x"}', "--url", url, code=code)
+    assert told in said.err
+    assert said.err.count("\n") == 1
