@@ -1,0 +1,47 @@
+"""Runs an app's handlers in a simulation: at once, in turn, without a worker."""
+
+from collections.abc import Awaitable, Callable
+
+from penstock.app import Penstock
+from penstock.broker import Broker
+from penstock.message import Leased, Park
+from penstock.worker.context import Context
+from penstock.worker.handler import Handler
+from penstock.worker.policy import judge
+
+Work = Callable[[Leased], Awaitable[bytes | None]]
+
+
+def work_of(app: Penstock, broker: Broker, queue: str) -> Work:
+    """What a worker of the app would do with a message of the queue."""
+    routes = {handler.type: handler for handler in app.handlers([queue])}
+
+    async def work(delivery: Leased) -> bytes | None:
+        handler = routes.get(delivery.type) or routes.get(None)
+        if handler is None:
+            await broker.settle(delivery, Park())
+            return None
+        context = Context(delivery, queue, lambda _: None, 30.0, 0.0)
+        result, error = await run(handler, context)
+        verdict = judge(handler.rules, delivery, error)
+        if context.settled:
+            verdict = context.settlement
+        if verdict is None:
+            return result
+        await broker.settle(delivery, verdict)
+        return None
+
+    return work
+
+
+async def run(handler: Handler, context: Context) -> tuple[bytes | None, BaseException | None]:
+    """The result, or what was raised. A plain function runs here, not in a thread."""
+    try:
+        if handler.batch is not None:
+            (error,) = await handler.run_batch([context])
+            return None, error
+        if handler.executor == "async":
+            return await handler.run(context), None
+        return handler.run_in_thread(context), None
+    except (Exception, SystemExit) as raised:  # noqa: BLE001 - it ends a run, not the test
+        return None, raised

@@ -1,0 +1,27 @@
+"""The pytest plugin: a simulation and its clock as fixtures."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from penstock.testing.clock import ManualClock
+    from penstock.testing.simulation import Simulation
+
+
+@pytest.fixture
+def penstock_clock() -> "ManualClock":
+    """The clock of `penstock_simulation`."""
+    from penstock.testing.clock import ManualClock
+
+    return ManualClock()
+
+
+@pytest.fixture
+async def penstock_simulation(penstock_clock: "ManualClock") -> "AsyncIterator[Simulation]":
+    """A whole Penstock in memory, in virtual time. For asynchronous tests, with anyio."""
+    from penstock.testing.simulation import Simulation
+
+    async with Simulation.open(clock=penstock_clock) as simulation:
+        yield simulation

@@ -1,0 +1,185 @@
+"""A whole Penstock in memory, in virtual time."""
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from penstock import stores
+from penstock.agents import all_agents
+from penstock.agents.visibility import VisibilityTimeoutEnforcer
+from penstock.app import Penstock
+from penstock.broker import Broker
+from penstock.directory import Directory
+from penstock.durations import seconds
+from penstock.errors import InvalidInput, InvalidState, StoreError
+from penstock.message import Leased, Moment, Nack, State
+from penstock.runner import Agent
+from penstock.store import Store
+from penstock.testing.apps import work_of
+from penstock.testing.clock import ManualClock
+from penstock.testing.faults import Faults
+from penstock.ticket import Completion, Query
+
+Handler: TypeAlias = Callable[[Leased], Awaitable[bytes | None] | bytes | None]
+SECOND = 1_000_000
+# Leases are looked at this often at least, or the next look would seem to follow an outage.
+LONGEST_GAP = 5 * SECOND
+MOST_RUNS = 100_000
+
+
+class Job(Struct, frozen=True):
+    scope: str
+    queue: str
+    handler: Handler
+
+
+class Simulation:
+    """A store, a broker, and the agents of some nodes. Nothing happens but when it is asked to."""
+
+    def __init__(self, store: Store, clock: ManualClock, nodes: int = 1) -> None:
+        self.store = store
+        self.clock = clock
+        self.broker = Broker(store)
+        self.jobs: list[Job] = []
+        self.apps: list[Penstock] = []
+        self.agents: list[Agent] = [
+            agent
+            for number in range(nodes)
+            for agent in all_agents(store, Directory(store), f"node-{number}")
+        ]
+        self.runs_at = dict.fromkeys(self.agents, clock())
+        self.troubled = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        url: str = "sqlite://",
+        *,
+        clock: ManualClock | None = None,
+        faults: Faults | None = None,
+        nodes: int = 1,
+    ) -> "AsyncIterator[Simulation]":
+        clock = clock or ManualClock()
+        async with await stores.open(url, clock=clock) as store:
+            simulation = cls(store if faults is None else faults.wrap(store), clock, nodes)
+            try:
+                yield simulation
+            finally:
+                simulation.release_apps()
+
+    def handle(self, queue: str, handler: Handler, *, scope: str = "default") -> None:
+        """Messages of the queue go to the handler: returning completes, raising is a nack."""
+        self.jobs.append(Job(scope, queue, handler))
+
+    async def use(self, app: Penstock) -> None:
+        """What the app enqueues comes in here, and its tasks, subscribers and crons run here."""
+        app.connections.adopt(self.broker)
+        self.apps.append(app)
+        queues = dict.fromkeys(handler.queue for handler in app.handlers())
+        await app.ensure_queues(self.broker, queues)
+        await app.prepare(self.broker)
+        for queue in queues:
+            self.handle(queue, work_of(app, self.broker, queue), scope=app.scope)
+
+    def release_apps(self) -> None:
+        for app in self.apps:
+            app.connections.release()
+
+    async def run_until_idle(self) -> None:
+        """Runs agents and handlers until none has anything to do at this moment."""
+        await self._run(self.agents)
+
+    async def advance(self, duration: str | float) -> None:
+        """Lets time pass. Agents and handlers run whenever something is due."""
+        until = self.clock() + round(seconds(duration) * SECOND)
+        await self.run_until_idle()
+        while self.clock() < until:
+            await self._pass(min(until, await self._next_moment()))
+            await self._run([agent for agent in self.agents if self._due(agent)])
+
+    def _due(self, agent: Agent) -> bool:
+        return agent.every <= 1 or self.runs_at[agent] <= self.clock()
+
+    async def _run(self, agents: list[Agent]) -> None:
+        self.troubled = False
+        for _ in range(MOST_RUNS):
+            more = [await self._tick(agent) for agent in agents]
+            if not await self._drain() and not any(more):
+                return
+        raise InvalidState(f"the agents are not idle after {MOST_RUNS} rounds at one moment")
+
+    async def _drain(self) -> bool:
+        """Runs handlers until there is no message for any; true if there was one."""
+        for number in range(MOST_RUNS):
+            if not any([await self._work(job) for job in self.jobs]):
+                return number > 0
+        raise InvalidState(f"the handlers are not idle after {MOST_RUNS} rounds at one moment")
+
+    async def _tick(self, agent: Agent) -> bool:
+        """One run; true if there is more to do now. After a StoreError it runs again later."""
+        try:
+            wait = await agent.tick()
+        except StoreError:
+            self.troubled = True
+            wait = 1.0
+        self.runs_at[agent] = self.clock() + round(wait * SECOND)
+        return wait == 0
+
+    async def _work(self, job: Job) -> bool:
+        """Runs the handler once, as a worker would."""
+        try:
+            taken = await self.broker.claim(job.queue, consumer="simulation", scope=job.scope)
+            for message in taken.messages:
+                await self._handle(message, job)
+        except StoreError:
+            self.troubled = True
+            return False
+        return bool(taken.messages)
+
+    async def _handle(self, message: Leased, job: Job) -> None:
+        """A handler may have settled its message itself; then these find nothing to do."""
+        try:
+            answer = job.handler(message)
+            result: object = await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:  # noqa: BLE001 - handed to the broker
+            await self.broker.settle_many([(message, Nack(f"{type(error).__name__}: {error}"))])
+        else:
+            if not isinstance(result, bytes | None):
+                kind = type(result).__name__
+                raise InvalidInput(f"the handler of {job.queue!r} gave {kind}, not bytes or None")
+            await self.broker.complete_many([Completion(message.id, message.fence, result)])
+
+    async def _pass(self, moment: Moment) -> None:
+        """Moves the clock, and keeps an eye on the leases meanwhile."""
+        watchers = [each for each in self.agents if isinstance(each, VisibilityTimeoutEnforcer)]
+        while self.clock() + LONGEST_GAP < moment:
+            self.clock.now += LONGEST_GAP
+            for watcher in watchers:
+                await self._tick(watcher)
+        self.clock.now = moment
+
+    async def _next_moment(self) -> Moment:
+        """When something is due next."""
+        now = self.clock()
+        moments = [self.runs_at[agent] for agent in self.agents if agent.every > 1]
+        try:
+            moments += await self._due_moments()
+        except StoreError:
+            self.troubled = True
+        soon = now + SECOND
+        return min(
+            [moment if moment > now else soon for moment in moments] + [soon] * self.troubled
+        )
+
+    async def _due_moments(self) -> list[Moment]:
+        promoted = await self.store.promote(1)
+        ticks = [each.next_at for each in await self.store.schedules() if not each.paused]
+        queues = await self.broker.directory.all()
+        claimed = Query(tuple(queue.id for queue in queues), State.CLAIMED, limit=1_000)
+        leases = [record.lease_until for record in await self.store.find(claimed)]
+        ends = [end + 1 for end in leases if end is not None]
+        return ticks + ends + ([] if promoted.next_at is None else [promoted.next_at])
