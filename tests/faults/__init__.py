@@ -1,0 +1,1 @@
+"""Storms, and the tests of what judges them."""

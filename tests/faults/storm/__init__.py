@@ -1,0 +1,1 @@
+"""The storm: real processes on one store, killed and stopped, and then held to every promise."""

@@ -1,0 +1,189 @@
+"""The processes of a storm: started, signalled by their own handle, and all ended in the end."""
+
+import asyncio
+import os
+import select
+import signal
+from multiprocessing import get_context
+from pathlib import Path
+
+from penstock.testing.checker import Recorder
+from tests.faults.storm import program
+from tests.faults.storm.scene import Scene
+
+context = get_context("forkserver")
+# Each process is forked from one that has imported everything: it begins in a moment.
+PRELOAD = ["tests.faults.storm.nursery", "penstock.stores.sqlite.open"]
+CAP = 30.0
+NOT_ASKED = (-signal.SIGKILL,)
+# A process that is asked before it listens ends at once.
+ASKED = (*NOT_ASKED, -signal.SIGTERM, 0)
+
+
+class Child:
+    """One start of a process. Its handle names it and nobody else, also when its pid is reused."""
+
+    def __init__(self, scene: Scene, role: str, name: str) -> None:
+        self.name = name
+        self.process = context.Process(
+            target=program.main, args=(scene, role, name), name=name, daemon=True
+        )
+        self.process.start()
+        assert self.process.pid is not None
+        self.pid = self.process.pid
+        self.handle = os.pidfd_open(self.pid)
+        self.stopped = False
+        # Stopped inside a write, it keeps everybody from writing.
+        self.cutting = False
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.alive:
+            signal.pidfd_send_signal(self.handle, number)
+
+    @property
+    def alive(self) -> bool:
+        return self.handle >= 0 and not self.gone(0)
+
+    def gone(self, patience: float) -> bool:
+        """Within so many seconds."""
+        return bool(select.select([self.handle], [], [], patience)[0])
+
+    @property
+    def frozen(self) -> bool:
+        """Every thread of it is stopped."""
+        try:
+            tasks = list(Path(f"/proc/{self.pid}/task").iterdir())
+            return all(state(task) in "TZX" for task in tasks)
+        except FileNotFoundError:
+            return True
+
+    def kill(self) -> None:
+        """No exit handler runs, nothing is flushed."""
+        self.signal(signal.SIGKILL)
+        if self.alive:
+            self.gone(CAP)
+
+    def close(self) -> int | None:
+        """Its exit code."""
+        self.process.join(CAP)
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
+        return self.process.exitcode
+
+
+class Slot:
+    """A place in the fleet: when its process is gone, another takes it, under a new name."""
+
+    def __init__(self, scene: Scene, role: str, number: int) -> None:
+        self.scene = scene
+        self.role = role
+        self.name = f"{role}-{number}"
+        self.starts = 0
+        self.child: Child | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        self.child = Child(self.scene, self.role, f"{self.name}.{self.starts}")
+
+    @property
+    def at_work(self) -> bool:
+        """Its process has recorded something."""
+        history = self.scene.history / f"{self.name}.{self.starts}.jsonl"
+        return history.exists() and history.stat().st_size > 0
+
+    @property
+    def running(self) -> Child | None:
+        """Its process, if that is neither gone nor stopped."""
+        child = self.child
+        return child if child and child.alive and not child.stopped else None
+
+
+class Fleet:
+    def __init__(self, scene: Scene, recorder: Recorder, roles: dict[str, int]) -> None:
+        context.set_forkserver_preload(PRELOAD)
+        self.scene = scene
+        self.recorder = recorder
+        self.dark = False
+        self.slots = [
+            Slot(scene, role, number + 1) for role, most in roles.items() for number in range(most)
+        ]
+        self.holders: list[Child] = []
+        # Starts that found the store blocked, and ends that nobody asked for.
+        self.busy = 0
+        self.crashes: list[str] = []
+
+    def of(self, *roles: str) -> list[Slot]:
+        return [slot for slot in self.slots if slot.role in roles]
+
+    def hold(self, role: str) -> Child:
+        """A process of its own that takes a lock and stops."""
+        child = Child(self.scene, role, f"{role}-holder.{len(self.holders) + 1}")
+        self.holders.append(child)
+        return child
+
+    def tend(self, slots: list[Slot]) -> None:
+        """Whoever is gone is replaced, except while all shall be gone."""
+        for slot in [] if self.dark else slots:
+            if slot.child is not None and not slot.child.alive:
+                self.bury(slot, NOT_ASKED)
+            if slot.child is None:
+                slot.start()
+
+    def kill(self, *slots: Slot) -> None:
+        """All at once, whether they run or are stopped."""
+        found = [(slot, slot.child) for slot in slots if slot.child and slot.child.alive]
+        for _, child in found:
+            self.recorder.fault("kill", child.name)
+            child.signal(signal.SIGKILL)
+        for slot, child in found:
+            child.kill()
+            self.heal(child)
+            self.bury(slot, NOT_ASKED)
+
+    def bury(self, slot: Slot, expected: tuple[int, ...]) -> None:
+        """A failure is never expected, and an end of its own accord only if it was asked to."""
+        child, slot.child = slot.child, None
+        assert child is not None
+        code = child.close()
+        if code == program.TRY_AGAIN:
+            self.busy += 1
+        elif code not in expected:
+            self.crashes.append(f"{child.name} ended with exit code {code}")
+
+    def wake(self, slot: Slot) -> None:
+        """Lets a stopped process go on."""
+        if slot.child is not None and slot.child.stopped and slot.child.alive:
+            slot.child.signal(signal.SIGCONT)
+            slot.child.stopped = False
+            self.recorder.fault("cont", slot.child.name)
+            self.heal(slot.child)
+
+    def heal(self, child: Child) -> None:
+        if child.cutting:
+            child.cutting = False
+            self.recorder.fault("heal", child.name)
+
+    async def end(self, slots: list[Slot]) -> None:
+        """Asks them to stop, and waits until they did."""
+        children = [(slot, slot.child) for slot in slots if slot.child is not None]
+        for _, child in children:
+            child.signal(signal.SIGTERM)
+        for slot, child in children:
+            if not await asyncio.to_thread(child.gone, CAP):
+                self.crashes.append(f"{child.name} did not stop within {CAP:g} s")
+                child.kill()
+            self.bury(slot, ASKED)
+
+    def destroy(self) -> None:
+        """Nobody is left, whatever happened."""
+        self.dark = True
+        children = [slot.child for slot in self.slots if slot.child is not None]
+        for child in children + self.holders:
+            child.kill()
+            child.close()
+
+
+def state(task: Path) -> str:
+    """The kernel's letter: T is stopped, Z and X are gone."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]

@@ -1,0 +1,38 @@
+"""Reads the logs of a storm's processes for errors that nobody expected."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+ERROR = re.compile(r"\[error\s*\]\s*(\w+)|\[warning\s*\]\s*(\w+)")
+RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+)(?::|$)")
+TRACEBACK = "Traceback (most recent call last):"
+# A store that is blocked by a stopped process says so, and its callers try again.
+EXPECTED = frozenset({"StoreBusy"})
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def troubles(directory: Path) -> tuple[Counter[str], list[str]]:
+    """How often which event was logged as an error or warning, and unexpected exceptions."""
+    events: Counter[str] = Counter()
+    surprises: list[str] = []
+    for path in sorted(directory.glob("*.log")):
+        lines = COLOUR.sub("", path.read_text(errors="replace")).splitlines()
+        events.update(found[1] or found[2] for line in lines if (found := ERROR.search(line)))
+        surprises += [f"{path.stem}: {text}" for text in raised(lines)]
+    return events, surprises
+
+
+def raised(lines: list[str]) -> list[str]:
+    """The last line of each traceback, if it was not to be expected."""
+    found: list[str] = []
+    inside = False
+    for line in lines:
+        if line.strip() == TRACEBACK:
+            inside = True
+        elif inside and line and not line.startswith((" ", "\t")):
+            inside = False
+            name = RAISED.match(line)
+            if name is None or name[1] not in EXPECTED:
+                found.append(line)
+    return found

@@ -1,0 +1,119 @@
+"""Publishes: one, many at once, all or none, with keys, names, delays, and by the product."""
+
+import asyncio
+import time
+from itertools import count
+from typing import TypeVar
+
+from penstock.message import Dedup, Draft
+from tests.faults.storm.bodies import body_of, filling
+from tests.faults.storm.part import CorePart, tolerated
+from tests.faults.storm.product import app_of
+from tests.faults.storm.scene import Scene
+
+T = TypeVar("T")
+HANDS = 3
+CROWD = 500
+KEYS = 12
+WINDOW = 3600.0
+# Each is chosen as often as it stands here.
+WAYS = ("one",) * 10 + ("again", "shared", "together", "plain", "atomic", "task", "tasks")
+
+
+class Producer(CorePart):
+    def __init__(self, scene: Scene, name: str) -> None:
+        super().__init__(scene, name)
+        self.numbers = count()
+        self.app, self.job, self.slow = app_of(self)
+        # What may be published once more, under the same key or name.
+        self.kept: list[Draft] = []
+
+    async def work(self) -> None:
+        async with asyncio.TaskGroup() as hands:
+            for _ in range(HANDS):
+                hands.create_task(self.hand())
+        await self.app.aclose()
+
+    async def hand(self) -> None:
+        while not self.stopping.is_set():
+            way = self.random.choice(WAYS)
+            with tolerated():
+                if not await self.crowded():
+                    await getattr(self, way)()
+            await self.pause(self.random.uniform(0.0, 0.1))
+
+    async def crowded(self) -> bool:
+        """The workers are behind: more would only take longer to drain."""
+        depths = await self.witness.broker.store.depths(0)
+        return sum(count for (_, place), count in depths.items() if place != "dead") > CROWD
+
+    async def one(self) -> None:
+        await self.witness.publish(self.draft())
+
+    async def again(self) -> None:
+        if self.kept:
+            await self.witness.publish(self.random.choice(self.kept))
+
+    async def shared(self) -> None:
+        """All producers use this key in this second."""
+        label = f"shared-{int(time.monotonic())}"
+        dedup = Dedup(label, WINDOW)
+        await self.witness.publish(Draft(queue="plain", body=body_of(label), dedup=dedup))
+
+    async def together(self) -> None:
+        """Callers side by side share a commit, and each gets its own answer."""
+        drafts = [self.draft() for _ in range(self.random.randint(2, 8))]
+        calls = [self.witness.publish(draft) for draft in drafts]
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            with tolerated():
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+    async def plain(self) -> None:
+        """Nothing in it can be refused, so that after a crash all exist or none."""
+        labels = [self.label() for _ in range(self.random.randint(2, 30))]
+        queue = self.random.choice(("plain", "counted", "mail"))
+        drafts = [Draft(queue=queue, body=body_of(label)) for label in labels]
+        await self.witness.publish_many(drafts, atomic=False, batch=labels[0])
+
+    async def atomic(self) -> None:
+        drafts = [self.draft() for _ in range(self.random.randint(2, 12))]
+        await self.witness.publish_many(drafts, atomic=True, batch=self.label())
+
+    async def task(self) -> None:
+        label = self.label()
+        task = self.random.choice((self.job, self.slow))
+        key = self.sometimes(0.3, f"key-{self.random.randrange(KEYS)}")
+        delay = self.random.choice((0.0, 0.0, 0.5))
+        await task.options(key=key, delay=delay).aenqueue(label, filling(label))
+
+    async def tasks(self) -> None:
+        labels = [self.label() for _ in range(self.random.randint(2, 10))]
+        await self.app.aenqueue_many([self.job.call(label, filling(label)) for label in labels])
+
+    def label(self, trait: str = "") -> str:
+        return f"{self.name}-{next(self.numbers)}{trait}"
+
+    def draft(self) -> Draft:
+        """Now and then one that always fails, and rarely one that ends whoever runs it."""
+        dice = self.random.random()
+        if dice < 0.002:
+            return Draft(queue="counted", body=body_of(self.label("-bomb")))
+        label = self.label("-poison" if dice < 0.03 else "")
+        draft = Draft(
+            queue=self.random.choice(("plain", "plain", "counted", "patient", "mail")),
+            body=body_of(label),
+            priority=self.random.randint(0, 9),
+            ordering_key=self.sometimes(0.3, f"key-{self.random.randrange(KEYS)}"),
+            dedup=self.sometimes(0.1, Dedup(label, WINDOW)),
+            name=self.sometimes(0.05, label),
+            delay=self.sometimes(0.1, self.random.uniform(0.1, 2.0)) or 0.0,
+            ttl=self.sometimes(0.03, self.random.uniform(0.1, 3.0)),
+            lease=self.sometimes(0.03, 1.3),
+        )
+        if draft.dedup or draft.name:
+            self.kept.append(draft)
+        return draft
+
+    def sometimes(self, chance: float, value: T) -> T | None:
+        return value if self.random.random() < chance else None

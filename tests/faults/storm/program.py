@@ -1,0 +1,66 @@
+"""What a process of a storm does from its first moment to its last."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import uvloop
+
+from penstock.errors import StoreBusy
+from tests.faults.storm import sqlite
+from tests.faults.storm.consumer import Consumer
+from tests.faults.storm.meddler import Meddler
+from tests.faults.storm.part import Part
+from tests.faults.storm.producer import Producer
+from tests.faults.storm.product import Product
+from tests.faults.storm.scene import Scene
+
+PR_SET_PDEATHSIG = 1
+# A process that could not open the store in time; whoever started it tries again.
+TRY_AGAIN = 75
+PARTS: dict[str, type[Part]] = {
+    "producer": Producer,
+    "consumer": Consumer,
+    "product": Product,
+    "meddler": Meddler,
+}
+HOLDERS: dict[str, Callable[[Scene], None]] = {
+    "gate": sqlite.hold_gate,
+    "transaction": sqlite.hold_transaction,
+}
+
+
+def main(scene: Scene, role: str, name: str) -> None:
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    log_to(scene, name)
+    if role in HOLDERS:
+        HOLDERS[role](scene)
+        return
+    # Both loops that people use.
+    factory = uvloop.new_event_loop if name.endswith(("1", "3", "5")) else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        try:
+            runner.run(play(scene, role, name))
+        except StoreBusy as error:
+            print(error, flush=True)
+            sys.exit(TRY_AGAIN)
+
+
+async def play(scene: Scene, role: str, name: str) -> None:
+    await PARTS[role](scene, name).play()
+
+
+def die_with_parent() -> None:
+    """Also a stopped process ends with the storm, however that ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def log_to(scene: Scene, name: str) -> None:
+    file = os.open(scene.logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)

@@ -1,0 +1,131 @@
+"""A store that records what passes through it: for the product, whose calls nobody else sees."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from penstock import stores
+from penstock.broker import Broker
+from penstock.connections import Connections
+from penstock.message import Verb
+from penstock.store import Store
+from penstock.testing import checker
+from penstock.testing.checker import Publish, Recorder, Settle
+from penstock.ticket import (
+    Answer,
+    Claim,
+    Claimed,
+    Completion,
+    Entry,
+    Extension,
+    Lock,
+    Mark,
+    Move,
+    Published,
+)
+from tests.faults.storm.bodies import read
+from tests.faults.storm.recording import VERBS, claimed, published, record, settled
+
+SECOND = 1_000_000
+
+
+class RecordingConnections(Connections):
+    """Every broker of an app, also the one its heartbeats use, works through a recording store."""
+
+    def __init__(self, url: str, recorder: Recorder) -> None:
+        super().__init__(url, "default")
+        self.recorder = recorder
+
+    async def open(self) -> Broker:
+        store = await stores.open(self.url)
+        names = {queue.id: queue.name for queue in await store.queues()}
+        return Broker(cast(Store, RecordingStore(store, self.recorder, names)))
+
+
+class RecordingStore:
+    """What it does not record it hands on."""
+
+    def __init__(self, store: Store, recorder: Recorder, names: dict[int, str]) -> None:
+        self.store = store
+        self.recorder = recorder
+        self.names = names
+
+    def __getattr__(self, name: str) -> object:
+        return cast(object, getattr(self.store, name))
+
+    async def __aenter__(self) -> Store:
+        await self.store.__aenter__()
+        return cast(Store, self)
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.store.__aexit__(*error)
+
+    async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
+        now = await self.store.now()
+        calls = [self._publish(entry, now) for entry in entries]
+        work = self.store.enqueue(entries, atomic=atomic)
+        return await record(self.recorder, calls, work, lambda all: list(map(published, all)))
+
+    def _publish(self, entry: Entry, now: int) -> Publish:
+        label, _ = read(entry.body)
+        due_at = now + int(entry.delay * SECOND) if entry.delay else entry.run_at
+        key, priority = entry.ordering_key, entry.priority
+        return Publish(label, self.names[entry.queue_id], key, None, due_at, priority)
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """The product asks for one queue at a time."""
+        (queue_id,) = claim.queue_ids
+        return await record(
+            self.recorder,
+            [checker.Claim(self.names[queue_id], claim.begins)],
+            self.store.claim(claim),
+            lambda taken: [
+                checker.Answer(
+                    "ok", claims=tuple(claimed(each, claim.lease) for each in taken.messages)
+                )
+            ],
+        )
+
+    async def complete(self, items: Sequence[Completion]) -> list[Answer]:
+        calls = [Settle("complete", item.id, item.fence) for item in items]
+        return await record(self.recorder, calls, self.store.complete(items), answers)
+
+    async def extend(self, items: Sequence[Extension]) -> list[Answer]:
+        calls = [Settle("extend", item.id, item.fence) for item in items]
+        return await record(self.recorder, calls, self.store.extend(items), answers)
+
+    async def mark(self, items: Sequence[Mark]) -> list[Answer]:
+        begins = [item.begin for item in items]
+        return await record(
+            self.recorder,
+            [Settle("begin", item.id, item.fence) for item in items if item.begin],
+            self.store.mark(items),
+            lambda told: answers([a for a, begin in zip(told, begins, strict=True) if begin]),
+        )
+
+    async def settle(self, moves: Sequence[Move]) -> list[Answer]:
+        """What an agent reclaims is not this process's word."""
+        now = await self.store.now()
+        own = [move.verb in VERBS for move in moves]
+        due = [now + int(move.delay * SECOND) for move in moves]
+        return await record(
+            self.recorder,
+            [Settle(VERBS[move.verb], move.id, move.fence) for move in moves if move.verb in VERBS],
+            self.store.settle(moves),
+            lambda told: [
+                settled(answer, due_at)
+                for answer, due_at, mine in zip(told, due, own, strict=True)
+                if mine
+            ],
+        )
+
+    async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
+        """A settlement whose lease was gone before it was tried."""
+        calls = [
+            Settle(VERBS[verb], lock.id, lock.fence)
+            for lock, verb in zip(locks, verbs, strict=True)
+        ]
+        return await record(self.recorder, calls, self.store.explain(locks, verbs), answers)
+
+
+def answers(told: Sequence[Answer]) -> list[checker.Answer]:
+    return [settled(answer) for answer in told]

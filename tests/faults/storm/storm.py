@@ -1,0 +1,157 @@
+"""One storm, from its first process to its verdict."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock import stores
+from penstock.broker import Broker
+from penstock.queue import Schedule
+from penstock.store import Store
+from penstock.testing.checker import Fault, Plan, Recorder, Report, check
+from penstock.testing.checker import read as read_history
+from tests.faults.storm import logs, sqlite
+from tests.faults.storm.dump import dump
+from tests.faults.storm.fleet import Fleet, Slot
+from tests.faults.storm.nemesis import Nemesis, plan
+from tests.faults.storm.scene import Scene, Workers, limits, set_up, ticks
+
+FLEETS: dict[Workers, dict[str, int]] = {
+    "core": {"producer": 3, "consumer": 6, "meddler": 1},
+    "real": {"producer": 3, "product": 4, "meddler": 1},
+    "both": {"producer": 3, "consumer": 4, "product": 2, "meddler": 1},
+}
+# Somebody who sweeps is always alive, so that only a blocked store excuses a late reclaim.
+PLAN = Plan(("kill", "stop", "gate", "blackout"), excuses=("cut",), fault_shadow=3.0)
+WAITING = ("ready", "scheduled", "lease")
+DRAIN = 90.0
+LOOK = 0.05
+STALL = 0.5
+
+
+class Outcome(Struct, frozen=True):
+    """What a storm came to; `problems` are what the checker cannot see.
+
+    `busy`: processes that found the store blocked when they started.
+    """
+
+    report: Report
+    problems: list[str]
+    states: dict[str, int]
+    drained_in: float
+    starts: int
+    busy: int
+    logged: dict[str, int]
+
+    @property
+    def calm(self) -> bool:
+        return self.report.valid and not self.problems
+
+
+class Storm:
+    def __init__(self, scene: Scene, seconds: float, workers: Workers) -> None:
+        self.scene = scene
+        self.seconds = seconds
+        self.recorder = Recorder(scene.history, "storm")
+        self.fleet = Fleet(scene, self.recorder, FLEETS[workers])
+
+    async def run(self) -> Outcome:
+        try:
+            async with await stores.open(self.scene.url) as store:
+                schedules = await self.begin(Broker(store))
+                await self.rage()
+                drained_in = await self.drain(store)
+                await self.write_ticks(store, schedules)
+                states = await dump(store, self.recorder, sqlite.places(self.scene))
+        finally:
+            self.fleet.destroy()
+            self.recorder.close()
+        logged, surprises = logs.troubles(self.scene.logs)
+        return Outcome(
+            check(read_history(self.scene.history)),
+            [*self.fleet.crashes, *surprises, *sqlite.damages(self.scene)],
+            dict(states),
+            drained_in,
+            sum(slot.starts for slot in self.fleet.slots),
+            self.fleet.busy,
+            dict(logged),
+        )
+
+    async def begin(self, broker: Broker) -> list[Schedule]:
+        schedules = await set_up(broker)
+        self.recorder.write([PLAN, *map(limits, await broker.admin.queues())])
+        return schedules
+
+    async def rage(self) -> None:
+        victims = [slot.name for slot in self.fleet.slots]
+        strikes = plan(self.scene.seed, self.seconds, victims)
+        tending = asyncio.create_task(self.tend(self.fleet.slots))
+        await self.all_at_work()
+        await Nemesis(self.fleet, self.recorder).rage(strikes)
+        await ended(tending)
+
+    async def all_at_work(self) -> None:
+        """Each has recorded a first call: on a busy machine that takes a while."""
+        while True:
+            if all(slot.at_work for slot in self.fleet.slots):
+                return
+            await asyncio.sleep(LOOK)
+
+    async def tend(self, slots: list[Slot]) -> None:
+        """Replaces who is gone. If the machine gave it no turn for long, it gave nobody one."""
+        seen = time.monotonic_ns()
+        while True:
+            self.fleet.tend(slots)
+            await asyncio.sleep(LOOK)
+            now = time.monotonic_ns()
+            if now - seen > (LOOK + STALL) * 1e9:
+                stall = [Fault(seen, "cut", "machine"), Fault(now, "heal", "machine")]
+                self.recorder.write(stall)
+            seen = now
+
+    async def drain(self, store: Store) -> float:
+        """No more faults, nothing new: what is left must come to its end."""
+        self.recorder.fault("heal")
+        start = time.monotonic()
+        await self.fleet.end(self.fleet.of("producer", "meddler"))
+        workers = self.fleet.of("consumer", "product")
+        tending = asyncio.create_task(self.tend(workers))
+        # What is stuck then is for the checker to say.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN):
+                await self.end_schedules(store)
+                await emptied(store)
+        await ended(tending)
+        drained_in = time.monotonic() - start
+        await self.fleet.end(workers)
+        return drained_in
+
+    async def end_schedules(self, store: Store) -> None:
+        """Once every tick that is due has been fired."""
+        while True:
+            now, schedules = await store.now(), await store.schedules()
+            if all(schedule.next_at > now for schedule in schedules):
+                break
+            await asyncio.sleep(LOOK)
+        for schedule in schedules:
+            await store.save_schedule(replace(schedule, paused=True))
+
+    async def write_ticks(self, store: Store, first: list[Schedule]) -> None:
+        last = {schedule.id: schedule for schedule in await store.schedules()}
+        self.recorder.write([ticks(last[each.id], each.next_at) for each in first])
+
+
+async def emptied(store: Store) -> None:
+    while True:
+        if not any(tally.place in WAITING for tally in await store.census()):
+            return
+        await asyncio.sleep(LOOK)
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
