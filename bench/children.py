@@ -1,0 +1,235 @@
+"""What Penstock does in a child process while it is measured."""
+
+import asyncio
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import msgspec
+
+from bench.processes import Start
+from bench.workload import BULK, WARM_UP, bodies, body
+from penstock import stores
+from penstock.broker import Broker
+from penstock.errors import NotFound
+from penstock.message import Draft, Leased
+from penstock.ticket import AnswerKind, Completion
+
+QUEUE = "bench"
+# As many as a worker claims at once.
+BATCH = 500
+RSS_UNIT = 1 if sys.platform == "darwin" else 1_024
+
+T = TypeVar("T")
+decode = msgspec.json.Decoder().decode
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Broker]:
+    async with await stores.open(url) as store:
+        broker = Broker(store)
+        try:
+            await broker.admin.queue(QUEUE)
+        except NotFound:
+            await broker.admin.create_queue(QUEUE)
+        yield broker
+
+
+def draft(text: str) -> Draft:
+    return Draft(body=text.encode(), queue=QUEUE)
+
+
+def publish(start: Start, url: str, seconds: float, callers: int) -> float:
+    """Messages a second, each caller waiting for its own."""
+    return run(_publish(start, url, seconds, callers))
+
+
+async def _publish(start: Start, url: str, seconds: float, callers: int) -> float:
+    async with opened(url) as broker:
+        texts = bodies(BULK)
+        await call_until(broker, texts[:WARM_UP], lambda count: count >= WARM_UP)
+        start()
+        began = time.monotonic()
+        until = began + seconds
+        counts = await asyncio.gather(
+            *(
+                call_until(broker, texts, lambda _: time.monotonic() >= until)
+                for _ in range(callers)
+            )
+        )
+        return sum(counts) / (time.monotonic() - began)
+
+
+async def call_until(broker: Broker, texts: list[str], over: Callable[[int], bool]) -> int:
+    count = 0
+    while not over(count):
+        await broker.publish(draft(texts[count % len(texts)]))
+        count += 1
+    return count
+
+
+def bulk(start: Start, url: str, count: int) -> float:
+    """Messages a second, 1000 a call."""
+    return run(_bulk(start, url, count))
+
+
+async def _bulk(start: Start, url: str, count: int) -> float:
+    async with opened(url) as broker:
+        texts = bodies(BULK)
+        await publish_batch(broker, texts)
+        start()
+        began = time.monotonic()
+        for _ in range(count // BULK):
+            await publish_batch(broker, texts)
+        return count / (time.monotonic() - began)
+
+
+async def publish_batch(broker: Broker, texts: list[str]) -> None:
+    published = await broker.publish_many([draft(text) for text in texts])
+    require(all(each.id for each in published), "a message was refused")
+
+
+def fill(start: Start, url: str, count: int) -> None:
+    run(_fill(start, url, count))
+
+
+async def _fill(start: Start, url: str, count: int) -> None:
+    async with opened(url) as broker:
+        texts = bodies(BULK)
+        start()
+        for done in range(0, count, BULK):
+            await publish_batch(broker, texts[: count - done])
+
+
+def drain(start: Start, url: str, most: int) -> tuple[int, float]:
+    """How many this process claimed and completed, and in how many seconds."""
+    return run(_drain(start, url, most))
+
+
+async def _drain(start: Start, url: str, most: int) -> tuple[int, float]:
+    async with opened(url) as broker:
+        await drain_some(broker, WARM_UP)
+        start()
+        began = time.monotonic()
+        count = await drain_some(broker, most)
+        return count, time.monotonic() - began
+
+
+async def drain_some(broker: Broker, most: int) -> int:
+    """The next claim overlaps the completion of the batch before."""
+    batches: asyncio.Queue[list[Leased]] = asyncio.Queue(maxsize=1)
+    claiming = asyncio.create_task(claim_into(batches, broker, most))
+    count = 0
+    while batch := await batches.get():
+        for message in batch:
+            decode(message.body)
+        await complete(broker, batch)
+        count += len(batch)
+    await claiming
+    return count
+
+
+async def claim_into(batches: asyncio.Queue[list[Leased]], broker: Broker, most: int) -> None:
+    """Ends with an empty batch: the queue is empty, or `most` were claimed."""
+    left = most
+    try:
+        while left:
+            taken = await broker.claim(QUEUE, consumer="bench", limit=min(BATCH, left))
+            if not taken.messages:
+                return
+            await batches.put(taken.messages)
+            left -= len(taken.messages)
+    finally:
+        await batches.put([])
+
+
+async def complete(broker: Broker, batch: list[Leased]) -> None:
+    answers = await broker.complete_many([Completion(each.id, each.fence) for each in batch])
+    require(all(each.kind is AnswerKind.DONE for each in answers), "a lease was lost")
+
+
+def send(start: Start, url: str, count: int, pause: float) -> list[float]:
+    return run(_send(start, url, count, pause))
+
+
+async def _send(start: Start, url: str, count: int, pause: float) -> list[float]:
+    async with opened(url) as broker:
+        await asyncio.to_thread(start)
+        for number in range(count):
+            await asyncio.sleep(pause)
+            # The monotonic clock is one for all processes of a machine.
+            await broker.publish(draft(body(number, time.monotonic())))
+    return []
+
+
+def receive(start: Start, url: str, count: int) -> list[float]:
+    """Seconds from each call of publish to its message in the hands of this process."""
+    return run(_receive(start, url, count))
+
+
+async def _receive(start: Start, url: str, count: int) -> list[float]:
+    waits: list[float] = []
+    async with opened(url) as broker:
+        await asyncio.to_thread(start)
+        while len(waits) < count:
+            taken = await broker.claim(QUEUE, consumer="bench", limit=10, wait=10.0)
+            now = time.monotonic()
+            require(bool(taken.messages), "a message did not arrive")
+            waits += [now - decode(message.body)["sent_at"] for message in taken.messages]
+            await complete(broker, taken.messages)
+    return waits
+
+
+def idle(start: Start, url: str, seconds: float) -> float:
+    """Percent of one processor, waiting for work that does not come."""
+    return run(_idle(start, url, seconds))
+
+
+async def _idle(start: Start, url: str, seconds: float) -> float:
+    async with opened(url) as broker:
+        await broker.claim(QUEUE, consumer="bench", wait=1.0)
+        start()
+        began, used = time.monotonic(), time.process_time()
+        await broker.claim(QUEUE, consumer="bench", wait=seconds)
+        return 100 * (time.process_time() - used) / (time.monotonic() - began)
+
+
+def memory(start: Start, url: str, count: int, warm_up: int) -> float:
+    """Megabytes by which the peak grew over `count` messages, from publish to complete."""
+    return run(_memory(start, url, count, warm_up))
+
+
+async def _memory(start: Start, url: str, count: int, warm_up: int) -> float:
+    async with opened(url) as broker:
+        await live(broker, warm_up)
+        start()
+        before = peak()
+        await live(broker, count)
+        return (peak() - before) / 1e6
+
+
+async def live(broker: Broker, count: int) -> None:
+    texts = bodies(BULK)
+    for _ in range(count // BULK):
+        await publish_batch(broker, texts)
+        require(await drain_some(broker, BULK) == BULK, "a message did not arrive")
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
+
+
+def require(held: bool, text: str) -> None:
+    if not held:
+        raise RuntimeError(text)

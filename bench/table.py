@@ -1,0 +1,78 @@
+"""The figures as lines to read, beside what they must reach."""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from bench.measures import Figure
+
+
+class Target(Struct, frozen=True):
+    """What must hold of the ratio to the reference, or of the value itself."""
+
+    of: Literal["ratio", "value"]
+    bound: Literal[">=", "<="]
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.bound} {self.limit:g}{' x' if self.of == 'ratio' else ''}"
+
+    def met_by(self, figure: Figure) -> bool:
+        reached = figure.value if self.of == "value" else figure.ratio or 0.0
+        return reached >= self.limit if self.bound == ">=" else reached <= self.limit
+
+
+# For a file on a disk; in memory a bare insert waits for nothing.
+TARGETS = {
+    "publish_one": Target("ratio", ">=", 0.45),
+    "publish_64_callers": Target("ratio", ">=", 8),
+    "bulk": Target("ratio", ">=", 0.5),
+    "drain": Target("ratio", ">=", 0.75),
+    "smaller_share": Target("value", ">=", 40),
+    "backlog_1m": Target("ratio", ">=", 0.9),
+    "latency_p50_ms": Target("value", "<=", 2.5),
+    "latency_p99_ms": Target("value", "<=", 8),
+    "idle_cpu_percent": Target("value", "<=", 0.2),
+    "memory_growth_mb": Target("value", "<=", 5),
+}
+
+LINE = "{:<20}{:>12}  {:<6}{:>12}{:>8}  {:<10}{}"
+HEADER = LINE.format("measure", "value", "unit", "reference", "ratio", "must", "verdict")
+
+
+def line(figure: Figure) -> str:
+    target = TARGETS.get(figure.measure)
+    return LINE.format(
+        figure.measure,
+        number(figure.value),
+        figure.unit,
+        number(figure.reference),
+        number(figure.ratio),
+        "" if target is None else str(target),
+        verdict(figure, target),
+    ).rstrip()
+
+
+def verdict(figure: Figure, target: Target | None) -> str:
+    if target is None:
+        return ""
+    return "met" if target.met_by(figure) else "missed"
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.2f}"
+
+
+def json_line(store: str, figure: Figure) -> str:
+    values = {
+        "store": store,
+        "measure": figure.measure,
+        "value": figure.value,
+        "reference": figure.reference,
+        "ratio": figure.ratio,
+        "unit": figure.unit,
+    }
+    return msgspec.json.encode(values).decode()
