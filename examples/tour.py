@@ -1,0 +1,254 @@
+"""A tour of the core: queues, retries, dead letters, keys, a schedule and agents, live."""
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+from itertools import count, pairwise
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import structlog
+
+from penstock import stores
+from penstock.agents import all_agents
+from penstock.broker import Broker
+from penstock.errors import LockLost, SlugConflict
+from penstock.message import Draft, HistoryRow, Leased, Moment, Nack, State, Verb
+from penstock.queue import Schedule
+from penstock.runner import Runner, identity
+from penstock.store import Store
+
+INTRODUCTION = """
+orders   two consumers, by priority; a third one crashes with an order in its hands
+mail     a letter fails three times, is dead, and is sent back by an operator
+ledger   three accounts, one step of each at a time
+reports  a cron schedule that ticks every two seconds
+"""
+PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
+SUMMARY = {
+    Verb.COMPLETE: "completed",
+    Verb.NACK: "sent back by a consumer",
+    Verb.RECLAIM: "taken back from a crashed consumer",
+    Verb.REDRIVE: "sent back from the dead letters",
+}
+LONGEST_DRAIN = 20.0
+Work = Callable[[Leased], Awaitable[None]]
+
+
+class Tour:
+    def __init__(self, store: Store, seconds: float) -> None:
+        self.store = store
+        self.broker = Broker(store)
+        self.seconds = seconds
+        self.started = monotonic()
+        self.began_at: Moment = 0
+        self.stopping = asyncio.Event()
+        self.queues: dict[int, str] = {}
+        self.repaired: set[int] = set()
+        self.steps: defaultdict[str, list[int]] = defaultdict(list)
+        self.totals: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        self.began_at = await self.store.now()
+        await self.create_queues()
+        await self.crash()
+        agents = all_agents(self.store, self.broker.directory, identity())
+        async with Runner(agents), asyncio.TaskGroup() as group:
+            followed = group.create_task(self.follow())
+            for queue, work in self.jobs():
+                group.create_task(self.consume(queue, work))
+            group.create_task(self.repair())
+            await asyncio.gather(self.sell(), self.keep_books(), self.show_counts())
+            await self.drain()
+            self.stopping.set()
+            await followed
+        await self.sum_up()
+
+    async def create_queues(self) -> None:
+        admin = self.broker.admin
+        await self.create("orders", lease=1.5)
+        constant = {"kind": "constant", "initial": 0.3, "jitter": "none"}
+        await self.create("mail", max_attempts=3, backoff=constant)
+        await self.create("ledger", ordering="fifo")
+        await self.create("reports")
+        draft = Draft(queue="reports", type="report", body=b"{}")
+        await admin.schedule(Schedule("every-two-seconds", "*/2 * * * * *", draft))
+        self.queues = {queue.id: queue.name for queue in await admin.queues()}
+
+    async def create(self, name: str, **settings: Any) -> None:
+        try:
+            await self.broker.admin.create_queue(name, **settings)
+        except SlugConflict:
+            print(f"queue {name!r} is there from an earlier tour")
+
+    # Producers.
+
+    async def sell(self) -> None:
+        """Orders with three priorities, and one letter to a mailbox that does not exist."""
+        await self.broker.publish(Draft(queue="mail", type="mail.send", body=b"nobody"))
+        for number in count():
+            drafts = [Draft(queue="orders", type="order", priority=n % 3) for n in range(5)]
+            await self.broker.publish_many(drafts)
+            await self.broker.publish(Draft(queue="mail", type="mail.send", body=b"%d" % number))
+            await asyncio.sleep(0.2)
+            if monotonic() - self.started > self.seconds:
+                return
+
+    async def keep_books(self) -> None:
+        """Steps of three accounts: one at a time and in order for each account."""
+        for number in range(4):
+            drafts = [
+                Draft(queue="ledger", type="step", body=b"%d" % number, ordering_key=account)
+                for account in ("ann", "bob", "eve")
+            ]
+            await self.broker.publish_many(drafts, atomic=True)
+
+    # Consumers.
+
+    def jobs(self) -> list[tuple[str, Work]]:
+        """Two consumers for orders, three for the ledger: its keys still go one at a time."""
+        orders, ledger = [("orders", self.order)] * 2, [("ledger", self.step)] * 3
+        return [*orders, *ledger, ("mail", self.mail), ("reports", self.report)]
+
+    async def consume(self, queue: str, work: Work) -> None:
+        """Returning completes a message, raising sends it back."""
+        consumer = identity()
+        while not self.stopping.is_set():
+            taken = await self.broker.claim(queue, consumer=consumer, limit=5, wait=0.2)
+            for message in taken.messages:
+                try:
+                    await self.settle(message, work)
+                except LockLost as error:
+                    self.say(f"too late: {error}")
+
+    async def settle(self, message: Leased, work: Work) -> None:
+        try:
+            await work(message)
+        except ValueError as error:
+            await self.broker.settle(message, Nack(str(error)))
+        else:
+            await self.broker.complete(message)
+
+    async def order(self, message: Leased) -> None:
+        await asyncio.sleep(0.01)
+
+    async def mail(self, message: Leased) -> None:
+        if message.body == b"nobody" and message.id not in self.repaired:
+            raise ValueError("no such mailbox")
+
+    async def step(self, message: Leased) -> None:
+        self.steps[message.meta.ordering_key or ""].append(message.id)
+        await asyncio.sleep(0.05)
+
+    async def report(self, message: Leased) -> None:
+        tick = (message.meta.headers or {})["penstock-tick"]
+        self.say(f"reports {message.id}: the tick of {tick[11:19]} UTC")
+
+    async def crash(self) -> None:
+        """A consumer takes an order and is never heard of again; its lease runs out."""
+        await self.broker.publish(Draft(queue="orders", type="order"))
+        taken = await self.broker.claim("orders", consumer="crashed")
+        for message in taken.messages:
+            self.say(f"orders {message.id}: its consumer crashes")
+
+    # An operator.
+
+    async def repair(self) -> None:
+        """Sends dead letters back once the mailbox exists."""
+        while not self.stopping.is_set():
+            await asyncio.sleep(0.5)
+            for record in await self.broker.admin.find("mail", state=State.DEAD):
+                self.repaired.add(record.message.id)
+                await self.broker.admin.redrive(record.message.id)
+
+    # What is to be seen.
+
+    async def follow(self) -> None:
+        """Tells what is not everyday: retries, lost leases, dead letters, redrives."""
+        seen, last = 0, False
+        while not last:
+            last = self.stopping.is_set()
+            for row in await self.store.recent(seen, 10_000):
+                seen = row.position
+                # Rows of an earlier tour in the same file are old news.
+                if row.at >= self.began_at:
+                    self.totals[row.verb] += 1
+                    if row.verb is not Verb.COMPLETE:
+                        self.say(self.tell(row))
+            await asyncio.sleep(0.1)
+
+    def tell(self, row: HistoryRow) -> str:
+        told = f"{self.queues[row.queue_id]} {row.id}: {row.verb}, now {row.state}"
+        why = " ".join(dict.fromkeys(filter(None, (row.reason, row.error))))
+        return f"{told} ({why})" if why else told
+
+    async def show_counts(self) -> None:
+        while (left := self.seconds - (monotonic() - self.started)) > 0:
+            await asyncio.sleep(min(left, max(0.5, self.seconds / 4)))
+            await self.print_counts()
+
+    async def print_counts(self) -> None:
+        counts = await self.counts()
+        print(f"\n{'':<10}" + "".join(f"{place:>11}" for place in (*PLACES.values(), "ended")))
+        for name in ("orders", "mail", "ledger", "reports"):
+            cells = "".join(f"{counts[name, place]:>11}" for place in (*PLACES, "ended"))
+            print(f"{name:<10}{cells}")
+        print()
+
+    async def counts(self) -> Counter[tuple[str, str]]:
+        tallies = await self.store.census()
+        return Counter({(self.queues[t.queue_id], t.place): t.count for t in tallies})
+
+    async def drain(self) -> None:
+        """Until nothing waits any more."""
+        admin = self.broker.admin
+        await admin.unschedule("reports", "every-two-seconds")
+        until = monotonic() + LONGEST_DRAIN
+        while monotonic() < until:
+            counts = await self.counts()
+            if not any(count for (_, place), count in counts.items() if place in PLACES):
+                return
+            await asyncio.sleep(0.1)
+
+    async def sum_up(self) -> None:
+        await self.print_counts()
+        in_order = all(a < b for ids in self.steps.values() for a, b in pairwise(ids))
+        for verb, text in SUMMARY.items():
+            print(f"{self.totals[verb]:>6}  {text}")
+        print(f"{'yes' if in_order else 'NO':>6}  every account's steps ran in order")
+
+    def say(self, text: str) -> None:
+        print(f"{monotonic() - self.started:6.1f} s  {text}")
+
+
+async def take(path: Path, seconds: float) -> None:
+    async with await stores.open(f"sqlite:///{path}") as store:
+        await Tour(store, seconds).run()
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="See the core of Penstock at work.")
+    parser.add_argument("path", nargs="?", type=Path, help="a database file; made if missing")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long producers publish")
+    asked = parser.parse_args(arguments)
+    path = asked.path or Path(tempfile.mkdtemp(prefix="penstock-tour-")) / "tour.db"
+    # The agents log what they do; the tour tells the same from the history.
+    quiet = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=quiet)
+    print(f"a tour of about {asked.seconds + 2:g} s; Ctrl-C ends it\n{INTRODUCTION}")
+    try:
+        asyncio.run(take(path, asked.seconds))
+    except KeyboardInterrupt:
+        print("\nstopped; what was published is still there, and the next tour goes on with it")
+    print(f"the file: {os.fspath(path)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
