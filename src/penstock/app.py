@@ -140,9 +140,9 @@ class Penstock(Producer):
         rules = rules_of(policy, retry, retry_on, no_retry_on)
 
         def decorate(function: F) -> F:
-            self.subscriptions.append(
-                subscription(function, queue, type, batch, executor, rules, timeout)
-            )
+            made = subscription(function, queue, type, batch, executor, rules, timeout)
+            made.app = self
+            self.subscriptions.append(made)
             return function
 
         return decorate

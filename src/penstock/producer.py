@@ -31,6 +31,11 @@ class Producer:
         self.connections = Connections(url, tenant)
         self.declared: dict[str, dict[str, Any]] = {}
 
+    def use(self, url: str) -> None:
+        """Everything from now on happens in that store."""
+        self.url = url
+        self.connections = Connections(url, self.tenant)
+
     async def broker(self) -> Broker:
         """The verbs beneath, on the running loop."""
         return await self.connections.broker()

@@ -14,7 +14,7 @@ from penstock.errors import InvalidInput
 from penstock.job import Home, Job
 from penstock.message import Dedup, Draft, Moment
 from penstock.worker.context import Context, in_place
-from penstock.worker.handler import Executor, TaskHandler
+from penstock.worker.handler import App, Executor, TaskHandler
 from penstock.worker.policy import Rules
 
 P = ParamSpec("P")
@@ -120,7 +120,7 @@ class Call(Generic[R]):
         self.connection = connection
 
 
-class Publishes(Home, Protocol):
+class Publishes(Home, App, Protocol):
     """The app a task belongs to."""
 
     def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]: ...
@@ -203,6 +203,7 @@ class BaseTask(Generic[P, R]):
         handler.arguments = self.arguments
         handler.results = self.results
         handler.with_context = self.with_context
+        handler.app = self.app
         return handler
 
 

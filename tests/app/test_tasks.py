@@ -1,5 +1,6 @@
 """Functions that can be enqueued: by decorator, with options, one or many."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,6 +39,26 @@ async def test_a_task_runs_in_a_worker_and_its_result_comes_back(app: Penstock) 
         doubled = await double.aenqueue(21)
         assert await greeting.aresult(30) == "hi hi Ada"
         assert await doubled.aresult(30) == 42
+
+
+async def test_a_task_enqueues_another(filed: Penstock) -> None:
+    @filed.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    @filed.task
+    async def on_loop() -> int:
+        return (await double.aenqueue(1)).id
+
+    @filed.task
+    def in_thread() -> int:
+        return double.enqueue(2).id
+
+    async with working(filed):
+        for task, result in ((on_loop, 2), (in_thread, 4)):
+            id = await (await task.aenqueue()).aresult(30)
+            assert await double.job(id).aresult(30) == result
+    await asyncio.to_thread(filed.close)
 
 
 async def test_calling_a_task_runs_it_in_place(app: Penstock) -> None:

@@ -20,6 +20,7 @@ SUITE = ("tests/conformance",)
 # What may notice a change of these files, besides the suite.
 OWN_TESTS = {
     "agents/": ("tests/agents",),
+    "worker/": ("tests/worker",),
     "stores/group_commit.py": (
         "tests/unit/test_group_commit.py",
         "tests/unit/test_group_commit_store.py",

@@ -1,11 +1,24 @@
-"""An app on a file and one in memory."""
+"""An app on a file and one in memory; a store by its URL; workers as processes."""
 
-from collections.abc import AsyncIterator
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from penstock import Penstock
+
+ROOT = Path(__file__).parents[2]
+Start: TypeAlias = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture(params=["sqlite"])
+def url(tmp_path: Path) -> str:
+    """Of a store that other processes see as well."""
+    return f"sqlite:///{tmp_path}/queue.db"
 
 
 @pytest.fixture
@@ -21,3 +34,26 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[P
     app = Penstock(url)
     yield app
     await app.aclose()
+
+
+@pytest.fixture
+def start(url: str, tmp_path: Path) -> Iterator[Start]:
+    """Starts `program` as a worker, and leaves none behind."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(
+        concurrency: int = 10, lease: float = 1.0, grace: float = 20.0
+    ) -> "subprocess.Popen[bytes]":
+        words = [str(concurrency), str(lease), str(grace)]
+        command = [sys.executable, "-m", "tests.worker.program", *words]
+        environment = os.environ | {"PENSTOCK_URL": url}
+        with open(tmp_path / "log", "ab") as log:
+            started.append(
+                subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+            )
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.kill()
+        worker.wait()

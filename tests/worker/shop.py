@@ -82,6 +82,16 @@ def report(context: Context) -> str:
 
 
 @app.task(executor="process")
+def enqueue_more() -> int:
+    return double.enqueue(5).id
+
+
+@app.task(executor="process", policy="ack_first")
+def once() -> None:
+    os._exit(7)
+
+
+@app.task(executor="process")
 def weird() -> object:
     return lambda: None
 

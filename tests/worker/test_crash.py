@@ -3,54 +3,27 @@
 import os
 import signal
 import subprocess
-import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from penstock import Draft, Penstock
-from penstock.connections import Connections
+from penstock import Penstock
 from penstock.message import State
 from tests.app.scenes import counters, record, until, until_true
 from tests.worker import program
+from tests.worker.conftest import Start
 from tests.worker.test_processes import alive
 
 pytestmark = pytest.mark.anyio
-ROOT = Path(__file__).parents[2]
-Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[Penstock]:
+async def app(url: str) -> AsyncIterator[Penstock]:
     app = program.app
-    app.url = f"sqlite:///{tmp_path}/queue.db"
-    app.connections = Connections(app.url, "default")
+    app.use(url)
     yield app
     await app.aclose()
-
-
-@pytest.fixture
-def start(app: Penstock, tmp_path: Path) -> Iterator[Start]:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(
-        concurrency: int = 10, lease: float = 1.0, grace: float = 20.0
-    ) -> "subprocess.Popen[bytes]":
-        words = [str(concurrency), str(lease), str(grace)]
-        command = [sys.executable, "-m", "tests.worker.program", *words]
-        environment = os.environ | {"PENSTOCK_URL": app.url}
-        with open(tmp_path / "log", "ab") as log:
-            started.append(
-                subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
-            )
-        return started[-1]
-
-    yield start
-    for worker in started:
-        worker.kill()
-        worker.wait()
 
 
 def lines(path: Path) -> list[str]:
@@ -130,35 +103,6 @@ async def test_a_second_signal_is_a_crash_and_the_lease_tells(
     go_on.touch()
     start()
     assert await job.aresult(30) != worker.pid
-
-
-async def test_two_workers_share_the_messages_and_each_is_handled_once(
-    app: Penstock, start: Start, tmp_path: Path
-) -> None:
-    runs = tmp_path / "runs"
-    start(lease=30.0), start(lease=30.0)
-    body = f'"{runs}"'.encode()
-    broker = await app.broker()
-
-    async def both_there() -> bool:
-        return len(await broker.store.workers()) == 2
-
-    await until_true(both_there)
-    published = await broker.publish_many([Draft(queue="orders", body=body)] * 1_000)
-    published += await broker.publish_many([Draft(queue="orders", body=body)] * 1_000)
-    jobs = await app.aenqueue_many(program.count.call(str(runs), n) for n in range(-1_000, 0))
-
-    async def drained() -> bool:
-        return not any(
-            each.count for each in await broker.store.census() if each.place in ("ready", "lease")
-        )
-
-    await until_true(drained)
-    expected = [str(each.id) for each in published] + [str(n) for n in range(-1_000, 0)]
-    assert Counter(lines(runs)) == Counter(expected)
-    assert len(jobs) == 1_000
-    workers = {(await record(app, each.id)).timeline[0].consumer for each in published[::20]}
-    assert len(workers) == 2
 
 
 async def test_a_message_that_kills_its_worker_stops_and_its_neighbours_do_not_suffer(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -210,14 +211,15 @@ async def test_a_handler_that_forks_leaves_one_worker(
     """The copy must not go on and run what the worker holds."""
     runs = tmp_path / "runs"
 
-    def fork() -> int:
+    def in_thread(number: int) -> None:
         with open(runs, "a") as file:
             file.write(f"{os.getpid()}\n")
-        return os.fork()
-
-    def in_thread(number: int) -> None:
-        if child := fork():
-            os.waitpid(child, 0)
+        if child := os.fork():
+            assert os.waitpid(child, 0)[1] == 0
+        else:
+            # A copy that goes on after this would never end by itself.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(5)
 
     async def on_loop(number: int) -> None:
         in_thread(number)
@@ -241,6 +243,17 @@ async def test_progress_may_be_told_from_any_thread(app: Penstock) -> None:
         job = await work.aenqueue()
         await job.aresult(30)
         await until(lambda: not worker.held)
+
+
+async def test_threads_are_hired_as_they_are_needed(app: Penstock) -> None:
+    @app.task
+    def work() -> None: ...
+
+    async with working(app, concurrency=5_000) as worker:
+        await app.aenqueue_many(work.call() for _ in range(3))
+        await until(lambda: worker.completed == 3)
+        names = [each.name for each in threading.enumerate() if "handler" in each.name]
+        assert 1 <= len(names) <= 3
 
 
 async def test_a_full_lane_does_not_hold_up_another(app: Penstock) -> None:

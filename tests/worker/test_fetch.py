@@ -1,6 +1,5 @@
 """How much a worker claims ahead, and how often it asks."""
 
-import asyncio
 import threading
 from typing import Any
 
@@ -62,43 +61,6 @@ async def test_an_empty_queue_is_asked_again_only_when_something_comes() -> None
         await until(lambda: worker.fetches[0].resting)
         # One that got it; one more at most, that the wake-up of the same message asked for.
         assert faults.counts["claim"] - before in (1, 2)
-    await app.aclose()
-
-
-async def test_a_full_fetch_is_followed_after_the_shortest_interval() -> None:
-    faults = Faults()
-    app = Penstock("sqlite://")
-    app.connections = Arranged(app.url, faults=faults)
-
-    @app.task
-    async def work() -> None: ...
-
-    await app.aenqueue_many(work.call() for _ in range(30))
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    options: dict[str, Any] = {"fetch_batch_size": 10, "min_interval": 0.2, "max_interval": 30}
-    async with working(app, concurrency=5, **options) as worker:
-        await until(lambda: worker.completed == 30)
-        assert loop.time() - began >= 0.4
-        assert faults.counts["claim"] == 3
-    await app.aclose()
-
-
-async def test_a_part_full_fetch_waits_for_the_longest_interval_or_a_wake_up() -> None:
-    faults = Faults()
-    app = Penstock("sqlite://")
-    app.connections = Arranged(app.url, faults=faults)
-
-    @app.task
-    async def work() -> None: ...
-
-    await app.aenqueue_many(work.call() for _ in range(3))
-    async with working(app, max_interval=0.3) as worker:
-        await until(lambda: worker.completed == 3)
-        assert faults.counts["claim"] == 1
-        await until(lambda: faults.counts["claim"] == 2)
-        await work.aenqueue()
-        await until(lambda: worker.completed == 4)
     await app.aclose()
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from penstock import Draft, Penstock
-from penstock.connections import Connections
 from penstock.errors import JobFailed
 from penstock.message import State
 from tests.app.scenes import record, until, until_true, working
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[Penstock]:
     app = shop.app
-    app.connections = Connections(f"sqlite:///{tmp_path}/queue.db", "default")
+    app.use(f"sqlite:///{tmp_path}/queue.db")
     yield app
     await app.aclose()
 
@@ -119,6 +118,22 @@ async def test_a_result_that_cannot_be_stored_is_a_recorded_error(app: Penstock)
         job = await shop.weird.aenqueue()
         with pytest.raises(JobFailed, match=r"Unfit: .*function cannot be stored"):
             await job.aresult(60)
+
+
+async def test_a_task_in_a_process_enqueues_where_its_worker_works(app: Penstock) -> None:
+    """Not where the code says, if the worker was told otherwise."""
+    async with working(app, concurrency=1):
+        id = await (await shop.enqueue_more.aenqueue()).aresult(60)
+        assert await shop.double.job(id).aresult(60) == 10
+
+
+async def test_a_message_acked_first_runs_in_a_process_once(app: Penstock) -> None:
+    async with working(app, concurrency=1) as worker:
+        job = await shop.once.aenqueue()
+        await until(lambda: worker.finished == 1)
+        assert await job.astatus() is State.COMPLETED
+        await until(lambda: not worker.busy)
+    assert (worker.completed, worker.settled, worker.lost) == (1, 0, 0)
 
 
 async def test_a_subscriber_in_a_process_settles_by_hand(app: Penstock) -> None:

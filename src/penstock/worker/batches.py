@@ -37,6 +37,14 @@ class BatchLane:
     def start(self) -> None:
         self.late = False
         self.runner = asyncio.create_task(self.run())
+        self.runner.add_done_callback(self.gone)
+
+    def gone(self, runner: Task) -> None:
+        """One that broke, which must not happen, leaves its place to another."""
+        if not runner.cancelled() and (error := runner.exception()) is not None:
+            log.error("runner_failed", exc_info=error)
+            if not self.stopping and runner is self.runner:
+                self.start()
 
     def put(self, runs: Sequence[Run]) -> None:
         self.buffer.extend(runs)
@@ -81,16 +89,14 @@ class BatchLane:
         """The batch has the shortest time that one of its messages or the handler gives it."""
         size = min(len(self.buffer), self.appetite)
         batch = [self.buffer.popleft()[1] for _ in range(size)]
-        limits = [self.handler.timeout, *(each.delivery.meta.timeout for each in batch)]
-        self.until = time.monotonic() + min((each for each in limits if each), default=inf)
+        limits = [context.limit for context in batch if context.limit is not None]
+        self.until = time.monotonic() + min(limits, default=inf)
         for context in batch:
             context.until = self.until
         return batch
 
     async def run_batch(self, me: Task, batch: list[Context]) -> Sequence[BaseException | None]:
         try:
-            if self.handler.ack_first:
-                return await self.run_acked(batch)
             return await self.handler.run_batch(batch)
         except BaseException as raised:
             if self.late:
@@ -98,14 +104,6 @@ class BatchLane:
             if isinstance(raised, asyncio.CancelledError) and me.cancelling():
                 raise
             return [raised] * len(batch)
-
-    async def run_acked(self, batch: list[Context]) -> Sequence[BaseException | None]:
-        """Those whose lease was lost before are left out."""
-        acked = await asyncio.gather(*map(self.ends.acked, batch))
-        kept = [context for context, held in zip(batch, acked, strict=True) if held]
-        if kept:
-            await self.handler.run_batch(kept)
-        return [None] * len(batch)
 
     def end(self, errors: Sequence[BaseException | None]) -> None:
         batch, self.batch, self.until = self.batch, [], inf

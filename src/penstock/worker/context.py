@@ -20,10 +20,11 @@ class Context(Struct, eq=False, gc=False):
     delivery: Leased
     queue: str
     _say: "Callable[[Context], None]"
-    # For the worker: when its lease is to be renewed, for how long, when its time is up, and
-    # whether it has ended.
+    # For the worker: when its lease is to be renewed and for how long, how long it may run and
+    # until when, and whether it has ended.
     lease: float = 0.0
     renew_at: float = inf
+    limit: float | None = None
     until: float = inf
     over: bool = False
     # Somebody asked for the run to stop; the lease was lost to another consumer.

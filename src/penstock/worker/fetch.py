@@ -7,7 +7,6 @@ from typing import Any
 import structlog
 
 from penstock.broker import Broker
-from penstock.errors import PenstockError
 from penstock.message import Leased
 from penstock.queue import Queue
 from penstock.worker.lanes import Lane
@@ -63,8 +62,8 @@ class Fetch:
         while not self.stopping:
             try:
                 await self.step()
-            except PenstockError as error:
-                log.error("fetch_failed", queues=self.queues, error=str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it was, it must not end here
+                log.error("fetch_failed", queues=self.queues, error=repr(error))
                 await self.rest(asyncio.sleep(AFTER_ERROR))
 
     def stop(self) -> None:

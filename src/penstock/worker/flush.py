@@ -12,7 +12,7 @@ from msgspec import Struct
 from penstock.broker import Broker
 from penstock.errors import StoreError
 from penstock.message import Settlement
-from penstock.ticket import Answer, AnswerKind, Completion, Mark
+from penstock.ticket import MISSING, Answer, AnswerKind, Completion, Mark
 from penstock.worker.context import Context
 
 log = structlog.get_logger()
@@ -45,7 +45,7 @@ class Flush:
         broker: Broker,
         held: dict[int, Context],
         linger: float,
-        told: Callable[[End, Answer], None],
+        told: Callable[[list[End], list[Answer]], None],
     ) -> None:
         self.broker = broker
         self.held = held
@@ -60,8 +60,11 @@ class Flush:
         self.hurry = False
 
     def add(self, end: End) -> None:
-        (self.acks if end.verdict is None else self.others).append(end)
-        self.dirty.set()
+        ends = self.acks if end.verdict is None else self.others
+        ends.append(end)
+        # It sleeps only while there are none.
+        if len(ends) == 1:
+            self.dirty.set()
 
     def note(self, context: Context) -> None:
         """From any thread."""
@@ -103,8 +106,7 @@ class Flush:
         except Exception as error:  # noqa: BLE001 - one that cannot be written must not stop the rest
             await self.write_apart(ends, write, error)
         else:
-            for end, answer in zip(ends, answers, strict=True):
-                self.answered(end, answer)
+            self.answered(ends, answers)
 
     async def write_apart(self, ends: list[End], write: Write, error: Exception) -> None:
         if len(ends) > 1:
@@ -112,27 +114,29 @@ class Flush:
                 await self.write([end], write)
             return
         log.error("end_not_written", id=ends[0].context.id, error=repr(error))
-        self.answered(ends[0], Answer(AnswerKind.MISSING))
+        self.answered(ends, [MISSING])
 
     async def complete(self, ends: list[End]) -> list[Answer]:
         items = [
             Completion(end.context.delivery.id, end.context.delivery.fence, end.result)
             for end in ends
         ]
-        return await self.broker.complete_many(items)
+        # Locks that this store gave out: nobody has to look at them again.
+        return await self.broker.lanes.complete(items)
 
     async def settle(self, ends: list[End]) -> list[Answer]:
         items = [(end.context.delivery, end.verdict) for end in ends if end.verdict is not None]
         return await self.broker.settle_many(items)
 
-    def answered(self, end: End, answer: Answer) -> None:
-        if answer.kind in AGAIN:
-            self.add(end)
-            return
-        context = end.context
-        if self.held.get(context.delivery.id) is context:
-            del self.held[context.delivery.id]
-        self.told(end, answer)
+    def answered(self, ends: list[End], answers: list[Answer]) -> None:
+        held = self.held
+        for end, answer in zip(ends, answers, strict=True):
+            context = end.context
+            if answer.kind in AGAIN:
+                self.add(end)
+            elif held.get(context.delivery.id) is context:
+                del held[context.delivery.id]
+        self.told(ends, answers)
 
     async def write_notes(self) -> None:
         self.noting = False

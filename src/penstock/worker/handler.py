@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from penstock.codec import Arguments, Values
 from penstock.errors import InvalidInput
@@ -17,8 +17,27 @@ T = TypeVar("T")
 anything = Values(Any, "result")
 
 
+class App(Protocol):
+    """What a handler belongs to."""
+
+    url: str
+
+    def use(self, url: str) -> None:
+        """Everything from now on happens in that store."""
+
+
+class Place(NamedTuple):
+    """A function by its module and its name there, and where its app's store is."""
+
+    module: str
+    name: str
+    url: str | None
+
+
 class Handler:
     """Takes the messages of a queue, of one type or (type None) of any."""
+
+    app: App | None = None
 
     def __init__(
         self,
@@ -42,19 +61,34 @@ class Handler:
         self.batch = batch
         self.ack_first = self.rules.policy is AckPolicy.ACK_FIRST
         self.manual = self.rules.policy is AckPolicy.MANUAL
+        # A run that returns nothing is an ack.
+        self.plain = not self.ack_first and not self.manual
         # Its runs are to be looked at while they last.
         self.watched = timeout is not None or self.executor == "process"
         if batch is not None and not (batch >= 1 and self.executor in ("async", "thread")):
             raise InvalidInput(f"{self.name!r}: a batch is 1 or more, and not for a process")
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Where another process finds the function: its module, and its name there."""
-        return self.function.__module__, self.function.__qualname__
+    def place(self) -> Place:
+        """Where another process finds the function, and the app's messages."""
+        url = None if self.app is None else self.app.url
+        return Place(self.function.__module__, self.function.__qualname__, url)
 
     async def run(self, context: Context) -> bytes | None:
         """The result, ready to be stored; None if there is none."""
         raise NotImplementedError
+
+    def begin(self, context: Context) -> Awaitable[Any]:
+        """The same in two steps, for less work in between: what it comes to is kept by `keep`."""
+        return self.run(context)
+
+    def keep(self, value: Any) -> bytes:
+        kept: bytes = value
+        return kept
+
+    def admit(self, context: Context) -> bool:
+        """Asked in a thread: may it run?"""
+        return True
 
     def run_in_thread(self, context: Context) -> bytes | None:
         raise NotImplementedError
@@ -87,14 +121,14 @@ class TaskHandler(Handler):
     with_context = False
 
     async def run(self, context: Context) -> bytes | None:
-        value = await self.called(context)
-        return None if value is None else self.kept(value)
+        value = await self.begin(context)
+        return None if value is None else self.keep(value)
 
     def run_in_thread(self, context: Context) -> bytes | None:
-        value = self.called(context)
-        return None if value is None else self.kept(value)
+        value = self.begin(context)
+        return None if value is None else self.keep(value)
 
-    def called(self, context: Context) -> Any:
+    def begin(self, context: Context) -> Any:
         try:
             args, kwargs = self.arguments.read(context.delivery.body)
         except InvalidInput as error:
@@ -103,7 +137,7 @@ class TaskHandler(Handler):
             return self.function(context, *args, **kwargs)
         return self.function(*args, **kwargs)
 
-    def kept(self, value: Any) -> bytes:
+    def keep(self, value: Any) -> bytes:
         return kept(self.results, value)
 
 
@@ -114,13 +148,18 @@ class Subscription(Handler):
     wrap: Callable[[Context, Values], Any]
 
     async def run(self, context: Context) -> bytes | None:
-        result: Awaitable[Any] = self.function(self.wrap(context, self.values))
-        value = await result
-        return None if value is None else kept(anything, value)
+        value = await self.begin(context)
+        return None if value is None else self.keep(value)
 
     def run_in_thread(self, context: Context) -> bytes | None:
-        value = self.function(self.wrap(context, self.values))
-        return None if value is None else kept(anything, value)
+        value = self.begin(context)
+        return None if value is None else self.keep(value)
+
+    def begin(self, context: Context) -> Any:
+        return self.function(self.wrap(context, self.values))
+
+    def keep(self, value: Any) -> bytes:
+        return kept(anything, value)
 
     async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
         """The handler returns None for all well, or one error or None for each message.

@@ -1,6 +1,8 @@
 """A message as a subscriber sees it."""
 
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
+
+from msgspec import UNSET, Struct
 
 from penstock.codec import Values
 from penstock.errors import InvalidInput
@@ -10,24 +12,22 @@ from penstock.worker.policy import Unfit
 T = TypeVar("T")
 
 
-class Message(Generic[T]):
+class Message(Struct, Generic[T], eq=False):
     """`body` is read by the subscriber's annotation: `Message[Order]`."""
 
-    __slots__ = ("_body", "_values", "context")
-
-    def __init__(self, context: Context, values: Values) -> None:
-        self.context = context
-        self._values = values
-        self._body: Any = self
+    context: Context
+    _values: Values
+    _body: Any = UNSET
 
     @property
     def body(self) -> T:
-        if self._body is self:
+        if self._body is UNSET:
             try:
                 self._body = self._values.decode(self.context.delivery.body)
             except InvalidInput as error:
                 raise Unfit(str(error)) from None
-        return cast(T, self._body)
+        body: T = self._body
+        return body
 
     @property
     def raw(self) -> bytes:

@@ -5,7 +5,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import structlog
 
@@ -36,14 +36,11 @@ class Ends(Protocol):
     def has_room(self) -> None:
         """A lane has fewer messages waiting than its low mark."""
 
-    async def acked(self, context: Context) -> bool:
-        """For a message acknowledged before its run; False if it may not run any more."""
-
 
 class Lane(Protocol):
     """Messages that wait to run, and what runs them. Never a task or a hop per message."""
 
-    # How many it works on at once; at how many waiting ones it says that it has room.
+    # How many it works on at once; when this many are left, or none, it says that it has room.
     appetite: int
     low: int
 
@@ -92,7 +89,15 @@ class AsyncLane:
     def hire(self) -> None:
         runner = asyncio.create_task(self.run())
         self.runners.add(runner)
-        runner.add_done_callback(self.runners.discard)
+        runner.add_done_callback(self.gone)
+
+    def gone(self, runner: Task) -> None:
+        """One that broke, which must not happen, leaves its place to another."""
+        self.runners.discard(runner)
+        if not runner.cancelled() and (error := runner.exception()) is not None:
+            log.error("runner_failed", exc_info=error)
+            if not self.stopping:
+                self.hire()
 
     def put(self, runs: Sequence[Run]) -> None:
         self.buffer.extend(runs)
@@ -115,37 +120,38 @@ class AsyncLane:
     async def run(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        buffer, hands, ends, runs = self.buffer, self.hands, self.ends, 0
-        while not self.stopping:
+        buffer, hands, goes_on, runs = self.buffer, self.hands, True, 0
+        while goes_on:
             if not buffer:
-                await self.wait()
+                goes_on = await self.wait()
                 continue
             run = hands[me] = buffer.popleft()
+            if len(buffer) == self.low:
+                self.ends.has_room()
             handler, context = run
-            result: bytes | None = None
+            value: Any = None
             error: BaseException | None = None
-            begin(handler, context)
+            if context.limit is not None:
+                context.until = time.monotonic() + context.limit
             try:
-                if not handler.ack_first or await ends.acked(context):
-                    result = await handler.run(context)
+                value = await handler.begin(context)
+                if value is not None:
+                    value = handler.keep(value)
             except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
-                error = self.told(me, raised)
-            if not self.finished(me):
-                return
-            ends.ended(handler, context, result, error)
+                value, error = None, self.told(me, raised)
+            goes_on = self.ended(me, value, error)
             runs += 1
-            if len(buffer) <= self.low:
-                ends.has_room()
             if runs % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    async def wait(self) -> None:
+    async def wait(self) -> bool:
         self.ends.has_room()
         self.idle += 1
         try:
             await self.work.acquire()
         finally:
             self.idle -= 1
+        return not self.stopping
 
     def told(self, me: Task, raised: BaseException) -> BaseException:
         """The error of the run; raises it if it was meant for the runner."""
@@ -155,14 +161,19 @@ class AsyncLane:
             raise raised
         return raised
 
-    def finished(self, me: Task) -> bool:
-        """False if the run was given up before, and another runner took this one's place."""
+    def ended(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
+        """False if the runner ends here: its run was given up before, and another took its place;
+        or the lane stops."""
         if self.ends.forked:
             os._exit(0)
         if self.late and me in self.late:
             self.late.discard(me)
             me.uncancel()
-        return self.hands.pop(me, None) is not None
+        run = self.hands.pop(me, None)
+        if run is None:
+            return False
+        self.ends.ended(*run, value, error)
+        return not self.stopping
 
     def sweep(self, now: float) -> None:
         """A run that does not heed its cancellation is given up after the grace time."""
@@ -185,12 +196,6 @@ class AsyncLane:
         cut = contexts_of(self.hands.values())
         self.hands.clear()
         return cut
-
-
-def begin(handler: Handler, context: Context) -> None:
-    limit = context.delivery.meta.timeout or handler.timeout
-    if limit is not None:
-        context.until = time.monotonic() + limit
 
 
 def contexts_of(runs: Iterable[Run]) -> list[Context]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from penstock.message import Settlement
 from penstock.worker.context import Context
-from penstock.worker.handler import Handler
+from penstock.worker.handler import Handler, Place
 from penstock.worker.lanes import Ends
 from penstock.worker.policy import TimedOut, judge, text_of
 from penstock.worker.threads import ThreadLane
@@ -178,11 +178,15 @@ def obey(orders: Connection, running: dict[tuple[int, int], Context]) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def run_one(place: tuple[str, str], context: Context) -> Outcome:
+def run_one(place: Place, context: Context) -> Outcome:
     try:
-        handler = find(*place)
+        handler = find(place.module, place.name)
     except BaseException as raised:  # noqa: BLE001 - told to the worker
-        return Outcome(error=f"{'.'.join(place)} is not found in a process: {text_of(raised)}")
+        where = f"{place.module}.{place.name}"
+        return Outcome(error=f"{where} is not found in a process: {text_of(raised)}")
+    if handler.app is not None and place.url not in (None, handler.app.url):
+        # The worker was told another one than the code says.
+        handler.app.use(place.url)
     try:
         if iscoroutinefunction(handler.function):
             result = asyncio.run(handler.run(context))

@@ -1,13 +1,14 @@
 """Which handler takes a message, in which lane, and which queues feed which lanes."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from penstock.broker import Broker
 from penstock.errors import InvalidInput
-from penstock.message import Leased
 from penstock.queue import Queue
+from penstock.worker.ack_first import AckFirst
 from penstock.worker.batches import BatchLane
+from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.lanes import AsyncLane, Ends, Lane
 from penstock.worker.options import WorkerOptions
@@ -22,10 +23,17 @@ MOST_QUEUES = 16
 class Routes:
     """A lane of coroutines, one of threads, one of processes, and one for each batch handler."""
 
-    def __init__(self, ends: Ends, options: WorkerOptions) -> None:
+    def __init__(
+        self,
+        ends: Ends,
+        options: WorkerOptions,
+        acked: Callable[[Context], Awaitable[bool]],
+    ) -> None:
         self.ends = ends
+        self.acked = acked
         self.options = options
         self.queues: dict[int, Queue] = {}
+        # By queue and type; type None is for whoever takes any.
         self.table: dict[tuple[int, str | None], Route] = {}
         self.shared: dict[str, Lane] = {}
         self.lanes: list[Lane] = []
@@ -42,8 +50,9 @@ class Routes:
             if (queue.id, handler.type) in self.table:
                 what = "messages of any type" if handler.type is None else repr(handler.type)
                 raise InvalidInput(f"queue {queue.name!r} has two handlers for {what}")
-            lane = self.lane(handler)
-            self.table[queue.id, handler.type] = (handler, lane)
+            kept = AckFirst(handler, self.acked) if handler.ack_first else handler
+            lane = self.lane(kept)
+            self.table[queue.id, handler.type] = (kept, lane)
             self.fed.setdefault(queue.name, []).append(lane)
 
     def lane(self, handler: Handler) -> Lane:
@@ -66,11 +75,6 @@ class Routes:
     def opened(self, lane: Lane) -> Lane:
         self.lanes.append(lane)
         return lane
-
-    def find(self, delivery: Leased) -> Route | None:
-        """By its type, or whoever takes any type of its queue."""
-        exact = self.table.get((delivery.queue_id, delivery.type))
-        return exact or self.table.get((delivery.queue_id, None))
 
     def groups(self) -> list[tuple[list[str], list[Lane]]]:
         """Queues that share a lane are fetched together; a full lane holds up no other group."""

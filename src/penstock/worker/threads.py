@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
@@ -12,7 +13,7 @@ import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
-from penstock.worker.lanes import Ends, Run, begin, contexts_of
+from penstock.worker.lanes import Ends, Run, contexts_of
 from penstock.worker.policy import TimedOut
 
 log = structlog.get_logger()
@@ -31,11 +32,10 @@ class ThreadLane:
         self.hands: dict[int, Run] = {}
         self.out: deque[tuple[Handler, Context, bytes | None, BaseException | None]] = deque()
         self.collecting = False
-        self.hired = 0
+        self.hired = self.given_up = 0
 
     def start(self) -> None:
-        for _ in range(self.appetite):
-            self.hire()
+        """Threads are hired when there is work for them."""
 
     def hire(self) -> None:
         self.hired += 1
@@ -45,6 +45,9 @@ class ThreadLane:
     def put(self, runs: Sequence[Run]) -> None:
         for run in runs:
             self.buffer.put(run)
+        wanted = min(self.appetite, len(self.hands) + self.buffer.qsize())
+        while self.hired - self.given_up < wanted:
+            self.hire()
 
     @property
     def waiting(self) -> int:
@@ -64,14 +67,15 @@ class ThreadLane:
     def run(self, me: int) -> None:
         while (run := self.buffer.get()) is not None:
             self.hands[me] = run
-            if self.buffer.qsize() <= self.low:
+            if self.buffer.qsize() == self.low:
                 self.tell()
             handler, context = run
             result: bytes | None = None
             error: BaseException | None = None
-            begin(handler, context)
+            if context.limit is not None:
+                context.until = time.monotonic() + context.limit
             try:
-                if not handler.ack_first or self.acked(context):
+                if handler.admit(context):
                     result = self.call(me, handler, context)
             except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
                 error = raised
@@ -87,9 +91,6 @@ class ThreadLane:
 
     def call(self, me: int, handler: Handler, context: Context) -> bytes | None:
         return handler.run_in_thread(context)
-
-    def acked(self, context: Context) -> bool:
-        return asyncio.run_coroutine_threadsafe(self.ends.acked(context), self.loop).result()
 
     def tell(self) -> None:
         """One call to the loop for everything that ends meanwhile."""
@@ -114,6 +115,7 @@ class ThreadLane:
                 log.warning("thread_given_up", id=context.id, handler=handler.name)
                 late = TimedOut("longer than its timeout; its thread goes on")
                 self.ends.ended(handler, context, None, late)
+                self.given_up += 1
                 self.hire()
 
     async def stop(self) -> list[Context]:

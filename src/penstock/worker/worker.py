@@ -7,26 +7,26 @@ from typing import Self
 
 import structlog
 
-from penstock import lifecycle
 from penstock.broker import Broker
 from penstock.errors import StoreError
-from penstock.message import Flag, Leased, Nack, Park, Release
+from penstock.message import Release, Settlement
 from penstock.queue import Queue
 from penstock.runner import identity
 from penstock.settings import QueueSettings
-from penstock.ticket import Answer, AnswerKind
+from penstock.ticket import DONE, Answer, AnswerKind
 from penstock.worker.context import Context
 from penstock.worker.fetch import Fetch
-from penstock.worker.flush import End, Flush
+from penstock.worker.flush import AGAIN, End, Flush
 from penstock.worker.forever import keep_on
 from penstock.worker.forks import notice_forks
 from penstock.worker.handler import Handler
 from penstock.worker.heart import Heart
-from penstock.worker.lanes import Lane, Run
+from penstock.worker.intake import Intake
+from penstock.worker.lanes import Lane
 from penstock.worker.options import WorkerOptions
-from penstock.worker.policy import Unfit, judge
+from penstock.worker.policy import Unfit, judge, text_of
 from penstock.worker.routes import Routes
-from penstock.worker.suspects import Suspects, killer
+from penstock.worker.suspects import Suspects
 
 log = structlog.get_logger()
 # Must not raise.
@@ -60,12 +60,19 @@ class Worker:
         self.completed = self.settled = self.lost = self.finished = 0
         self.forked = False
         self.idle = asyncio.Event()
-        self.timed = asyncio.Event()
-        self.unknown: set[str] = set()
-        self.routes = Routes(self, self.options)
+        self.routes = Routes(self, self.options, self.acked)
         self.flush = Flush(broker, self.held, self.options.linger, self.told)
         self.heart = Heart(self.held, self.lease_lost, self.options.grace)
         self.suspects = Suspects(broker, self.let_go)
+        self.intake = Intake(
+            self.held,
+            self.routes,
+            self.suspects,
+            self.heart,
+            note=self.flush.note,
+            refuse=self.refuse,
+            settings=self.settings,
+        )
         self.fetches: list[Fetch] = []
         self.fetching: list[asyncio.Task[None]] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -111,53 +118,13 @@ class Worker:
             self.identity,
             scope=self.scope,
             suspects=lambda: self.suspects.waiting(lanes),
-            take=self.take,
+            take=self.intake.take,
         )
 
-    def take(self, deliveries: list[Leased], lease: float) -> None:
-        """Each into its lane; those delivered before get in line, unknown ones go back."""
-        now = time.monotonic()
-        renew_at, note, queues = now + lease / 3, self.flush.note, self.routes.queues
-        placed: dict[Lane, list[Run]] = {}
-        for delivery in deliveries:
-            queue = queues[delivery.queue_id]
-            context = Context(delivery, queue.name, note, lease, renew_at)
-            self.held[delivery.id] = context
-            if delivery.flags & Flag.OWN_LEASE:
-                context.lease = delivery.meta.lease or lease
-                context.renew_at = now + context.lease / 3
-                self.heart.watch(context.renew_at)
-            route = self.routes.find(delivery)
-            if route is None:
-                self.park(context)
-                continue
-            handler, lane = route
-            if handler.watched or delivery.meta.timeout is not None:
-                self.timed.set()
-            if delivery.suspect:
-                self.suspect(lane, (handler, context))
-            else:
-                placed.setdefault(lane, []).append((handler, context))
-        self.heart.watch(renew_at)
-        for lane, runs in placed.items():
-            lane.put(runs)
-
-    def park(self, context: Context) -> None:
-        kind = context.delivery.type
-        if kind not in self.unknown:
-            self.unknown.add(kind)
-            log.warning("unknown_task", type=kind, queue=context.queue, id=context.id)
+    def refuse(self, context: Context, settlement: Settlement) -> None:
+        """It does not run here."""
         self.over(context)
-        self.flush.add(End(context, Park()))
-
-    def suspect(self, lane: Lane, run: Run) -> None:
-        context = run[1]
-        delivery, settings = context.delivery, self.settings(context)
-        if delivery.deliveries > lifecycle.limits(delivery.meta, settings)[1]:
-            self.over(context)
-            self.flush.add(End(context, Nack("delivered too often")))
-        else:
-            self.suspects.add((lane, run), alone=killer(delivery, settings))
+        self.flush.add(End(context, settlement))
 
     def settings(self, context: Context) -> QueueSettings:
         """As they are now; a claim has just looked."""
@@ -165,53 +132,66 @@ class Worker:
         return self.broker.directory.by_id.get(queue_id, self.queues[queue_id]).settings
 
     async def acked(self, context: Context) -> bool:
+        """For a message acknowledged before its run; False if it may not run any more."""
         try:
             (answer,) = await self.broker.complete_many([context.completion(None)])
         except StoreError as error:
             log.error("not_acked_first", id=context.id, error=str(error))
             return False
         self.let_go(context)
-        self.told(End(context), answer)
+        self.told([End(context)], [answer])
         return answer.kind is AnswerKind.DONE
 
     def ended(
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
     ) -> None:
         self.over(context)
+        if error is None and result is None and handler.plain and not context.settled:
+            self.flush.add(End(context))
+            return
         if error is not None:
-            log.info("run_failed", id=context.id, handler=handler.name, error=repr(error))
+            log.info("run_failed", id=context.id, handler=handler.name, error=text_of(error))
         if handler.ack_first:
             self.let_go(context)
-        elif error is None and result is None and not context.settled and not handler.manual:
-            self.flush.add(End(context))
         else:
             self.flush.add(self.judged(handler, context, result, error))
 
     def over(self, context: Context) -> None:
         context.over = True
         self.finished += 1
-        if context.delivery.suspect:
+        if context is self.suspects.alone:
             self.suspects.ended(context)
 
     def judged(
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
     ) -> End:
-        if context.settled:
-            return End(context, context.settlement, result, error)
         most = self.settings(context).max_body
         if result is not None and len(result) > most:
-            error = Unfit(f"a result of {len(result)} bytes, and at most {most} are kept")
+            error = error or Unfit(f"a result of {len(result)} bytes, and at most {most} are kept")
+            result = None
+        if context.settled:
+            return End(context, context.settlement, result, error)
         if handler.manual and error is None:
             log.error("run_not_settled", id=context.id, handler=handler.name)
-        verdict = judge(handler.rules, context.delivery, error)
-        return End(context, verdict, None if error is not None else result, error)
+        return End(context, judge(handler.rules, context.delivery, error), result, error)
 
     def has_room(self) -> None:
         for fetch in self.fetches:
             fetch.room.set()
 
-    def told(self, end: End, answer: Answer) -> None:
-        """The end of a run is durable, or its lease was lost."""
+    def told(self, ends: list[End], answers: list[Answer]) -> None:
+        """The ends of runs are durable, or their leases were lost."""
+        if self.hook is None and answers.count(DONE) == len(ends) and ends[0].verdict is None:
+            self.completed += len(ends)
+        else:
+            for end, answer in zip(ends, answers, strict=True):
+                self.told_one(end, answer)
+        if not self.held:
+            self.idle.set()
+
+    def told_one(self, end: End, answer: Answer) -> None:
+        if answer.kind in AGAIN:
+            return
         if answer.kind not in (AnswerKind.DONE, AnswerKind.ALREADY):
             if not end.context.lost:
                 end.context.lost = True
@@ -222,8 +202,6 @@ class Worker:
         else:
             self.settled += 1
             self.tell(answer.state.value if answer.state else "settled", end.context, end.error)
-        if not self.held:
-            self.idle.set()
 
     def let_go(self, context: Context) -> None:
         """It is not this worker's any more."""
@@ -243,8 +221,8 @@ class Worker:
     async def watch(self) -> None:
         """One look at all runs, instead of a timer for each; none while no run has a limit."""
         if not self.busy:
-            self.timed.clear()
-        await self.timed.wait()
+            self.intake.timed.clear()
+        await self.intake.timed.wait()
         await asyncio.sleep(WATCH)
         for lane in self.routes.lanes:
             lane.sweep(time.monotonic())
@@ -261,7 +239,8 @@ class Worker:
         await self.drained(self.options.grace)
         for cut in await asyncio.gather(*(lane.stop() for lane in self.routes.lanes)):
             self.release(cut)
-        await self.drained(LAST)
+        if not await self.drained(LAST):
+            log.error("stopped_with_ends_unwritten", count=self.flush.waiting)
         await self.heart.stop()
         for task in self.tasks:
             task.cancel()

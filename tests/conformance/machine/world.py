@@ -126,6 +126,7 @@ class World(RuleBasedStateMachine):
         assert (lease.fence, lease.queue_id) == (hold.fence, item.queue.id)
         assert (lease.attempts, lease.deliveries) == (item.attempts, item.deliveries)
         assert (lease.claimed_at, lease.lease_until) == (hold.claimed_at, hold.until)
+        assert lease.length == hold.length
         assert (lease.now, lease.parked) == (self.model.now, item.parked)
         assert bool(lease.flags & Flag.CANCEL_REQUESTED) == hold.cancel_requested
         assert bool(lease.flags & Flag.UNBEGUN) == hold.unbegun
@@ -170,7 +171,7 @@ def seen(record: Record) -> Record:
 
 
 def expected(item: Item) -> Record:
-    hold = item.hold or Hold(0, "", 0, 0)
+    hold = item.hold or Hold(0, "", 0, 0, 0)
     reason, error = cause(item)
     return Record(
         NO_MESSAGE,

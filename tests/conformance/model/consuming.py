@@ -105,9 +105,10 @@ class Consuming(Ledger):
     def hand_out(self, ask: Ask, item: Item, leased: Leased) -> None:
         dead = item.place == "dead"
         item.deliveries += not dead
-        until = moment_after(self.now, item.draft.lease or ask.lease)
+        length = item.draft.lease or ask.lease
+        until = moment_after(self.now, length)
         unbegun = ask.begins and item.deliveries >= 2 and not dead
-        item.hold = Hold(leased.fence, ask.consumer, self.now, until, dead, unbegun)
+        item.hold = Hold(leased.fence, ask.consumer, self.now, until, length, dead, unbegun)
         if not dead and item.first_claimed_at is None:
             item.first_claimed_at = self.now
         self.put(item, "lease")
@@ -170,6 +171,7 @@ class Consuming(Ledger):
             return refusal
         hold = self.items[id].held()
         hold.until = max(hold.until, moment_after(self.now, lease))
+        hold.length = lease
         self.touched.add(id)
         return AnswerKind.DONE
 

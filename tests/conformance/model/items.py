@@ -31,6 +31,8 @@ class Hold:
     consumer: str
     claimed_at: Moment
     until: Moment
+    # Seconds asked for when it was claimed or last extended.
+    length: float
     from_dead: bool = False
     unbegun: bool = False
     cancel_requested: bool = False

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.errors import StoreError
 from penstock.testing.checker.__main__ import text as checked
 from tests.faults.storm import sqlite
 from tests.faults.storm.scene import Scene
@@ -31,6 +32,9 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"storm: interrupted; all processes ended; files in {directory}", file=sys.stderr)
         return 130
+    except StoreError as error:
+        print(f"storm: seed {scene.seed} broke the store: {error}; files in {directory}")
+        return 1
     print(json(outcome, scene) if asked.json else text(outcome, scene))
     if outcome.calm and not asked.keep:
         shutil.rmtree(directory)

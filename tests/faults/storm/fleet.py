@@ -15,6 +15,7 @@ context = get_context("forkserver")
 # Each process is forked from one that has imported everything: it begins in a moment.
 PRELOAD = ["tests.faults.storm.nursery", "penstock.stores.sqlite.open"]
 CAP = 30.0
+HOPELESS = 30
 NOT_ASKED = (-signal.SIGKILL,)
 # A process that is asked before it listens ends at once.
 ASKED = (*NOT_ASKED, -signal.SIGTERM, 0)
@@ -31,8 +32,9 @@ class Child:
         self.process.start()
         assert self.process.pid is not None
         self.pid = self.process.pid
-        self.handle = os.pidfd_open(self.pid)
+        self.handle = open_handle(self.pid)
         self.stopped = False
+        self.asked = False
         # Stopped inside a write, it keeps everybody from writing.
         self.cutting = False
 
@@ -42,11 +44,11 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        return self.handle >= 0 and not self.gone(0)
+        return not self.gone(0)
 
     def gone(self, patience: float) -> bool:
         """Within so many seconds."""
-        return bool(select.select([self.handle], [], [], patience)[0])
+        return self.handle < 0 or bool(select.select([self.handle], [], [], patience)[0])
 
     @property
     def frozen(self) -> bool:
@@ -57,11 +59,15 @@ class Child:
         except FileNotFoundError:
             return True
 
+    def ask(self) -> None:
+        """To come to an end by itself."""
+        self.asked = True
+        self.signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """No exit handler runs, nothing is flushed."""
         self.signal(signal.SIGKILL)
-        if self.alive:
-            self.gone(CAP)
+        self.gone(CAP)
 
     def close(self) -> int | None:
         """Its exit code."""
@@ -123,10 +129,10 @@ class Fleet:
         return child
 
     def tend(self, slots: list[Slot]) -> None:
-        """Whoever is gone is replaced, except while all shall be gone."""
-        for slot in [] if self.dark else slots:
+        """Whoever is gone is replaced, except while all shall be gone, or if it is hopeless."""
+        for slot in [] if self.dark or len(self.crashes) > HOPELESS else slots:
             if slot.child is not None and not slot.child.alive:
-                self.bury(slot, NOT_ASKED)
+                self.bury(slot)
             if slot.child is None:
                 slot.start()
 
@@ -139,16 +145,16 @@ class Fleet:
         for slot, child in found:
             child.kill()
             self.heal(child)
-            self.bury(slot, NOT_ASKED)
+            self.bury(slot)
 
-    def bury(self, slot: Slot, expected: tuple[int, ...]) -> None:
+    def bury(self, slot: Slot) -> None:
         """A failure is never expected, and an end of its own accord only if it was asked to."""
         child, slot.child = slot.child, None
         assert child is not None
         code = child.close()
         if code == program.TRY_AGAIN:
             self.busy += 1
-        elif code not in expected:
+        elif code not in (ASKED if child.asked else NOT_ASKED):
             self.crashes.append(f"{child.name} ended with exit code {code}")
 
     def wake(self, slot: Slot) -> None:
@@ -168,12 +174,12 @@ class Fleet:
         """Asks them to stop, and waits until they did."""
         children = [(slot, slot.child) for slot in slots if slot.child is not None]
         for _, child in children:
-            child.signal(signal.SIGTERM)
+            child.ask()
         for slot, child in children:
             if not await asyncio.to_thread(child.gone, CAP):
                 self.crashes.append(f"{child.name} did not stop within {CAP:g} s")
                 child.kill()
-            self.bury(slot, ASKED)
+            self.bury(slot)
 
     def destroy(self) -> None:
         """Nobody is left, whatever happened."""
@@ -182,6 +188,14 @@ class Fleet:
         for child in children + self.holders:
             child.kill()
             child.close()
+
+
+def open_handle(pid: int) -> int:
+    """-1 if it is gone already."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return -1
 
 
 def state(task: Path) -> str:

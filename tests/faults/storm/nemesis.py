@@ -12,9 +12,9 @@ from penstock.testing.checker import Recorder
 from tests.faults.storm import sqlite
 from tests.faults.storm.fleet import Child, Fleet
 
-Kind = Literal["kill", "stop", "gate", "transaction", "producers", "blackout"]
+Kind = Literal["kill", "stop", "restart", "gate", "transaction", "producers", "blackout"]
 # One victim at a time, every so many seconds on the average.
-EVERY = 0.45
+EVERY = 0.4
 # What befalls all: at these shares of the storm's time, and again in each half minute.
 GREAT: dict[Kind, tuple[float, ...]] = {
     "gate": (0.15, 0.5, 0.8),
@@ -42,7 +42,7 @@ def plan(seed: int, seconds: float, victims: list[str]) -> list[Strike]:
     strikes = great(chance, seconds)
     at = chance.uniform(0.5, 1.0)
     while at < seconds:
-        kind: Kind = chance.choice(("kill", "stop"))
+        kind: Kind = chance.choice(("kill", "kill", "stop", "stop", "restart"))
         strikes.append(Strike(at, kind, chance.choice(victims), stop_length(chance)))
         at += chance.expovariate(1 / EVERY)
     return sorted(strikes, key=lambda strike: strike.at)
@@ -74,6 +74,7 @@ class Nemesis:
         self.deeds: dict[Kind, Callable[[Strike], Coroutine[Any, Any, None]]] = {
             "kill": self.kill,
             "stop": self.stop,
+            "restart": self.restart,
             "gate": self.hold,
             "transaction": self.hold,
             "producers": self.kill_producers,
@@ -92,6 +93,13 @@ class Nemesis:
     async def kill(self, strike: Strike) -> None:
         """Whoever tends the fleet starts another."""
         self.fleet.kill(self.slots[strike.victim])
+
+    async def restart(self, strike: Strike) -> None:
+        """As at an upgrade: it may finish what it has, and hands back the rest."""
+        child = self.slots[strike.victim].running
+        if child is not None and not child.asked:
+            self.recorder.fault("restart", child.name)
+            child.ask()
 
     async def stop(self, strike: Strike) -> None:
         slot = self.slots[strike.victim]

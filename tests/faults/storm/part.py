@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from penstock import stores
 from penstock.agents import all_agents
 from penstock.broker import Broker
+from penstock.directory import Directory
 from penstock.errors import PenstockError
 from penstock.runner import Runner, identity
 from penstock.testing.checker import Recorder
@@ -49,11 +50,12 @@ class CorePart(Part):
     witness: Witness
 
     async def play(self) -> None:
-        async with await stores.open(self.scene.url) as store:
-            broker = Broker(store)
-            self.witness = Witness(broker, self.recorder)
+        """Over two handles on the store: a process may have several, and close them."""
+        url = self.scene.url
+        async with await stores.open(url) as store, await stores.open(url) as other:
+            self.witness = Witness(Broker(store), self.recorder)
             self.listen()
-            async with Runner(all_agents(store, broker.directory, identity())):
+            async with Runner(all_agents(other, Directory(other), identity())):
                 await self.work()
 
     @abstractmethod

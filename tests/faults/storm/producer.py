@@ -2,13 +2,18 @@
 
 import asyncio
 import time
+from contextlib import closing
 from itertools import count
 from typing import TypeVar
 
+from penstock.errors import StoreBusy
 from penstock.message import Dedup, Draft
+from penstock.testing.checker import Answer, Publish
+from tests.faults.storm import sqlite
 from tests.faults.storm.bodies import body_of, filling
 from tests.faults.storm.part import CorePart, tolerated
 from tests.faults.storm.product import app_of
+from tests.faults.storm.recording import refused
 from tests.faults.storm.scene import Scene
 
 T = TypeVar("T")
@@ -17,7 +22,7 @@ CROWD = 500
 KEYS = 12
 WINDOW = 3600.0
 # Each is chosen as often as it stands here.
-WAYS = ("one",) * 10 + ("again", "shared", "together", "plain", "atomic", "task", "tasks")
+WAYS = ("one",) * 10 + ("again", "shared", "together", "plain", "atomic", "task", "tasks", "own")
 
 
 class Producer(CorePart):
@@ -90,6 +95,23 @@ class Producer(CorePart):
     async def tasks(self) -> None:
         labels = [self.label() for _ in range(self.random.randint(2, 10))]
         await self.app.aenqueue_many([self.job.call(label, filling(label)) for label in labels])
+
+    async def own(self) -> None:
+        """In a transaction of the application's own, which it commits or rolls back."""
+        label = self.label()
+        call = self.recorder.invoke(Publish(label, "jobs"))
+        try:
+            with closing(sqlite.connection(self.scene)) as connection:
+                task = self.job.options(connection=connection)
+                job = await task.aenqueue(label, filling(label))
+                if self.random.random() < 0.3:
+                    connection.rollback()
+                    self.recorder.result(call, Answer("refused", "ROLLED_BACK"))
+                else:
+                    connection.commit()
+                    self.recorder.result(call, Answer("ok", id=job.id))
+        except StoreBusy as error:
+            self.recorder.result(call, refused(error))
 
     def label(self, trait: str = "") -> str:
         return f"{self.name}-{next(self.numbers)}{trait}"

@@ -23,6 +23,11 @@ def path(scene: Scene) -> str:
     return str(scene.directory / FILE)
 
 
+def connection(scene: Scene) -> sqlite3.Connection:
+    """As an application has one of its own."""
+    return sqlite3.connect(path(scene), timeout=5.0)
+
+
 def hold_gate(scene: Scene) -> None:
     """Stops with the gate in its hand."""
     gate = Gate(f"{path(scene)}.lock", patience=30.0)
@@ -33,11 +38,12 @@ def hold_gate(scene: Scene) -> None:
 
 def hold_transaction(scene: Scene) -> None:
     """Stops in the middle of a write that nobody must ever see."""
-    db = sqlite3.connect(path(scene), timeout=30.0, isolation_level=None)
+    db = connection(scene)
+    db.execute("PRAGMA busy_timeout = 30000")
     db.execute("BEGIN IMMEDIATE")
     db.execute("DELETE FROM ready")
     os.kill(os.getpid(), signal.SIGSTOP)
-    db.execute("ROLLBACK")
+    db.rollback()
     db.close()
 
 
@@ -53,8 +59,12 @@ def writes(scene: Scene, pid: int) -> bool:
 
 def locks(pid: int, file: str) -> list[tuple[str, int, int]]:
     """The exclusive locks of a process on a file: their kind, first and last byte."""
-    found = []
-    inode = str(os.stat(file).st_ino)
+    found: list[tuple[str, int, int]] = []
+    try:
+        inode = str(os.stat(file).st_ino)
+    except FileNotFoundError:
+        # The log and its index go with the last who closes the store.
+        return found
     for line in Path("/proc/locks").read_text().splitlines():
         # A line with an arrow is of one who waits.
         _, kind, _, mode, owner, place, first, last = line.replace("->", "").split()

@@ -62,7 +62,9 @@ class Storm:
         try:
             async with await stores.open(self.scene.url) as store:
                 schedules = await self.begin(Broker(store))
-                await self.rage()
+            # Meanwhile nobody but the victims has the store open.
+            await self.rage()
+            async with await stores.open(self.scene.url) as store:
                 drained_in = await self.drain(store)
                 await self.write_ticks(store, schedules)
                 states = await dump(store, self.recorder, sqlite.places(self.scene))
@@ -96,7 +98,7 @@ class Storm:
     async def all_at_work(self) -> None:
         """Each has recorded a first call: on a busy machine that takes a while."""
         while True:
-            if all(slot.at_work for slot in self.fleet.slots):
+            if self.fleet.crashes or all(slot.at_work for slot in self.fleet.slots):
                 return
             await asyncio.sleep(LOOK)
 

@@ -113,6 +113,8 @@ class Engine:
         if self.files is not None and not self.gone:
             self.writing.db = connect(self.path, self.capabilities.durability)
             self.open_readers()
+            if self.lookout is not None:
+                self.lookout.seen = -1
         self.reading.release()
         self.writing.mutex.release()
 

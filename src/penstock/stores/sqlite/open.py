@@ -4,6 +4,7 @@ import sqlite3
 
 from penstock.errors import StoreFull, StoreUnusable
 from penstock.store import Clock, Durability
+from penstock.stores.sqlite.columns import refuse_incomplete
 from penstock.stores.sqlite.database import BUSY, connect, fresh, named, set_up
 from penstock.stores.sqlite.engine import system_clock
 from penstock.stores.sqlite.files import Files
@@ -44,6 +45,7 @@ def opened_undisturbed(
             set_up(db, clock, durability)
         else:
             set_up_in_turn(db, files, clock, durability)
+            refuse_incomplete(db)
             files.load_ballast()
         return SqliteStore(db, files=files, durability=durability, clock=clock)
     except StoreUnusable as error:

@@ -1,0 +1,30 @@
+"""Whether a file still has every column that its migrations made."""
+
+import sqlite3
+from contextlib import closing
+
+from penstock.errors import StoreUnusable
+from penstock.stores.sqlite.database import MIGRATIONS
+
+COLUMNS = """
+SELECT held.name || '.' || its.name
+FROM sqlite_schema AS held JOIN pragma_table_info(held.name) AS its
+WHERE held.type = 'table'
+"""
+
+
+def refuse_incomplete(db: sqlite3.Connection) -> None:
+    """At once, and not when some statement first needs what is gone."""
+    if lost := sorted(expected() - columns(db)):
+        raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
+
+
+def expected() -> set[str]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for migration in MIGRATIONS:
+            db.executescript(migration.text)
+        return columns(db)
+
+
+def columns(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute(COLUMNS)}

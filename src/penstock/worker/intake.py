@@ -1,0 +1,88 @@
+"""Puts what was claimed where it belongs: into a lane, in line with the suspects, or back."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from penstock import lifecycle
+from penstock.message import Flag, Leased, Nack, Park, Settlement
+from penstock.settings import QueueSettings
+from penstock.worker.context import Context
+from penstock.worker.heart import Heart
+from penstock.worker.lanes import Lane, Run
+from penstock.worker.routes import Routes
+from penstock.worker.suspects import Suspects, killer
+
+log = structlog.get_logger()
+
+
+class Intake:
+    def __init__(
+        self,
+        held: dict[int, Context],
+        routes: Routes,
+        suspects: Suspects,
+        heart: Heart,
+        *,
+        note: Callable[[Context], None],
+        refuse: Callable[[Context, Settlement], None],
+        settings: Callable[[Context], QueueSettings],
+    ) -> None:
+        self.held = held
+        self.routes = routes
+        self.suspects = suspects
+        self.heart = heart
+        self.note = note
+        self.refuse = refuse
+        self.settings = settings
+        self.unknown: set[str] = set()
+        # Set while there may be runs that have to be looked at.
+        self.timed = asyncio.Event()
+
+    def take(self, deliveries: list[Leased], lease: float) -> None:
+        now = time.monotonic()
+        renew_at, note = now + lease / 3, self.note
+        queues, find = self.routes.queues, self.routes.table.get
+        placed: dict[Lane, list[Run]] = {}
+        for delivery in deliveries:
+            name = queues[delivery.queue_id].name
+            context = self.held[delivery.id] = Context(delivery, name, note, lease, renew_at)
+            if delivery.flags & Flag.OWN_LEASE:
+                self.keep_own_lease(context, now)
+            route = find((delivery.queue_id, delivery.type)) or find((delivery.queue_id, None))
+            if route is None:
+                self.park(context)
+                continue
+            handler, lane = route
+            if handler.watched or delivery.meta.timeout is not None:
+                context.limit = delivery.meta.timeout or handler.timeout
+                self.timed.set()
+            if delivery.deliveries > 1:
+                self.suspect(lane, (handler, context))
+            else:
+                placed.setdefault(lane, []).append((handler, context))
+        self.heart.watch(renew_at)
+        for lane, runs in placed.items():
+            lane.put(runs)
+
+    def keep_own_lease(self, context: Context, now: float) -> None:
+        context.lease = context.delivery.meta.lease or context.lease
+        context.renew_at = now + context.lease / 3
+        self.heart.watch(context.renew_at)
+
+    def park(self, context: Context) -> None:
+        kind = context.delivery.type
+        if kind not in self.unknown:
+            self.unknown.add(kind)
+            log.warning("unknown_task", type=kind, queue=context.queue, id=context.id)
+        self.refuse(context, Park())
+
+    def suspect(self, lane: Lane, run: Run) -> None:
+        context = run[1]
+        delivery, settings = context.delivery, self.settings(context)
+        if delivery.deliveries > lifecycle.limits(delivery.meta, settings)[1]:
+            self.refuse(context, Nack("delivered too often"))
+        else:
+            self.suspects.add((lane, run), alone=killer(delivery, settings))
