@@ -8,6 +8,7 @@ import msgspec
 from penstock import admission, checks, cron
 from penstock.directory import Directory
 from penstock.errors import (
+    Busy,
     Forbidden,
     InvalidInput,
     InvalidState,
@@ -277,5 +278,7 @@ def copy_of(message: Message, queue: str, body: bytes) -> Draft:
 def settled(answer: Answer, record: Record) -> Answer:
     if answer.kind is AnswerKind.DONE:
         return answer
+    if answer.kind is AnswerKind.BUSY:
+        raise Busy(f"message {record.message.id} is held by somebody's open transaction; try again")
     state = answer.state or record.state
     raise InvalidState(f"message {record.message.id} is {state}, which does not allow that")

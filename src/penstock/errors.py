@@ -23,6 +23,7 @@ PenstockError
 ├── JobFailed            JOB_FAILED            a result was asked of a job that has none to give
 └── StoreError           STORE_ERROR           the store, not the call
     ├── StoreBusy        STORE_BUSY            no write lock in time; try again
+    ├── StoreUnreachable STORE_UNREACHABLE     not there now, or no longer; try again
     ├── StoreFull        STORE_FULL            no room on its disk
     ├── StoreUnusable    STORE_UNUSABLE        cannot be opened as it is
     │   └── StoreTooNew  STORE_TOO_NEW         written by a newer Penstock
@@ -125,6 +126,10 @@ class StoreError(PenstockError):
 
 class StoreBusy(StoreError):
     code = "STORE_BUSY"
+
+
+class StoreUnreachable(StoreError):
+    code = "STORE_UNREACHABLE"
 
 
 class StoreFull(StoreError):

@@ -22,7 +22,7 @@ def directory() -> Iterator[Path]:
 
 @pytest.fixture(params=ENGINES)
 async def stage(request: pytest.FixtureRequest, directory: Path) -> AsyncIterator[Stage]:
-    engine = ENGINES[request.param](directory)
+    engine = ENGINES[request.param](request, directory)
     async with AsyncExitStack() as handles:
         handles.callback(engine.close)
         store = await handles.enter_async_context(await engine.open())

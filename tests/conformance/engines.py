@@ -6,9 +6,12 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from penstock import stores
 from penstock.store import Store
 from penstock.testing.clock import ManualClock
+from tests.conformance.postgres import PostgresEngine
 
 
 class Engine(Protocol):
@@ -83,7 +86,12 @@ class Sqlite:
             self.outside.close()
 
 
-ENGINES: dict[str, Callable[[Path], Engine]] = {
-    "sqlite-memory": lambda directory: Sqlite(None),
-    "sqlite-file": lambda directory: Sqlite(directory / "queue.db"),
+def postgres(request: pytest.FixtureRequest, directory: Path) -> Engine:
+    return PostgresEngine(request.getfixturevalue("postgres_server"))
+
+
+ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Engine]] = {
+    "sqlite-memory": lambda request, directory: Sqlite(None),
+    "sqlite-file": lambda request, directory: Sqlite(directory / "queue.db"),
+    "postgres": postgres,
 }

@@ -149,3 +149,19 @@ async def test_purging_takes_no_more_than_its_limit(stage: Stage) -> None:
     await stage.publish_each(3)
     assert await stage.admin.purge("default", "ready", "scheduled", limit=4) == 4
     assert (await stage.places())["ended"] == 4
+
+
+@pytest.mark.parametrize("place", ["ready", "scheduled", "dead"])
+async def test_purging_a_place_takes_its_share_and_nothing_of_another_queue(
+    stage: Stage, place: str
+) -> None:
+    for queue in ("older", "newer"):
+        await stage.queue(queue)
+        for _ in range(3):
+            await stage.dead(queue)
+        await stage.publish_each(3, queue=queue, delay=60)
+        await stage.publish_each(3, queue=queue)
+    everywhere = {"ready": 3, "scheduled": 3, "dead": 3}
+    assert await stage.admin.purge("newer", place, limit=2) == 2
+    assert await stage.places("newer") == everywhere | {place: 1, "ended": 2}
+    assert await stage.places("older") == everywhere

@@ -10,18 +10,18 @@ from tests.conformance.engines import ENGINES, Engine
 from tests.conformance.machine.rules import Machine
 
 STEPS = 40
-EXAMPLES = {"sqlite-memory": 80, "sqlite-file": 8}
+EXAMPLES = {"sqlite-memory": 80, "sqlite-file": 8, "postgres": 8}
 MORE = 10 if os.environ.get("PENSTOCK_TEST_ALL") else 1
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", EXAMPLES)
 def test_a_store_and_the_model_never_disagree(
-    engine: str, tmp_path_factory: pytest.TempPathFactory
+    engine: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     class Prepared(Machine):
         def prepare(self) -> Engine:
-            return ENGINES[engine](tmp_path_factory.mktemp("machine"))
+            return ENGINES[engine](request, tmp_path_factory.mktemp("machine"))
 
     run_state_machine_as_test(
         Prepared,

@@ -119,6 +119,8 @@ class GroupCommit:
     def __init__(self, store: Hot, most: int = 1_000) -> None:
         self.store = store
         self._enqueue: Lane[Entry, Published] = Lane(store.enqueue, most)
+        # With a look at what is stored: the others need not wait for that.
+        self._enqueue_checked: Lane[Entry, Published] = Lane(store.enqueue, most)
         self._complete: Lane[Completion, Answer] = Lane(store.complete, most)
         self._extend: Lane[Extension, Answer] = Lane(store.extend, most)
         self._leases: Lane[Lock, Lease | None] = Lane(store.leases, most)
@@ -127,7 +129,8 @@ class GroupCommit:
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if atomic:
             return await self.store.enqueue(entries, atomic=True)
-        return await self._enqueue.add(entries)
+        plain = all(entry.plain for entry in entries)
+        return await (self._enqueue if plain else self._enqueue_checked).add(entries)
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
         return await self._complete.add(items)

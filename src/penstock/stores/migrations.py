@@ -12,14 +12,21 @@ from penstock.stores.statements import folder_of, read_text
 FLOOR = re.compile(r"^-- floor: (\d+)$", re.MULTILINE)
 
 
+ONLINE = "\n-- online\n"
+
+
 class Migration(Struct, frozen=True):
-    """`floor`: the oldest code that may still write after it, by its last migration's number."""
+    """`floor`: the oldest code that may still write after it, by its last migration's number.
+
+    An `online` one is not one transaction: each of its statements stands by itself.
+    """
 
     number: int
     name: str
     text: str
     checksum: str
     floor: int
+    online: bool = False
 
 
 def load(package: str) -> list[Migration]:
@@ -34,7 +41,7 @@ def read(file_name: str, text: str) -> Migration:
     if floor is None:
         raise StoreUnusable(f"migration {file_name} does not say its floor")
     checksum = sha256(text.encode()).hexdigest()
-    return Migration(int(number), name, text, checksum, int(floor.group(1)))
+    return Migration(int(number), name, text, checksum, int(floor.group(1)), ONLINE in text)
 
 
 def missing(known: list[Migration], applied: dict[int, str], floor: int) -> list[Migration]:

@@ -5,21 +5,22 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+
+from penstock.stores.waiters import Waiters
 
 IN_ACCESS, IN_NONBLOCK, IN_CLOEXEC = 0x1, 0x800, 0x80000
 WATCH = struct.calcsize("iIII")
 
 
-class Bell:
+class Bell(Waiters):
     """Rung by reading one byte of a file beside the database: inotify tells the other processes.
 
     A read wakes as well as a write and costs no disk. Where there is no inotify, waits are short.
     """
 
     def __init__(self, path: str | None) -> None:
-        self.waiting: dict[asyncio.Future[None], frozenset[int]] = {}
-        self.wakes = 0
+        super().__init__()
         self.file = self.watch = -1
         self.loop: asyncio.AbstractEventLoop | None = None
         if path is not None:
@@ -37,31 +38,13 @@ class Bell:
         if self.file >= 0:
             os.pread(self.file, 1, 0)
 
-    def wake(self, queue_ids: Iterable[int] | None) -> None:
-        """Wakes this process's waiters of these queues; all of them for None."""
-        woken = None if queue_ids is None else frozenset(queue_ids)
-        if woken is not None and not woken:
-            return
-        self.wakes += 1
-        for future, wanted in list(self.waiting.items()):
-            if not future.done() and (woken is None or wanted & woken):
-                future.set_result(None)
-
     def wait(self, queue_ids: Collection[int]) -> "asyncio.Future[None]":
         """A future that ends when one of the queues may have work."""
         loop = asyncio.get_running_loop()
         if self.watch >= 0 and self.loop is not loop:
             self.loop = loop
             loop.add_reader(self.watch, self._heard)
-        future: asyncio.Future[None] = loop.create_future()
-        self.waiting[future] = frozenset(queue_ids)
-        future.add_done_callback(self._forget)
-        return future
-
-    @property
-    def wanted(self) -> frozenset[int]:
-        """The queues somebody waits for."""
-        return frozenset().union(*self.waiting.values())
+        return super().wait(queue_ids)
 
     def close(self) -> None:
         if self.loop is not None and not self.loop.is_closed():
@@ -78,9 +61,6 @@ class Bell:
         except BlockingIOError:
             return
         self.wake(None)
-
-    def _forget(self, future: "asyncio.Future[None]") -> None:
-        self.waiting.pop(future, None)
 
 
 def watch(path: str) -> int:

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 from penstock.errors import StoreUnusable
-from penstock.stores.sqlite.database import MIGRATIONS
+from penstock.stores.sqlite.database import MIGRATIONS, split
 
 COLUMNS = """
 SELECT held.name || '.' || its.name
@@ -22,7 +22,8 @@ def refuse_incomplete(db: sqlite3.Connection) -> None:
 def expected() -> set[str]:
     with closing(sqlite3.connect(":memory:")) as db:
         for migration in MIGRATIONS:
-            db.executescript(migration.text)
+            for statement in split(migration.text):
+                db.execute(statement)
         return columns(db)
 
 

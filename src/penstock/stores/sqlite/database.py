@@ -10,11 +10,10 @@ from penstock.errors import (
     StoreTooNew,
     StoreUnusable,
 )
-from penstock.settings import QueueSettings
 from penstock.store import Clock, Durability
 from penstock.stores import migrations
-from penstock.stores.sqlite import registry
-from penstock.stores.sqlite.transaction import SQL, Transaction
+from penstock.stores.sql import registry
+from penstock.stores.sqlite.transaction import SQL, Transaction, finish
 
 PACKAGE = "penstock.stores.sqlite"
 APPLICATION = 0x504E5354  # "PNST"
@@ -62,8 +61,8 @@ def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None
     try:
         migrate(db, clock)
         tx = Transaction(db, clock())
-        found_default(tx)
-        guard_counters(tx, durability)
+        finish(registry.found_default(tx))
+        finish(guard_counters(tx, durability))
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -79,7 +78,7 @@ def ready(db: sqlite3.Connection, durability: Durability) -> bool:
     applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
     if migrations.missing(MIGRATIONS, applied, floor_of(db)):
         return False
-    kept = db.execute(SQL["fact"], ("fast_boot",)).fetchone()
+    kept = db.execute(SQL["fact"], {"name": "fast_boot"}).fetchone()
     return durability == "safe" if kept is None else bool(kept[0] == boot_id())
 
 
@@ -135,28 +134,19 @@ def split(script: str) -> list[str]:
     return statements
 
 
-def found_default(tx: Transaction) -> None:
-    """What always exists: the default scope, its dead letters, its default queue, a secret."""
-    if registry.scope(tx, "default", "default") is not None:
-        return
-    scope = registry.create_scope(tx, "default", "default")
-    registry.create_queue(tx, scope.id, "default", QueueSettings())
-    tx.run("fact_set", ("secret", secrets.token_hex(32)))
-
-
-def guard_counters(tx: Transaction, durability: Durability) -> None:
+async def guard_counters(tx: Transaction, durability: Durability) -> None:
     """`fast` may lose its last commits with the machine, never with a process: after another
     boot, numbers that may have been handed out are skipped and the feed begins a new epoch.
     """
-    kept = tx.one("fact", ("fast_boot",))
+    kept = await tx.one("fact", name="fast_boot")
     boot = boot_id()
     if kept is not None and kept[0] != boot:
-        tx.run("skip_counters")
-        tx.run("begin_sequences")
-        tx.run("skip_sequences")
-        tx.next_number("epoch")
+        await tx.run("skip_counters")
+        await tx.run("begin_sequences")
+        await tx.run("skip_sequences")
+        await tx.next_number("epoch")
     if durability == "fast" or kept is not None:
-        tx.run("fact_set", ("fast_boot", boot))
+        await tx.run("fact_set", name="fast_boot", value=boot)
 
 
 def boot_id() -> str:

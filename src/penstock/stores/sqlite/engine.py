@@ -19,8 +19,8 @@ from penstock.stores.sqlite.files import Files
 from penstock.stores.sqlite.forks import forks
 from penstock.stores.sqlite.gate import Gate
 from penstock.stores.sqlite.lookout import Lookout
-from penstock.stores.sqlite.transaction import Transaction
-from penstock.stores.sqlite.writer import Applier, InlineWriter, ThreadWriter, Work
+from penstock.stores.sqlite.transaction import Transaction, finish
+from penstock.stores.sqlite.writer import NEXT, Applier, InlineWriter, ThreadWriter, Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -124,12 +124,20 @@ class Engine:
             self.closed = self.gone = True
             os.close(self.gate.file)
 
-    async def write(self, order: int, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+    async def write(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.write_in(NEXT, work, *args, **kwargs)
+
+    async def write_in(
+        self, order: int, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         self.refuse_closed()
         return await self.writer.run(order, bind(work, *args, **kwargs))
 
-    def look(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
-        """A small read, at once, on the caller's own thread. WAL readers never wait."""
+    async def look(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.look_now(work, *args, **kwargs)
+
+    def look_now(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        """On the caller's own thread. WAL readers never wait."""
         self.refuse_closed()
         with self.reading:
             return self.read_on(self.reader, bind(work, *args, **kwargs))
@@ -151,7 +159,7 @@ class Engine:
 
     def ready_among(self, queue_ids: Collection[int]) -> set[int]:
         """Those of the queues that have work."""
-        return self.look(with_work, queue_ids)
+        return self.look_now(with_work, queue_ids)
 
     def refuse_closed(self) -> None:
         if self.closed:
@@ -178,16 +186,16 @@ class Engine:
 
 def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[Transaction], T]:
     def run(tx: Transaction) -> T:
-        return work(tx, *args, **kwargs)
+        return finish(work(tx, *args, **kwargs))
 
     return run
 
 
-def with_work(tx: Transaction, queue_ids: Collection[int]) -> set[int]:
-    return {queue_id for queue_id in queue_ids if tx.one("peek", (queue_id,))}
+async def with_work(tx: Transaction, queue_ids: Collection[int]) -> set[int]:
+    return {queue_id for queue_id in queue_ids if await tx.one("peek", queue_id=queue_id)}
 
 
-def copy_to(tx: Transaction, path: str) -> None:
+async def copy_to(tx: Transaction, path: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as error:

@@ -9,7 +9,7 @@ from penstock.errors import InvalidInput, StoreBusy
 from penstock.message import Moment
 from penstock.stores.sqlite.database import named, refuse_newer
 from penstock.stores.sqlite.publish import publish_each
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.transaction import Transaction, finish
 from penstock.ticket import Entry, Published
 
 
@@ -90,7 +90,7 @@ def publish_inside(
     db.execute("SAVEPOINT penstock")
     try:
         refuse_newer(db)
-        outcomes = publish_each(Transaction(db, now), entries)
+        outcomes = finish(publish_each(Transaction(db, now), entries))
     except BaseException:
         # A full disk, for one, has ended the whole transaction already.
         if db.in_transaction:

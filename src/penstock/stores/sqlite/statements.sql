@@ -2,14 +2,19 @@
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
 
 -- name: next_number
-UPDATE counter SET value = value + 1 WHERE name = ? RETURNING value;
+UPDATE counter SET value = value + 1 WHERE name = :name RETURNING value;
 -- name: number
-SELECT value FROM counter WHERE name = ?;
+SELECT value FROM counter WHERE name = :name;
 
 -- name: publish_message
 INSERT INTO message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: publish_checked
+INSERT INTO message
+    (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+VALUES (:queue_id, :type, :priority, :rank, :created_at, :run_at, :expires_at, :body, :meta)
+RETURNING id;
 -- name: publish_ready
 INSERT INTO ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, 0, 0, ifnull(expires_at, 9007199254740991), :flags
@@ -19,59 +24,64 @@ INSERT INTO scheduled (due_at, id, queue_id, rank, type, attempts, deliveries, e
 SELECT run_at, id, queue_id, rank, type, 0, 0, ifnull(expires_at, 9007199254740991), :flags
 FROM message WHERE id BETWEEN :first AND :last AND run_at > :now;
 -- name: dedup_seen
-SELECT id, digest FROM dedup WHERE queue_id = ? AND key = ? AND expires_at > ?;
+SELECT id, digest FROM dedup WHERE queue_id = :queue_id AND key = :key AND expires_at > :now;
 -- name: dedup_remember
-INSERT INTO dedup (queue_id, key, id, digest, expires_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO dedup (queue_id, key, id, digest, expires_at)
+VALUES (:queue_id, :key, :id, :digest, :expires_at)
 ON CONFLICT (queue_id, key) DO UPDATE
 SET id = excluded.id, digest = excluded.digest, expires_at = excluded.expires_at;
 -- name: unique_free
 DELETE FROM dedup
-WHERE id = ? AND expires_at = 9007199254740991 AND key >= 'unique:' AND key < 'unique;';
+WHERE id = :id AND expires_at = 9007199254740991 AND key >= 'unique:' AND key < 'unique;';
 -- name: name_taken
-SELECT id FROM name WHERE queue_id = ? AND name = ?;
+SELECT id FROM name WHERE queue_id = :queue_id AND name = :name;
 -- name: name_take
-INSERT INTO name (queue_id, name, id) VALUES (?, ?, ?);
+INSERT INTO name (queue_id, name, id) VALUES (:queue_id, :name, :id);
 -- name: depth
-SELECT (SELECT count(*) FROM (SELECT 1 FROM ready WHERE queue_id = :queue LIMIT :most))
-     + (SELECT count(*) FROM (SELECT 1 FROM scheduled WHERE queue_id = :queue LIMIT :most));
+SELECT (SELECT count(*) FROM (SELECT 1 FROM ready WHERE queue_id = :queue_id LIMIT :most))
+     + (SELECT count(*) FROM (SELECT 1 FROM scheduled WHERE queue_id = :queue_id LIMIT :most));
 
 -- name: put_ready
 INSERT INTO ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags);
 -- name: put_scheduled
 INSERT INTO scheduled
     (queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, key, position)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags, :due_at, :key,
+        :position);
 -- name: put_dead
 INSERT INTO dead
     (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, :reason, :error);
 -- name: put_history
 INSERT INTO history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
      claimed_at, at, due_at, final)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
+        :claimed_at, :at, :due_at, :final);
 
 -- name: head
-SELECT id FROM head WHERE queue_id = ? AND key = ?;
+SELECT id FROM head WHERE queue_id = :queue_id AND key = :key;
 -- name: is_head
-SELECT 1 FROM head WHERE id = ?;
+SELECT 1 FROM head WHERE id = :id;
 -- name: take_head
-INSERT INTO head (queue_id, key, id) VALUES (?, ?, ?);
+INSERT INTO head (queue_id, key, id) VALUES (:queue_id, :key, :id);
+-- name: head_of
+SELECT queue_id, key FROM head WHERE id = :id;
 -- name: free_head
-DELETE FROM head WHERE id = ? RETURNING queue_id, key;
+DELETE FROM head WHERE id = :id;
 -- name: first_in_line
 -- By name: after ANALYZE the planner would rather read and sort every line there is.
-SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
-FROM scheduled INDEXED BY scheduled_line
-WHERE queue_id = ? AND key = ? AND due_at = 9007199254740991 ORDER BY position LIMIT 1;
+SELECT id FROM scheduled INDEXED BY scheduled_line
+WHERE queue_id = :queue_id AND key = :key AND due_at = 9007199254740991
+ORDER BY position LIMIT 1;
 -- name: get_in_line
-UPDATE scheduled SET due_at = 9007199254740991, position = id WHERE id = ?;
+UPDATE scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
 -- name: end_of_line
 UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'message' RETURNING seq;
 
 -- name: peek
-SELECT 1 FROM ready WHERE queue_id = ? LIMIT 1;
+SELECT 1 FROM ready WHERE queue_id = :queue_id LIMIT 1;
 -- name: claim_lease
 INSERT INTO lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
@@ -93,13 +103,13 @@ WHERE r.queue_id = ? ORDER BY r.rank, r.id LIMIT ?;
 -- name: claim_remove
 DELETE FROM ready WHERE queue_id = ? AND (rank, id) <= (?, ?);
 -- name: pick
-SELECT rank, id, queue_id FROM ready WHERE queue_id = ? ORDER BY rank, id LIMIT ?;
+SELECT rank, id, queue_id FROM ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
 -- name: pick_type
 SELECT rank, id, queue_id FROM ready
-WHERE queue_id = ? AND type = ? ORDER BY rank, id LIMIT ?;
+WHERE queue_id = :queue_id AND type = :type ORDER BY rank, id LIMIT :limit;
 -- name: ready
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM ready
-WHERE queue_id = ? AND rank = ? AND id = ?;
+WHERE queue_id = :queue_id AND rank = :rank AND id = :id;
 -- name: claim_pick
 INSERT INTO lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
@@ -109,20 +119,21 @@ SELECT id, :fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
        :consumer, :now, :until, :until - :now
 FROM ready WHERE queue_id = :queue AND rank = :rank AND id = :id;
 -- name: take_ready
-DELETE FROM ready WHERE queue_id = ? AND rank = ? AND id = ?
+DELETE FROM ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: claimed_read
 SELECT m.id, m.queue_id, m.type, m.priority, m.created_at, m.body, m.meta,
        l.attempts, l.deliveries, l.flags, l.rank
-FROM json_each(?) j CROSS JOIN lease l ON l.id = j.value CROSS JOIN message m ON m.id = l.id
+FROM json_each(:ids) j CROSS JOIN lease l ON l.id = j.value CROSS JOIN message m ON m.id = l.id
 ORDER BY j.key;
 -- name: own_lease
 UPDATE lease SET lease_until = :until, length = :until - claimed_at
 WHERE id = :id AND fence = :fence;
 -- name: pick_dead
-SELECT dead_at, id FROM dead WHERE queue_id = ? ORDER BY dead_at, id LIMIT ?;
+SELECT dead_at, id FROM dead WHERE queue_id = :queue_id ORDER BY dead_at, id LIMIT :limit;
 -- name: pick_dead_type
-SELECT dead_at, id FROM dead WHERE queue_id = ? AND type = ? ORDER BY dead_at, id LIMIT ?;
+SELECT dead_at, id FROM dead
+WHERE queue_id = :queue_id AND type = :type ORDER BY dead_at, id LIMIT :limit;
 -- name: claim_dead
 INSERT INTO lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
@@ -132,7 +143,7 @@ SELECT id, :fence, queue_id, rank, type, attempts, deliveries, 9007199254740991,
 FROM dead WHERE id = :id;
 
 -- name: flagged
-SELECT l.id, l.queue_id, l.flags FROM json_each(?) j CROSS JOIN lease l ON l.id = j.key
+SELECT l.id, l.flags FROM json_each(?) j CROSS JOIN lease l ON l.id = j.key
 WHERE l.fence = j.value AND l.flags != 0;
 -- name: complete_history
 INSERT INTO history
@@ -155,9 +166,10 @@ UPDATE lease SET lease_until = max(lease_until, :until), length = :until - :now
 WHERE id = :id AND fence = :fence
 RETURNING lease_until, flags;
 -- name: begin
-UPDATE lease SET flags = flags & ~4 WHERE id = ? AND fence = ? AND deliveries > 1;
+UPDATE lease SET flags = flags & ~4 WHERE id = :id AND fence = :fence AND deliveries > 1;
 -- name: progress
-UPDATE lease SET percent = ifnull(?, percent), note = ifnull(?, note) WHERE id = ? AND fence = ?;
+UPDATE lease SET percent = ifnull(:percent, percent), note = ifnull(:note, note)
+WHERE id = :id AND fence = :fence;
 -- name: lease_read
 SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
        l.length, m.meta, l.dead_reason,
@@ -166,9 +178,9 @@ SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_a
           AND h.position > ifnull((SELECT max(position) FROM history r WHERE r.id = l.id
                                    AND r.final = 0 AND r.verb = 'redrive'), 0))
 FROM lease l JOIN message m ON m.id = l.id
-WHERE l.id = ? AND l.fence = ?;
+WHERE l.id = :id AND l.fence = :fence;
 -- name: lease_expired
-SELECT id, fence FROM lease WHERE lease_until < ? ORDER BY lease_until LIMIT ?;
+SELECT id, fence FROM lease WHERE lease_until < :now ORDER BY lease_until LIMIT :limit;
 -- name: settle
 DELETE FROM lease
 WHERE id = :id AND fence = :fence AND flags = :flags AND lease_until < :expired_by
@@ -180,69 +192,75 @@ SELECT verb, state FROM history WHERE id = :id AND final = 0 AND fence = :fence
 UNION ALL
 SELECT verb, state FROM history WHERE id = :id AND final = 1 AND fence = :fence;
 -- name: lease_fence
-SELECT fence FROM lease WHERE id = ?;
+SELECT fence, 0 FROM lease WHERE id = :id;
 
 -- name: due
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, key FROM scheduled
-WHERE due_at <= ? ORDER BY due_at, id LIMIT ?;
+WHERE due_at <= :now ORDER BY due_at, id LIMIT :limit;
 -- name: next_due
 SELECT due_at FROM scheduled WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
 -- name: take_scheduled
-DELETE FROM scheduled WHERE id = ?
+DELETE FROM scheduled WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: expired_ready
-SELECT queue_id, rank, id FROM ready WHERE expires_at < 9007199254740991 AND expires_at <= ?
-LIMIT ?;
+SELECT queue_id, rank, id FROM ready WHERE expires_at < 9007199254740991 AND expires_at <= :now
+LIMIT :limit;
 -- name: expired_scheduled
-SELECT id FROM scheduled WHERE expires_at < 9007199254740991 AND expires_at <= ? LIMIT ?;
+SELECT id FROM scheduled WHERE expires_at < 9007199254740991 AND expires_at <= :now LIMIT :limit;
 -- name: next_rank
-SELECT rank FROM ready WHERE queue_id = ? AND rank > ? ORDER BY rank LIMIT 1;
+SELECT rank FROM ready WHERE queue_id = :queue_id AND rank > :rank ORDER BY rank LIMIT 1;
 -- name: waited
-SELECT r.id, r.rank FROM ready r JOIN message m ON m.id = r.id
-WHERE r.queue_id = ? AND r.rank = ? AND m.created_at <= ? ORDER BY r.id LIMIT ?;
+SELECT r.id FROM ready r JOIN message m ON m.id = r.id
+WHERE r.queue_id = :queue_id AND r.rank = :rank AND m.created_at <= :before
+ORDER BY r.id LIMIT :limit;
 -- name: age
-UPDATE ready SET rank = ? WHERE queue_id = ? AND rank = ? AND id = ?;
+UPDATE ready SET rank = :above WHERE queue_id = :queue_id AND rank = :rank AND id = :id;
 -- name: dead_counts
 SELECT queue_id, count(*) FROM dead GROUP BY queue_id;
 -- name: claim_tick
 INSERT INTO agent (name, at, by) VALUES (:name, :now, :by)
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, by = excluded.by
-WHERE agent.by = excluded.by OR agent.at <= :now - :every;
+WHERE agent.by = excluded.by OR agent.at <= :before;
 -- name: end_tick
-UPDATE agent SET result = ? WHERE name = ? AND by = ?;
+UPDATE agent SET result = :result WHERE name = :name AND by = :by;
 -- name: agent_runs
 SELECT name, at, by, result FROM agent ORDER BY name;
 -- name: old_dedup
-SELECT queue_id, key FROM dedup WHERE expires_at < 9007199254740991 AND expires_at <= ? LIMIT ?;
+SELECT queue_id, key FROM dedup WHERE expires_at < 9007199254740991 AND expires_at <= :now
+LIMIT :limit;
 -- name: drop_dedup
-DELETE FROM dedup WHERE queue_id = ? AND key = ?;
+DELETE FROM dedup WHERE queue_id = :queue_id AND key = :key AND expires_at <= :now;
 -- name: old_results
-SELECT id FROM result WHERE expires_at <= ? LIMIT ?;
+SELECT id FROM result WHERE expires_at <= :now LIMIT :limit;
 -- name: drop_result
-DELETE FROM result WHERE id = ?;
+DELETE FROM result WHERE id = :id;
 -- name: prunable
-SELECT position, id, queue_id, at, final FROM history WHERE position > ? ORDER BY position LIMIT ?;
+SELECT position, id, queue_id, at, final, id FROM history
+WHERE position > :after ORDER BY position LIMIT :limit;
 -- name: held_by_cursors
-SELECT min(message), min(history) FROM cursor WHERE advanced_at > ?;
+SELECT min(message), min(history) FROM cursor WHERE advanced_at > :since;
 -- name: prune_history
 DELETE FROM history WHERE position IN (
-    SELECT h.position FROM json_each(:ids) j CROSS JOIN history h ON h.id = j.value WHERE h.final = 1
+    SELECT h.position FROM json_each(:ids) j CROSS JOIN history h ON h.id = j.value
+    WHERE h.final = 1
     UNION ALL
-    SELECT h.position FROM json_each(:ids) j CROSS JOIN history h ON h.id = j.value WHERE h.final = 0);
+    SELECT h.position FROM json_each(:ids) j CROSS JOIN history h ON h.id = j.value
+    WHERE h.final = 0);
 -- name: prune_message
-DELETE FROM message WHERE id IN (SELECT value FROM json_each(?));
+DELETE FROM message WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: prune_name
-DELETE FROM name WHERE id IN (SELECT value FROM json_each(?));
+DELETE FROM name WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: prune_result
-DELETE FROM result WHERE id IN (SELECT value FROM json_each(?));
+DELETE FROM result WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: pruned_up_to
-UPDATE counter SET value = max(value, ?) WHERE name = 'pruned';
+UPDATE counter SET value = max(value, :id) WHERE name = 'pruned';
 
 -- name: schedule_move
-UPDATE schedule SET next_at = :next, last_at = :seen
-WHERE id = :id AND next_at = :seen AND paused = 0;
+UPDATE schedule SET next_at = :next_at, last_at = :seen_at
+WHERE id = :id AND next_at = :seen_at AND paused = 0;
 -- name: schedule_save
-INSERT INTO schedule (queue_id, name, paused, next_at, plan) VALUES (?, ?, ?, ?, ?)
+INSERT INTO schedule (queue_id, name, paused, next_at, plan)
+VALUES (:queue_id, :name, :paused, :next_at, :plan)
 ON CONFLICT (queue_id, name) DO UPDATE
 SET paused = excluded.paused, next_at = excluded.next_at, plan = excluded.plan
 RETURNING id, queue_id, paused, next_at, last_at, plan;
@@ -250,18 +268,19 @@ RETURNING id, queue_id, paused, next_at, last_at, plan;
 SELECT id, queue_id, paused, next_at, last_at, plan FROM schedule ORDER BY id;
 -- name: schedules_due
 SELECT id, queue_id, paused, next_at, last_at, plan FROM schedule
-WHERE paused = 0 AND next_at <= ? ORDER BY next_at, id;
+WHERE paused = 0 AND next_at <= :due_by ORDER BY next_at, id;
 -- name: schedule_delete
-DELETE FROM schedule WHERE id = ?;
+DELETE FROM schedule WHERE id = :id;
 
 -- name: scope_create
-INSERT INTO scope (tenant, name) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO scope (tenant, name) VALUES (:tenant, :name) ON CONFLICT DO NOTHING RETURNING id;
 -- name: scope
-SELECT id, tenant, name, paused FROM scope WHERE tenant = ? AND name = ?;
+SELECT id, tenant, name, paused FROM scope WHERE tenant = :tenant AND name = :name;
 -- name: scope_pause
-UPDATE scope SET paused = ? WHERE id = ?;
+UPDATE scope SET paused = :paused WHERE id = :id;
 -- name: queue_create
-INSERT INTO queue (scope_id, name, settings) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO queue (scope_id, name, settings) VALUES (:scope_id, :name, :settings)
+ON CONFLICT DO NOTHING RETURNING id;
 -- name: queues
 SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
 FROM queue q JOIN scope s ON s.id = q.scope_id
@@ -270,20 +289,21 @@ ORDER BY s.tenant, s.name, q.name, q.id;
 -- name: queue
 SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
 FROM queue q JOIN scope s ON s.id = q.scope_id
-WHERE s.tenant = ? AND s.name = ? AND q.name = ? AND q.state != 'deleted';
+WHERE s.tenant = :tenant AND s.name = :scope AND q.name = :name AND q.state != 'deleted';
 -- name: queue_by_id
 SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
-FROM queue q JOIN scope s ON s.id = q.scope_id WHERE q.id = ?;
+FROM queue q JOIN scope s ON s.id = q.scope_id WHERE q.id = :id;
 -- name: queue_change
-UPDATE queue SET name = ifnull(?, name), state = ifnull(?, state), settings = ifnull(?, settings)
-WHERE id = ?;
+UPDATE queue SET name = ifnull(:name, name), state = ifnull(:state, state),
+    settings = ifnull(:settings, settings)
+WHERE id = :id;
 -- name: queue_holds
 SELECT EXISTS (SELECT 1 FROM ready WHERE queue_id = :id)
     OR EXISTS (SELECT 1 FROM scheduled WHERE queue_id = :id)
     OR EXISTS (SELECT 1 FROM dead WHERE queue_id = :id)
     OR EXISTS (SELECT 1 FROM lease WHERE queue_id = :id);
 -- name: queue_unschedule
-DELETE FROM schedule WHERE queue_id = ?;
+DELETE FROM schedule WHERE queue_id = :id;
 -- name: index_types
 -- The type first, or claims without one would walk it, and sort. It has all that pick_type reads,
 -- or claims by type would not.
@@ -291,14 +311,14 @@ CREATE INDEX IF NOT EXISTS ready_type ON ready (type, queue_id, rank, id);
 
 -- name: message
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
-FROM message WHERE id = ?;
+FROM message WHERE id = :id;
 -- name: where_lease
 SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error
-FROM lease WHERE id = ?;
+FROM lease WHERE id = :id;
 -- name: where_scheduled
-SELECT attempts, deliveries, due_at FROM scheduled WHERE id = ?;
+SELECT attempts, deliveries, due_at FROM scheduled WHERE id = :id;
 -- name: where_dead
-SELECT attempts, deliveries, reason, error FROM dead WHERE id = ?;
+SELECT attempts, deliveries, reason, error FROM dead WHERE id = :id;
 -- name: timeline
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -309,27 +329,36 @@ SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries,
 FROM history WHERE id = :id AND final = 1
 ORDER BY 1;
 -- name: ended
-SELECT state FROM history WHERE id = ? AND final = 1;
+SELECT state FROM history WHERE id = :id AND final = 1;
 -- name: result
-SELECT body FROM result WHERE id = ? AND expires_at > ?;
+SELECT body FROM result WHERE id = :id AND expires_at > :now;
 -- name: scan_ready
-DELETE FROM ready WHERE queue_id = ? AND id = ?
+DELETE FROM ready WHERE queue_id = :queue_id AND id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: request_cancel
-UPDATE lease SET flags = flags | 8 WHERE id = ? AND fence = ?;
+UPDATE lease SET flags = flags | 8 WHERE id = :id AND fence = :fence;
 -- name: take_lease
-DELETE FROM lease WHERE id = ? AND fence = ?
+DELETE FROM lease WHERE id = :id AND fence = :fence
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
           consumer, fence, claimed_at, dead_at, dead_error;
 -- name: take_dead
-DELETE FROM dead WHERE id = ?
+DELETE FROM dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
--- name: some_ready
-SELECT rank, id FROM ready WHERE queue_id = ? ORDER BY rank, id LIMIT ?;
--- name: some_scheduled
-SELECT id FROM scheduled WHERE queue_id = ? ORDER BY id LIMIT ?;
--- name: some_dead
-SELECT id FROM dead WHERE queue_id = ? ORDER BY dead_at, id LIMIT ?;
+-- name: take_some_ready
+-- Up to the last of them, and +, or the planner might read every ticket of a rank.
+DELETE FROM ready WHERE queue_id = :queue_id AND (rank, id) <= (
+    SELECT +rank, +id
+    FROM (SELECT rank, id FROM ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit)
+    ORDER BY rank DESC, id DESC LIMIT 1)
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: take_some_scheduled
+DELETE FROM scheduled WHERE id IN (
+    SELECT id FROM scheduled WHERE queue_id = :queue_id ORDER BY id LIMIT :limit)
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: take_some_dead
+DELETE FROM dead WHERE id IN (
+    SELECT id FROM dead WHERE queue_id = :queue_id ORDER BY dead_at, id LIMIT :limit)
+RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 
 -- name: find_all
 SELECT m.id FROM message m
@@ -363,11 +392,11 @@ WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before
 
 -- name: feed_messages
 SELECT id, queue_id, type, priority, created_at, body, meta FROM message
-WHERE id > ? ORDER BY id LIMIT ?;
--- name: feed_history
+WHERE id > :after ORDER BY id LIMIT :limit;
+-- name: recent
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
-FROM history WHERE position > ? ORDER BY position LIMIT ?;
+FROM history WHERE position > :after ORDER BY position LIMIT :limit;
 -- name: census
 SELECT queue_id, place, count(*), sum(((id % 1000003) * (id % 1000033)) % 1000000007) FROM (
     SELECT queue_id, 'message' AS place, id FROM message
@@ -383,10 +412,11 @@ UNION ALL SELECT queue_id, 'scheduled', count(*) FROM scheduled GROUP BY queue_i
 UNION ALL SELECT queue_id, 'lease', count(*) FROM lease GROUP BY queue_id
 UNION ALL SELECT queue_id, 'dead', count(*) FROM dead GROUP BY queue_id
 UNION ALL SELECT queue_id, state, count(*) FROM (
-    SELECT queue_id, state FROM history WHERE final = 1 ORDER BY position DESC LIMIT ?
+    SELECT queue_id, state FROM history WHERE final = 1 ORDER BY position DESC LIMIT :ended
 ) GROUP BY queue_id, state;
 -- name: cursor_save
-INSERT INTO cursor (name, epoch, message, history, advanced_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO cursor (name, epoch, message, history, advanced_at)
+VALUES (:name, :epoch, :message, :history, :now)
 ON CONFLICT (name) DO UPDATE
 SET epoch = excluded.epoch, message = excluded.message, history = excluded.history,
     advanced_at = excluded.advanced_at;
@@ -394,19 +424,21 @@ SET epoch = excluded.epoch, message = excluded.message, history = excluded.histo
 SELECT name, epoch, message, history, advanced_at FROM cursor ORDER BY name;
 
 -- name: worker_save
-INSERT INTO worker (id, host, pid, queues, started_at, seen_at) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO worker (id, host, pid, queues, started_at, seen_at)
+VALUES (:id, :host, :pid, :queues, :now, :now)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
 -- name: worker_delete
-DELETE FROM worker WHERE id = ?;
+DELETE FROM worker WHERE id = :id;
 -- name: workers
 SELECT id, host, pid, queues, started_at, seen_at, stopping FROM worker ORDER BY started_at, id;
 -- name: worker_stop
-UPDATE worker SET stopping = 1 WHERE id = ?;
+UPDATE worker SET stopping = 1 WHERE id = :id;
 
 -- name: fact
-SELECT value FROM fact WHERE name = ?;
+SELECT value FROM fact WHERE name = :name;
 -- name: fact_set
-INSERT INTO fact (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+INSERT INTO fact (name, value) VALUES (:name, :value)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 -- name: skip_counters
 UPDATE counter SET value = value + 1048576 WHERE name = 'fence';
 -- name: begin_sequences

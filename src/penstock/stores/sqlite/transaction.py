@@ -1,95 +1,54 @@
-"""One transaction on one connection: named statements, its moment, and whom to wake after it."""
+"""One transaction on one sqlite3 connection. Nothing in it ever waits."""
 
+import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
-from penstock.message import Flag, Moment, State, Verb
+from penstock.message import Moment
+from penstock.stores.sql import transaction
+from penstock.stores.sql.transaction import Lockable
 from penstock.stores.statements import load
 
 SQL = load("penstock.stores.sqlite", "statements.sql")
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
+T = TypeVar("T")
 
 
-class Ticket(NamedTuple):
-    """The small moving part of a message, as it stands in ready and scheduled."""
-
-    queue_id: int
-    rank: int
-    id: int
-    type: str
-    attempts: int
-    deliveries: int
-    expires_at: Moment
-    flags: int
-
-
-class Delivery(NamedTuple):
-    """Who held a ticket, under which fence, since when; all None if nobody did."""
-
-    consumer: str | None = None
-    fence: int | None = None
-    claimed_at: Moment | None = None
-
-
-NOBODY = Delivery()
-
-
-class Transaction:
-    __slots__ = ("db", "now", "woken")
+class Transaction(transaction.Transaction):
+    __slots__ = ("db",)
 
     def __init__(self, db: sqlite3.Connection, now: Moment) -> None:
+        super().__init__(now)
         self.db = db
-        self.now = now
-        self.woken: set[int] = set()
 
-    def run(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+    def execute(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         return self.db.execute(SQL[name], parameters)
 
-    def run_many(self, name: str, parameters: Iterable[Parameters]) -> None:
-        self.db.executemany(SQL[name], parameters)
+    async def run(self, statement: str, /, **values: Any) -> int:
+        return self.db.execute(SQL[statement], values).rowcount
 
-    def one(self, name: str, parameters: Parameters = ()) -> Any:
-        """The only row, or None. Reads it to the end, so that RETURNING has its effect."""
-        rows = self.db.execute(SQL[name], parameters).fetchall()
+    async def one(self, statement: str, /, **values: Any) -> Any:
+        """Reads it to the end, so that RETURNING has its effect."""
+        rows = self.db.execute(SQL[statement], values).fetchall()
         return rows[0] if rows else None
 
-    def all(self, name: str, parameters: Parameters = ()) -> list[Any]:
-        return self.db.execute(SQL[name], parameters).fetchall()
+    async def all(self, statement: str, /, **values: Any) -> list[Any]:
+        return self.db.execute(SQL[statement], values).fetchall()
 
-    def next_number(self, name: str) -> int:
-        number: int = self.one("next_number", (name,))[0]
-        return number
+    async def lock(self, *what: Lockable) -> None:
+        """There is one writer at a time: nobody is to be kept out."""
 
-    def put_ready(self, ticket: Ticket) -> None:
-        self.run("put_ready", ticket)
-        self.woken.add(ticket.queue_id)
+    def listed(self, numbers: Sequence[int]) -> str:
+        return json.dumps(numbers)
 
-    def put_scheduled(
-        self, ticket: Ticket, due_at: Moment, key: str | None = None, position: int | None = None
-    ) -> None:
-        self.run("put_scheduled", (*ticket, due_at, key, position))
 
-    def put_dead(
-        self, ticket: Ticket, dead_at: Moment, reason: str | None, error: str | None
-    ) -> None:
-        flags = ticket.flags & ~Flag.UNIQUE
-        self.run("put_dead", (*ticket[:6], flags, dead_at, reason, error))
-
-    def record(
-        self,
-        ticket: Ticket,
-        verb: Verb,
-        state: State,
-        reason: str | None = None,
-        *,
-        error: str | None = None,
-        delivery: Delivery = NOBODY,
-        due_at: Moment | None = None,
-    ) -> None:
-        """One row of history."""
-        row = (
-            ticket.id, ticket.queue_id, verb.value, state.value, reason, error, ticket.attempts,
-            ticket.deliveries, *delivery, self.now, due_at, state.final,
-        )  # fmt: skip
-        self.run("put_history", row)
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Runs to its end, at once, what never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    work.close()
+    raise RuntimeError("a move on SQLite waited for something")

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
@@ -19,7 +19,7 @@ from penstock.stores.sqlite.transaction import Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Work: TypeAlias = Callable[Concatenate[Transaction, P], T]
+Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 MOST = 1_000
 SYNC_WITHIN = 0.5
 

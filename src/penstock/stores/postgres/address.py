@@ -1,0 +1,71 @@
+"""Where the server is, and how our sessions there behave."""
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.store import Durability
+from penstock.stores.postgres.transaction import DEADLINE
+from penstock.stores.postgres.trouble import ERRORS, named
+
+# Plans that stay the same: a table that was empty when it was analysed is no reason to read all of
+# one that grew, and a claim is not planned anew each time.
+SETTINGS = {
+    "enable_seqscan": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "synchronous_commit": "on",
+    "lock_timeout": "2000",
+    "idle_in_transaction_session_timeout": "60000",
+}
+DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
+
+
+class Address(Struct, frozen=True):
+    """`pooler`: a PgBouncer is in between, which forgets settings and prepared statements."""
+
+    url: str
+    where: str
+    durability: Durability = "safe"
+    pool_size: int = 8
+    pooler: bool = False
+
+    async def connect(self) -> asyncpg.Connection:
+        return await self.connect_with(SETTINGS)
+
+    async def connect_aside(self) -> asyncpg.Connection:
+        """For what has nothing to lose."""
+        return await self.connect_with(SETTINGS | {"synchronous_commit": "off"})
+
+    async def connect_with(self, settings: dict[str, str]) -> asyncpg.Connection:
+        options: dict[str, Any] = {"server_settings": settings | {"application_name": "penstock"}}
+        if self.pooler:
+            options = {"statement_cache_size": 0}
+        try:
+            return await asyncpg.connect(self.url, timeout=DEADLINE, **options)
+        except ERRORS as error:
+            raise named(error, self.where) from error
+        except ValueError as error:
+            raise InvalidInput(f"store url of {self.where}: {error}") from None
+
+
+def parse(url: str) -> Address:
+    """Ours are durability, pool_size and pooler; every other option is the driver's."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    durability = DURABILITIES.get(options.pop("durability", "safe"))
+    if durability is None:
+        raise InvalidInput("store url: durability is safe or fast")
+    pooler = options.pop("pooler", "off")
+    if pooler not in ("on", "off"):
+        raise InvalidInput("store url: pooler is on or off")
+    size = options.pop("pool_size", "8")
+    if not size.isdecimal() or not 2 <= int(size) <= 1_000:
+        raise InvalidInput("store url: pool_size is a number from 2 to 1000")
+    place = parts.netloc.rpartition("@")[2] or "localhost"
+    where = f"postgresql://{place}{parts.path}"
+    plain = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+    return Address(plain, where, durability, int(size), pooler == "on")

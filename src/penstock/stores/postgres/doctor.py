@@ -1,0 +1,85 @@
+"""What an operator should know of a PostgreSQL store."""
+
+from typing import Any
+
+from penstock.store import Check
+from penstock.stores.postgres.address import SETTINGS, Address
+from penstock.stores.postgres.migrate import SCHEMA
+from penstock.stores.postgres.transaction import Transaction
+from penstock.stores.sql import checks
+
+# A transaction this old keeps the server from clearing away what is done.
+OLD_SNAPSHOT = 300
+
+
+async def examine(tx: Transaction, address: Address) -> list[Check]:
+    return [
+        await durable(tx, address),
+        await schema(tx),
+        await sessions(tx),
+        await snapshots(tx),
+        await types(tx),
+        await checks.leases(tx),
+        await checks.exports(tx),
+        await checks.dead(tx),
+    ]
+
+
+async def value(tx: Transaction, query: str) -> Any:
+    return await tx.connection.fetchval(query)
+
+
+async def durable(tx: Transaction, address: Address) -> Check:
+    names = ("fsync", "full_page_writes", "synchronous_commit")
+    off = [name for name in names if await value(tx, f"SHOW {name}") == "off"]
+    if off:
+        return Check(
+            "durability", f"{address.durability}: {', '.join(off)} off on the server", False
+        )
+    return Check("durability", "safe: what was accepted survives a power cut")
+
+
+async def schema(tx: Transaction) -> Check:
+    last = await value(tx, "SELECT max(number) FROM penstock.migration")
+    floor = await value(tx, "SELECT max(floor) FROM penstock.migration")
+    return Check("schema", f"schema {last}, this code knows {SCHEMA}, floor {floor}")
+
+
+async def sessions(tx: Transaction) -> Check:
+    """A pooler may have swallowed them."""
+    wrong = [
+        name
+        for name, wanted in SETTINGS.items()
+        if name in ("enable_seqscan", "jit", "plan_cache_mode")
+        and await value(tx, f"SHOW {name}") != wanted
+    ]
+    if wrong:
+        text = f"{', '.join(wrong)} not as we set them: say pooler=on and run penstock migrate"
+        return Check("sessions", text, False)
+    return Check("sessions", "as they should be")
+
+
+async def snapshots(tx: Transaction) -> Check:
+    oldest = await value(
+        tx,
+        "SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::int"
+        " FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()",
+    )
+    if oldest > OLD_SNAPSHOT:
+        return Check("transactions", f"the oldest is open for {oldest} s: who is it?", False)
+    return Check("transactions", f"the oldest is open for {oldest} s")
+
+
+async def types(tx: Transaction) -> Check:
+    wanted = await value(
+        tx,
+        "SELECT count(*) FROM penstock.queue"
+        " WHERE state <> 'deleted' AND (settings ->> 'filter_by_type')::bool",
+    )
+    valid = await value(
+        tx,
+        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('penstock.ready_type')",
+    )
+    if wanted and not valid:
+        return Check("type index", "missing: claims by type are slow; penstock migrate", False)
+    return Check("type index", "there" if valid else "not needed")

@@ -1,0 +1,109 @@
+"""Where the work of a PostgreSQL store runs: on one of a few connections, each call with an end."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+
+import asyncpg
+
+from penstock.errors import NotYet, PenstockError, StoreClosed
+from penstock.store import Capabilities
+from penstock.stores.postgres.address import Address
+from penstock.stores.postgres.pool import Pool
+from penstock.stores.postgres.statement import SQL, Statement
+from penstock.stores.postgres.transaction import DEADLINE, Transaction
+from penstock.stores.postgres.trouble import AGAIN, ERRORS, named
+from penstock.stores.postgres.wake import Wake
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
+# How often a transaction that met another one is tried again.
+TRIES = 5
+
+
+class Engine:
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.where = address.where
+        self.capabilities = Capabilities("postgres", address.durability)
+        self.pool = Pool(address.connect, address.pool_size, DEADLINE)
+        self.waiters = Wake(address.connect_aside)
+        self.closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            await self.waiters.close()
+            await self.pool.close()
+
+    async def backup(self, path: str) -> None:
+        raise NotYet(f"{self.where}: back it up with pg_dump, which needs no pause")
+
+    async def fetch(self, statement: str, /, **values: Any) -> list[Any]:
+        """One statement, which is a transaction by itself."""
+        return await self.ask(SQL[statement], values, sent=True)
+
+    async def ask(
+        self, statement: Statement, values: dict[str, Any], *, sent: bool = False
+    ) -> list[Any]:
+        self.refuse_closed()
+        try:
+            async with self.pool.use() as connection:
+                return await connection.fetch(
+                    statement.text, *statement.values(values), timeout=DEADLINE
+                )
+        except ERRORS as error:
+            raise named(error, self.where, sent=sent) from error
+
+    async def write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        tries = 1
+        while True:
+            try:
+                return await self.write_once(work, *args, **kwargs)
+            except AGAIN as error:
+                if tries == TRIES:
+                    raise named(error, self.where) from error
+                tries += 1
+            except ERRORS as error:
+                raise named(error, self.where, sent=True) from error
+
+    async def write_once(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self.transaction("BEGIN") as tx:
+            value = await work(tx, *args, **kwargs)
+        self.waiters.tell(tx.woken)
+        return value
+
+    async def look(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.read(work, *args, **kwargs)
+
+    async def read(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            async with self.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as tx:
+                return await work(tx, *args, **kwargs)
+        except ERRORS as error:
+            raise named(error, self.where) from error
+
+    @asynccontextmanager
+    async def transaction(self, begin: str) -> AsyncIterator[Transaction]:
+        self.refuse_closed()
+        async with self.pool.use() as connection:
+            await connection.execute(begin, timeout=DEADLINE)
+            try:
+                now = await connection.fetchval(SQL["moment"].text, timeout=DEADLINE)
+                yield Transaction(connection, now)
+            except (PenstockError, asyncpg.PostgresError):
+                if not connection.is_closed():
+                    await connection.execute("ROLLBACK", timeout=DEADLINE)
+                raise
+            await connection.execute("COMMIT", timeout=DEADLINE)
+
+    def refuse_closed(self) -> None:
+        if self.closed:
+            raise StoreClosed(f"{self.where} is closed")

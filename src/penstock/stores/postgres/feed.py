@@ -1,0 +1,43 @@
+"""The export's reader: whole transactions, in an order in which nothing appears later."""
+
+from typing import Any
+
+from penstock.stores.postgres.transaction import Transaction
+from penstock.stores.sql import export
+from penstock.stores.sql.rows import history_of, message_of
+from penstock.ticket import Cursor, Feed
+
+# How many transactions are looked at first: the index knows stretches of them, not each.
+FIRST_LOOK = 1_000
+
+
+async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
+    """A page may be longer than `limit`, by the rest of its last transaction."""
+    epoch = await export.epoch(tx, cursor)
+    (horizon,) = await tx.one("horizon")
+    messages, message = await page(tx, "feed_messages", cursor.message, horizon, limit)
+    history, told = await page(tx, "feed_history", cursor.history, horizon, limit)
+    return Feed(
+        [message_of(row[:-1]) for row in messages],
+        [history_of(row[:-1]) for row in history],
+        Cursor(epoch, message, told),
+    )
+
+
+async def page(
+    tx: Transaction, statement: str, after: int, horizon: int, limit: int
+) -> tuple[list[Any], int]:
+    """The next rows, and the last transaction they are of."""
+    look = FIRST_LOOK
+    while True:
+        before = min(horizon, after + look)
+        rows = await tx.all(statement, after=after, before=before, limit=limit)
+        if len(rows) >= limit:
+            return sorted(rows, key=in_order), rows[-1][-1]
+        if before >= horizon:
+            return sorted(rows, key=in_order), max(after, rows[-1][-1] if rows else 0)
+        look *= 8
+
+
+def in_order(row: Any) -> tuple[int, int]:
+    return row[-1], row[0]

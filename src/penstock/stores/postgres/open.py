@@ -1,0 +1,65 @@
+"""Opens a PostgreSQL store by its URL."""
+
+import asyncpg
+
+from penstock.errors import InvalidInput, StoreUnusable
+from penstock.store import Clock
+from penstock.stores.postgres.address import SETTINGS, Address, parse
+from penstock.stores.postgres.migrate import (
+    applied,
+    connect_to_migrate,
+    keep_settings,
+    migrate,
+    missing,
+)
+from penstock.stores.postgres.store import PostgresStore
+from penstock.stores.postgres.trouble import ERRORS, named
+
+OLDEST = 130_000
+# What a server must not have switched off if a commit is to survive a power cut.
+NEEDED = ("fsync", "full_page_writes")
+
+
+async def open_postgres(url: str, *, clock: Clock | None = None) -> PostgresStore:
+    if clock is not None:
+        raise InvalidInput("a PostgreSQL store has the server's clock")
+    address = parse(url)
+    connection = await address.connect()
+    try:
+        await refuse_unfit(connection, address)
+        if not await applied(connection):
+            await set_up(address)
+        elif to_do := await missing(connection):
+            names = ", ".join(migration.name for migration in to_do)
+            raise StoreUnusable(f"{address.where} needs {names} first: penstock migrate")
+    except ERRORS as error:
+        raise named(error, address.where) from error
+    except StoreUnusable as error:
+        raise type(error)(f"{address.where}: {error}") from None
+    finally:
+        connection.terminate()
+    return PostgresStore(address)
+
+
+async def refuse_unfit(connection: asyncpg.Connection, address: Address) -> None:
+    version = connection.get_settings().server_version
+    if int(await connection.fetchval("SHOW server_version_num")) < OLDEST:
+        raise StoreUnusable(f"PostgreSQL {version} is too old; 13 or newer is needed")
+    if await connection.fetchval("SELECT pg_is_in_recovery()"):
+        raise StoreUnusable("it is a read-only replica; use the primary")
+    off = [name for name in NEEDED if await connection.fetchval(f"SHOW {name}") != "on"]
+    if off and address.durability == "safe":
+        raise StoreUnusable(
+            f"the server has {' and '.join(off)} off, and would lose messages with its power;"
+            " switch it on, or say durability=fast"
+        )
+
+
+async def set_up(address: Address) -> None:
+    connection = await connect_to_migrate(address)
+    try:
+        await migrate(connection)
+        if address.pooler:
+            await keep_settings(connection, SETTINGS)
+    finally:
+        await connection.close()

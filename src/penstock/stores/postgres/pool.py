@@ -1,0 +1,95 @@
+"""A few connections, the warmest first."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from penstock.errors import PenstockError, StoreBusy, StoreClosed
+
+
+class Pool:
+    def __init__(
+        self, connect: Callable[[], Awaitable[asyncpg.Connection]], size: int, patience: float
+    ) -> None:
+        self.connect = connect
+        self.size = size
+        self.patience = patience
+        self.idle: list[asyncpg.Connection] = []
+        self.used: set[asyncpg.Connection | object] = set()
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.closed = False
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[asyncpg.Connection]:
+        """One that is left in a state nobody knows is dropped."""
+        connection = await self.take()
+        try:
+            yield connection
+        except (PenstockError, asyncpg.PostgresError):
+            raise
+        except BaseException:
+            connection.terminate()
+            raise
+        finally:
+            self.give_back(connection)
+
+    async def take(self) -> asyncpg.Connection:
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        while not self.idle and len(self.used) >= self.size:
+            await self.turn()
+        while self.idle:
+            connection = self.idle.pop()
+            if not connection.is_closed():
+                self.used.add(connection)
+                return connection
+        return await self.grow()
+
+    async def turn(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(future)
+        try:
+            await asyncio.wait_for(future, self.patience)
+        except TimeoutError:
+            raise StoreBusy(
+                f"all {self.size} connections were in use for {self.patience:g} s;"
+                " raise pool_size in the store's url"
+            ) from None
+
+    async def grow(self) -> asyncpg.Connection:
+        place = object()
+        self.used.add(place)
+        try:
+            connection = await self.connect()
+            self.used.add(connection)
+            return connection
+        finally:
+            self.used.discard(place)
+            self.next()
+
+    def give_back(self, connection: asyncpg.Connection) -> None:
+        self.used.discard(connection)
+        if self.closed:
+            connection.terminate()
+        elif not connection.is_closed():
+            self.idle.append(connection)
+        self.next()
+
+    def next(self) -> None:
+        while self.waiting and (self.idle or len(self.used) < self.size):
+            future = self.waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+    async def close(self) -> None:
+        self.closed = True
+        while self.idle:
+            connection = self.idle.pop()
+            try:
+                await connection.close(timeout=1.0)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()

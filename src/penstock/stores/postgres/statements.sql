@@ -1,0 +1,672 @@
+-- One statement a name; the names are the verbs, the same in every engine's file.
+-- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
+-- Nothing here waits for a row of somebody's open transaction: it is skipped.
+
+-- name: moment
+SELECT penstock.moment();
+-- name: next_number
+UPDATE penstock.counter SET value = value + 1 WHERE name = :name RETURNING value;
+-- name: number
+SELECT value FROM penstock.counter WHERE name = :name;
+-- name: lock
+SELECT pg_advisory_xact_lock(hashtextextended(:what, 0));
+-- name: try_lock
+SELECT pg_try_advisory_xact_lock(hashtextextended(what, 0))
+FROM unnest(:all::text[]) WITH ORDINALITY AS asked (what, place) ORDER BY place;
+-- name: notify
+SELECT pg_notify(:channel, :queues);
+
+-- name: publish_one
+WITH written AS (
+    INSERT INTO penstock.message
+        (queue_id, type, priority, rank, created_at, expires_at, body, meta)
+    VALUES (:queue_id, :type, :priority,
+            :rank + CASE WHEN :moving::bool THEN penstock.moment() / 1000 ELSE 0 END,
+            penstock.moment(), least(:expires_at, penstock.moment() + :ttl::bigint), :body, :meta)
+    RETURNING id, rank, expires_at)
+INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT :queue_id, rank, id, :type, 0, 0, coalesce(expires_at, 9007199254740991), 0 FROM written
+RETURNING id;
+-- name: publish_alike
+WITH written AS (
+    INSERT INTO penstock.message
+        (queue_id, type, priority, rank, created_at, expires_at, body, meta)
+    SELECT :queue_id, :type, :priority,
+           :rank + CASE WHEN :moving::bool THEN penstock.moment() / 1000 ELSE 0 END,
+           penstock.moment(), least(:expires_at, penstock.moment() + :ttl::bigint), body, :meta
+    FROM unnest(:bodies::bytea[]) AS body
+    RETURNING id, rank, expires_at)
+INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT :queue_id, rank, id, :type, 0, 0, coalesce(expires_at, 9007199254740991), 0 FROM written
+RETURNING id;
+-- name: publish_mixed
+WITH asked AS MATERIALIZED (
+    SELECT nextval('penstock.message_id') AS id, given.*,
+           coalesce(run_at, penstock.moment() + delay) AS due
+    FROM unnest(:queue_ids::int[], :types::text[], :priorities::int[], :ranks::bigint[],
+                :bases::text[], :delays::bigint[], :run_ats::bigint[], :ttls::bigint[],
+                :expires_ats::bigint[], :bodies::bytea[], :metas::json[])
+        AS given (queue_id, type, priority, base, basis, delay, run_at, ttl, expires, body, meta)),
+known AS MATERIALIZED (
+    SELECT *, base + CASE basis WHEN 'created' THEN penstock.moment() / 1000
+                                WHEN 'due' THEN greatest(due, penstock.moment()) / 1000
+                                ELSE 0 END AS rank,
+           least(expires, penstock.moment() + ttl) AS expires_at
+    FROM asked),
+written AS (
+    INSERT INTO penstock.message
+        (id, queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+    SELECT id, queue_id, type, priority, rank, penstock.moment(),
+           CASE WHEN due > penstock.moment() THEN due END, expires_at, body, meta
+    FROM known),
+waiting AS (
+    INSERT INTO penstock.scheduled
+        (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags)
+    SELECT due, id, queue_id, rank, type, 0, 0, coalesce(expires_at, 9007199254740991), 0
+    FROM known WHERE due > penstock.moment()),
+placed AS (
+    INSERT INTO penstock.ready
+        (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+    SELECT queue_id, rank, id, type, 0, 0, coalesce(expires_at, 9007199254740991), 0
+    FROM known WHERE due <= penstock.moment())
+SELECT id FROM known;
+-- name: publish_checked
+INSERT INTO penstock.message
+    (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+VALUES (:queue_id, :type, :priority, :rank, :created_at, :run_at, :expires_at, :body, :meta)
+RETURNING id;
+-- name: dedup_seen
+SELECT id, digest FROM penstock.dedup
+WHERE queue_id = :queue_id AND key = :key AND expires_at > :now;
+-- name: dedup_remember
+INSERT INTO penstock.dedup (queue_id, key, id, digest, expires_at)
+VALUES (:queue_id, :key, :id, :digest, :expires_at)
+ON CONFLICT (queue_id, key) DO UPDATE
+SET id = excluded.id, digest = excluded.digest, expires_at = excluded.expires_at;
+-- name: unique_free
+DELETE FROM penstock.dedup
+WHERE id = :id AND expires_at = 9007199254740991 AND starts_with(key, 'unique:');
+-- name: name_taken
+SELECT id FROM penstock.name WHERE queue_id = :queue_id AND name = :name;
+-- name: name_take
+INSERT INTO penstock.name (queue_id, name, id) VALUES (:queue_id, :name, :id);
+-- name: depth
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM penstock.ready WHERE queue_id = :queue_id LIMIT :most) AS r)
+     + (SELECT count(*) FROM (
+            SELECT 1 FROM penstock.scheduled WHERE queue_id = :queue_id LIMIT :most) AS s);
+
+-- name: put_ready
+INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags);
+-- name: put_scheduled
+INSERT INTO penstock.scheduled
+    (queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, key, position)
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags, :due_at, :key,
+        :position);
+-- name: put_dead
+INSERT INTO penstock.dead
+    (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, :reason, :error);
+-- name: put_history
+INSERT INTO penstock.history
+    (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence, claimed_at,
+     at, due_at, final)
+VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
+        :claimed_at, :at, :due_at, :final);
+
+-- name: head
+SELECT id FROM penstock.head WHERE queue_id = :queue_id AND key = :key;
+-- name: is_head
+SELECT 1 FROM penstock.head WHERE id = :id;
+-- name: head_of
+SELECT queue_id, key FROM penstock.head WHERE id = :id;
+-- name: take_head
+INSERT INTO penstock.head (queue_id, key, id) VALUES (:queue_id, :key, :id);
+-- name: free_head
+DELETE FROM penstock.head WHERE id = :id;
+-- name: first_in_line
+SELECT id FROM penstock.scheduled
+WHERE queue_id = :queue_id AND key = :key AND due_at = 9007199254740991
+ORDER BY position LIMIT 1;
+-- name: get_in_line
+UPDATE penstock.scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
+-- name: end_of_line
+SELECT nextval('penstock.message_id');
+
+-- name: any_ready
+SELECT 1 FROM penstock.ready WHERE queue_id = ANY (:queues::int[]) LIMIT 1;
+-- name: pick_one
+SELECT ctid FROM penstock.ready
+WHERE queue_id = (:queues::int[])[1] AND expires_at > penstock.moment()
+ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: pick_line
+SELECT first.ctid FROM unnest(:queues::int[]) AS asked (queue_id)
+CROSS JOIN LATERAL (
+    SELECT r.ctid, r.rank, r.id FROM penstock.ready AS r
+    WHERE r.queue_id = asked.queue_id AND r.expires_at > penstock.moment()
+    ORDER BY r.rank, r.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS first
+ORDER BY first.rank, first.id LIMIT :limit;
+-- name: pick_types
+SELECT first.ctid FROM unnest(:queues::int[]) AS asked (queue_id)
+CROSS JOIN unnest(:types::text[]) AS wanted (type)
+CROSS JOIN LATERAL (
+    SELECT r.ctid, r.rank, r.id FROM penstock.ready AS r
+    WHERE r.queue_id = asked.queue_id AND r.type = wanted.type
+      AND r.expires_at > penstock.moment()
+    ORDER BY r.rank, r.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS first
+ORDER BY first.rank, first.id LIMIT :limit;
+-- name: claim
+-- The last row is all NULL if expired messages stand in line: they are for another step to end.
+WITH taken AS (
+    DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(/*pick*/))
+    RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags),
+numbered AS MATERIALIZED (
+    SELECT nextval('penstock.fence') AS fence FROM taken LIMIT 1),
+held AS (
+    INSERT INTO penstock.lease
+        (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
+         claimed_at, lease_until, length)
+    SELECT id, fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
+           CASE WHEN :begins::bool AND deliveries > 0 THEN flags | 4 ELSE flags END,
+           :consumer, penstock.moment(), penstock.moment() + length, length
+    FROM (SELECT taken.*, CASE WHEN flags & 32 = 0 THEN :length::bigint ELSE (
+              SELECT ((m.meta ->> 'lease')::float8 * 1000000)::bigint
+              FROM penstock.message AS m WHERE m.id = taken.id) END AS length
+          FROM taken) AS ticket
+    CROSS JOIN numbered
+    RETURNING id, rank, fence, attempts, deliveries, lease_until, flags)
+SELECT m.id, m.queue_id, m.type, m.priority, m.created_at, m.body, m.meta,
+       held.fence, held.attempts, held.deliveries, held.lease_until, held.flags, held.rank
+FROM held JOIN penstock.message AS m ON m.id = held.id
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE EXISTS (
+    SELECT 1 FROM penstock.ready
+    WHERE queue_id = ANY (:queues::int[]) AND expires_at <= penstock.moment()
+      AND expires_at < 9007199254740991)
+ORDER BY rank, id;
+-- name: claim_dead
+WITH taken AS (
+    DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
+        SELECT first.ctid FROM unnest(:queues::int[]) AS asked (queue_id)
+        CROSS JOIN LATERAL (
+            SELECT d.ctid, d.dead_at, d.id FROM penstock.dead AS d
+            WHERE d.queue_id = asked.queue_id
+              AND (:types::text[] = '{}' OR d.type = ANY (:types::text[]))
+            ORDER BY d.dead_at, d.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS first
+        ORDER BY first.dead_at, first.id LIMIT :limit))
+    RETURNING id, queue_id, rank, type, attempts, deliveries, flags, dead_at, reason, error),
+numbered AS MATERIALIZED (
+    SELECT nextval('penstock.fence') AS fence FROM taken LIMIT 1),
+held AS (
+    INSERT INTO penstock.lease
+        (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
+         claimed_at, lease_until, length, dead_at, dead_reason, dead_error)
+    SELECT id, fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | 16,
+           :consumer, penstock.moment(), penstock.moment() + length, length, dead_at, reason, error
+    FROM (SELECT taken.*, CASE WHEN flags & 32 = 0 THEN :length::bigint ELSE (
+              SELECT ((m.meta ->> 'lease')::float8 * 1000000)::bigint
+              FROM penstock.message AS m WHERE m.id = taken.id) END AS length
+          FROM taken) AS ticket
+    CROSS JOIN numbered
+    RETURNING id, dead_at, fence, attempts, deliveries, lease_until, flags)
+SELECT m.id, m.queue_id, m.type, m.priority, m.created_at, m.body, m.meta,
+       held.fence, held.attempts, held.deliveries, held.lease_until, held.flags, held.dead_at
+FROM held JOIN penstock.message AS m ON m.id = held.id
+ORDER BY held.dead_at, held.id;
+
+-- name: complete
+WITH ended AS (
+    DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
+        JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
+        WHERE l.flags & 3 = 0 FOR UPDATE OF l SKIP LOCKED))
+    RETURNING id, fence, queue_id, attempts, deliveries, consumer, claimed_at)
+INSERT INTO penstock.history
+    (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
+SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
+       claimed_at, penstock.moment(), true
+FROM ended RETURNING id, fence;
+-- name: complete_with_results
+WITH ended AS (
+    DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
+        SELECT l.ctid FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
+        JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
+        WHERE l.flags & 3 = 0 FOR UPDATE OF l SKIP LOCKED))
+    RETURNING id, fence, queue_id, attempts, deliveries, consumer, claimed_at),
+kept AS (
+    INSERT INTO penstock.result (id, expires_at, body)
+    SELECT ended.id,
+           penstock.moment() + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint,
+           given.body
+    FROM ended
+    JOIN unnest(:ids::bigint[], :fences::bigint[], :results::bytea[]) AS given (id, fence, body)
+        ON given.id = ended.id AND given.fence = ended.fence AND given.body IS NOT NULL
+    JOIN penstock.queue AS q ON q.id = ended.queue_id
+    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body)
+INSERT INTO penstock.history
+    (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
+SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
+       claimed_at, penstock.moment(), true
+FROM ended RETURNING id, fence;
+-- name: keep_result
+INSERT INTO penstock.result (id, expires_at, body)
+SELECT m.id, :now + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint, :body::bytea
+FROM penstock.message AS m JOIN penstock.queue AS q ON q.id = m.queue_id WHERE m.id = :id
+ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body;
+-- name: extend_many
+WITH held AS MATERIALIZED (
+    SELECT l.id, asked.length
+    FROM unnest(:ids::bigint[], :fences::bigint[], :lengths::bigint[])
+        AS asked (id, fence, length)
+    JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
+    FOR UPDATE OF l SKIP LOCKED)
+UPDATE penstock.lease AS l
+SET lease_until = greatest(l.lease_until, penstock.moment() + held.length), length = held.length
+FROM held WHERE l.id = held.id
+RETURNING l.id, l.fence, l.lease_until, l.flags;
+-- name: begin
+UPDATE penstock.lease SET flags = flags & ~4
+WHERE id = (SELECT id FROM penstock.lease
+            WHERE id = :id AND fence = :fence AND deliveries > 1 FOR UPDATE SKIP LOCKED);
+-- name: progress
+UPDATE penstock.lease SET percent = coalesce(:percent, percent), note = coalesce(:note, note)
+WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
+            FOR UPDATE SKIP LOCKED);
+-- name: leases
+SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
+       l.length, m.meta, l.dead_reason,
+       (SELECT count(*) FROM penstock.history AS h
+        WHERE h.id = l.id AND NOT h.final AND h.verb = 'park'),
+       (SELECT min(h.claimed_at) FROM penstock.history AS h
+        WHERE h.id = l.id AND NOT h.final
+          AND h.position > coalesce((SELECT max(r.position) FROM penstock.history AS r
+                                     WHERE r.id = l.id AND NOT r.final AND r.verb = 'redrive'),
+                                    0)),
+       penstock.moment()
+FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
+JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
+JOIN penstock.message AS m ON m.id = l.id;
+-- name: leases_expired
+SELECT id, fence, penstock.moment() FROM penstock.lease
+WHERE lease_until < penstock.moment() ORDER BY lease_until LIMIT :limit;
+-- name: lease_expired
+SELECT id, fence FROM penstock.lease WHERE lease_until < :now ORDER BY lease_until LIMIT :limit;
+-- name: settle_many
+WITH asked AS MATERIALIZED (
+    SELECT *, CASE WHEN state = 'scheduled' THEN penstock.moment() + delay END AS due_at
+    FROM unnest(:ids::bigint[], :fences::bigint[], :flags::int[], :expired_bys::bigint[],
+                :verbs::text[], :states::text[], :attempts::int[], :deliveries::int[],
+                :reasons::text[], :errors::text[], :delays::bigint[], :ranked::bool[])
+        AS given (id, fence, flags, expired_by, verb, state, attempts, deliveries, reason, error,
+                  delay, ranked)),
+ended AS (
+    DELETE FROM penstock.lease AS l USING asked
+    WHERE l.ctid = ANY (ARRAY(
+        SELECT x.ctid FROM asked JOIN penstock.lease AS x
+            ON x.id = asked.id AND x.fence = asked.fence AND x.flags = asked.flags
+           AND x.lease_until < asked.expired_by
+        FOR UPDATE OF x SKIP LOCKED))
+      AND asked.id = l.id AND asked.fence = l.fence
+    RETURNING l.id, l.fence, l.queue_id, l.type, l.expires_at, l.consumer, l.claimed_at,
+              l.flags & 35 AS flags, l.dead_at, l.dead_error,
+              CASE WHEN asked.ranked THEN coalesce(asked.due_at, penstock.moment()) / 1000
+                   ELSE l.rank END AS rank,
+              asked.verb, asked.state, asked.attempts, asked.deliveries, asked.reason, asked.error,
+              asked.due_at),
+placed AS (
+    INSERT INTO penstock.ready
+        (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+    SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+    FROM ended WHERE state = 'ready'),
+waiting AS (
+    INSERT INTO penstock.scheduled
+        (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags)
+    SELECT due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags
+    FROM ended WHERE state = 'scheduled'),
+buried AS (
+    INSERT INTO penstock.dead
+        (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
+    SELECT queue_id, rank, id, type, attempts, deliveries, flags & ~2,
+           coalesce(dead_at, penstock.moment()), reason, coalesce(error, dead_error)
+    FROM ended WHERE state = 'dead'),
+told AS (
+    INSERT INTO penstock.history
+        (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+         claimed_at, at, due_at, final)
+    SELECT id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+           claimed_at, penstock.moment(), due_at,
+           state IN ('completed', 'failed', 'expired', 'cancelled')
+    FROM ended)
+SELECT id, queue_id, state FROM ended;
+-- name: settle
+DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.lease
+    WHERE id = :id AND fence = :fence AND flags = :flags AND lease_until < :expired_by
+    FOR UPDATE SKIP LOCKED))
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
+          consumer, fence, claimed_at, dead_at, dead_error;
+-- name: take_lease
+DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.lease WHERE id = :id AND fence = :fence FOR UPDATE SKIP LOCKED))
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
+          consumer, fence, claimed_at, dead_at, dead_error;
+-- name: request_cancel
+UPDATE penstock.lease SET flags = flags | 8
+WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
+            FOR UPDATE SKIP LOCKED);
+
+-- name: story_of_fence
+SELECT verb, state FROM penstock.history WHERE id = :id AND NOT final AND fence = :fence
+UNION ALL
+SELECT verb, state FROM penstock.history WHERE id = :id AND final AND fence = :fence;
+-- name: lease_fence
+SELECT l.fence, free.id IS NULL
+FROM penstock.lease AS l
+LEFT JOIN (SELECT id FROM penstock.lease WHERE id = :id FOR UPDATE SKIP LOCKED) AS free
+    ON free.id = l.id
+WHERE l.id = :id;
+
+-- name: promote_many
+WITH due AS (
+    DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
+        SELECT s.ctid FROM penstock.scheduled AS s
+        WHERE s.due_at <= penstock.moment() AND s.due_at < 9007199254740991
+          AND (s.flags & 1 = 0 OR EXISTS (SELECT 1 FROM penstock.head AS h WHERE h.id = s.id))
+        ORDER BY s.due_at, s.id LIMIT :limit FOR UPDATE SKIP LOCKED))
+    RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM due
+RETURNING queue_id;
+-- name: due
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, key
+FROM penstock.scheduled
+WHERE due_at <= :now AND due_at < 9007199254740991
+ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: next_due
+SELECT due_at FROM penstock.scheduled
+WHERE due_at < 9007199254740991 ORDER BY due_at, id LIMIT 1;
+-- name: due_when
+SELECT penstock.moment(), (SELECT due_at FROM penstock.scheduled
+                           WHERE due_at < 9007199254740991 ORDER BY due_at, id LIMIT 1);
+-- name: take_scheduled
+DELETE FROM penstock.scheduled WHERE id = :id
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: take_ready
+DELETE FROM penstock.ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: scan_ready
+DELETE FROM penstock.ready WHERE queue_id = :queue_id AND id = :id
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: expire_ready
+WITH gone AS (
+    DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM penstock.ready
+        WHERE expires_at <= penstock.moment() AND expires_at < 9007199254740991
+          AND flags & 3 = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
+        ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED))
+    RETURNING id, queue_id, attempts, deliveries),
+told AS (
+    INSERT INTO penstock.history (id, queue_id, verb, state, attempts, deliveries, at, final)
+    SELECT id, queue_id, 'expire', 'expired', attempts, deliveries, penstock.moment(), true
+    FROM gone)
+SELECT count(*) FROM gone;
+-- name: expire_scheduled
+WITH gone AS (
+    DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM penstock.scheduled
+        WHERE expires_at <= penstock.moment() AND expires_at < 9007199254740991
+          AND flags & 3 = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
+        ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED))
+    RETURNING id, queue_id, attempts, deliveries),
+told AS (
+    INSERT INTO penstock.history (id, queue_id, verb, state, attempts, deliveries, at, final)
+    SELECT id, queue_id, 'expire', 'expired', attempts, deliveries, penstock.moment(), true
+    FROM gone)
+SELECT count(*) FROM gone;
+-- name: expired_ready
+SELECT queue_id, rank, id FROM penstock.ready
+WHERE expires_at <= :now AND expires_at < 9007199254740991 ORDER BY expires_at LIMIT :limit;
+-- name: expired_in_line
+SELECT queue_id, rank, id FROM penstock.ready
+WHERE queue_id = ANY (:queues::int[]) AND expires_at <= :now AND expires_at < 9007199254740991
+ORDER BY expires_at LIMIT :limit;
+-- name: expired_scheduled
+SELECT id FROM penstock.scheduled
+WHERE expires_at <= :now AND expires_at < 9007199254740991 ORDER BY expires_at LIMIT :limit;
+-- name: next_rank
+SELECT rank FROM penstock.ready WHERE queue_id = :queue_id AND rank > :rank ORDER BY rank LIMIT 1;
+-- name: waited
+SELECT r.id FROM penstock.ready AS r JOIN penstock.message AS m ON m.id = r.id
+WHERE r.queue_id = :queue_id AND r.rank = :rank AND m.created_at <= :before
+ORDER BY r.id LIMIT :limit;
+-- name: age
+UPDATE penstock.ready SET rank = :above WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
+    FOR UPDATE SKIP LOCKED));
+-- name: dead_counts
+SELECT queue_id, count(*) FROM penstock.dead GROUP BY queue_id;
+-- name: claim_tick
+INSERT INTO penstock.agent (name, at, by) VALUES (:name, :now, :by)
+ON CONFLICT (name) DO UPDATE SET at = excluded.at, by = excluded.by
+WHERE agent.by = excluded.by OR agent.at <= :before;
+-- name: end_tick
+UPDATE penstock.agent SET result = :result WHERE name = :name AND by = :by;
+-- name: agent_runs
+SELECT name, at, by, result FROM penstock.agent ORDER BY name;
+-- name: old_dedup
+SELECT queue_id, key FROM penstock.dedup
+WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
+-- name: drop_dedup
+DELETE FROM penstock.dedup WHERE queue_id = :queue_id AND key = :key AND expires_at <= :now;
+-- name: old_results
+SELECT id FROM penstock.result WHERE expires_at <= :now LIMIT :limit;
+-- name: drop_result
+DELETE FROM penstock.result WHERE id = :id;
+-- name: prunable
+SELECT h.tx, h.id, h.queue_id, h.at, h.final, coalesce(m.tx, 0)
+FROM penstock.history AS h LEFT JOIN penstock.message AS m ON m.id = h.id
+WHERE h.tx > :after AND h.tx < txid_snapshot_xmin(txid_current_snapshot())
+ORDER BY h.tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: held_by_cursors
+SELECT min(message), min(history) FROM penstock.cursor WHERE advanced_at > :since;
+-- name: prune_history
+DELETE FROM penstock.history WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.history WHERE id = ANY (:ids::bigint[]) AND final
+    UNION ALL
+    SELECT ctid FROM penstock.history WHERE id = ANY (:ids::bigint[]) AND NOT final));
+-- name: prune_message
+DELETE FROM penstock.message WHERE id = ANY (:ids::bigint[]);
+-- name: prune_name
+DELETE FROM penstock.name WHERE id = ANY (:ids::bigint[]);
+-- name: prune_result
+DELETE FROM penstock.result WHERE id = ANY (:ids::bigint[]);
+-- name: pruned_up_to
+UPDATE penstock.counter SET value = greatest(value, :id) WHERE name = 'pruned';
+
+-- name: schedule_move
+UPDATE penstock.schedule SET next_at = :next_at, last_at = :seen_at
+WHERE id = :id AND next_at = :seen_at AND NOT paused;
+-- name: schedule_save
+INSERT INTO penstock.schedule (queue_id, name, paused, next_at, plan)
+VALUES (:queue_id, :name, :paused, :next_at, :plan)
+ON CONFLICT (queue_id, name) DO UPDATE
+SET paused = excluded.paused, next_at = excluded.next_at, plan = excluded.plan
+RETURNING id, queue_id, paused, next_at, last_at, plan;
+-- name: schedules
+SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock.schedule ORDER BY id;
+-- name: schedules_due
+SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock.schedule
+WHERE NOT paused AND next_at <= :due_by ORDER BY next_at, id;
+-- name: schedule_delete
+DELETE FROM penstock.schedule WHERE id = :id;
+
+-- name: scope_create
+INSERT INTO penstock.scope (tenant, name) VALUES (:tenant, :name)
+ON CONFLICT DO NOTHING RETURNING id;
+-- name: scope
+SELECT id, tenant, name, paused FROM penstock.scope WHERE tenant = :tenant AND name = :name;
+-- name: scope_pause
+UPDATE penstock.scope SET paused = :paused WHERE id = :id;
+-- name: queue_create
+INSERT INTO penstock.queue (scope_id, name, settings) VALUES (:scope_id, :name, :settings)
+ON CONFLICT DO NOTHING RETURNING id;
+-- name: queues
+SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
+FROM penstock.queue AS q JOIN penstock.scope AS s ON s.id = q.scope_id
+WHERE (:tenant::text IS NULL OR s.tenant = :tenant) AND (:scope::text IS NULL OR s.name = :scope)
+ORDER BY s.tenant, s.name, q.name, q.id;
+-- name: queue
+SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
+FROM penstock.queue AS q JOIN penstock.scope AS s ON s.id = q.scope_id
+WHERE s.tenant = :tenant AND s.name = :scope AND q.name = :name AND q.state <> 'deleted';
+-- name: queue_by_id
+SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
+FROM penstock.queue AS q JOIN penstock.scope AS s ON s.id = q.scope_id WHERE q.id = :id;
+-- name: queue_change
+UPDATE penstock.queue SET name = coalesce(:name, name), state = coalesce(:state, state),
+                          settings = coalesce(:settings, settings)
+WHERE id = :id;
+-- name: queue_holds
+SELECT EXISTS (SELECT 1 FROM penstock.ready WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock.scheduled WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock.dead WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock.lease WHERE queue_id = :id);
+-- name: queue_unschedule
+DELETE FROM penstock.schedule WHERE queue_id = :id;
+-- name: index_types
+CREATE INDEX CONCURRENTLY IF NOT EXISTS ready_type ON penstock.ready (queue_id, type, rank, id);
+
+-- name: message
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
+FROM penstock.message WHERE id = :id;
+-- name: where_lease
+SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error
+FROM penstock.lease WHERE id = :id;
+-- name: where_scheduled
+SELECT attempts, deliveries, due_at FROM penstock.scheduled WHERE id = :id;
+-- name: where_dead
+SELECT attempts, deliveries, reason, error FROM penstock.dead WHERE id = :id;
+-- name: timeline
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock.history WHERE id = :id AND NOT final
+UNION ALL
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock.history WHERE id = :id AND final
+ORDER BY 1;
+-- name: ended
+SELECT state FROM penstock.history WHERE id = :id AND final;
+-- name: result
+SELECT body FROM penstock.result WHERE id = :id AND expires_at > :now;
+-- name: take_dead
+DELETE FROM penstock.dead WHERE id = :id
+RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+-- name: take_some_ready
+DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.ready WHERE queue_id = :queue_id
+    ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED))
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: take_some_scheduled
+DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.scheduled WHERE queue_id = :queue_id
+    ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED))
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: take_some_dead
+DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.dead WHERE queue_id = :queue_id
+    ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED))
+RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+
+-- name: find_all
+SELECT id FROM penstock.message
+WHERE queue_id = ANY (:queues::int[]) AND id < :before
+  AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_correlated
+SELECT id FROM penstock.message
+WHERE meta ->> 'correlation_id' = :correlation
+  AND queue_id = ANY (:queues::int[]) AND id < :before
+  AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_ready
+SELECT id FROM penstock.ready
+WHERE queue_id = ANY (:queues::int[]) AND id < :before
+  AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_scheduled
+SELECT id FROM penstock.scheduled
+WHERE queue_id = ANY (:queues::int[]) AND id < :before
+  AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_claimed
+SELECT id FROM penstock.lease
+WHERE queue_id = ANY (:queues::int[]) AND id < :before
+  AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_dead
+SELECT id FROM penstock.dead
+WHERE queue_id = ANY (:queues::int[]) AND id < :before
+  AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_ended
+SELECT m.id FROM penstock.message AS m
+JOIN penstock.history AS h ON h.id = m.id AND h.final AND h.state = :state
+WHERE m.queue_id = ANY (:queues::int[]) AND m.id < :before
+  AND (:type::text IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
+
+-- name: horizon
+-- What was written by transactions before this one is all there will ever be.
+SELECT txid_snapshot_xmin(txid_current_snapshot());
+-- name: feed_messages
+SELECT id, queue_id, type, priority, created_at, body, meta, tx FROM penstock.message
+WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: feed_history
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final, tx
+FROM penstock.history
+WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: recent
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock.history WHERE position > :after ORDER BY position LIMIT :limit;
+-- name: census
+SELECT queue_id, place, count(*),
+       sum(((id % 1000003) * (id % 1000033)) % 1000000007)::bigint FROM (
+    SELECT queue_id, 'message' AS place, id FROM penstock.message
+    UNION ALL SELECT queue_id, 'ready', id FROM penstock.ready
+    UNION ALL SELECT queue_id, 'scheduled', id FROM penstock.scheduled
+    UNION ALL SELECT queue_id, 'lease', id FROM penstock.lease
+    UNION ALL SELECT queue_id, 'dead', id FROM penstock.dead
+    UNION ALL SELECT queue_id, 'ended', id FROM penstock.history WHERE final
+) AS places GROUP BY queue_id, place ORDER BY queue_id, place;
+-- name: depths
+SELECT queue_id, 'ready', count(*) FROM penstock.ready GROUP BY queue_id
+UNION ALL SELECT queue_id, 'scheduled', count(*) FROM penstock.scheduled GROUP BY queue_id
+UNION ALL SELECT queue_id, 'lease', count(*) FROM penstock.lease GROUP BY queue_id
+UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock.dead GROUP BY queue_id
+UNION ALL SELECT queue_id, state, count(*) FROM (
+    SELECT queue_id, state FROM penstock.history WHERE final
+    ORDER BY id DESC LIMIT :ended) AS last GROUP BY queue_id, state;
+-- name: cursor_save
+INSERT INTO penstock.cursor (name, epoch, message, history, advanced_at)
+VALUES (:name, :epoch, :message, :history, :now)
+ON CONFLICT (name) DO UPDATE
+SET epoch = excluded.epoch, message = excluded.message, history = excluded.history,
+    advanced_at = excluded.advanced_at;
+-- name: cursors
+SELECT name, epoch, message, history, advanced_at FROM penstock.cursor ORDER BY name;
+
+-- name: worker_save
+INSERT INTO penstock.worker (id, host, pid, queues, started_at, seen_at)
+VALUES (:id, :host, :pid, :queues, :now, :now)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+-- name: worker_delete
+DELETE FROM penstock.worker WHERE id = :id;
+-- name: workers
+SELECT id, host, pid, queues, started_at, seen_at, stopping FROM penstock.worker
+ORDER BY started_at, id;
+-- name: worker_stop
+UPDATE penstock.worker SET stopping = true WHERE id = :id;
+
+-- name: fact
+SELECT value FROM penstock.fact WHERE name = :name;
+-- name: fact_set
+INSERT INTO penstock.fact (name, value) VALUES (:name, :value)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;

@@ -1,0 +1,58 @@
+"""What went wrong with the server, in our words."""
+
+import asyncpg
+
+from penstock.errors import (
+    OutcomeUnknown,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+    StoreUnusable,
+)
+
+# What the driver may raise.
+ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+# Another transaction was in the way: the same again, from the start.
+AGAIN = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.UniqueViolationError,
+)
+GONE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+# In this order; the first that fits is told.
+TOLD: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] = (
+    ((asyncpg.ReadOnlySQLTransactionError,), StoreUnreachable,
+     "is read-only: a replica, or a failover is under way"),
+    ((asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError), StoreUnreachable,
+     "takes no connection now"),
+    ((asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError,
+      asyncpg.InsufficientPrivilegeError), StoreUnusable, "refuses us"),
+    ((asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError,
+      asyncpg.InvalidSchemaNameError), StoreUnusable,
+     "lacks what this code needs: restore it, or run penstock migrate"),
+    ((asyncpg.DiskFullError, asyncpg.OutOfMemoryError), StoreFull, "has no room"),
+    ((asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, *AGAIN), StoreBusy,
+     "was kept waiting by somebody's transaction; try again"),
+    (GONE, StoreUnreachable, "cannot be reached"),
+)  # fmt: skip
+
+
+def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
+    """`sent`: it was asked to change something, and the answer may have been lost."""
+    if isinstance(error, StoreError):
+        return error
+    text = str(error) or type(error).__name__
+    for kinds, told, what in TOLD:
+        if sent and kinds is GONE and isinstance(error, GONE):
+            return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
+        if isinstance(error, kinds):
+            return told(f"{where} {what}: {text}")
+    return StoreError(f"{where}: {text}")

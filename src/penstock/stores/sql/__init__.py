@@ -1,0 +1,1 @@
+"""The moves of tickets, written once for every engine that speaks SQL."""

@@ -1,0 +1,28 @@
+"""What a doctor asks of every SQL store."""
+
+from penstock.store import Check
+from penstock.stores.sql.transaction import Transaction
+
+STALE_EXPORT = 86_400_000_000
+OVERDUE = 60_000_000
+
+
+async def leases(tx: Transaction) -> Check:
+    """An agent reclaims within seconds; leases long over mean that none is running."""
+    overdue = len(await tx.all("lease_expired", now=tx.now - OVERDUE, limit=1_000))
+    if overdue:
+        return Check("leases", f"{overdue} ran out over a minute ago: is a worker running?", False)
+    return Check("leases", "none is overdue")
+
+
+async def exports(tx: Transaction) -> Check:
+    rows = await tx.all("cursors")
+    stale = [name for name, *_, at in rows if at < tx.now - STALE_EXPORT]
+    if stale:
+        return Check("exports", f"not advanced for a day: {', '.join(stale)}", False)
+    return Check("exports", "none is behind")
+
+
+async def dead(tx: Transaction) -> Check:
+    count = sum(number for _, number in await tx.all("dead_counts"))
+    return Check("dead letters", f"{count}")

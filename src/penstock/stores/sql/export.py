@@ -1,0 +1,49 @@
+"""Live views of history, the count of everything, and how far the exports have come."""
+
+from penstock.errors import InvalidState
+from penstock.message import HistoryRow
+from penstock.stores.sql.rows import history_of
+from penstock.stores.sql.transaction import Transaction
+from penstock.ticket import Cursor, Exported, Tally
+
+
+async def epoch(tx: Transaction, cursor: Cursor) -> int:
+    """The store's, which no cursor of it can be ahead of."""
+    number: int = (await tx.one("number", name="epoch"))[0]
+    if cursor.epoch > number:
+        raise InvalidState(
+            f"the cursor is of epoch {cursor.epoch}, the store of {number}: is it another store?"
+        )
+    return number
+
+
+async def recent(tx: Transaction, after: int, limit: int) -> list[HistoryRow]:
+    rows = await tx.all("recent", after=after, limit=limit)
+    return [history_of(row) for row in rows]
+
+
+async def census(tx: Transaction) -> list[Tally]:
+    return [Tally(*row) for row in await tx.all("census")]
+
+
+async def depths(tx: Transaction, ended: int) -> dict[tuple[int, str], int]:
+    rows = await tx.all("depths", ended=ended)
+    return {(queue_id, place): count for queue_id, place, count in rows}
+
+
+async def save_cursor(tx: Transaction, name: str, cursor: Cursor) -> None:
+    await tx.run(
+        "cursor_save",
+        name=name,
+        epoch=cursor.epoch,
+        message=cursor.message,
+        history=cursor.history,
+        now=tx.now,
+    )
+
+
+async def cursors(tx: Transaction) -> dict[str, Exported]:
+    return {
+        name: Exported(Cursor(epoch, message, history), advanced_at)
+        for name, epoch, message, history, advanced_at in await tx.all("cursors")
+    }

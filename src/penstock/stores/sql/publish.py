@@ -1,0 +1,147 @@
+"""Writes entries that need a look at what is stored: names, dedup keys, depths, ordering keys."""
+
+from collections.abc import Iterator, Sequence
+
+from penstock.admission import earliest
+from penstock.errors import IdempotencyConflict, NameTaken, QueueFull
+from penstock.message import NEVER, Moment, State, Verb
+from penstock.stores.sql import keys
+from penstock.stores.sql.transaction import Lockable, Ticket, Transaction
+from penstock.ticket import Entry, Published
+
+NOT_PUBLISHED = Published(0, code="NOT_PUBLISHED")
+
+
+def refused(outcomes: Sequence[Published]) -> bool:
+    return any(outcome.code for outcome in outcomes)
+
+
+def none_of(outcomes: Sequence[Published]) -> list[Published]:
+    """What all of them answer if one of them is refused."""
+    return [outcome if outcome.code else NOT_PUBLISHED for outcome in outcomes]
+
+
+def due_at(entry: Entry, now: Moment) -> Moment:
+    if entry.run_at is not None:
+        return entry.run_at
+    return now + int(entry.delay * 1_000_000) if entry.delay else now
+
+
+def rank_at(entry: Entry, now: Moment, due: Moment) -> int:
+    match entry.basis:
+        case "zero":
+            return entry.rank
+        case "created":
+            return entry.rank + now // 1000
+        case "due":
+            return entry.rank + max(due, now) // 1000
+
+
+def expires_at(entry: Entry, now: Moment) -> Moment | None:
+    if entry.ttl is None:
+        return entry.expires_at
+    return earliest(entry.expires_at, now + int(entry.ttl * 1_000_000))
+
+
+def lockables(entry: Entry) -> Iterator[Lockable]:
+    """What nobody else may look at and act on while this entry is written."""
+    if entry.dedup is not None:
+        yield ("dedup", entry.queue_id, entry.dedup.key)
+    if entry.name is not None:
+        yield ("name", entry.queue_id, entry.name)
+    if entry.max_depth is not None:
+        yield ("depth", entry.queue_id, "")
+    if entry.ordering_key is not None:
+        yield keys.lockable(entry.queue_id, entry.ordering_key)
+
+
+async def publish_checked(tx: Transaction, entry: Entry) -> Published:
+    """With a dedup key, a name, an ordering key, a lease of its own or a limited depth."""
+    if (seen := await seen_before(tx, entry)) is not None:
+        return seen
+    if entry.name and await tx.one("name_taken", queue_id=entry.queue_id, name=entry.name):
+        return Published(0, code=NameTaken.code)
+    full = await is_full(tx, entry)
+    if full and entry.overflow == "reject":
+        return Published(0, code=QueueFull.code)
+    id = await write_message(tx, entry)
+    await remember(tx, entry, id)
+    await place(tx, entry, id, full)
+    return Published(id)
+
+
+async def write_message(tx: Transaction, entry: Entry) -> int:
+    due = due_at(entry, tx.now)
+    row = await tx.one(
+        "publish_checked",
+        queue_id=entry.queue_id,
+        type=entry.type,
+        priority=entry.priority,
+        rank=rank_at(entry, tx.now, due),
+        created_at=tx.now,
+        run_at=due if due > tx.now else None,
+        expires_at=expires_at(entry, tx.now),
+        body=entry.body,
+        meta=entry.meta,
+    )
+    id: int = row[0]
+    return id
+
+
+async def seen_before(tx: Transaction, entry: Entry) -> Published | None:
+    if entry.dedup is None:
+        return None
+    seen = await tx.one("dedup_seen", queue_id=entry.queue_id, key=entry.dedup.key, now=tx.now)
+    if seen is None:
+        return None
+    id, digest = seen
+    if digest != entry.dedup.digest:
+        return Published(0, code=IdempotencyConflict.code)
+    return Published(id, duplicate=True)
+
+
+async def is_full(tx: Transaction, entry: Entry) -> bool:
+    if entry.max_depth is None:
+        return False
+    row = await tx.one("depth", queue_id=entry.queue_id, most=entry.max_depth)
+    depth: int = row[0]
+    return depth >= entry.max_depth
+
+
+async def remember(tx: Transaction, entry: Entry, id: int) -> None:
+    if entry.name is not None:
+        await tx.run("name_take", queue_id=entry.queue_id, name=entry.name, id=id)
+    if (dedup := entry.dedup) is not None:
+        until = NEVER if dedup.window is None else tx.now + int(dedup.window * 1_000_000)
+        await tx.run(
+            "dedup_remember",
+            queue_id=entry.queue_id,
+            key=dedup.key,
+            id=id,
+            digest=dedup.digest,
+            expires_at=until,
+        )
+
+
+async def place(tx: Transaction, entry: Entry, id: int, full: bool) -> None:
+    due = due_at(entry, tx.now)
+    ticket = Ticket(
+        entry.queue_id,
+        rank_at(entry, tx.now, due),
+        id,
+        entry.type,
+        0,
+        0,
+        expires_at(entry, tx.now) or NEVER,
+        entry.flags,
+    )
+    if full:
+        await tx.put_dead(ticket, tx.now, "overflow", None)
+        await tx.record(ticket, Verb.PUBLISH, State.DEAD, "overflow")
+        await keys.free(tx, id, ticket.flags)
+    elif due > tx.now:
+        await tx.put_scheduled(ticket, due, entry.ordering_key)
+    elif entry.ordering_key is not None:
+        await keys.get_in_line(tx, ticket, entry.ordering_key, id)
+    else:
+        await tx.put_ready(ticket)

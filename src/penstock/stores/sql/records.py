@@ -1,0 +1,112 @@
+"""Messages as they are: where each is, how it came there, and which are alike."""
+
+from penstock.errors import Archived
+from penstock.message import NEVER, Flag, Record, State
+from penstock.stores.sql.rows import history_of, message_of
+from penstock.stores.sql.transaction import Transaction
+from penstock.ticket import Query
+
+FIND = {
+    None: "find_all",
+    State.READY: "find_ready",
+    State.SCHEDULED: "find_scheduled",
+    State.CLAIMED: "find_claimed",
+    State.DEAD: "find_dead",
+}
+ALL = 2**31 - 1
+
+
+async def get(tx: Transaction, id: int) -> Record | None:
+    """A ticket beats history; what has neither is ready."""
+    row = await tx.one("message", id=id)
+    if row is None:
+        if 0 < id <= (await tx.one("number", name="pruned"))[0]:
+            raise Archived(f"message {id} ended and left the store by retention")
+        return None
+    timeline = tuple(map(history_of, await tx.all("timeline", id=id)))
+    message = message_of(row[:7])
+    record = Record(message, State.READY, run_at=row[7], expires_at=row[8], timeline=timeline)
+    for look in (in_lease, in_schedule, in_dead):
+        if (found := await look(tx, record)) is not None:
+            return found
+    return told(record)
+
+
+async def in_lease(tx: Transaction, record: Record) -> Record | None:
+    row = await tx.one("where_lease", id=record.message.id)
+    if row is None:
+        return None
+    attempts, deliveries, flags, until, consumer, percent, note, reason, error = row
+    return Record(
+        record.message, State.CLAIMED, attempts, deliveries, reason, error, record.run_at,
+        record.expires_at, None, until, consumer, bool(flags & Flag.CANCEL_REQUESTED), percent,
+        note, record.timeline,
+    )  # fmt: skip
+
+
+async def in_schedule(tx: Transaction, record: Record) -> Record | None:
+    row = await tx.one("where_scheduled", id=record.message.id)
+    if row is None:
+        return None
+    attempts, deliveries, due_at = row
+    last = record.timeline[-1] if record.timeline else None
+    return Record(
+        record.message, State.SCHEDULED, attempts, deliveries,
+        last.reason if last else None, last.error if last else None, record.run_at,
+        record.expires_at, None if due_at == NEVER else due_at, timeline=record.timeline,
+    )  # fmt: skip
+
+
+async def in_dead(tx: Transaction, record: Record) -> Record | None:
+    row = await tx.one("where_dead", id=record.message.id)
+    if row is None:
+        return None
+    attempts, deliveries, reason, error = row
+    return Record(
+        record.message, State.DEAD, attempts, deliveries, reason, error, record.run_at,
+        record.expires_at, timeline=record.timeline,
+    )  # fmt: skip
+
+
+def told(record: Record) -> Record:
+    """By history: ended, or ready with the counters of the last row."""
+    if not record.timeline:
+        return record
+    last = record.timeline[-1]
+    return Record(
+        record.message, last.state if last.final else State.READY, last.attempts, last.deliveries,
+        last.reason, last.error, record.run_at, record.expires_at, timeline=record.timeline,
+    )  # fmt: skip
+
+
+async def named(tx: Transaction, queue_id: int, name: str) -> int | None:
+    row = await tx.one("name_taken", queue_id=queue_id, name=name)
+    return row[0] if row else None
+
+
+async def result(tx: Transaction, id: int) -> bytes | None:
+    row = await tx.one("result", id=id, now=tx.now)
+    return row[0] if row else None
+
+
+async def find(tx: Transaction, query: Query) -> list[Record]:
+    correlated = query.correlation_id is not None
+    # All of one story, to be sorted by state here: a correlation id names few messages.
+    name = "find_correlated" if correlated else FIND.get(query.state, "find_ended")
+    rows = await tx.all(
+        name,
+        queues=tx.listed(query.queue_ids),
+        before=2**62 if query.before is None else query.before,
+        type=query.type,
+        limit=ALL if correlated else query.limit,
+        state=query.state,
+        correlation=query.correlation_id,
+    )
+    found: list[Record] = []
+    for (id,) in rows:
+        record = await get(tx, id)
+        if record is not None and query.state in (None, record.state):
+            found.append(record)
+            if len(found) == query.limit:
+                break
+    return found

@@ -1,0 +1,193 @@
+"""Ends deliveries one by one: completions and moves the rules decided, and why one did not."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.message import Flag, State, Verb
+from penstock.stores.sql import keys
+from penstock.stores.sql.rows import meta_of
+from penstock.stores.sql.transaction import Delivery, Ticket, Transaction
+from penstock.ticket import (
+    DONE,
+    MISSING,
+    Answer,
+    AnswerKind,
+    Completion,
+    Extension,
+    Lease,
+    Lock,
+    Mark,
+    Move,
+    Sweep,
+    lasting,
+)
+
+LOST = Answer(AnswerKind.LOST)
+CHANGED = Answer(AnswerKind.CHANGED, State.CLAIMED)
+BUSY = Answer(AnswerKind.BUSY, State.CLAIMED)
+
+
+async def end(
+    tx: Transaction, ticket: Ticket, verb: Verb, state: State, reason: str | None = None
+) -> None:
+    """A ticket that nobody holds is over."""
+    await tx.record(ticket, verb, state, reason)
+    await keys.free(tx, ticket.id, ticket.flags)
+
+
+async def complete_one(tx: Transaction, item: Completion) -> Answer:
+    row = await tx.one("take_lease", id=item.id, fence=item.fence)
+    if row is None:
+        return await explain(tx, item.id, item.fence, Verb.COMPLETE)
+    held = Ticket(*row[:8])
+    ticket = held._replace(attempts=held.attempts + 1)
+    delivery = Delivery(*row[8:11])
+    await tx.record(ticket, Verb.COMPLETE, State.COMPLETED, delivery=delivery)
+    await keep_result(tx, item)
+    await keys.free(tx, ticket.id, ticket.flags)
+    return DONE
+
+
+async def keep_result(tx: Transaction, item: Completion) -> None:
+    if item.result is not None:
+        await tx.run("keep_result", id=item.id, now=tx.now, body=item.result)
+
+
+async def extend_one(tx: Transaction, item: Extension) -> Answer:
+    until = tx.now + int(item.lease * 1_000_000)
+    row = await tx.one("extend", until=until, now=tx.now, id=item.id, fence=item.fence)
+    if row is None:
+        return await explain(tx, item.id, item.fence, None)
+    return extended(*row)
+
+
+def extended(lease_until: int, flags: int) -> Answer:
+    requested = bool(flags & Flag.CANCEL_REQUESTED)
+    return Answer(AnswerKind.DONE, State.CLAIMED, lease_until, requested)
+
+
+async def mark(tx: Transaction, items: Sequence[Mark]) -> list[Answer]:
+    return [await mark_one(tx, item) for item in items]
+
+
+async def mark_one(tx: Transaction, item: Mark) -> Answer:
+    if item.begin:
+        changed = await tx.run("begin", id=item.id, fence=item.fence)
+    else:
+        changed = await tx.run(
+            "progress", percent=item.percent, note=item.note, id=item.id, fence=item.fence
+        )
+    if changed:
+        return DONE
+    answer = await explain(tx, item.id, item.fence, None)
+    # It is held, but not a suspect: there is nothing to begin.
+    return Answer(AnswerKind.INVALID, State.CLAIMED) if answer is CHANGED else answer
+
+
+async def leases(tx: Transaction, locks: Sequence[Lock]) -> list[Lease | None]:
+    return [await lease(tx, lock.id, lock.fence) for lock in locks]
+
+
+async def lease(tx: Transaction, id: int, fence: int) -> Lease | None:
+    row = await tx.one("lease_read", id=id, fence=fence)
+    return None if row is None else lease_of(row, tx.now)
+
+
+def lease_of(row: Any, now: int) -> Lease:
+    (
+        id, fence, queue_id, attempts, deliveries, flags, claimed_at, lease_until, length, meta,
+        dead_reason, parked, first_claimed_at,
+    ) = row  # fmt: skip
+    return Lease(
+        id, fence, queue_id, attempts, deliveries, flags, claimed_at, lease_until,
+        length / 1_000_000, now, meta_of(meta), first_claimed_at or claimed_at, parked,
+        dead_reason,
+    )  # fmt: skip
+
+
+async def expired_leases(tx: Transaction, limit: int) -> Sweep:
+    rows = await tx.all("lease_expired", now=tx.now, limit=limit)
+    found = [await lease(tx, *row) for row in rows]
+    return Sweep(tx.now, [each for each in found if each is not None])
+
+
+async def settle(tx: Transaction, moves: Sequence[Move]) -> list[Answer]:
+    return [await settle_one(tx, move) for move in moves]
+
+
+async def settle_one(tx: Transaction, move: Move) -> Answer:
+    row = await tx.one(
+        "settle",
+        id=move.id,
+        fence=move.fence,
+        flags=move.seen_flags,
+        expired_by=2**62 if move.expired_by is None else move.expired_by,
+    )
+    if row is None:
+        return await explain(tx, move.id, move.fence, move.verb)
+    await apply(tx, move, row)
+    return Answer(AnswerKind.DONE, move.state)
+
+
+async def apply(tx: Transaction, move: Move, row: Any) -> None:
+    """The ticket leaves its lease for where the rules sent it."""
+    held, delivery, (dead_at, dead_error) = Ticket(*row[:8]), Delivery(*row[8:11]), row[11:]
+    ticket = held._replace(
+        attempts=move.attempts, deliveries=move.deliveries, flags=lasting(held.flags)
+    )
+    due_at = tx.now + int(move.delay * 1_000_000) if move.state is State.SCHEDULED else None
+    if move.rank_by_due:
+        ticket = ticket._replace(rank=(due_at or tx.now) // 1000)
+    match move.state:
+        case State.READY:
+            await tx.put_ready(ticket)
+        case State.SCHEDULED:
+            await tx.put_scheduled(ticket, due_at or tx.now)
+        case State.DEAD:
+            error = dead_error if move.error is None else move.error
+            await tx.put_dead(ticket, dead_at or tx.now, move.reason, error)
+    await tx.record(
+        ticket, move.verb, move.state, move.reason,
+        error=move.error, delivery=delivery, due_at=due_at,
+    )  # fmt: skip
+    if move.frees:
+        await keys.free(tx, ticket.id, ticket.flags)
+
+
+async def explain_all(
+    tx: Transaction, locks: Sequence[Lock], verbs: Sequence[Verb]
+) -> list[Answer]:
+    pairs = zip(locks, verbs, strict=True)
+    return [await explain(tx, lock.id, lock.fence, verb) for lock, verb in pairs]
+
+
+async def explain(tx: Transaction, id: int, fence: int, verb: Verb | None) -> Answer:
+    """Why a verb with this fence changed nothing."""
+    # The lease before the story: what left it in between is in the story already.
+    held = await tx.one("lease_fence", id=id)
+    if held is not None and held[0] == fence:
+        return BUSY if held[1] else CHANGED
+    story = await tx.all("story_of_fence", id=id, fence=fence)
+    for done, state in story:
+        if done == verb:
+            return Answer(AnswerKind.ALREADY, State(state))
+    if story or held is not None:
+        return LOST
+    place = await state_of(tx, id)
+    return MISSING if place is None else Answer(AnswerKind.INVALID, place)
+
+
+async def why_not(tx: Transaction, id: int, fence: int) -> Answer:
+    """For verbs that leave no row of their own."""
+    return await explain(tx, id, fence, None)
+
+
+async def state_of(tx: Transaction, id: int) -> State | None:
+    """Where a message is that nobody holds. What is nowhere else is ready."""
+    if (ended := await tx.one("ended", id=id)) is not None:
+        return State(ended[0])
+    if await tx.one("where_scheduled", id=id) is not None:
+        return State.SCHEDULED
+    if await tx.one("where_dead", id=id) is not None:
+        return State.DEAD
+    return None if await tx.one("message", id=id) is None else State.READY

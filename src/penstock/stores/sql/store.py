@@ -1,0 +1,197 @@
+"""The verbs that every SQL store does the same way: each is a function on a transaction."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from penstock.message import HistoryRow, Moment, Record, Verb
+from penstock.queue import Queue, QueueState, Schedule, Scope
+from penstock.settings import QueueSettings
+from penstock.stores.sql import export, messages, records, registry, upkeep
+from penstock.stores.sql import settle as settling
+from penstock.stores.sql.transaction import Transaction
+from penstock.ticket import (
+    AgentRun,
+    Answer,
+    Cursor,
+    Entry,
+    Exported,
+    Firing,
+    Lock,
+    Mark,
+    Published,
+    Query,
+    Tally,
+    Working,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
+
+
+class SqlStore(ABC):
+    @abstractmethod
+    async def write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """One transaction, durable when it returns."""
+
+    @abstractmethod
+    async def look(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A small read."""
+
+    @abstractmethod
+    async def read(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A read of one snapshot that may be long."""
+
+    @abstractmethod
+    async def index_types(self) -> None:
+        """Claims by type need not step over the others any more."""
+
+    # Consumers.
+
+    async def mark(self, items: Sequence[Mark]) -> list[Answer]:
+        return await self.write(settling.mark, items)
+
+    async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
+        return await self.look(settling.explain_all, locks, verbs)
+
+    # Agents.
+
+    async def expire(self, limit: int) -> int:
+        if not await self.look(upkeep.any_expired):
+            return 0
+        return await self.write(upkeep.expire, limit)
+
+    async def age(self, queue_id: int, waited: float, limit: int) -> int:
+        if not await self.read(upkeep.aging, queue_id, waited, 1):
+            return 0
+        return await self.write(upkeep.age, queue_id, waited, limit)
+
+    async def sweep_keys(self, limit: int) -> int:
+        if not await self.look(upkeep.any_old_keys):
+            return 0
+        return await self.write(upkeep.sweep_keys, limit)
+
+    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
+        return await self.write(upkeep.fire, firings)
+
+    async def dead_counts(self) -> dict[int, int]:
+        return await self.read(upkeep.dead_counts)
+
+    async def claim_tick(self, agent: str, every: float, by: str) -> bool:
+        return await self.write(upkeep.claim_tick, agent, every, by)
+
+    async def end_tick(self, agent: str, by: str, result: str) -> None:
+        await self.write(upkeep.end_tick, agent, by, result)
+
+    async def agent_runs(self) -> list[AgentRun]:
+        return await self.look(upkeep.agent_runs)
+
+    # Operators.
+
+    async def directory_version(self) -> int:
+        return await self.look(registry.directory_version)
+
+    async def create_scope(self, tenant: str, name: str) -> Scope:
+        return await self.write(registry.create_scope, tenant, name)
+
+    async def scope(self, tenant: str, name: str) -> Scope | None:
+        return await self.look(registry.scope, tenant, name)
+
+    async def pause_scope(self, scope_id: int, paused: bool) -> None:
+        await self.write(registry.pause_scope, scope_id, paused)
+
+    async def create_queue(self, scope_id: int, name: str, settings: QueueSettings) -> Queue:
+        created = await self.write(registry.create_queue, scope_id, name, settings)
+        await self.prepare(settings)
+        return created
+
+    async def queues(self, tenant: str | None = None, scope: str | None = None) -> list[Queue]:
+        return await self.read(registry.queues, tenant, scope)
+
+    async def queue(self, tenant: str, scope: str, name: str) -> Queue | None:
+        return await self.look(registry.queue, tenant, scope, name)
+
+    async def change_queue(
+        self,
+        queue_id: int,
+        *,
+        name: str | None = None,
+        state: QueueState | None = None,
+        settings: QueueSettings | None = None,
+    ) -> None:
+        await self.write(registry.change_queue, queue_id, name, state, settings)
+        await self.prepare(settings)
+
+    async def prepare(self, settings: QueueSettings | None) -> None:
+        """What the settings of a queue need of the store."""
+        if settings is not None and settings.filter_by_type:
+            await self.index_types()
+
+    async def delete_queue(self, queue_id: int) -> bool:
+        return await self.write(registry.delete_queue, queue_id)
+
+    async def get(self, id: int) -> Record | None:
+        return await self.look(records.get, id)
+
+    async def named(self, queue_id: int, name: str) -> int | None:
+        return await self.look(records.named, queue_id, name)
+
+    async def result(self, id: int) -> bytes | None:
+        return await self.look(records.result, id)
+
+    async def find(self, query: Query) -> list[Record]:
+        return await self.read(records.find, query)
+
+    async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
+        return await self.write(messages.cancel, ids, force)
+
+    async def redrive(self, ids: Sequence[int]) -> list[Answer]:
+        return await self.write(messages.redrive, ids)
+
+    async def replace(self, id: int, entry: Entry) -> Published:
+        return await self.write(messages.replace, id, entry)
+
+    async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
+        return await self.write(messages.purge, queue_id, places, limit)
+
+    async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
+        return await self.write(messages.purge_dead, ids)
+
+    async def save_schedule(self, schedule: Schedule) -> Schedule:
+        return await self.write(registry.save_schedule, schedule)
+
+    async def schedules(self, due_by: Moment | None = None) -> list[Schedule]:
+        return await self.look(registry.schedules, due_by)
+
+    async def delete_schedule(self, schedule_id: int) -> bool:
+        return await self.write(registry.delete_schedule, schedule_id)
+
+    async def save_worker(self, worker: Working) -> None:
+        await self.write(registry.save_worker, worker)
+
+    async def workers(self) -> list[Working]:
+        return await self.look(registry.workers)
+
+    async def stop_worker(self, worker_id: str) -> None:
+        await self.write(registry.stop_worker, worker_id)
+
+    async def delete_worker(self, worker_id: str) -> None:
+        await self.write(registry.delete_worker, worker_id)
+
+    # Export.
+
+    async def recent(self, after: int, limit: int) -> list[HistoryRow]:
+        return await self.read(export.recent, after, limit)
+
+    async def census(self) -> list[Tally]:
+        return await self.read(export.census)
+
+    async def depths(self, ended: int) -> dict[tuple[int, str], int]:
+        return await self.read(export.depths, ended)
+
+    async def save_cursor(self, name: str, cursor: Cursor) -> None:
+        await self.write(export.save_cursor, name, cursor)
+
+    async def cursors(self) -> dict[str, Exported]:
+        return await self.look(export.cursors)

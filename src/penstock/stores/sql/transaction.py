@@ -1,0 +1,128 @@
+"""What the moves need of an engine: named statements in one transaction, its moment, its locks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from penstock.message import Flag, Moment, State, Verb
+
+Lockable: TypeAlias = tuple[str, int, str]
+
+
+class Ticket(NamedTuple):
+    """The small moving part of a message, as it stands in ready and scheduled."""
+
+    queue_id: int
+    rank: int
+    id: int
+    type: str
+    attempts: int
+    deliveries: int
+    expires_at: Moment
+    flags: int
+
+
+class Delivery(NamedTuple):
+    """Who held a ticket, under which fence, since when; all None if nobody did."""
+
+    consumer: str | None = None
+    fence: int | None = None
+    claimed_at: Moment | None = None
+
+
+NOBODY = Delivery()
+
+
+class Transaction(ABC):
+    """Statements by name, values by name. An engine without waiting never suspends."""
+
+    __slots__ = ("now", "woken")
+
+    # Its commit is a caller's, who may take long: it waits for nothing, and holds what others need
+    # as little as it can.
+    foreign = False
+
+    def __init__(self, now: Moment) -> None:
+        self.now = now
+        self.woken: set[int] = set()
+
+    @abstractmethod
+    async def run(self, statement: str, /, **values: Any) -> int:
+        """How many rows it changed."""
+
+    @abstractmethod
+    async def one(self, statement: str, /, **values: Any) -> Any:
+        """The only row, or None."""
+
+    @abstractmethod
+    async def all(self, statement: str, /, **values: Any) -> list[Any]: ...
+
+    @abstractmethod
+    async def lock(self, *what: Lockable) -> None:
+        """Until the end, where there are other writers: nobody else looks and acts on these."""
+
+    def listed(self, numbers: Sequence[int]) -> Any:
+        """Numbers as one value, the way the engine's statements take them."""
+        return list(numbers)
+
+    async def next_number(self, name: str) -> int:
+        number: int = (await self.one("next_number", name=name))[0]
+        return number
+
+    async def put_ready(self, ticket: Ticket) -> None:
+        await self.run("put_ready", **ticket._asdict())
+        self.woken.add(ticket.queue_id)
+
+    async def put_scheduled(
+        self, ticket: Ticket, due_at: Moment, key: str | None = None, position: int | None = None
+    ) -> None:
+        await self.run(
+            "put_scheduled", due_at=due_at, key=key, position=position, **ticket._asdict()
+        )
+
+    async def put_dead(
+        self, ticket: Ticket, dead_at: Moment, reason: str | None, error: str | None
+    ) -> None:
+        await self.run(
+            "put_dead",
+            queue_id=ticket.queue_id,
+            rank=ticket.rank,
+            id=ticket.id,
+            type=ticket.type,
+            attempts=ticket.attempts,
+            deliveries=ticket.deliveries,
+            flags=ticket.flags & ~Flag.UNIQUE,
+            dead_at=dead_at,
+            reason=reason,
+            error=error,
+        )
+
+    async def record(
+        self,
+        ticket: Ticket,
+        verb: Verb,
+        state: State,
+        reason: str | None = None,
+        *,
+        error: str | None = None,
+        delivery: Delivery = NOBODY,
+        due_at: Moment | None = None,
+    ) -> None:
+        """One row of history."""
+        await self.run(
+            "put_history",
+            id=ticket.id,
+            queue_id=ticket.queue_id,
+            verb=verb.value,
+            state=state.value,
+            reason=reason,
+            error=error,
+            attempts=ticket.attempts,
+            deliveries=ticket.deliveries,
+            consumer=delivery.consumer,
+            fence=delivery.fence,
+            claimed_at=delivery.claimed_at,
+            at=self.now,
+            due_at=due_at,
+            final=state.final,
+        )

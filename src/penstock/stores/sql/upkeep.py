@@ -1,0 +1,183 @@
+"""What the agents do: promote, expire, age, prune, fire schedules, claim ticks."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from penstock.message import Flag, State, Verb
+from penstock.stores.sql import keys
+from penstock.stores.sql.publish import publish_checked
+from penstock.stores.sql.settle import end
+from penstock.stores.sql.transaction import Ticket, Transaction
+from penstock.ticket import AgentRun, Firing, Promoted, Pruned, Retention
+
+EXPORT_HOLD = 30 * 86_400_000_000
+MOST_LEVELS = 64
+
+
+async def promote(tx: Transaction, limit: int) -> Promoted:
+    rows = await tx.all("due", now=tx.now, limit=limit)
+    for *ticket, key in rows:
+        await promote_one(tx, Ticket(*ticket), key)
+    return Promoted(len(rows), tx.now, await next_due(tx))
+
+
+async def promote_one(tx: Transaction, ticket: Ticket, key: str | None) -> None:
+    waits = ticket.flags & Flag.KEYED and await tx.one("is_head", id=ticket.id) is None
+    if waits and key is not None:
+        await tx.run("get_in_line", id=ticket.id)
+        await keys.advance(tx, ticket.queue_id, key)
+        return
+    if await tx.one("take_scheduled", id=ticket.id) is not None:
+        await tx.put_ready(ticket)
+
+
+async def next_due(tx: Transaction) -> int | None:
+    row = await tx.one("next_due")
+    return row[0] if row else None
+
+
+async def expire(tx: Transaction, limit: int) -> int:
+    ended = await end_all(tx, await tx.all("expired_ready", now=tx.now, limit=limit))
+    if ended < limit:
+        for (id,) in await tx.all("expired_scheduled", now=tx.now, limit=limit - ended):
+            ended += await expire_one(tx, await tx.one("take_scheduled", id=id))
+    return ended
+
+
+async def clear(tx: Transaction, queues: Sequence[int], limit: int) -> int:
+    """Ends what expired in line for these queues."""
+    rows = await tx.all("expired_in_line", queues=tx.listed(queues), now=tx.now, limit=limit)
+    return await end_all(tx, rows)
+
+
+async def end_all(tx: Transaction, rows: Sequence[Any]) -> int:
+    ended = 0
+    for queue_id, rank, id in rows:
+        row = await tx.one("take_ready", queue_id=queue_id, rank=rank, id=id)
+        ended += await expire_one(tx, row)
+    return ended
+
+
+async def expire_one(tx: Transaction, row: Sequence[object] | None) -> bool:
+    # Ending one may have promoted the next of its key meanwhile.
+    if row is None:
+        return False
+    await end(tx, Ticket._make(row), Verb.EXPIRE, State.EXPIRED)
+    return True
+
+
+async def age(tx: Transaction, queue_id: int, waited: float, limit: int) -> int:
+    moves = await aging(tx, queue_id, waited, limit)
+    for id, rank, above in moves:
+        await tx.run("age", above=above, queue_id=queue_id, rank=rank, id=id)
+    return len(moves)
+
+
+async def aging(
+    tx: Transaction, queue_id: int, waited: float, limit: int
+) -> list[tuple[int, int, int]]:
+    """The longest-waiting tickets with a level above them: (id, rank, rank above)."""
+    before = tx.now - int(waited * 1_000_000)
+    found: list[tuple[int, int, int]] = []
+    for above, rank in pairwise(await levels(tx, queue_id)):
+        rows = await tx.all("waited", queue_id=queue_id, rank=rank, before=before, limit=limit)
+        found += [(id, rank, above) for (id,) in rows]
+    return sorted(found)[:limit]
+
+
+async def levels(tx: Transaction, queue_id: int) -> list[int]:
+    ranks: list[int] = []
+    rank = -(2**62)
+    while len(ranks) < MOST_LEVELS:
+        row = await tx.one("next_rank", queue_id=queue_id, rank=rank)
+        if row is None:
+            break
+        rank = row[0]
+        ranks.append(rank)
+    return ranks
+
+
+async def prunable(tx: Transaction, retention: Retention) -> tuple[list[int], Pruned]:
+    """Which messages may go, looking at one stretch of history."""
+    message, history = await tx.one("held_by_cursors", since=tx.now - EXPORT_HOLD)
+    queues = frozenset(retention.queue_ids)
+    ids: list[int] = []
+    position = retention.after
+    rows = await tx.all("prunable", after=retention.after, limit=retention.limit)
+    for row_position, id, queue_id, at, final, published in rows:
+        held = message is not None and (published > message or row_position > history)
+        if held or at > retention.before:
+            return ids, Pruned(len(ids), position, False)
+        if final and queue_id in queues:
+            ids.append(id)
+        position = row_position
+    return ids, Pruned(len(ids), position, len(rows) >= retention.limit)
+
+
+async def prune(tx: Transaction, retention: Retention) -> Pruned:
+    ids, pruned = await prunable(tx, retention)
+    if ids:
+        for table in ("history", "message", "name", "result"):
+            await tx.run(f"prune_{table}", ids=tx.listed(ids))
+        await tx.run("pruned_up_to", id=max(ids))
+    return pruned
+
+
+async def any_expired(tx: Transaction) -> bool:
+    return await any_of(tx, "expired_ready", "expired_scheduled")
+
+
+async def any_old_keys(tx: Transaction) -> bool:
+    return await any_of(tx, "old_dedup", "old_results")
+
+
+async def any_of(tx: Transaction, *names: str) -> bool:
+    """One of these statements finds a row."""
+    for name in names:
+        if await tx.one(name, now=tx.now, limit=1) is not None:
+            return True
+    return False
+
+
+async def sweep_keys(tx: Transaction, limit: int) -> int:
+    dedups = await tx.all("old_dedup", now=tx.now, limit=limit)
+    results = await tx.all("old_results", now=tx.now, limit=limit)
+    for queue_id, key in dedups:
+        await tx.run("drop_dedup", queue_id=queue_id, key=key, now=tx.now)
+    for (id,) in results:
+        await tx.run("drop_result", id=id)
+    return len(dedups) + len(results)
+
+
+async def fire(tx: Transaction, firings: Sequence[Firing]) -> list[bool]:
+    return [await fire_one(tx, firing) for firing in firings]
+
+
+async def fire_one(tx: Transaction, firing: Firing) -> bool:
+    """The schedule moves on and its messages are published together, or neither."""
+    moved = await tx.run(
+        "schedule_move", id=firing.schedule_id, seen_at=firing.seen_at, next_at=firing.next_at
+    )
+    if not moved:
+        return False
+    for entry in firing.entries:
+        await publish_checked(tx, entry)
+    return True
+
+
+async def claim_tick(tx: Transaction, agent: str, every: float, by: str) -> bool:
+    before = tx.now - int(every * 1_000_000)
+    return await tx.run("claim_tick", name=agent, now=tx.now, by=by, before=before) > 0
+
+
+async def end_tick(tx: Transaction, agent: str, by: str, result: str) -> None:
+    await tx.run("end_tick", result=result, name=agent, by=by)
+
+
+async def agent_runs(tx: Transaction) -> list[AgentRun]:
+    return [AgentRun(*row) for row in await tx.all("agent_runs")]
+
+
+async def dead_counts(tx: Transaction) -> dict[int, int]:
+    return dict(await tx.all("dead_counts"))

@@ -1,0 +1,23 @@
+"""The export's reader of messages and history."""
+
+from penstock.stores.sql import export
+from penstock.stores.sql.rows import message_of
+from penstock.stores.sqlite.transaction import Transaction
+from penstock.ticket import Cursor, Feed
+
+
+async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
+    """One writer at a time, so ids and positions are in commit order: all are final."""
+    epoch = await export.epoch(tx, cursor)
+    rows = await tx.all("feed_messages", after=cursor.message, limit=limit)
+    messages = [message_of(row) for row in rows]
+    history = await export.recent(tx, cursor.history, limit)
+    return Feed(
+        messages,
+        history,
+        Cursor(
+            epoch,
+            messages[-1].id if messages else cursor.message,
+            history[-1].position if history else cursor.history,
+        ),
+    )

@@ -1,0 +1,109 @@
+"""PostgreSQL for the suite: one database a process, emptied for each test, its clock stopped."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import cache
+
+import psycopg
+
+from penstock import stores
+from penstock.store import Store
+from penstock.testing.clock import START
+from tests.servers.postgres import Postgres
+
+STILL = f"""
+CREATE SCHEMA testing;
+CREATE TABLE testing.clock (now bigint NOT NULL);
+INSERT INTO testing.clock VALUES ({START});
+CREATE OR REPLACE FUNCTION penstock.moment() RETURNS bigint LANGUAGE sql STABLE
+    AS 'SELECT now FROM testing.clock';
+CREATE TABLE testing.scope AS SELECT * FROM penstock.scope;
+CREATE TABLE testing.queue AS SELECT * FROM penstock.queue;
+"""
+EMPTY = f"""
+TRUNCATE penstock.message, penstock.ready, penstock.scheduled, penstock.head, penstock.lease,
+    penstock.dead, penstock.history, penstock.dedup, penstock.name, penstock.result,
+    penstock.schedule, penstock.agent, penstock.cursor, penstock.worker, penstock.scope,
+    penstock.queue RESTART IDENTITY;
+INSERT INTO penstock.scope OVERRIDING SYSTEM VALUE SELECT * FROM testing.scope;
+INSERT INTO penstock.queue OVERRIDING SYSTEM VALUE SELECT * FROM testing.queue;
+ALTER TABLE penstock.scope ALTER id RESTART WITH 100;
+ALTER TABLE penstock.queue ALTER id RESTART WITH 100;
+ALTER SEQUENCE penstock.message_id RESTART;
+ALTER SEQUENCE penstock.fence RESTART;
+ALTER SEQUENCE penstock.position RESTART;
+UPDATE penstock.counter SET value = 0;
+DROP INDEX IF EXISTS penstock.ready_type;
+UPDATE testing.clock SET now = {START};
+"""
+
+
+TABLES = (
+    "message", "ready", "scheduled", "head", "lease", "dead", "history", "dedup", "name",
+    "result", "schedule", "agent", "cursor", "worker", "scope", "queue", "counter", "fact",
+)  # fmt: skip
+DIGEST = (
+    "SELECT coalesce(sum(hashtext(row)), 0) FROM ("
+    + " UNION ALL ".join(
+        f"SELECT '{table}' || xmin::text || t::text AS row FROM penstock.{table} AS t"
+        for table in TABLES
+    )
+    + ") AS rows"
+)
+
+
+@cache
+def database(server: Postgres) -> str:
+    """Made once: a store is opened in it, and its clock stopped."""
+    url = server.create_database()
+
+    async def make() -> None:
+        async with await stores.open(url):
+            pass
+
+    # The test that asks has a loop of its own.
+    with ThreadPoolExecutor(1) as aside:
+        aside.submit(asyncio.run, make()).result()
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        connection.execute(STILL.encode())
+    return url
+
+
+class PostgresEngine:
+    lasting = True
+    still = True
+
+    def __init__(self, server: Postgres) -> None:
+        self.url = database(server)
+        self.outside = psycopg.connect(self.url, autocommit=True)
+        self.outside.execute(EMPTY.encode())
+
+    async def open(self) -> Store:
+        return await stores.open(self.url)
+
+    async def travel(self, seconds: float) -> None:
+        micros = round(seconds * 1_000_000)
+        self.outside.execute("UPDATE testing.clock SET now = now + %s", (micros,))
+
+    def version(self) -> int | None:
+        """A digest of every row and of who wrote it: other ways to count writes count more."""
+        row = self.outside.execute(DIGEST.encode()).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with closing(psycopg.connect(self.url)) as reader:
+            reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            reader.execute("SELECT count(*) FROM pg_class")
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """There may be many at a time."""
+        yield
+
+    def close(self) -> None:
+        self.outside.close()

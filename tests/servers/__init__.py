@@ -1,0 +1,1 @@
+"""Servers of their own for tests, storms and benchmarks."""
