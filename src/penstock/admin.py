@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import admission, checks, cron
+from penstock import admission, checks
 from penstock.directory import Directory
 from penstock.errors import (
     Busy,
@@ -228,7 +228,10 @@ class Admin:
         if queue.system:
             raise Forbidden(f"queue {queue.name!r} is the system's; nobody publishes to it")
         admission.check(schedule.draft, queue.settings)
-        next_at = cron.next_tick(schedule.cron, schedule.timezone, await self.store.now())
+        # Only for this, and not quickly loaded.
+        from penstock.cron import next_tick
+
+        next_at = next_tick(schedule.cron, schedule.timezone, await self.store.now())
         placed = msgspec.structs.replace(schedule, queue_id=queue.id, next_at=next_at)
         return await self.store.save_schedule(placed)
 

@@ -251,8 +251,10 @@ def meta_text(meta: Meta) -> str | None:
 
 
 def own_lease(draft: Draft, settings: QueueSettings) -> float | None:
-    """Shell jobs are not extended by their handler, so the lease covers the whole run."""
-    if draft.lease is None and settings.shell and draft.timeout is not None:
+    """A consumer that does not extend needs a lease for the whole run. Shell jobs themselves are
+    taken by our own workers only, and those do."""
+    covered = settings.shell and draft.type != SHELL_TYPE
+    if covered and draft.lease is None and draft.timeout is not None:
         return max(settings.lease, draft.timeout + 60)
     return draft.lease
 

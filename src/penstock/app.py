@@ -13,7 +13,6 @@ from penstock.agents import all_agents
 from penstock.broker import Broker
 from penstock.cron import next_tick
 from penstock.errors import InvalidInput
-from penstock.message import State
 from penstock.producer import Producer
 from penstock.queue import Missed, Schedule
 from penstock.runner import Runner, identity
@@ -30,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_URL = "sqlite:///penstock.db"
-EVENTS = (*State, "lease_lost", "*")
+EVENTS = ("completed", "scheduled", "ready", "dead", "cancelled", "lease_lost", "*")
 
 
 class TaskDecorator(Protocol):
@@ -149,7 +148,7 @@ class Penstock(Producer):
 
     def on(self, event: str, hook: Hook) -> None:
         """Calls `hook(event, context, error)` in the worker: completed, scheduled or ready (again),
-        dead, failed, cancelled, lease_lost; `*` for all. An error in a hook is only logged."""
+        dead, cancelled, lease_lost; `*` for all. An error in a hook is only logged."""
         if event not in EVENTS:
             raise InvalidInput(f"no event {event!r}; there are {', '.join(EVENTS)}")
         if iscoroutinefunction(hook):
@@ -235,6 +234,8 @@ def plan_of(schedule: Schedule) -> tuple[object, ...]:
 
 def name_of(function: Callable[..., Any]) -> str:
     """module.function; a program run as a script has the name it would be imported by."""
+    if not hasattr(function, "__qualname__"):
+        raise InvalidInput(f"{function!r} is not a function, and only functions become tasks")
     module = function.__module__
     if module == "__main__":
         main = sys.modules["__main__"]

@@ -74,8 +74,11 @@ class Job(Generic[R]):
 
     async def aresult(self, timeout: float | None = None) -> R:
         """What the task returned. Raises JobFailed if it never will, TimeoutError if not yet."""
-        async with asyncio.timeout(timeout):
-            record = await self.awaited()
+        try:
+            async with asyncio.timeout(timeout):
+                record = await self.awaited()
+        except TimeoutError:
+            raise TimeoutError(f"job {self.id} has not ended within {timeout} s") from None
         if record.state is not State.COMPLETED:
             raise JobFailed(f"job {self.id} is {record.state}: {record.error or record.reason}")
         body = await (await self.app.broker()).store.result(self.id)

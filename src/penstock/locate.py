@@ -10,7 +10,10 @@ from types import ModuleType
 
 from penstock.app import Penstock
 from penstock.connections import Connections
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, InvalidState
+
+OURS = os.path.dirname(__file__) + os.sep
+SCRIPT = "; what only a script is to do goes under if __name__ == '__main__':"
 
 
 def locate(reference: str | None, url: str | None = None) -> Penstock | None:
@@ -73,14 +76,15 @@ def imported(name: str) -> ModuleType:
 
 
 def broken(name: str, error: BaseException) -> InvalidInput:
-    """Says where: the last line of the traceback that is not the import machinery's."""
+    """Says where: the last line of the traceback that is neither ours nor of the importing."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename != __file__ and "importlib" not in frame.filename
+        if not frame.filename.startswith(OURS) and "importlib" not in frame.filename
     ]
     where = f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     if isinstance(error, SyntaxError):
         where = f", at {error.filename}:{error.lineno}"
     text = f"{type(error).__name__}: {error}".rstrip(": ")
-    return InvalidInput(f"module {name!r} does not import: {text}{where}")
+    hint = SCRIPT if isinstance(error, InvalidState) else ""
+    return InvalidInput(f"module {name!r} does not import: {text}{where}{hint}")

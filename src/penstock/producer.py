@@ -11,6 +11,8 @@ from penstock.job import Job
 from penstock.message import Draft
 from penstock.portal import Portal
 from penstock.publisher import REFUSALS
+from penstock.settings import change
+from penstock.settings import preset as settings_of
 from penstock.store import Store
 from penstock.task import Call
 from penstock.ticket import Entry, Published
@@ -46,6 +48,7 @@ class Producer:
 
     def queue(self, name: str, *, preset: str = "default", **settings: Any) -> None:
         """Declares a queue: made with these settings when it is first used."""
+        change(settings_of(preset), settings)
         self.declared[name] = {"preset_name": preset, **settings}
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, atomic: bool = False) -> list[Job[R]]:
@@ -65,7 +68,8 @@ class Producer:
         listed = list(calls)
         connection = connection_of(listed)
         if connection is not None:
-            return self.publish_on(connection, listed, await self.admit(connection, listed))
+            admitted = await self.admit(connection, listed)
+            return await self.apublish_on(connection, listed, admitted)
         self.refuse_held()
         return await self.publish_calls(listed, atomic=atomic)
 
@@ -105,7 +109,20 @@ class Producer:
         """In the caller's own transaction, on its thread: published if and when it commits."""
         broker, entries = admitted
         jobs = [
-            self.job_of(call, broker.publish_on(connection, call.draft, entry))
+            self.job_of(call, broker.publish_on(connection, call.draft, entry, wake=call.wake))
+            for call, entry in zip(calls, entries, strict=True)
+        ]
+        held.set((self.url, broker.store, connection))
+        return jobs
+
+    async def apublish_on(
+        self, connection: Any, calls: Sequence[Call[R]], admitted: tuple[Broker, list[Entry]]
+    ) -> list[Job[R]]:
+        broker, entries = admitted
+        jobs = [
+            self.job_of(
+                call, await broker.apublish_on(connection, call.draft, entry, wake=call.wake)
+            )
             for call, entry in zip(calls, entries, strict=True)
         ]
         held.set((self.url, broker.store, connection))

@@ -38,9 +38,7 @@ class Publisher:
         """Durable when it returns. A draft that is not accepted raises."""
         entry = admit(draft, await self._open_queue(draft.queue, scope))
         (published,) = await self.lanes.enqueue((entry,))
-        if published.code is not None:
-            raise REFUSALS[published.code](refused_text(published.code, draft))
-        return published
+        return accepted(published, draft)
 
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
@@ -66,12 +64,19 @@ class Publisher:
         """The first half of publishing in a caller's own transaction; `publish_on` is the rest."""
         return admit(draft, await self._open_queue(draft.queue, scope))
 
-    def publish_on(self, connection: object, draft: Draft, entry: Entry) -> Published:
+    def publish_on(
+        self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
+    ) -> Published:
         """In the caller's open transaction: it exists if and when the caller commits."""
-        (published,) = self.store.enqueue_on(connection, (entry,))
-        if published.code is not None:
-            raise REFUSALS[published.code](refused_text(published.code, draft))
-        return published
+        (published,) = self.store.enqueue_on(connection, (entry,), wake=wake)
+        return accepted(published, draft)
+
+    async def apublish_on(
+        self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
+    ) -> Published:
+        """The same for a connection that is waited for."""
+        (published,) = await self.store.aenqueue_on(connection, (entry,), wake=wake)
+        return accepted(published, draft)
 
     async def _open_queue(self, name: object, scope: str) -> Queue:
         if not isinstance(name, str):
@@ -131,6 +136,12 @@ def answer(draft: Draft, outcome: Outcome) -> Published:
     if outcome.code is None:
         return outcome
     return Published(0, code=outcome.code, error=refused_text(outcome.code, draft))
+
+
+def accepted(published: Published, draft: Draft) -> Published:
+    if published.code is not None:
+        raise REFUSALS[published.code](refused_text(published.code, draft))
+    return published
 
 
 def refused_text(code: str, draft: Draft) -> str:

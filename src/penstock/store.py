@@ -62,8 +62,20 @@ class Hot(Protocol):
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         """All accepted entries are durable, or none is. `atomic` refuses all if one is refused."""
 
-    def enqueue_on(self, connection: object, entries: Sequence[Entry]) -> list[Published]:
+    def enqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
         """In the open transaction of a caller's own connection, on the caller's own thread."""
+
+    async def aenqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        """The same for a connection that is waited for."""
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        """Completed if and when the caller commits. Raises LockLost."""
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None: ...
 
     def in_transaction(self, connection: object) -> bool:
         """A caller's own connection has one open."""

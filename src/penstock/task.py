@@ -42,6 +42,8 @@ class Options(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     lease: float | None = None
     connection: Any = None
+    # For a `connection` to PostgreSQL: a commit tells those who wait for work.
+    wake: bool = True
 
     def draft(self, type_: str, body: bytes) -> Draft:
         if self.unique is not None and self.dedup is not None:
@@ -89,6 +91,7 @@ class TaskChoices(TypedDict, total=False):
     timeout: float | None
     lease: float | None
     connection: Any
+    wake: bool
 
 
 class Choices(TaskChoices, total=False):
@@ -96,8 +99,10 @@ class Choices(TaskChoices, total=False):
 
 
 def chosen(base: Options, choices: Mapping[str, Any]) -> Options:
-    if wrong := choices.keys() - set(Options.__struct_fields__):
-        raise InvalidInput(f"no option named {', '.join(sorted(wrong))}")
+    names = Options.__struct_fields__
+    if wrong := choices.keys() - set(names):
+        there = ", ".join(names)
+        raise InvalidInput(f"no option named {', '.join(sorted(wrong))}; there are {there}")
     return msgspec.structs.replace(base, **choices)
 
 
@@ -114,10 +119,17 @@ def moment(time: datetime | None) -> Moment | None:
 class Call(Generic[R]):
     """A task with its arguments, not yet enqueued."""
 
-    def __init__(self, task: "BaseTask[Any, R]", draft: Draft, connection: Any = None) -> None:
+    def __init__(
+        self,
+        task: "BaseTask[Any, R]",
+        draft: Draft,
+        connection: Any = None,
+        wake: bool = True,
+    ) -> None:
         self.task = task
         self.draft = draft
         self.connection = connection
+        self.wake = wake
 
 
 class Publishes(Home, App, Protocol):
@@ -170,7 +182,7 @@ class BaseTask(Generic[P, R]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """For enqueue_many."""
         draft = self.base.draft(self.name, self.arguments.encode(args, kwargs))
-        return Call(self, draft, self.base.connection)
+        return Call(self, draft, self.base.connection, self.base.wake)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Durable when it returns; with a `connection`, when that commits."""

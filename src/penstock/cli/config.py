@@ -113,7 +113,11 @@ def set_(session: Session, name: str, value: str, queue: str) -> None:
     async def work(broker: Broker) -> dict[str, Any]:
         if queue == SHELL_QUEUE:
             await shell_queue(broker, queue, session.scope)
-        return read((await broker.admin.set_queue(queue, scope=session.scope, **changed)).settings)
+        try:
+            made = await broker.admin.set_queue(queue, scope=session.scope, **changed)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}: {error}") from None
+        return read(made.settings)
 
     found = session.run(work, "create")
     told = {name: found[name]}

@@ -15,6 +15,7 @@ from penstock.errors import InvalidState
 from penstock.message import Moment, Record, State
 
 EVERYTHING = 10_000_000
+SHOWN = 5
 COLUMNS = ("id", "name", "queue", "type", "runs", "age", "reason", "error")
 Act = Callable[[Broker, str], Coroutine[Any, Any, Any]]
 group = click.Group()
@@ -54,28 +55,42 @@ def run_all(
     """Does it to the messages named, or to all of that state that fit the filter."""
     if bool(references) == given["everything"]:
         raise click.UsageError("Name messages, or say --all (and --queue or --type to filter).")
+    wanted = list(references) or fitting(session, state, given)
+    if wanted and given.get("ask"):
+        click.confirm(given["ask"].format(len(wanted)), abort=True, err=True)
 
     async def work(broker: Broker) -> Bulk:
-        wanted = list(references)
-        if given["everything"]:
-            filter = (state, given["queue"], given["type_"], given["limit"])
-            records = await listed(broker, session.scope, *filter)
-            # The oldest first, as they came.
-            wanted = [str(record.message.id) for record in reversed(records)]
         return await each_of(broker, wanted, act, given["rate"], hidden=session.as_json)
 
-    report(session, verb, session.run(work))
+    bulk = session.run(work)
+    report(session, verb, bulk, [id for id in bulk.done if id not in wanted])
 
 
-def report(session: Session, verb: str, bulk: Bulk) -> None:
+def fitting(session: Session, state: State, given: dict[str, Any]) -> list[str]:
+    """The oldest first, as they came."""
+
+    async def work(broker: Broker) -> list[Record]:
+        filter = (state, given["queue"], given["type_"], given["limit"])
+        return await listed(broker, session.scope, *filter)
+
+    return [str(record.message.id) for record in reversed(session.run(work))]
+
+
+def report(session: Session, verb: str, bulk: Bulk, others: Sequence[str]) -> None:
+    """`others`: ids under which messages go on, if those are not the ones that were given."""
     if session.as_json:
         as_json({verb: len(bulk.done), "ids": bulk.done, "errors": bulk.errors})
     else:
-        print(f"{len(bulk.done)} {verb}")
+        print(f"{len(bulk.done)} {verb}{named(others)}")
         for error in bulk.errors:
             click.echo(f"penstock: {error}", err=True)
     if bulk.errors:
         raise SystemExit(1)
+
+
+def named(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    return f", as {', '.join(ids[:SHOWN])}{more}" if ids else ""
 
 
 @command(dlq, "list")
@@ -144,15 +159,14 @@ def purge(session: Session, references: tuple[str, ...], yes: bool, **given: Any
     penstock dlq purge 42 shell/j1
     penstock dlq purge --all --queue mail --yes
     """
-    if given["everything"] and not yes:
-        click.confirm("End these dead letters as cancelled?", abort=True, err=True)
+    ask = given["everything"] and not yes and "End {} dead letters as cancelled?"
 
     async def act(broker: Broker, reference: str) -> str:
         record = await dead(broker, reference, session.scope)
         await broker.admin.purge_dead(record.message.id, scope=session.scope)
         return str(record.message.id)
 
-    run_all(session, references, State.DEAD, act, "purged", **given)
+    run_all(session, references, State.DEAD, act, "purged", ask=ask, **given)
 
 
 async def dead(broker: Broker, reference: str, scope: str) -> Record:

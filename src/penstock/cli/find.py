@@ -14,7 +14,7 @@ PAGE = 200
 
 async def found(broker: Broker, reference: str, scope: str) -> Record:
     """By id or queue/name; a bare name is one of the shell queue."""
-    if reference.isdecimal() or "/" in reference:
+    if not is_name(reference):
         return await broker.admin.get(reference, scope=scope)
     try:
         return await broker.admin.get(f"{SHELL_QUEUE}/{reference}", scope=scope)
@@ -22,6 +22,11 @@ async def found(broker: Broker, reference: str, scope: str) -> Record:
         raise NotFound(
             f"no message {reference!r} in queue {SHELL_QUEUE!r}; give an id, or queue/name"
         ) from None
+
+
+def is_name(reference: str) -> bool:
+    """Neither an id nor queue/name."""
+    return not reference.isdecimal() and "/" not in reference
 
 
 async def listed(

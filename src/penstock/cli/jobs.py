@@ -9,13 +9,14 @@ import click
 import msgspec
 from msgspec import Struct
 
+from penstock.admission import LONGEST_WAIT
 from penstock.broker import Broker
-from penstock.cli.find import SHELL_QUEUE
-from penstock.cli.output import as_json, as_lines
+from penstock.cli.find import SHELL_QUEUE, is_name
+from penstock.cli.output import as_json
 from penstock.cli.session import Session, command
 from penstock.errors import InvalidInput, JobFailed, NotFound, SlugConflict
 from penstock.message import Draft, Moment
-from penstock.settings import SHELL_TYPE
+from penstock.settings import MOST_RUNS, SHELL_TYPE, within
 from penstock.ticket import Published
 from penstock.worker.command import ShellJob
 
@@ -42,6 +43,15 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         ShellJob(self.command, self.env, self.cwd)
+        within("max_retries", self.max_retries, 1, MOST_RUNS)
+        within("timeout_seconds", self.timeout_seconds, 0.001, LONGEST_WAIT)
+
+    @property
+    def reference(self) -> str | None:
+        """By which every command finds it; None if only its id will do."""
+        if self.id is None or (self.queue == SHELL_QUEUE and is_name(self.id)):
+            return self.id
+        return f"{self.queue}/{self.id}"
 
     def draft(self) -> Draft:
         job = ShellJob(self.command, self.env, self.cwd)
@@ -68,8 +78,10 @@ def moment(time: datetime) -> Moment:
 def read_job(text: str | bytes, where: str = "job") -> JobText:
     try:
         return msgspec.json.decode(text, type=JobText)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"{where}: {error}") from None
+    except (msgspec.ValidationError, InvalidInput) as error:
+        fields = ", ".join(JobText.__struct_fields__)
+        hint = f"; there are {fields}" if "unknown field" in str(error) else ""
+        raise InvalidInput(f"{where}: {error}{hint}") from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidInput(f"{where}: {error}; {FORM}") from None
 
@@ -125,15 +137,11 @@ def enqueue(session: Session, jobs: tuple[str, ...], **options: Any) -> None:
             return [await broker.publish(drafts[0], scope=session.scope)]
         return await broker.publish_many(drafts, atomic=True, scope=session.scope)
 
-    told = [
-        {"id": str(published.id), "name": text.id, "queue": text.queue}
-        for text, published in zip(texts, session.run(work, "create"), strict=True)
-    ]
-    if session.as_json:
-        as_lines(told)
-        return
-    for each in told:
-        print(f"enqueued {each['name'] or each['id']} ({each['queue']}, id {each['id']})")
+    for text, published in zip(texts, session.run(work, "create"), strict=True):
+        if session.as_json:
+            as_json({"id": str(published.id), "name": text.id, "queue": text.queue})
+        else:
+            print(f"enqueued {text.reference or published.id} ({text.queue}, id {published.id})")
 
 
 def given_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
@@ -172,10 +180,13 @@ def send(
 ) -> None:
     """Enqueues a task of your app. Arguments are JSON where they parse as it, else text.
 
+    A text that looks like a number or the like needs quotes of its own.
+
     \b
     penstock send shop.tasks.send_mail someone@example.org subject=hello
     penstock send shop.tasks.add 2 3 --wait
     penstock send shop.tasks.add 2 3 --app shop.tasks:app
+    penstock send shop.tasks.call '"0612345678"'
     """
     from penstock.locate import locate
 

@@ -1,6 +1,8 @@
 """The penstock command: its parts are imported only when they are used."""
 
 import importlib
+import sys
+from io import TextIOWrapper
 
 import click
 
@@ -71,3 +73,7 @@ def main() -> None:
                 to ~/.zshrc       eval "$(_PENSTOCK_COMPLETE=zsh_source penstock)"
                 for fish          _PENSTOCK_COMPLETE=fish_source penstock | source
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A terminal that cannot show a letter is told which one it was.
+            stream.reconfigure(errors="backslashreplace")

@@ -1,6 +1,7 @@
 """Queues: create, look at, change, pause, drain, delete."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -10,8 +11,10 @@ from penstock.broker import Broker
 from penstock.cli.output import as_json, as_lines, details, table
 from penstock.cli.session import Session, command
 from penstock.cli.status import PLACES, counted
+from penstock.durations import seconds
 from penstock.errors import InvalidInput
 from penstock.queue import Queue, QueueState
+from penstock.settings import QueueSettings
 
 
 @click.group("queue")
@@ -31,16 +34,23 @@ def settings_of(words: tuple[str, ...]) -> dict[str, Any]:
         name, equals, text = word.partition("=")
         if not equals:
             raise InvalidInput(f"setting {word!r} is not of the form name=value")
-        try:
-            value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            value = text
         outer, dot, inner = name.replace("-", "_").partition(".")
+        if outer not in (names := QueueSettings.__struct_fields__):
+            raise InvalidInput(f"no setting named {name!r}; there are {', '.join(names)}")
         if dot:
-            found.setdefault(outer, {})[inner] = value
+            found.setdefault(outer, {})[inner] = value_of(text)
         else:
-            found[outer] = value
+            found[outer] = value_of(text)
     return found
+
+
+def value_of(text: str) -> Any:
+    """JSON, a length of time, or else a text."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(text)
+    with suppress(InvalidInput):
+        return seconds(text)
+    return text
 
 
 def described(found: Queue) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 from penstock import stores
 from penstock.broker import Broker
 from penstock.cli.output import as_json
-from penstock.errors import PenstockError, StoreError, StoreUnusable
+from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
 
 T = TypeVar("T")
 DEFAULT_URL = "sqlite:///penstock.db"
@@ -21,7 +21,6 @@ FAILED, STORE = 1, 3
 ADVICE = {
     "NAME_TAKEN": "choose another id, or look at that one with penstock show",
     "SLUG_CONFLICT": "choose another name",
-    "INVALID_STATE": "penstock show has its story",
     "QUEUE_PAUSED": "penstock queue resume opens it",
     "QUEUE_DRAINING": "penstock queue resume opens it",
     "QUEUE_ARCHIVED": "penstock queue resume opens it",
@@ -32,6 +31,12 @@ LISTS = {
     "queue": "penstock queue list",
     "schedule": "penstock schedule list",
     "worker": "penstock worker list",
+}
+
+
+STORIES = {
+    "message": "penstock show has its story",
+    "queue": "penstock queue delete --force cancels them first",
 }
 
 
@@ -108,7 +113,9 @@ def fail(error: PenstockError, json: bool) -> None:
 
 def advice_for(error: PenstockError) -> str | None:
     """By its code; for what was not found, by the thing: `no queue named 'emials'`."""
-    text = str(error)
-    if text.startswith("no ") and (listed := LISTS.get(text.split()[1])):
-        return f"{listed} shows what there is"
+    first, second = (*str(error).split(maxsplit=2), "", "")[:2]
+    if first == "no" and second in LISTS:
+        return f"{LISTS[second]} shows what there is"
+    if isinstance(error, InvalidState):
+        return STORIES.get(first)
     return ADVICE.get(error.code)

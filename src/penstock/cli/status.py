@@ -46,7 +46,12 @@ async def gather(broker: Broker, scope: str) -> dict[str, Any]:
     served = {name for worker in workers for name in worker.queues}
     return {
         "queues": [
-            {"queue": queue.name, "state": queue.state.value, "served": queue.name in served}
+            {
+                "queue": queue.name,
+                "state": queue.state.value,
+                "shell": queue.settings.shell,
+                "served": queue.name in served,
+            }
             | counts
             for queue, counts in await counted(broker, scope)
         ],
@@ -96,8 +101,10 @@ def hints(found: dict[str, Any]) -> list[str]:
     dead = sum(row["dead"] for row in queues)
     ended = sum(row[state] for row in queues for state in ENDS)
     told = []
-    if unserved := [row["queue"] for row in queues if row["ready"] and not row["served"]]:
-        told.append(f"ready, and no worker serves it: {', '.join(unserved)}: penstock worker start")
+    unserved = [row for row in queues if row["ready"] and not row["served"]]
+    for shell, start in ((True, "worker start"), (False, "worker start MODULE:APP")):
+        if names := [row["queue"] for row in unserved if row["shell"] is shell]:
+            told.append(f"ready, and no worker serves it: {', '.join(names)}: penstock {start}")
     if dead:
         told.append(f"{dead} dead: penstock dlq list")
     if paused := [row["queue"] for row in queues if row["state"] == "paused"]:

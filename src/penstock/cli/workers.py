@@ -164,15 +164,17 @@ def stop(session: Session, ids: tuple[str, ...], wait: bool, timeout: float) -> 
     """
 
     async def work(broker: Broker) -> list[str]:
-        rows = chosen(await broker.store.workers(), ids)
         now = await broker.store.now()
-        for row in rows:
-            await broker.store.stop_worker(row.id)
+        living = []
+        for row in chosen(await broker.store.workers(), ids):
             if gone(row, now):
                 await broker.store.delete_worker(row.id)
+            else:
+                await broker.store.stop_worker(row.id)
+                living.append(row.id)
         if wait:
-            await until_gone(broker, {row.id for row in rows}, timeout)
-        return [row.id for row in rows if not gone(row, now)]
+            await until_gone(broker, set(living), timeout)
+        return living
 
     stopped = session.run(work)
     if session.as_json:
@@ -196,7 +198,10 @@ async def until_gone(broker: Broker, ids: set[str], timeout: float) -> None:
             return
         await asyncio.sleep(LOOK)
     names = ", ".join(sorted(id[:12] for id in await left(broker, ids)))
-    raise InvalidState(f"after {timeout:g} s these workers still run their last jobs: {names}")
+    raise InvalidState(
+        f"after {timeout:g} s these workers still run their last jobs: {names};"
+        " penstock list --state claimed shows those"
+    )
 
 
 async def left(broker: Broker, ids: set[str]) -> set[str]:

@@ -1,7 +1,7 @@
 """What a handler knows of its run, and what it may say of it."""
 
-from collections.abc import Callable
 from math import inf, isfinite
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -14,12 +14,23 @@ from penstock.ticket import Completion
 from penstock.worker.policy import Cancelled
 
 
+class Desk(Protocol):
+    """Where a run is heard."""
+
+    def note(self, context: "Context") -> None:
+        """It has got on."""
+
+    def complete_on(self, connection: object, item: Completion) -> None: ...
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None: ...
+
+
 class Context(Struct, eq=False, gc=False):
     """One run of one message. Its methods never wait, and may be called from any thread."""
 
     delivery: Leased
     queue: str
-    _say: "Callable[[Context], None]"
+    _desk: "Desk"
     # For the worker: when its lease is to be renewed and for how long, how long it may run and
     # until when, and whether it has ended.
     lease: float = 0.0
@@ -31,6 +42,8 @@ class Context(Struct, eq=False, gc=False):
     cancelled: bool = False
     lost: bool = False
     settled: bool = False
+    # Its completion lies in a transaction of the handler's own.
+    inside: bool = False
     settlement: Settlement | None = None
     _note: tuple[float, str | None] | None = None
 
@@ -59,7 +72,7 @@ class Context(Struct, eq=False, gc=False):
     def progress(self, done: float, total: float = 100.0, note: str | None = None) -> None:
         """Shown to whoever looks at the message; written soon, not at once."""
         self._note = (percent(done, total), None if note is None else readable(note))
-        self._say(self)
+        self._desk.note(self)
 
     def heartbeat(self) -> None:
         """The worker renews leases by itself; this only checks that this one still stands."""
@@ -69,6 +82,19 @@ class Context(Struct, eq=False, gc=False):
         """Stops the run if a cancel was requested or the lease was lost."""
         if self.cancelled or self.lost:
             raise Cancelled("cancelled" if self.cancelled else "the lease was lost")
+
+    def complete_in(self, connection: object) -> None:
+        """Completes the message in your own transaction: what you do there and its end are one.
+
+        If it is rolled back, the message is nacked with reason ROLLED_BACK.
+        """
+        self._desk.complete_on(connection, self.completion(None))
+        self.inside = True
+
+    async def acomplete_in(self, connection: object) -> None:
+        """The same for a connection that is waited for."""
+        await self._desk.acomplete_on(connection, self.completion(None))
+        self.inside = True
 
     def ack(self) -> None:
         self._settle(None)
@@ -107,8 +133,14 @@ def percent(done: float, total: float) -> float:
 def in_place(type: str, queue: str) -> Context:
     """For a task that is called, not enqueued: the one attempt of no message."""
     delivery = Leased(0, 0, type, 0, 0, b"", PLAIN, 0, 0, 1, 0, 0)
-    return Context(delivery, queue, unheard)
+    return Context(delivery, queue, Nobody())
 
 
-def unheard(_: Context) -> None:
-    """Nobody looks at a run in place."""
+class Nobody:
+    """Listens to a run in place: there is no message to complete."""
+
+    def note(self, context: Context) -> None: ...
+
+    def complete_on(self, connection: object, item: Completion) -> None: ...
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None: ...

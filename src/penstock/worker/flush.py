@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from penstock.broker import Broker
 from penstock.errors import StoreError
-from penstock.message import Settlement
-from penstock.ticket import MISSING, Answer, AnswerKind, Completion, Mark
+from penstock.message import Settlement, Verb
+from penstock.ticket import MISSING, Answer, AnswerKind, Completion, Lock, Mark
 from penstock.worker.context import Context
 
 log = structlog.get_logger()
@@ -125,8 +125,31 @@ class Flush:
         return await self.broker.lanes.complete(items)
 
     async def settle(self, ends: list[End]) -> list[Answer]:
-        items = [(end.context.delivery, end.verdict) for end in ends if end.verdict is not None]
-        return await self.broker.settle_many(items)
+        answers = await self.committed(ends)
+        left = [end for end, answer in zip(ends, answers, strict=True) if answer is None]
+        items = [(end.context.delivery, end.verdict) for end in left if end.verdict is not None]
+        settled = iter(await self.broker.settle_many(items) if items else ())
+        return [next(settled) if answer is None else answer for answer in answers]
+
+    async def committed(self, ends: list[End]) -> list[Answer | None]:
+        """Those that were completed in a transaction of the handler's own, if it is known."""
+        inside = [end.context for end in ends if end.context.inside]
+        if not inside:
+            return [None] * len(ends)
+        locks = [Lock(context.id, context.fence) for context in inside]
+        told = iter(await self.broker.store.explain(locks, [Verb.COMPLETE] * len(locks)))
+        # CHANGED: nobody but us holds it, so it was rolled back.
+        answers = [next(told) if end.context.inside else None for end in ends]
+        return [
+            None if answer is None or answer.kind is AnswerKind.CHANGED else answer
+            for answer in answers
+        ]
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        self.broker.store.complete_on(connection, item)
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        await self.broker.store.acomplete_on(connection, item)
 
     def answered(self, ends: list[End], answers: list[Answer]) -> None:
         held = self.held

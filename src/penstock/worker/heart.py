@@ -10,11 +10,14 @@ from math import inf
 import structlog
 
 from penstock.broker import Broker
-from penstock.ticket import Answer, AnswerKind, Extension
+from penstock.message import Flag
+from penstock.ticket import Answer, AnswerKind, Extension, Lock
 from penstock.worker.context import Context
 
 log = structlog.get_logger()
 AFTER_ERROR = 0.5
+# A cancel is to be noticed long before the next renewal.
+LOOK = 1.0
 
 
 class Heart:
@@ -33,6 +36,9 @@ class Heart:
         self.loop = self.home
         self.nudged = asyncio.Event()
         self.asleep_until = 0.0
+        # What was held at the last look.
+        self.seen: dict[int, Context] = {}
+        self.look_at = 0.0
 
     def watch(self, renew_at: float) -> None:
         """Something is to be renewed then."""
@@ -48,6 +54,7 @@ class Heart:
         while not self.stopping:
             try:
                 await self.beat(broker)
+                await self.look(broker)
             except Exception as error:  # noqa: BLE001 - whatever it was, the next beat must come
                 log.error("heartbeat_failed", error=repr(error))
             await self.sleep()
@@ -57,7 +64,7 @@ class Heart:
         self.nudged.clear()
         self.asleep_until = inf
         due = [context.renew_at for context in self.held.copy().values() if not context.lost]
-        self.asleep_until = min(due, default=inf)
+        self.asleep_until = min(*due, self.look_at) if due else inf
         if self.stopping:
             return
         wait = self.asleep_until - time.monotonic()
@@ -75,6 +82,21 @@ class Heart:
         if due:
             await self.renew(broker, due)
 
+    async def look(self, broker: Broker) -> None:
+        """Once a second: of what has been held since the last look, that which was cancelled or
+        lost is due at once, and the answer to its renewal tells."""
+        now = time.monotonic()
+        if now < self.look_at:
+            return
+        self.look_at, before, self.seen = now + LOOK, self.seen, self.held.copy()
+        long = [each for id, each in self.seen.items() if before.get(id) is each and wanted(each)]
+        if not long:
+            return
+        leases = await broker.store.leases([Lock(each.id, each.fence) for each in long])
+        for context, lease in zip(long, leases, strict=True):
+            if lease is None or lease.flags & Flag.CANCEL_REQUESTED:
+                context.renew_at = now
+
     async def renew(self, broker: Broker, due: list[Context]) -> None:
         items = [Extension(context.id, context.fence, context.lease) for context in due]
         try:
@@ -89,9 +111,9 @@ class Heart:
     def heard(self, context: Context, answer: Answer) -> None:
         if answer.cancel_requested:
             context.cancelled = True
-        kept = answer.kind in (AnswerKind.DONE, AnswerKind.BUSY)
-        # One that is over may have been settled just now.
-        if not kept and not context.lost and not context.over:
+        held = answer.kind in (AnswerKind.DONE, AnswerKind.BUSY)
+        # One that is over may have been settled just now, or by its own transaction.
+        if not held and not (context.lost or context.over or context.inside):
             context.lost = True
             with contextlib.suppress(RuntimeError):
                 self.home.call_soon_threadsafe(self.lost, context)
@@ -120,3 +142,10 @@ class Heart:
         self.nudge()
         if self.thread is not None:
             await asyncio.to_thread(self.thread.join, 5.0)
+
+
+def wanted(context: Context) -> bool:
+    """As far as is known here."""
+    told = context.cancelled or context.lost
+    ended = context.over or context.inside
+    return not told and not ended and context.renew_at < inf

@@ -9,7 +9,7 @@ import structlog
 from penstock import lifecycle
 from penstock.message import Flag, Leased, Nack, Park, Settlement
 from penstock.settings import QueueSettings
-from penstock.worker.context import Context
+from penstock.worker.context import Context, Desk
 from penstock.worker.heart import Heart
 from penstock.worker.lanes import Lane, Run
 from penstock.worker.routes import Routes
@@ -26,7 +26,7 @@ class Intake:
         suspects: Suspects,
         heart: Heart,
         *,
-        note: Callable[[Context], None],
+        desk: Desk,
         refuse: Callable[[Context, Settlement], None],
         settings: Callable[[Context], QueueSettings],
     ) -> None:
@@ -34,7 +34,7 @@ class Intake:
         self.routes = routes
         self.suspects = suspects
         self.heart = heart
-        self.note = note
+        self.desk = desk
         self.refuse = refuse
         self.settings = settings
         self.unknown: set[str] = set()
@@ -43,12 +43,12 @@ class Intake:
 
     def take(self, deliveries: list[Leased], lease: float) -> None:
         now = time.monotonic()
-        renew_at, note = now + lease / 3, self.note
+        renew_at, desk = now + lease / 3, self.desk
         queues, find = self.routes.queues, self.routes.table.get
         placed: dict[Lane, list[Run]] = {}
         for delivery in deliveries:
             name = queues[delivery.queue_id].name
-            context = self.held[delivery.id] = Context(delivery, name, note, lease, renew_at)
+            context = self.held[delivery.id] = Context(delivery, name, desk, lease, renew_at)
             if delivery.flags & Flag.OWN_LEASE:
                 self.keep_own_lease(context, now)
             route = find((delivery.queue_id, delivery.type)) or find((delivery.queue_id, None))

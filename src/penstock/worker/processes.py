@@ -7,16 +7,20 @@ import importlib
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Callable
 from inspect import iscoroutinefunction
+from multiprocessing import util
 from multiprocessing.connection import Connection
 from typing import Any
 
 from msgspec import Struct
 
+from penstock.errors import InvalidInput
 from penstock.message import Settlement
-from penstock.worker.context import Context
+from penstock.ticket import Completion
+from penstock.worker.context import Context, Nobody
 from penstock.worker.handler import Handler, Place
 from penstock.worker.lanes import Ends
 from penstock.worker.policy import TimedOut, judge, text_of
@@ -24,6 +28,9 @@ from penstock.worker.threads import ThreadLane
 
 # Children are copies of a process that has no threads and has imported this module.
 server = multiprocessing.get_context("forkserver")
+# That process is reached by a socket, and the address of one has room for 104 bytes.
+LONGEST_FOLDER = 70
+SHORT_FOLDER = "/tmp"
 
 
 class ProcessDied(Exception):
@@ -94,6 +101,7 @@ class ProcessLane(ThreadLane):
     def start(self) -> None:
         # Before the interpreter waits for them at its exit.
         atexit.register(self.kill_all)
+        choose_folder()
         super().start()
 
     def call(self, me: int, handler: Handler, context: Context) -> bytes | None:
@@ -136,6 +144,17 @@ class ProcessLane(ThreadLane):
             child.kill()
 
 
+def choose_folder() -> None:
+    """Where the first process puts its socket: beside other temporary files, if it fits there."""
+    usual = tempfile.gettempdir()
+    if len(os.fsencode(usual)) > LONGEST_FOLDER:
+        tempfile.tempdir = SHORT_FOLDER
+        try:
+            util.get_temp_dir()
+        finally:
+            tempfile.tempdir = usual
+
+
 def serve(pipe: Connection, orders: Connection) -> None:
     """The child's whole life."""
     os.setsid()
@@ -145,22 +164,36 @@ def serve(pipe: Connection, orders: Connection) -> None:
     running: dict[tuple[int, int], Context] = {}
     threading.Thread(target=obey, args=(orders, running), daemon=True).start()
     mutex = threading.Lock()
-
-    def say(context: Context) -> None:
-        with mutex:
-            pipe.send((lock_of(context), context.take_note()))
-
+    desk = Far(pipe, mutex)
     while True:
         try:
             place, delivery, queue = pipe.recv()
         except EOFError:
             return
-        context = Context(delivery, queue, say)
+        context = Context(delivery, queue, desk)
         running[lock_of(context)] = context
         outcome = run_one(place, context)
         running.clear()
         with mutex:
             pipe.send(outcome)
+
+
+class Far(Nobody):
+    """The worker, at the other end of the pipe."""
+
+    def __init__(self, pipe: Connection, mutex: threading.Lock) -> None:
+        self.pipe = pipe
+        self.mutex = mutex
+
+    def note(self, context: Context) -> None:
+        with self.mutex:
+            self.pipe.send((lock_of(context), context.take_note()))
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        raise InvalidInput("complete_in is not for the process executor: use threads or async")
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        self.complete_on(connection, item)
 
 
 def lock_of(context: Context) -> tuple[int, int]:

@@ -40,6 +40,7 @@ class Service:
         self.stop_when_empty = stop_when_empty
         self.parent = parent
         self.stopped = asyncio.Event()
+        self.told = False
         self.why = ""
 
     async def run(self) -> None:
@@ -62,8 +63,9 @@ class Service:
 
     def signalled(self, number: int) -> None:
         """The first one asks; the second is a crash, and the leases will tell."""
-        if self.stopped.is_set():
+        if self.told:
             os._exit(128 + number)
+        self.told = True
         self.stop(signal.Signals(number).name)
 
     def stop(self, why: str) -> None:

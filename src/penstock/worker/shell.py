@@ -12,6 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from penstock.errors import InvalidInput
+from penstock.message import Release
 from penstock.settings import SHELL_TYPE
 from penstock.worker import guard
 from penstock.worker.command import ShellJob, read_job
@@ -121,8 +122,15 @@ class Run:
         await asyncio.wait(keepers, timeout=LAST_WORDS)
         status = os.read(status_read, 4_096).decode(errors="replace")
         os.close(status_read)
+        if not status and process.returncode == -signal.SIGINT:
+            self.give_back()
         if status != "exit 0":
             raise CommandFailed(self.told(status.partition("\n")[0]))
+
+    def give_back(self) -> None:
+        """Ctrl-C in the worker's terminal reaches a guard that has not left its group yet."""
+        self.context.settlement, self.context.settled = Release(), True
+        raise CommandFailed("interrupted before it began")
 
     async def start(self, status: int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

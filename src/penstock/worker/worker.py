@@ -9,7 +9,7 @@ import structlog
 
 from penstock.broker import Broker
 from penstock.errors import StoreError
-from penstock.message import Release, Settlement
+from penstock.message import Nack, Release, Settlement, State
 from penstock.queue import Queue
 from penstock.runner import identity
 from penstock.settings import QueueSettings
@@ -29,6 +29,8 @@ from penstock.worker.routes import Routes
 from penstock.worker.suspects import Suspects
 
 log = structlog.get_logger()
+# What becomes of a message whose completion was part of a transaction that was not committed.
+ROLLED_BACK = Nack("its transaction was rolled back", reason="ROLLED_BACK")
 # Must not raise.
 Hook = Callable[[str, Context, BaseException | None], None]
 WATCH = 0.05
@@ -69,7 +71,7 @@ class Worker:
             self.routes,
             self.suspects,
             self.heart,
-            note=self.flush.note,
+            desk=self.flush,
             refuse=self.refuse,
             settings=self.settings,
         )
@@ -146,6 +148,10 @@ class Worker:
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
     ) -> None:
         self.over(context)
+        if context.inside:
+            verdict = self.judged(handler, context, None, error).verdict if error else None
+            self.flush.add(End(context, verdict or ROLLED_BACK, None, error))
+            return
         if error is None and result is None and handler.plain and not context.settled:
             self.flush.add(End(context))
             return
@@ -196,7 +202,7 @@ class Worker:
             if not end.context.lost:
                 end.context.lost = True
                 self.lease_lost(end.context)
-        elif end.verdict is None:
+        elif end.verdict is None or answer.state is State.COMPLETED:
             self.completed += 1
             self.tell("completed", end.context, end.error)
         else:
@@ -210,6 +216,8 @@ class Worker:
         self.idle.set()
 
     def lease_lost(self, context: Context) -> None:
+        if context.inside:
+            return
         self.lost += 1
         log.warning("lease_lost", id=context.id, queue=context.queue, fence=context.fence)
         self.tell("lease_lost", context, None)

@@ -1,5 +1,6 @@
 """Where the work of a PostgreSQL store runs: on one of a few connections, each call with an end."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
@@ -23,8 +24,11 @@ TRIES = 5
 
 
 class Engine:
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, secret: str) -> None:
         self.address = address
+        # Which store this is, to whoever looks at a connection to it.
+        self.secret = secret
+        self.loop = asyncio.get_running_loop()
         self.where = address.where
         self.capabilities = Capabilities("postgres", address.durability)
         self.pool = Pool(address.connect, address.pool_size, DEADLINE)

@@ -12,6 +12,7 @@ from penstock.stores.postgres.migrate import (
     migrate,
     missing,
 )
+from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.trouble import ERRORS, named
 
@@ -31,14 +32,15 @@ async def open_postgres(url: str, *, clock: Clock | None = None) -> PostgresStor
             await set_up(address)
         elif to_do := await missing(connection):
             names = ", ".join(migration.name for migration in to_do)
-            raise StoreUnusable(f"{address.where} needs {names} first: penstock migrate")
+            raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
+        secret = await connection.fetchval(SQL["fact"].text, "secret")
     except ERRORS as error:
         raise named(error, address.where) from error
     except StoreUnusable as error:
         raise type(error)(f"{address.where}: {error}") from None
     finally:
         connection.terminate()
-    return PostgresStore(address)
+    return PostgresStore(address, secret)
 
 
 async def refuse_unfit(connection: asyncpg.Connection, address: Address) -> None:

@@ -6,11 +6,15 @@ from operator import attrgetter
 from typing import Any
 
 from penstock.errors import Busy
-from penstock.stores.postgres.transaction import Transaction, lock_name
+from penstock.stores.postgres import transaction
+from penstock.stores.postgres.transaction import lock_name
 from penstock.stores.sql.publish import lockables, none_of, publish_checked, refused
+from penstock.stores.sql.transaction import Transaction
 from penstock.ticket import Entry, Published
 
 BUSY = Published(0, code=Busy.code)
+# Of one message only.
+ALONE = ("dedup", "name")
 # All that a plain entry can say, but for its body.
 HEADING = attrgetter(
     "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at", "meta"
@@ -95,7 +99,13 @@ async def publish_each(tx: Transaction, entries: Sequence[Entry]) -> list[Publis
 
 async def free_ones(tx: Transaction, entries: Sequence[Entry]) -> list[int]:
     """The places of those whose locks are ours now."""
-    asked = [(place, what) for place, entry in enumerate(entries) for what in lockables(entry)]
+    asked = [
+        (place, what)
+        for place, entry in enumerate(entries)
+        for what in lockables(entry)
+        # A caller may keep its transaction open for long: what others need is not kept from them.
+        if not tx.foreign or what[0] in ALONE
+    ]
     rows = await tx.all("try_lock", all=[lock_name(what) for _, what in asked]) if asked else []
     taken = {place for (place, _), (free,) in zip(asked, rows, strict=True) if not free}
     return [place for place in range(len(entries)) if place not in taken]
@@ -107,7 +117,7 @@ async def publish_alone(tx: Transaction, entry: Entry) -> Published:
     return await publish_checked(tx, entry)
 
 
-async def publish_atomic(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
+async def publish_atomic(tx: transaction.Transaction, entries: Sequence[Entry]) -> list[Published]:
     await tx.lock(*sorted({what for entry in entries for what in lockables(entry)}))
     await tx.connection.execute("SAVEPOINT atomic")
     outcomes = await publish_all(tx, entries)

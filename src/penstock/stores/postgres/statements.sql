@@ -1,9 +1,13 @@
 -- One statement a name; the names are the verbs, the same in every engine's file.
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
 -- Nothing here waits for a row of somebody's open transaction: it is skipped.
+-- What is LATERAL, or a value of its own, could be a join: but a join is planned by the size of a
+-- table when the plan was made, and a table that was empty then is read from end to end ever after.
 
 -- name: moment
 SELECT penstock.moment();
+-- name: here
+SELECT penstock.moment(), (SELECT value FROM penstock.fact WHERE name = 'secret');
 -- name: next_number
 UPDATE penstock.counter SET value = value + 1 WHERE name = :name RETURNING value;
 -- name: number
@@ -152,12 +156,13 @@ SELECT first.ctid FROM unnest(:queues::int[]) AS asked (queue_id)
 CROSS JOIN unnest(:types::text[]) AS wanted (type)
 CROSS JOIN LATERAL (
     SELECT r.ctid, r.rank, r.id FROM penstock.ready AS r
-    WHERE r.queue_id = asked.queue_id AND r.type = wanted.type
+    WHERE r.queue_id = asked.queue_id AND r.type = wanted.type AND r.type >= ''
       AND r.expires_at > penstock.moment()
     ORDER BY r.rank, r.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS first
 ORDER BY first.rank, first.id LIMIT :limit;
 -- name: claim
 -- The last row is all NULL if expired messages stand in line: they are for another step to end.
+-- The + 0 keeps it from looking for them all along the line.
 WITH taken AS (
     DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(/*pick*/))
     RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags),
@@ -178,12 +183,13 @@ held AS (
     RETURNING id, rank, fence, attempts, deliveries, lease_until, flags)
 SELECT m.id, m.queue_id, m.type, m.priority, m.created_at, m.body, m.meta,
        held.fence, held.attempts, held.deliveries, held.lease_until, held.flags, held.rank
-FROM held JOIN penstock.message AS m ON m.id = held.id
+FROM held CROSS JOIN LATERAL (
+    SELECT * FROM penstock.message WHERE id = held.id OFFSET 0) AS m
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE EXISTS (
     SELECT 1 FROM penstock.ready
-    WHERE queue_id = ANY (:queues::int[]) AND expires_at <= penstock.moment()
+    WHERE queue_id + 0 = ANY (:queues::int[]) AND expires_at <= penstock.moment()
       AND expires_at < 9007199254740991)
 ORDER BY rank, id;
 -- name: claim_dead
@@ -213,15 +219,18 @@ held AS (
     RETURNING id, dead_at, fence, attempts, deliveries, lease_until, flags)
 SELECT m.id, m.queue_id, m.type, m.priority, m.created_at, m.body, m.meta,
        held.fence, held.attempts, held.deliveries, held.lease_until, held.flags, held.dead_at
-FROM held JOIN penstock.message AS m ON m.id = held.id
+FROM held CROSS JOIN LATERAL (
+    SELECT * FROM penstock.message WHERE id = held.id OFFSET 0) AS m
 ORDER BY held.dead_at, held.id;
 
 -- name: complete
 WITH ended AS (
     DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-        JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
-        WHERE l.flags & 3 = 0 FOR UPDATE OF l SKIP LOCKED))
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM penstock.lease
+            WHERE id = asked.id AND fence = asked.fence AND flags & 3 = 0
+            FOR UPDATE SKIP LOCKED) AS l))
     RETURNING id, fence, queue_id, attempts, deliveries, consumer, claimed_at)
 INSERT INTO penstock.history
     (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
@@ -232,8 +241,10 @@ FROM ended RETURNING id, fence;
 WITH ended AS (
     DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-        JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
-        WHERE l.flags & 3 = 0 FOR UPDATE OF l SKIP LOCKED))
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM penstock.lease
+            WHERE id = asked.id AND fence = asked.fence AND flags & 3 = 0
+            FOR UPDATE SKIP LOCKED) AS l))
     RETURNING id, fence, queue_id, attempts, deliveries, consumer, claimed_at),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
@@ -257,14 +268,15 @@ FROM penstock.message AS m JOIN penstock.queue AS q ON q.id = m.queue_id WHERE m
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body;
 -- name: extend_many
 WITH held AS MATERIALIZED (
-    SELECT l.id, asked.length
+    SELECT l.ctid AS place, asked.length
     FROM unnest(:ids::bigint[], :fences::bigint[], :lengths::bigint[])
         AS asked (id, fence, length)
-    JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
-    FOR UPDATE OF l SKIP LOCKED)
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM penstock.lease WHERE id = asked.id AND fence = asked.fence
+        FOR UPDATE SKIP LOCKED) AS l)
 UPDATE penstock.lease AS l
 SET lease_until = greatest(l.lease_until, penstock.moment() + held.length), length = held.length
-FROM held WHERE l.id = held.id
+FROM held WHERE l.ctid = held.place
 RETURNING l.id, l.fence, l.lease_until, l.flags;
 -- name: begin
 UPDATE penstock.lease SET flags = flags & ~4
@@ -286,8 +298,9 @@ SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_a
                                     0)),
        penstock.moment()
 FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
-JOIN penstock.message AS m ON m.id = l.id;
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.lease WHERE id = asked.id AND fence = asked.fence OFFSET 0) AS l
+CROSS JOIN LATERAL (SELECT meta FROM penstock.message WHERE id = l.id OFFSET 0) AS m;
 -- name: leases_expired
 SELECT id, fence, penstock.moment() FROM penstock.lease
 WHERE lease_until < penstock.moment() ORDER BY lease_until LIMIT :limit;
@@ -302,13 +315,13 @@ WITH asked AS MATERIALIZED (
         AS given (id, fence, flags, expired_by, verb, state, attempts, deliveries, reason, error,
                   delay, ranked)),
 ended AS (
-    DELETE FROM penstock.lease AS l USING asked
-    WHERE l.ctid = ANY (ARRAY(
-        SELECT x.ctid FROM asked JOIN penstock.lease AS x
-            ON x.id = asked.id AND x.fence = asked.fence AND x.flags = asked.flags
-           AND x.lease_until < asked.expired_by
-        FOR UPDATE OF x SKIP LOCKED))
-      AND asked.id = l.id AND asked.fence = l.fence
+    DELETE FROM penstock.lease AS l
+    USING asked CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM penstock.lease
+        WHERE id = asked.id AND fence = asked.fence AND flags = asked.flags
+          AND lease_until < asked.expired_by
+        FOR UPDATE SKIP LOCKED) AS held
+    WHERE l.ctid = held.place
     RETURNING l.id, l.fence, l.queue_id, l.type, l.expires_at, l.consumer, l.claimed_at,
               l.flags & 35 AS flags, l.dead_at, l.dead_error,
               CASE WHEN asked.ranked THEN coalesce(asked.due_at, penstock.moment()) / 1000
@@ -373,7 +386,8 @@ WITH due AS (
     DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
         SELECT s.ctid FROM penstock.scheduled AS s
         WHERE s.due_at <= penstock.moment() AND s.due_at < 9007199254740991
-          AND (s.flags & 1 = 0 OR EXISTS (SELECT 1 FROM penstock.head AS h WHERE h.id = s.id))
+          AND (s.flags & 1 = 0
+               OR (SELECT h.id FROM penstock.head AS h WHERE h.id = s.id) IS NOT NULL)
         ORDER BY s.due_at, s.id LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
@@ -438,8 +452,9 @@ WHERE expires_at <= :now AND expires_at < 9007199254740991 ORDER BY expires_at L
 -- name: next_rank
 SELECT rank FROM penstock.ready WHERE queue_id = :queue_id AND rank > :rank ORDER BY rank LIMIT 1;
 -- name: waited
-SELECT r.id FROM penstock.ready AS r JOIN penstock.message AS m ON m.id = r.id
-WHERE r.queue_id = :queue_id AND r.rank = :rank AND m.created_at <= :before
+SELECT r.id FROM penstock.ready AS r
+WHERE r.queue_id = :queue_id AND r.rank = :rank
+  AND (SELECT m.created_at FROM penstock.message AS m WHERE m.id = r.id) <= :before
 ORDER BY r.id LIMIT :limit;
 -- name: age
 UPDATE penstock.ready SET rank = :above WHERE ctid = ANY (ARRAY(
@@ -465,8 +480,9 @@ SELECT id FROM penstock.result WHERE expires_at <= :now LIMIT :limit;
 -- name: drop_result
 DELETE FROM penstock.result WHERE id = :id;
 -- name: prunable
-SELECT h.tx, h.id, h.queue_id, h.at, h.final, coalesce(m.tx, 0)
-FROM penstock.history AS h LEFT JOIN penstock.message AS m ON m.id = h.id
+SELECT h.tx, h.id, h.queue_id, h.at, h.final,
+       coalesce((SELECT m.tx FROM penstock.message AS m WHERE m.id = h.id), 0)
+FROM penstock.history AS h
 WHERE h.tx > :after AND h.tx < txid_snapshot_xmin(txid_current_snapshot())
 ORDER BY h.tx FETCH FIRST :limit ROWS WITH TIES;
 -- name: held_by_cursors
@@ -536,7 +552,9 @@ SELECT EXISTS (SELECT 1 FROM penstock.ready WHERE queue_id = :id)
 -- name: queue_unschedule
 DELETE FROM penstock.schedule WHERE queue_id = :id;
 -- name: index_types
-CREATE INDEX CONCURRENTLY IF NOT EXISTS ready_type ON penstock.ready (queue_id, type, rank, id);
+-- Every type is >= '': but only a statement that says so may walk this index.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS ready_type ON penstock.ready (queue_id, type, rank, id)
+WHERE type >= '';
 
 -- name: message
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
@@ -572,7 +590,7 @@ RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: take_some_scheduled
 DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.scheduled WHERE queue_id = :queue_id
-    ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED))
+    LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: take_some_dead
 DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
@@ -585,9 +603,10 @@ SELECT id FROM penstock.message
 WHERE queue_id = ANY (:queues::int[]) AND id < :before
   AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
 -- name: find_correlated
-SELECT id FROM penstock.message
-WHERE meta ->> 'correlation_id' = :correlation
-  AND queue_id = ANY (:queues::int[]) AND id < :before
+WITH story AS MATERIALIZED (
+    SELECT id, queue_id, type FROM penstock.message WHERE meta ->> 'correlation_id' = :correlation)
+SELECT id FROM story
+WHERE queue_id = ANY (:queues::int[]) AND id < :before
   AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
 -- name: find_ready
 SELECT id FROM penstock.ready

@@ -3,17 +3,19 @@
 import asyncio
 from collections.abc import Collection, Sequence
 
-from penstock.errors import InvalidInput, StoreBusy
+from penstock.errors import StoreBusy
 from penstock.message import Moment, Record, Verb
 from penstock.store import Check
 from penstock.stores.postgres import claim as claiming
-from penstock.stores.postgres import doctor, feed, publish, settle
+from penstock.stores.postgres import doctor, feed, foreign, publish, settle
+from penstock.stores.postgres.callers import async_caller_of, caller_of
 from penstock.stores.postgres.engine import Engine, P, Work
 from penstock.stores.postgres.statement import CLAIMS
 from penstock.stores.sql import messages, records, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.settle import BUSY
 from penstock.stores.sql.store import SqlStore
+from penstock.stores.sql.transaction import finish
 from penstock.stores.waiters import until
 from penstock.ticket import (
     DONE,
@@ -65,11 +67,32 @@ class PostgresStore(Engine, SqlStore):
         except StoreBusy:
             return publish.BUSY
 
-    def enqueue_on(self, connection: object, entries: Sequence[Entry]) -> list[Published]:
-        raise InvalidInput("not yet")
+    def enqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        tell = self.tell_later if wake else None
+        return finish(foreign.publish_on(caller_of(connection), self.secret, entries, tell))
+
+    async def aenqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        tell = self.tell_later if wake else None
+        caller = await async_caller_of(connection)
+        return await foreign.publish_on(caller, self.secret, entries, tell)
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        finish(foreign.complete_on(caller_of(connection), self.secret, item))
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        await foreign.complete_on(await async_caller_of(connection), self.secret, item)
 
     def in_transaction(self, connection: object) -> bool:
+        """It would keep nobody waiting."""
         return False
+
+    def tell_later(self, queue_ids: set[int]) -> None:
+        """From any thread."""
+        self.loop.call_soon_threadsafe(self.waiters.tell, queue_ids)
 
     async def claim(self, claim: Claim) -> Claimed:
         statement = CLAIMS[claiming.pick(claim)]

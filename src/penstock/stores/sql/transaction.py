@@ -1,11 +1,12 @@
 """What the moves need of an engine: named statements in one transaction, its moment, its locks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from penstock.message import Flag, Moment, State, Verb
 
+T = TypeVar("T")
 Lockable: TypeAlias = tuple[str, int, str]
 
 
@@ -126,3 +127,14 @@ class Transaction(ABC):
             due_at=due_at,
             final=state.final,
         )
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Runs to its end, at once, what never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    work.close()
+    raise RuntimeError("a move waited for something")

@@ -13,7 +13,8 @@ from penstock.errors import (
 from penstock.store import Clock, Durability
 from penstock.stores import migrations
 from penstock.stores.sql import registry
-from penstock.stores.sqlite.transaction import SQL, Transaction, finish
+from penstock.stores.sql.transaction import finish
+from penstock.stores.sqlite.transaction import SQL, Transaction
 
 PACKAGE = "penstock.stores.sqlite"
 APPLICATION = 0x504E5354  # "PNST"

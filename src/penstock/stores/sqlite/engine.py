@@ -13,13 +13,14 @@ from typing import Any, ParamSpec, Self, TypeVar
 from penstock.errors import InvalidInput, StoreClosed
 from penstock.message import Moment
 from penstock.store import Capabilities, Clock, Durability
+from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.bell import Bell
 from penstock.stores.sqlite.database import connect, named
 from penstock.stores.sqlite.files import Files
 from penstock.stores.sqlite.forks import forks
 from penstock.stores.sqlite.gate import Gate
 from penstock.stores.sqlite.lookout import Lookout
-from penstock.stores.sqlite.transaction import Transaction, finish
+from penstock.stores.sqlite.transaction import Transaction
 from penstock.stores.sqlite.writer import NEXT, Applier, InlineWriter, ThreadWriter, Work
 
 P = ParamSpec("P")

@@ -1,16 +1,23 @@
-"""Publishing in the open transaction of a caller's own sqlite3 connection."""
+"""Publishing and completing in the open transaction of a caller's own sqlite3 connection."""
 
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
 
-from penstock.errors import InvalidInput, StoreBusy
+from penstock.errors import InvalidInput, LockLost, StoreBusy
 from penstock.message import Moment
+from penstock.stores.sql.settle import complete_one
+from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.database import named, refuse_newer
 from penstock.stores.sqlite.publish import publish_each
-from penstock.stores.sqlite.transaction import Transaction, finish
-from penstock.ticket import Entry, Published
+from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.writer import Work
+from penstock.ticket import AnswerKind, Completion, Entry, Published
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def publish(
@@ -20,15 +27,33 @@ def publish(
 
     A connection in autocommit mode and outside of a transaction commits at once.
     """
+    with usable(connection, path) as db:
+        if db.in_transaction:
+            return inside(db, now, publish_each, entries)
+        db.execute("BEGIN IMMEDIATE")
+        return publish_begun(db, now, entries)
+
+
+def complete(connection: object, path: str, now: Moment, item: Completion) -> None:
+    with usable(connection, path) as db:
+        if not db.in_transaction:
+            if autocommits(db):
+                raise InvalidInput("begin a transaction: the completion is one with what is in it")
+            db.execute("BEGIN IMMEDIATE")
+        answer = inside(db, now, complete_one, item)
+    if answer.kind is not AnswerKind.DONE:
+        raise LockLost(f"message {item.id}: its lock was lost; roll back what you did")
+
+
+@contextmanager
+def usable(connection: object, path: str) -> Iterator[sqlite3.Connection]:
+    """A connection to the store's own file."""
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidInput(f"{type(connection).__name__} is not a sqlite3 connection")
     try:
         with plain(connection):
             check_same_file(connection, path)
-            if connection.in_transaction:
-                return publish_inside(connection, now, entries)
-            connection.execute("BEGIN IMMEDIATE")
-            return publish_begun(connection, now, entries)
+            yield connection
     except sqlite3.ProgrammingError as error:
         raise InvalidInput(f"the connection cannot be used: {error}") from None
     except sqlite3.Error as error:
@@ -73,7 +98,7 @@ def check_same_file(db: sqlite3.Connection, path: str) -> None:
 def publish_begun(db: sqlite3.Connection, now: Moment, entries: Sequence[Entry]) -> list[Published]:
     """A transaction that nobody needs does not stay open."""
     try:
-        outcomes = publish_inside(db, now, entries)
+        outcomes = inside(db, now, publish_each, entries)
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
@@ -83,14 +108,14 @@ def publish_begun(db: sqlite3.Connection, now: Moment, entries: Sequence[Entry])
     return outcomes
 
 
-def publish_inside(
-    db: sqlite3.Connection, now: Moment, entries: Sequence[Entry]
-) -> list[Published]:
+def inside(
+    db: sqlite3.Connection, now: Moment, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
     """A savepoint, so that a failure leaves the caller's transaction as it was."""
     db.execute("SAVEPOINT penstock")
     try:
         refuse_newer(db)
-        outcomes = finish(publish_each(Transaction(db, now), entries))
+        value = finish(work(Transaction(db, now), *args, **kwargs))
     except BaseException:
         # A full disk, for one, has ended the whole transaction already.
         if db.in_transaction:
@@ -98,7 +123,7 @@ def publish_inside(
             db.execute("RELEASE penstock")
         raise
     db.execute("RELEASE penstock")
-    return outcomes
+    return value
 
 
 def explained(error: sqlite3.Error, db: sqlite3.Connection, path: str) -> Exception:

@@ -34,8 +34,8 @@ from penstock.ticket import (
 
 
 class SqliteStore(Engine, SqlStore):
-    # The last claim got all it asked for.
-    plenty = False
+    # The queues of the last claim, if it got all it asked for.
+    plenty: tuple[int, ...] = ()
 
     # Producers and consumers.
 
@@ -44,21 +44,34 @@ class SqliteStore(Engine, SqlStore):
             self.files.check_room()
         return await self.write(publish.publish, entries, atomic)
 
-    def enqueue_on(self, connection: object, entries: Sequence[Entry]) -> list[Published]:
+    def enqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
         outcomes = foreign.publish(connection, self.path, self.clock(), entries)
         if not foreign.in_transaction(connection):
             self.bell.ring()
         return outcomes
 
+    async def aenqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        return self.enqueue_on(connection, entries, wake=wake)
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        foreign.complete(connection, self.path, self.clock(), item)
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        self.complete_on(connection, item)
+
     def in_transaction(self, connection: object) -> bool:
         return foreign.in_transaction(connection)
 
     async def claim(self, claim: Claim) -> Claimed:
-        # After a full claim there is more, as a rule.
-        if not self.plenty and not self.look_now(any_ready, claim.queue_ids):
+        # After a full claim of the same there is more, as a rule.
+        if claim.queue_ids != self.plenty and not self.look_now(any_ready, claim.queue_ids):
             return claiming.NOTHING
         claimed = await self.write(claiming.claim, claim)
-        self.plenty = len(claimed.messages) == claim.limit
+        self.plenty = claim.queue_ids if len(claimed.messages) == claim.limit else ()
         return claimed
 
     async def claim_dead(self, claim: Claim) -> Claimed:

@@ -2,8 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from penstock.message import Moment
 from penstock.stores.sql import transaction
@@ -12,7 +12,6 @@ from penstock.stores.statements import load
 
 SQL = load("penstock.stores.sqlite", "statements.sql")
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
-T = TypeVar("T")
 
 
 class Transaction(transaction.Transaction):
@@ -41,14 +40,3 @@ class Transaction(transaction.Transaction):
 
     def listed(self, numbers: Sequence[int]) -> str:
         return json.dumps(numbers)
-
-
-def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Runs to its end, at once, what never waits."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-    work.close()
-    raise RuntimeError("a move on SQLite waited for something")

@@ -82,8 +82,7 @@ CREATE TABLE penstock.scheduled (
     deliveries smallint NOT NULL,
     flags      smallint NOT NULL,
     type       text NOT NULL,
-    key        text,
-    PRIMARY KEY (id)
+    key        text
 );
 CREATE INDEX scheduled_due ON penstock.scheduled (due_at, id) WHERE due_at < 9007199254740991;
 CREATE INDEX scheduled_queue ON penstock.scheduled (queue_id, id);
@@ -91,6 +90,9 @@ CREATE INDEX scheduled_line ON penstock.scheduled (queue_id, key, position)
     WHERE due_at = 9007199254740991;
 CREATE INDEX scheduled_expiry ON penstock.scheduled (expires_at)
     WHERE expires_at < 9007199254740991;
+-- A primary key comes last: of indexes that seem alike while a table is empty, the youngest is
+-- taken, and a plan is kept for long.
+ALTER TABLE penstock.scheduled ADD PRIMARY KEY (id);
 
 -- The message whose turn it is, through all its retries.
 CREATE TABLE penstock.head (
@@ -101,7 +103,7 @@ CREATE TABLE penstock.head (
 );
 
 CREATE TABLE penstock.lease (
-    id          bigint PRIMARY KEY,
+    id          bigint NOT NULL,
     fence       bigint NOT NULL,
     lease_until bigint NOT NULL,
     claimed_at  bigint NOT NULL,
@@ -123,9 +125,10 @@ CREATE TABLE penstock.lease (
     dead_error  text
 ) WITH (fillfactor = 70);
 CREATE INDEX lease_until ON penstock.lease (lease_until);
+ALTER TABLE penstock.lease ADD PRIMARY KEY (id);
 
 CREATE TABLE penstock.dead (
-    id         bigint PRIMARY KEY,
+    id         bigint NOT NULL,
     rank       bigint NOT NULL,
     dead_at    bigint NOT NULL,
     queue_id   int NOT NULL,
@@ -137,6 +140,7 @@ CREATE TABLE penstock.dead (
     error      text
 );
 CREATE INDEX dead_queue ON penstock.dead (queue_id, dead_at, id);
+ALTER TABLE penstock.dead ADD PRIMARY KEY (id);
 
 -- Append-only. A message ends once.
 CREATE TABLE penstock.history (
@@ -181,11 +185,12 @@ CREATE TABLE penstock.name (
 );
 
 CREATE TABLE penstock.result (
-    id         bigint PRIMARY KEY,
+    id         bigint NOT NULL,
     expires_at bigint NOT NULL,
     body       bytea NOT NULL
 );
 CREATE INDEX result_expiry ON penstock.result (expires_at);
+ALTER TABLE penstock.result ADD PRIMARY KEY (id);
 
 CREATE TABLE penstock.schedule (
     id       int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
