@@ -63,5 +63,9 @@ class Connections:
     async def close(self) -> None:
         """Closes the one of the running loop."""
         opening = self.opening.pop((os.getpid(), asyncio.get_running_loop()), None)
-        if opening is not None:
-            await (await opening).store.close()
+        if opening is None:
+            return
+        # One that could not be opened told whoever asked for it.
+        await asyncio.wait([opening])
+        if opening.exception() is None:
+            await opening.result().store.close()

@@ -3,10 +3,10 @@
 import asyncio
 import os
 import random
+import secrets
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Protocol, Self
-from uuid import uuid4
 
 import structlog
 from msgspec import Struct
@@ -20,7 +20,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 def identity() -> str:
     """Unique per process start: a host name or a pid alone comes back."""
-    return f"{uuid4().hex}-{os.getpid()}"
+    return f"{secrets.token_hex(6)}-{os.getpid()}"
 
 
 class Agent(Protocol):

@@ -33,7 +33,7 @@ class Mutation(Struct, frozen=True):
     @property
     def store(self) -> str | None:
         """The store whose code it is in; None if it is in the code of all."""
-        match = re.match(r"stores/(\w+)/", self.file)
+        match = re.match(r"stores/(?!sql/)(\w+)/", self.file)
         return match and match[1]
 
     def applied(self, text: str) -> str:

@@ -15,7 +15,7 @@ from tests.mutation.child import Failure
 from tests.mutation.mutation import Mutation, NotApplicable
 from tests.mutation.workshop import Stuck, Workshop
 
-SENSELESS = ("SyntaxError", "NameError", "ImportError", "syntax error", "no such", "bindings")
+SENSELESS = ("SyntaxError", "NameError", "ImportError", "syntax error", "no such", "binding")
 SUITE = ("tests/conformance",)
 # What may notice a change of these files, besides the suite.
 OWN_TESTS = {

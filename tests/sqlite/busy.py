@@ -10,7 +10,6 @@ import anyio
 
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.stores.sqlite.transaction import Transaction
-from penstock.stores.sqlite.writer import NEXT
 from tests.sqlite.children import CAP
 
 
@@ -19,11 +18,11 @@ async def held(store: SqliteStore) -> AsyncIterator[None]:
     """The writer is in the middle of a job; what is asked meanwhile goes in together, after."""
     inside, go_on = threading.Event(), threading.Event()
 
-    def wait(tx: Transaction) -> None:
+    async def wait(tx: Transaction) -> None:
         inside.set()
         assert go_on.wait(CAP)
 
-    waiting = asyncio.ensure_future(store.write(NEXT, wait))
+    waiting = asyncio.ensure_future(store.write(wait))
     try:
         assert await asyncio.to_thread(inside.wait, CAP)
         yield

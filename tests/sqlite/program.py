@@ -16,7 +16,6 @@ from penstock.stores.sqlite.engine import system_clock
 from penstock.stores.sqlite.gate import Gate
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.transaction import Transaction
-from penstock.stores.sqlite.writer import NEXT
 from penstock.ticket import Claim, Entry
 from tests.sqlite.scenes import default_queue, publish
 
@@ -95,7 +94,7 @@ class Program:
     async def stop_inside(self, path: str) -> str:
         """Publishes, and stops itself between BEGIN and COMMIT."""
         store = await open_sqlite(path)
-        await store.write(NEXT, self.stop_after_publishing)
+        await store.write(self.stop_after_publishing)
         await store.close()
         return "finished"
 
@@ -118,8 +117,8 @@ class Program:
             os.setuid(NOBODY)
         return "done"
 
-    def stop_after_publishing(self, tx: Transaction) -> None:
-        tx.run("publish_message", (1, "half", 0, 0, tx.now, None, None, b"", None))
+    async def stop_after_publishing(self, tx: Transaction) -> None:
+        tx.execute("publish_message", (1, "half", 0, 0, tx.now, None, None, b"", None))
         self.stop()
 
     def stop_at(self, wanted: str, statement: str) -> None:

@@ -15,7 +15,6 @@ from penstock.message import Fail, Nack, Reject, Release
 from penstock.stores.sqlite.files import BALLAST, LOW_WATER
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.stores.sqlite.transaction import Transaction
-from penstock.stores.sqlite.writer import NEXT
 from penstock.ticket import Completion, Extension
 from tests.sqlite.busy import together
 from tests.sqlite.children import CAP, Child
@@ -151,19 +150,19 @@ async def test_ballast_comes_back_when_there_is_room_again(store: SqliteStore, d
 async def test_a_job_too_large_for_the_disk_fails_whole_and_alone(
     store: SqliteStore, disk: Path
 ) -> None:
-    def write_too_much(tx: Transaction) -> None:
+    async def write_too_much(tx: Transaction) -> None:
         for number in range(100):
-            tx.run("fact_set", (f"large {number}", "z" * MEGABYTE))
+            await tx.run("fact_set", name=f"large {number}", value="z" * MEGABYTE)
 
     (leased,) = await claim(store, 1)
     fill(disk)
     failed, (answer,) = await together(
         store,
-        store.write(NEXT, write_too_much),
+        store.write(write_too_much),
         store.complete([Completion(leased.id, leased.fence)]),
     )
     assert isinstance(failed, StoreFull)
-    assert store.look(Transaction.one, "fact", ("large 0",)) is None
+    assert await store.look(Transaction.one, "fact", name="large 0") is None
     assert answer.kind == "done"
     assert await places(store) == {"message": 5_000, "ready": 4_999, "ended": 1}
 

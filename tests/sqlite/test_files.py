@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 BESIDE = ("", "-wal", "-shm", ".lock", ".wake", ".ballast")
 BAD_URLS = (
-    "", "queue.db", "/tmp/queue.db", "postgresql://localhost/queue", "sqlite://host/queue.db",
+    "", "queue.db", "/tmp/queue.db", "mongodb://localhost/queue", "sqlite://host/queue.db",
     "sqlite://queue.db", "sqlite:///queue.db?durability=none", "sqlite:///queue.db?durability=",
     "sqlite:///queue.db?colour=blue", "sqlite:///queue.db?colour", "sqlite:///queue.db#1",
 )  # fmt: skip

@@ -10,7 +10,6 @@ from penstock.errors import StoreClosed
 from penstock.store import Store
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.transaction import Transaction
-from penstock.stores.sqlite.writer import NEXT
 from penstock.ticket import Completion
 from tests.sqlite.scenes import claim, names, places, publish
 
@@ -40,11 +39,16 @@ async def test_it_needs_no_thread_and_no_file(
     assert names(tmp_path) == set()
 
 
+async def thread_of(tx: Transaction) -> int:
+    return threading.get_ident()
+
+
 async def test_work_is_done_on_the_callers_own_thread() -> None:
     async with await open_sqlite("") as store:
         here = threading.get_ident()
-        assert await store.write(NEXT, lambda tx: threading.get_ident()) == here
-        assert await store.read(lambda tx: threading.get_ident()) == here
+        assert await store.write(thread_of) == here
+        assert await store.look(thread_of) == here
+        assert await store.read(thread_of) == here
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -64,14 +68,14 @@ async def test_it_ends_when_it_is_closed() -> None:
 
 
 async def test_a_failed_job_leaves_nothing_behind() -> None:
-    def fail(tx: Transaction) -> None:
-        tx.run("fact_set", ("bad", "job"))
+    async def fail(tx: Transaction) -> None:
+        await tx.run("fact_set", name="bad", value="job")
         raise ValueError("no good")
 
     async with await open_sqlite("") as store:
         with pytest.raises(ValueError, match="no good"):
-            await store.write(NEXT, fail)
-        assert store.look(Transaction.one, "fact", ("bad",)) is None
+            await store.write(fail)
+        assert await store.look(Transaction.one, "fact", name="bad") is None
         await live(store)
 
 

@@ -15,7 +15,7 @@ from penstock.message import State, Verb
 from penstock.store import Store
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.stores.sqlite.transaction import Transaction
-from penstock.stores.sqlite.writer import FIRST, LAST, MOST, NEXT
+from penstock.stores.sqlite.writer import FIRST, LAST, MOST, NEXT, Work
 from penstock.ticket import Claim, Completion, Cursor, Move
 from tests.sqlite.busy import all_waiting, held, together
 from tests.sqlite.children import CAP
@@ -31,18 +31,23 @@ def note(store: SqliteStore) -> list[str]:
     return statements
 
 
-def fail_with(error: Exception) -> Callable[[Transaction], None]:
-    def fail(tx: Transaction) -> None:
-        tx.run("fact_set", ("bad", "job"))
+def fail_with(error: Exception) -> Work[[], None]:
+    async def fail(tx: Transaction) -> None:
+        await tx.run("fact_set", name="bad", value="job")
         raise error
 
     return fail
 
 
-def break_a_constraint(tx: Transaction) -> None:
-    tx.run("fact_set", ("bad", "job"))
-    tx.run("name_take", (1, "twice", 1))
-    tx.run("name_take", (1, "twice", 2))
+async def break_a_constraint(tx: Transaction) -> None:
+    await tx.run("fact_set", name="bad", value="job")
+    await tx.run("name_take", queue_id=1, name="twice", id=1)
+    await tx.run("name_take", queue_id=1, name="twice", id=2)
+
+
+async def wait_for_something(tx: Transaction) -> None:
+    await tx.run("fact_set", name="bad", value="job")
+    await asyncio.sleep(0)
 
 
 async def test_many_callers_share_a_few_transactions(store: SqliteStore) -> None:
@@ -61,43 +66,45 @@ async def test_a_transaction_takes_no_more_than_its_share(store: SqliteStore) ->
     assert await places(store) == {"message": MOST + 1, "ready": MOST + 1}
 
 
-BAD_JOBS = {
+BAD_JOBS: dict[str, Work[[], object]] = {
     "an error of ours": fail_with(ValueError("no good")),
     "a constraint": break_a_constraint,
-    "a statement with a wrong parameter": lambda tx: tx.run("fact", (object(),)),
-    "a number too large": lambda tx: tx.run("fact", (2**64,)),
-    "a text that is no text": lambda tx: tx.run("fact", ("\ud800",)),
+    "a wait": wait_for_something,
+    "a statement with a wrong parameter": lambda tx: tx.run("fact", name=object()),
+    "a statement without its parameter": lambda tx: tx.run("fact"),
+    "a number too large": lambda tx: tx.run("fact", name=2**64),
+    "a text that is no text": lambda tx: tx.run("fact", name="\ud800"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_JOBS)
 async def test_one_bad_job_fails_alone(store: SqliteStore, name: str) -> None:
-    bad: Awaitable[Any] = store.write(NEXT, BAD_JOBS[name])
+    bad: Awaitable[Any] = store.write(BAD_JOBS[name])
     before, failed, after = await together(store, publish(store), bad, publish(store))
     assert sorted([*before, *after]) == [1, 2]
     assert isinstance(failed, Exception)
     assert await places(store) == {"message": 2, "ready": 2}
 
 
-@pytest.mark.parametrize("bad", [fail_with(ValueError("no good")), break_a_constraint])
-async def test_an_error_rolls_all_of_its_job_back(
-    store: SqliteStore, bad: Callable[[Transaction], None]
-) -> None:
-    with pytest.raises((ValueError, StoreError)):
-        await store.write(NEXT, bad)
-    assert store.look(Transaction.one, "fact", ("bad",)) is None
+@pytest.mark.parametrize(
+    "bad", [fail_with(ValueError("no good")), break_a_constraint, wait_for_something]
+)
+async def test_an_error_rolls_all_of_its_job_back(store: SqliteStore, bad: Work[[], None]) -> None:
+    with pytest.raises((ValueError, StoreError, RuntimeError)):
+        await store.write(bad)
+    assert await store.look(Transaction.one, "fact", name="bad") is None
     assert not store.writing.db.in_transaction
     assert await publish(store) == [1]
 
 
 async def test_a_failed_job_wakes_nobody(store: SqliteStore) -> None:
-    def wake_and_fail(tx: Transaction) -> None:
+    async def wake_and_fail(tx: Transaction) -> None:
         tx.woken.add(1)
         raise ValueError("no good")
 
     wakes = store.wakes
     with pytest.raises(ValueError, match="no good"):
-        await store.write(NEXT, wake_and_fail)
+        await store.write(wake_and_fail)
     assert store.wakes == wakes
 
 
@@ -167,17 +174,17 @@ async def test_closing_leaves_no_thread_behind(path: Path) -> None:
 async def test_settles_run_before_claims_and_reclaims_last(store: SqliteStore) -> None:
     ran: list[str] = []
 
-    def job(name: str) -> Callable[[Transaction], None]:
-        return lambda tx: ran.append(name)
+    async def job(tx: Transaction, name: str) -> None:
+        ran.append(name)
 
     await together(
         store,
-        store.write(LAST, job("reclaim")),
-        store.write(NEXT, job("claim")),
-        store.write(FIRST, job("settle")),
-        store.write(LAST, job("reclaim again")),
-        store.write(NEXT, job("claim again")),
-        store.write(FIRST, job("settle again")),
+        store.write_in(LAST, job, "reclaim"),
+        store.write_in(NEXT, job, "claim"),
+        store.write_in(FIRST, job, "settle"),
+        store.write_in(LAST, job, "reclaim again"),
+        store.write_in(NEXT, job, "claim again"),
+        store.write_in(FIRST, job, "settle again"),
     )
     assert ran == ["settle", "settle again", "claim", "claim again", "reclaim", "reclaim again"]
 
@@ -215,13 +222,25 @@ async def test_a_job_that_waits_in_the_batch_sees_what_came_before_it(store: Sql
 
 
 async def test_the_writer_lives_on_after_a_database_error(store: SqliteStore) -> None:
-    def ask_nonsense(tx: Transaction) -> None:
+    async def ask_nonsense(tx: Transaction) -> None:
         tx.db.execute("SELECT nonsense")
 
     with pytest.raises(StoreError, match="nonsense") as failed:
-        await store.write(NEXT, ask_nonsense)
+        await store.write(ask_nonsense)
     assert isinstance(failed.value.__cause__, sqlite3.OperationalError)
     assert await publish(store) == [1]
+
+
+async def test_a_message_that_lost_its_ticket_holds_up_nobody(store: SqliteStore) -> None:
+    async def lose(tx: Transaction) -> None:
+        tx.db.execute("DELETE FROM ready")
+
+    (id,) = await publish(store)
+    await store.write(lose)
+    with anyio.fail_after(CAP):
+        (answer,) = await store.cancel([id])
+    assert answer.kind == "busy"
+    assert await publish(store) == [2]
 
 
 async def test_a_writer_that_ends_tells_everybody(store: SqliteStore) -> None:

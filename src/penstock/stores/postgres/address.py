@@ -11,14 +11,16 @@ from penstock.store import Durability
 from penstock.stores.postgres.transaction import DEADLINE
 from penstock.stores.postgres.trouble import ERRORS, named
 
-# Plans that stay the same: a table that was empty when it was analysed is no reason to read all of
-# one that grew, and a claim is not planned anew each time.
+# Plans that stay the same: a table that was empty when it was analysed is no reason to read, or to
+# sort, all of one that grew, and a claim is not planned anew each time.
 SETTINGS = {
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "synchronous_commit": "on",
-    "lock_timeout": "2000",
+    # A batch is not kept waiting by a row of somebody's open transaction.
+    "lock_timeout": "10",
     "idle_in_transaction_session_timeout": "60000",
 }
 DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
@@ -34,22 +36,27 @@ class Address(Struct, frozen=True):
     pooler: bool = False
 
     async def connect(self) -> asyncpg.Connection:
-        return await self.connect_with(SETTINGS)
+        return await self.connect_with(SETTINGS, DEADLINE)
 
     async def connect_aside(self) -> asyncpg.Connection:
         """For what has nothing to lose."""
-        return await self.connect_with(SETTINGS | {"synchronous_commit": "off"})
+        return await self.connect_with(SETTINGS | {"synchronous_commit": "off"}, DEADLINE)
 
-    async def connect_with(self, settings: dict[str, str]) -> asyncpg.Connection:
+    async def connect_with(
+        self, settings: dict[str, str], deadline: float | None = None
+    ) -> asyncpg.Connection:
+        """`deadline`: of every call on it that has none of its own."""
         options: dict[str, Any] = {"server_settings": settings | {"application_name": "penstock"}}
         if self.pooler:
             options = {"statement_cache_size": 0}
         try:
-            return await asyncpg.connect(self.url, timeout=DEADLINE, **options)
+            return await asyncpg.connect(
+                self.url, timeout=DEADLINE, command_timeout=deadline, **options
+            )
+        except (ValueError, asyncpg.UndefinedObjectError) as error:
+            raise InvalidInput(f"store url of {self.where}: {error}") from None
         except ERRORS as error:
             raise named(error, self.where) from error
-        except ValueError as error:
-            raise InvalidInput(f"store url of {self.where}: {error}") from None
 
 
 def parse(url: str) -> Address:

@@ -21,16 +21,14 @@ class Caller(ABC):
 
     alone = False
     errors: tuple[type[BaseException], ...] = ()
+    # Has something called after the commit; None if nobody tells us of it.
+    on_commit: Callable[[Callable[[], None]], object] | None = None
 
     @abstractmethod
     async def ask(self, statement: str, values: dict[str, Any]) -> list[Any]: ...
 
     @abstractmethod
     async def say(self, text: str) -> None: ...
-
-    def after_commit(self, call: Callable[[], None]) -> bool:
-        """False if nobody tells us when it commits."""
-        return False
 
 
 class AsyncpgCaller(Caller):
@@ -136,12 +134,9 @@ def of_sqlalchemy(connection: Any) -> Caller | None:
 def heard(caller: Caller, session: Any) -> Caller:
     """A session tells when it has committed."""
     event = sys.modules["sqlalchemy"].event
-
-    def after_commit(call: Callable[[], None]) -> bool:
-        event.listen(session, "after_commit", lambda _: call(), once=True)
-        return True
-
-    caller.after_commit = after_commit  # type: ignore[method-assign]
+    caller.on_commit = lambda call: event.listen(
+        session, "after_commit", lambda _: call(), once=True
+    )
     return caller
 
 
@@ -151,5 +146,5 @@ def of_django(connection: Any) -> Caller | None:
     connection.ensure_connection()
     caller = of_psycopg(connection.connection)
     if caller is not None and connection.in_atomic_block:
-        caller.after_commit = lambda call: connection.on_commit(call) or True  # type: ignore[method-assign]
+        caller.on_commit = connection.on_commit
     return caller

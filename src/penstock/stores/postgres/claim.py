@@ -1,9 +1,13 @@
 """Hands out messages."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.message import PLAIN, Leased
+from penstock.stores.postgres.lines import Place
+from penstock.stores.sql import upkeep
 from penstock.stores.sql.rows import decode_meta
+from penstock.stores.sql.transaction import Transaction
 from penstock.ticket import Claim
 
 
@@ -24,6 +28,14 @@ def terms(claim: Claim) -> dict[str, Any]:
     }
 
 
+def last_place(rows: list[Any]) -> Place | None:
+    """Of the last message that was handed out; what comes behind it may be the mark of expiry."""
+    for row in reversed(rows):
+        if row[0] is not None:
+            return Place(row[-1], row[0])
+    return None
+
+
 def leased(rows: list[Any]) -> list[Leased]:
     return [
         Leased(
@@ -36,3 +48,9 @@ def leased(rows: list[Any]) -> list[Leased]:
             flags, _,
         ) in rows
     ]  # fmt: skip
+
+
+async def clear(tx: Transaction, queues: Sequence[int], limit: int) -> int:
+    """Ends what expired in line for these queues."""
+    rows = await tx.all("expired_in_line", queues=list(queues), now=tx.now, limit=limit)
+    return await upkeep.end_all(tx, rows)

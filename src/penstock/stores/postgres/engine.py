@@ -10,15 +10,19 @@ import asyncpg
 from penstock.errors import NotYet, PenstockError, StoreClosed
 from penstock.store import Capabilities
 from penstock.stores.postgres.address import Address
+from penstock.stores.postgres.lines import Line
 from penstock.stores.postgres.pool import Pool
 from penstock.stores.postgres.statement import SQL, Statement
 from penstock.stores.postgres.transaction import DEADLINE, Transaction
-from penstock.stores.postgres.trouble import AGAIN, ERRORS, named
+from penstock.stores.postgres.trouble import AGAIN, ERRORS, GONE, named
 from penstock.stores.postgres.wake import Wake
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
+# What looks and then acts may wait for its turn a little.
+BEGIN = "BEGIN; SET LOCAL lock_timeout = 2000"
+BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # How often a transaction that met another one is tried again.
 TRIES = 5
 
@@ -33,6 +37,7 @@ class Engine:
         self.capabilities = Capabilities("postgres", address.durability)
         self.pool = Pool(address.connect, address.pool_size, DEADLINE)
         self.waiters = Wake(address.connect_aside)
+        self.lines: dict[int, Line] = {}
         self.closed = False
 
     async def __aenter__(self) -> Self:
@@ -52,11 +57,9 @@ class Engine:
 
     async def fetch(self, statement: str, /, **values: Any) -> list[Any]:
         """One statement, which is a transaction by itself."""
-        return await self.ask(SQL[statement], values, sent=True)
+        return await self.ask(SQL[statement], values)
 
-    async def ask(
-        self, statement: Statement, values: dict[str, Any], *, sent: bool = False
-    ) -> list[Any]:
+    async def ask(self, statement: Statement, values: dict[str, Any]) -> list[Any]:
         self.refuse_closed()
         try:
             async with self.pool.use() as connection:
@@ -64,7 +67,7 @@ class Engine:
                     statement.text, *statement.values(values), timeout=DEADLINE
                 )
         except ERRORS as error:
-            raise named(error, self.where, sent=sent) from error
+            raise named(error, self.where, sent=statement.writes) from error
 
     async def write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         tries = 1
@@ -76,10 +79,10 @@ class Engine:
                     raise named(error, self.where) from error
                 tries += 1
             except ERRORS as error:
-                raise named(error, self.where, sent=True) from error
+                raise named(error, self.where) from error
 
     async def write_once(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        async with self.transaction("BEGIN") as tx:
+        async with self.transaction(BEGIN) as tx:
             value = await work(tx, *args, **kwargs)
         self.waiters.tell(tx.woken)
         return value
@@ -89,7 +92,7 @@ class Engine:
 
     async def read(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            async with self.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as tx:
+            async with self.transaction(BEGIN_READING) as tx:
                 return await work(tx, *args, **kwargs)
         except ERRORS as error:
             raise named(error, self.where) from error
@@ -106,7 +109,15 @@ class Engine:
                 if not connection.is_closed():
                     await connection.execute("ROLLBACK", timeout=DEADLINE)
                 raise
+            await self.commit(connection, sent=begin is BEGIN)
+
+    async def commit(self, connection: asyncpg.Connection, *, sent: bool) -> None:
+        """Of everything before it we know, without an answer, that it did not happen."""
+        try:
             await connection.execute("COMMIT", timeout=DEADLINE)
+        except GONE as error:
+            connection.terminate()
+            raise named(error, self.where, sent=sent) from error
 
     def refuse_closed(self) -> None:
         if self.closed:

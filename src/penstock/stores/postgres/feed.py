@@ -13,6 +13,8 @@ FIRST_LOOK = 1_000
 
 async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
     """A page may be longer than `limit`, by the rest of its last transaction."""
+    # Its indexes have no other way to be read.
+    await tx.connection.execute("SET LOCAL enable_bitmapscan = on")
     epoch = await export.epoch(tx, cursor)
     (horizon,) = await tx.one("horizon")
     messages, message = await page(tx, "feed_messages", cursor.message, horizon, limit)

@@ -51,8 +51,11 @@ async def publish_on(
     async with inside(caller, secret) as tx:
         outcomes = await publish.publish_all(tx, entries)
     woken = tx.woken
-    if woken and tell is not None and not caller.after_commit(lambda: tell(woken)):
-        await caller.ask("notify", {"channel": CHANNEL, "queues": ",".join(map(str, woken))})
+    if woken and tell is not None:
+        if caller.on_commit is not None:
+            caller.on_commit(lambda: tell(woken))
+        else:
+            await caller.ask("notify", {"channel": CHANNEL, "queues": ",".join(map(str, woken))})
     return outcomes
 
 

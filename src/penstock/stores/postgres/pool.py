@@ -8,6 +8,17 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from penstock.errors import PenstockError, StoreBusy, StoreClosed
+from penstock.stores.postgres.trouble import fatal
+
+
+def harmless(error: BaseException) -> bool:
+    """The session goes on as if nothing had happened."""
+    if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+        # Another server may write by now, and a new connection finds it.
+        return False
+    if isinstance(error, asyncpg.PostgresError):
+        return not fatal(error)
+    return isinstance(error, PenstockError)
 
 
 class Pool:
@@ -28,10 +39,11 @@ class Pool:
         connection = await self.take()
         try:
             yield connection
-        except (PenstockError, asyncpg.PostgresError):
-            raise
-        except BaseException:
-            connection.terminate()
+        except BaseException as error:
+            if not harmless(error):
+                connection.terminate()
+                if not isinstance(error, asyncio.CancelledError):
+                    self.drop_idle()
             raise
         finally:
             self.give_back(connection)
@@ -52,12 +64,18 @@ class Pool:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
         try:
-            await asyncio.wait_for(future, self.patience)
+            async with asyncio.timeout(self.patience):
+                await future
         except TimeoutError:
             raise StoreBusy(
                 f"all {self.size} connections were in use for {self.patience:g} s;"
                 " raise pool_size in the store's url"
             ) from None
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                # It was its turn when it left: it is another one's now.
+                self.next()
+            raise
 
     async def grow(self) -> asyncpg.Connection:
         place = object()
@@ -69,6 +87,11 @@ class Pool:
         finally:
             self.used.discard(place)
             self.next()
+
+    def drop_idle(self) -> None:
+        """What befell one connection has befallen the others: each would fail a call to say so."""
+        while self.idle:
+            self.idle.pop().terminate()
 
     def give_back(self, connection: asyncpg.Connection) -> None:
         self.used.discard(connection)

@@ -9,9 +9,17 @@ from penstock.stores.statements import load
 NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
+# Not the lock of a row.
+WRITES = re.compile(r"\bINSERT INTO\b|\bDELETE FROM\b|(?<!FOR )\bUPDATE\b|\bCREATE\b")
+
+
 class Statement(NamedTuple):
     text: str
     names: tuple[str, ...]
+
+    @property
+    def writes(self) -> bool:
+        return WRITES.search(self.text) is not None
 
     def values(self, given: dict[str, Any]) -> list[Any]:
         return [given[name] for name in self.names]
@@ -23,10 +31,17 @@ def statement(text: str) -> Statement:
     return Statement(NAMED.sub(lambda found: places[found[1]], text), names)
 
 
-TEXTS = load("penstock.stores.postgres", "statements.sql")
+def once(text: str) -> str:
+    """A function is called for every row, a subquery of nothing but it once a statement."""
+    return text.replace("penstock.moment()", "(SELECT penstock.moment())")
+
+
+TEXTS = {
+    name: once(text) for name, text in load("penstock.stores.postgres", "statements.sql").items()
+}
 SQL = {name: statement(text) for name, text in TEXTS.items()}
 # A claim with each way to pick.
 CLAIMS = {
     pick: statement(TEXTS["claim"].replace("/*pick*/", TEXTS[pick]))
-    for pick in ("pick_one", "pick_line", "pick_types")
+    for pick in ("pick_one", "pick_after", "pick_line", "pick_types")
 }

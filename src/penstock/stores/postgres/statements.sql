@@ -25,23 +25,29 @@ WITH written AS (
     INSERT INTO penstock.message
         (queue_id, type, priority, rank, created_at, expires_at, body, meta)
     VALUES (:queue_id, :type, :priority,
-            :rank + CASE WHEN :moving::bool THEN penstock.moment() / 1000 ELSE 0 END,
+            nullif(:rank + CASE WHEN :moving::bool THEN penstock.moment() / 1000 ELSE 0 END,
+                   -:priority::int),
             penstock.moment(), least(:expires_at, penstock.moment() + :ttl::bigint), :body, :meta)
     RETURNING id, rank, expires_at)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
-SELECT :queue_id, rank, id, :type, 0, 0, coalesce(expires_at, 9007199254740991), 0 FROM written
+SELECT :queue_id, coalesce(rank, -:priority::int), id, :type, 0, 0,
+       coalesce(expires_at, 9007199254740991), 0
+FROM written
 RETURNING id;
 -- name: publish_alike
 WITH written AS (
     INSERT INTO penstock.message
         (queue_id, type, priority, rank, created_at, expires_at, body, meta)
     SELECT :queue_id, :type, :priority,
-           :rank + CASE WHEN :moving::bool THEN penstock.moment() / 1000 ELSE 0 END,
+           nullif(:rank + CASE WHEN :moving::bool THEN penstock.moment() / 1000 ELSE 0 END,
+                  -:priority::int),
            penstock.moment(), least(:expires_at, penstock.moment() + :ttl::bigint), body, :meta
     FROM unnest(:bodies::bytea[]) AS body
     RETURNING id, rank, expires_at)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
-SELECT :queue_id, rank, id, :type, 0, 0, coalesce(expires_at, 9007199254740991), 0 FROM written
+SELECT :queue_id, coalesce(rank, -:priority::int), id, :type, 0, 0,
+       coalesce(expires_at, 9007199254740991), 0
+FROM written
 RETURNING id;
 -- name: publish_mixed
 WITH asked AS MATERIALIZED (
@@ -60,7 +66,7 @@ known AS MATERIALIZED (
 written AS (
     INSERT INTO penstock.message
         (id, queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
-    SELECT id, queue_id, type, priority, rank, penstock.moment(),
+    SELECT id, queue_id, type, priority, nullif(rank, -priority), penstock.moment(),
            CASE WHEN due > penstock.moment() THEN due END, expires_at, body, meta
     FROM known),
 waiting AS (
@@ -77,7 +83,8 @@ SELECT id FROM known;
 -- name: publish_checked
 INSERT INTO penstock.message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
-VALUES (:queue_id, :type, :priority, :rank, :created_at, :run_at, :expires_at, :body, :meta)
+VALUES (:queue_id, :type, :priority, nullif(:rank::bigint, -:priority::int), :created_at, :run_at,
+        :expires_at, :body, :meta)
 RETURNING id;
 -- name: dedup_seen
 SELECT id, digest FROM penstock.dedup
@@ -116,7 +123,7 @@ VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, 
 INSERT INTO penstock.history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence, claimed_at,
      at, due_at, final)
-VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
+VALUES (:id, :queue_id, :verb::text::penstock.verb, :state::text::penstock.state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
         :claimed_at, :at, :due_at, :final);
 
 -- name: head
@@ -144,6 +151,11 @@ SELECT 1 FROM penstock.ready WHERE queue_id = ANY (:queues::int[]) LIMIT 1;
 SELECT ctid FROM penstock.ready
 WHERE queue_id = (:queues::int[])[1] AND expires_at > penstock.moment()
 ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: pick_after
+SELECT ctid FROM penstock.ready
+WHERE queue_id = (:queues::int[])[1] AND (rank, id) > (:rank, :id)
+  AND expires_at > penstock.moment()
+ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: pick_line
 SELECT first.ctid FROM unnest(:queues::int[]) AS asked (queue_id)
 CROSS JOIN LATERAL (
@@ -165,16 +177,16 @@ ORDER BY first.rank, first.id LIMIT :limit;
 -- The + 0 keeps it from looking for them all along the line.
 WITH taken AS (
     DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(/*pick*/))
-    RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags),
+    RETURNING queue_id, rank, id, attempts, deliveries, flags),
 numbered AS MATERIALIZED (
     SELECT nextval('penstock.fence') AS fence FROM taken LIMIT 1),
 held AS (
     INSERT INTO penstock.lease
-        (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
-         claimed_at, lease_until, length)
-    SELECT id, fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
+        (id, fence, queue_id, rank, attempts, deliveries, flags, consumer, claimed_at,
+         lease_until, length)
+    SELECT id, fence, queue_id, rank, attempts, deliveries + 1,
            CASE WHEN :begins::bool AND deliveries > 0 THEN flags | 4 ELSE flags END,
-           :consumer, penstock.moment(), penstock.moment() + length, length
+           :consumer, penstock.moment(), penstock.moment() + length, length / 1000
     FROM (SELECT taken.*, CASE WHEN flags & 32 = 0 THEN :length::bigint ELSE (
               SELECT ((m.meta ->> 'lease')::float8 * 1000000)::bigint
               FROM penstock.message AS m WHERE m.id = taken.id) END AS length
@@ -202,15 +214,16 @@ WITH taken AS (
               AND (:types::text[] = '{}' OR d.type = ANY (:types::text[]))
             ORDER BY d.dead_at, d.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS first
         ORDER BY first.dead_at, first.id LIMIT :limit))
-    RETURNING id, queue_id, rank, type, attempts, deliveries, flags, dead_at, reason, error),
+    RETURNING id, queue_id, rank, attempts, deliveries, flags, dead_at, reason, error),
 numbered AS MATERIALIZED (
     SELECT nextval('penstock.fence') AS fence FROM taken LIMIT 1),
 held AS (
     INSERT INTO penstock.lease
-        (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
-         claimed_at, lease_until, length, dead_at, dead_reason, dead_error)
-    SELECT id, fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | 16,
-           :consumer, penstock.moment(), penstock.moment() + length, length, dead_at, reason, error
+        (id, fence, queue_id, rank, attempts, deliveries, flags, consumer, claimed_at,
+         lease_until, length, dead_at, dead_reason, dead_error)
+    SELECT id, fence, queue_id, rank, attempts, deliveries, flags | 16,
+           :consumer, penstock.moment(), penstock.moment() + length,
+           length / 1000, dead_at, reason, error
     FROM (SELECT taken.*, CASE WHEN flags & 32 = 0 THEN :length::bigint ELSE (
               SELECT ((m.meta ->> 'lease')::float8 * 1000000)::bigint
               FROM penstock.message AS m WHERE m.id = taken.id) END AS length
@@ -225,13 +238,10 @@ ORDER BY held.dead_at, held.id;
 
 -- name: complete
 WITH ended AS (
-    DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
-        SELECT l.ctid FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-        CROSS JOIN LATERAL (
-            SELECT ctid FROM penstock.lease
-            WHERE id = asked.id AND fence = asked.fence AND flags & 3 = 0
-            FOR UPDATE SKIP LOCKED) AS l))
-    RETURNING id, fence, queue_id, attempts, deliveries, consumer, claimed_at)
+    DELETE FROM penstock.lease AS l
+    USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
+    WHERE l.id = asked.id AND l.fence = asked.fence AND l.flags & 3 = 0
+    RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at)
 INSERT INTO penstock.history
     (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
 SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
@@ -239,13 +249,10 @@ SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer
 FROM ended RETURNING id, fence;
 -- name: complete_with_results
 WITH ended AS (
-    DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
-        SELECT l.ctid FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-        CROSS JOIN LATERAL (
-            SELECT ctid FROM penstock.lease
-            WHERE id = asked.id AND fence = asked.fence AND flags & 3 = 0
-            FOR UPDATE SKIP LOCKED) AS l))
-    RETURNING id, fence, queue_id, attempts, deliveries, consumer, claimed_at),
+    DELETE FROM penstock.lease AS l
+    USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
+    WHERE l.id = asked.id AND l.fence = asked.fence AND l.flags & 3 = 0
+    RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
     SELECT ended.id,
@@ -261,22 +268,23 @@ INSERT INTO penstock.history
 SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
        claimed_at, penstock.moment(), true
 FROM ended RETURNING id, fence;
+-- name: free_leases
+-- Those of the leases that nobody's open transaction holds.
+SELECT l.id, l.fence
+FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
+JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
+FOR UPDATE OF l SKIP LOCKED;
 -- name: keep_result
 INSERT INTO penstock.result (id, expires_at, body)
 SELECT m.id, :now + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint, :body::bytea
 FROM penstock.message AS m JOIN penstock.queue AS q ON q.id = m.queue_id WHERE m.id = :id
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body;
 -- name: extend_many
-WITH held AS MATERIALIZED (
-    SELECT l.ctid AS place, asked.length
-    FROM unnest(:ids::bigint[], :fences::bigint[], :lengths::bigint[])
-        AS asked (id, fence, length)
-    CROSS JOIN LATERAL (
-        SELECT ctid FROM penstock.lease WHERE id = asked.id AND fence = asked.fence
-        FOR UPDATE SKIP LOCKED) AS l)
 UPDATE penstock.lease AS l
-SET lease_until = greatest(l.lease_until, penstock.moment() + held.length), length = held.length
-FROM held WHERE l.ctid = held.place
+SET lease_until = greatest(l.lease_until, penstock.moment() + asked.length),
+    length = asked.length / 1000
+FROM unnest(:ids::bigint[], :fences::bigint[], :lengths::bigint[]) AS asked (id, fence, length)
+WHERE l.id = asked.id AND l.fence = asked.fence
 RETURNING l.id, l.fence, l.lease_until, l.flags;
 -- name: begin
 UPDATE penstock.lease SET flags = flags & ~4
@@ -288,7 +296,7 @@ WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
             FOR UPDATE SKIP LOCKED);
 -- name: leases
 SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
-       l.length, m.meta, l.dead_reason,
+       1000 * l.length::bigint, m.meta, l.dead_reason,
        (SELECT count(*) FROM penstock.history AS h
         WHERE h.id = l.id AND NOT h.final AND h.verb = 'park'),
        (SELECT min(h.claimed_at) FROM penstock.history AS h
@@ -321,8 +329,10 @@ ended AS (
         WHERE id = asked.id AND fence = asked.fence AND flags = asked.flags
           AND lease_until < asked.expired_by
         FOR UPDATE SKIP LOCKED) AS held
+    JOIN penstock.message AS m ON m.id = asked.id
     WHERE l.ctid = held.place
-    RETURNING l.id, l.fence, l.queue_id, l.type, l.expires_at, l.consumer, l.claimed_at,
+    RETURNING l.id, l.fence, l.queue_id, m.type,
+              coalesce(m.expires_at, 9007199254740991) AS expires_at, l.consumer, l.claimed_at,
               l.flags & 35 AS flags, l.dead_at, l.dead_error,
               CASE WHEN asked.ranked THEN coalesce(asked.due_at, penstock.moment()) / 1000
                    ELSE l.rank END AS rank,
@@ -348,32 +358,36 @@ told AS (
     INSERT INTO penstock.history
         (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
          claimed_at, at, due_at, final)
-    SELECT id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+    SELECT id, queue_id, verb::penstock.verb, state::penstock.state, reason, error, attempts, deliveries, consumer, fence,
            claimed_at, penstock.moment(), due_at,
            state IN ('completed', 'failed', 'expired', 'cancelled')
     FROM ended)
 SELECT id, queue_id, state FROM ended;
 -- name: settle
-DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
+DELETE FROM penstock.lease AS l USING penstock.message AS m
+WHERE m.id = :id AND l.ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.lease
     WHERE id = :id AND fence = :fence AND flags = :flags AND lease_until < :expired_by
     FOR UPDATE SKIP LOCKED))
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
-          consumer, fence, claimed_at, dead_at, dead_error;
+RETURNING l.queue_id, l.rank, l.id, m.type, l.attempts, l.deliveries,
+          coalesce(m.expires_at, 9007199254740991), l.flags, l.consumer, l.fence, l.claimed_at,
+          l.dead_at, l.dead_error;
 -- name: take_lease
-DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(
+DELETE FROM penstock.lease AS l USING penstock.message AS m
+WHERE m.id = :id AND l.ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.lease WHERE id = :id AND fence = :fence FOR UPDATE SKIP LOCKED))
-RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
-          consumer, fence, claimed_at, dead_at, dead_error;
+RETURNING l.queue_id, l.rank, l.id, m.type, l.attempts, l.deliveries,
+          coalesce(m.expires_at, 9007199254740991), l.flags, l.consumer, l.fence, l.claimed_at,
+          l.dead_at, l.dead_error;
 -- name: request_cancel
 UPDATE penstock.lease SET flags = flags | 8
 WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
             FOR UPDATE SKIP LOCKED);
 
 -- name: story_of_fence
-SELECT verb, state FROM penstock.history WHERE id = :id AND NOT final AND fence = :fence
+SELECT verb::text, state::text FROM penstock.history WHERE id = :id AND NOT final AND fence = :fence
 UNION ALL
-SELECT verb, state FROM penstock.history WHERE id = :id AND final AND fence = :fence;
+SELECT verb::text, state::text FROM penstock.history WHERE id = :id AND final AND fence = :fence;
 -- name: lease_fence
 SELECT l.fence, free.id IS NULL
 FROM penstock.lease AS l
@@ -557,7 +571,8 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS ready_type ON penstock.ready (queue_id, 
 WHERE type >= '';
 
 -- name: message
-SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at,
+       coalesce(rank, -priority)
 FROM penstock.message WHERE id = :id;
 -- name: where_lease
 SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error
@@ -567,16 +582,16 @@ SELECT attempts, deliveries, due_at FROM penstock.scheduled WHERE id = :id;
 -- name: where_dead
 SELECT attempts, deliveries, reason, error FROM penstock.dead WHERE id = :id;
 -- name: timeline
-SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
 FROM penstock.history WHERE id = :id AND NOT final
 UNION ALL
-SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
 FROM penstock.history WHERE id = :id AND final
 ORDER BY 1;
 -- name: ended
-SELECT state FROM penstock.history WHERE id = :id AND final;
+SELECT state::text FROM penstock.history WHERE id = :id AND final;
 -- name: result
 SELECT body FROM penstock.result WHERE id = :id AND expires_at > :now;
 -- name: take_dead
@@ -617,16 +632,16 @@ SELECT id FROM penstock.scheduled
 WHERE queue_id = ANY (:queues::int[]) AND id < :before
   AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
 -- name: find_claimed
-SELECT id FROM penstock.lease
-WHERE queue_id = ANY (:queues::int[]) AND id < :before
-  AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+SELECT l.id FROM penstock.lease AS l JOIN penstock.message AS m ON m.id = l.id
+WHERE l.queue_id = ANY (:queues::int[]) AND l.id < :before
+  AND (:type::text IS NULL OR m.type = :type) ORDER BY l.id DESC LIMIT :limit;
 -- name: find_dead
 SELECT id FROM penstock.dead
 WHERE queue_id = ANY (:queues::int[]) AND id < :before
   AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
 -- name: find_ended
 SELECT m.id FROM penstock.message AS m
-JOIN penstock.history AS h ON h.id = m.id AND h.final AND h.state = :state
+JOIN penstock.history AS h ON h.id = m.id AND h.final AND h.state = :state::text::penstock.state
 WHERE m.queue_id = ANY (:queues::int[]) AND m.id < :before
   AND (:type::text IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
 
@@ -637,12 +652,12 @@ SELECT txid_snapshot_xmin(txid_current_snapshot());
 SELECT id, queue_id, type, priority, created_at, body, meta, tx FROM penstock.message
 WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
 -- name: feed_history
-SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final, tx
 FROM penstock.history
 WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
 -- name: recent
-SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
 FROM penstock.history WHERE position > :after ORDER BY position LIMIT :limit;
 -- name: census
@@ -660,7 +675,7 @@ SELECT queue_id, 'ready', count(*) FROM penstock.ready GROUP BY queue_id
 UNION ALL SELECT queue_id, 'scheduled', count(*) FROM penstock.scheduled GROUP BY queue_id
 UNION ALL SELECT queue_id, 'lease', count(*) FROM penstock.lease GROUP BY queue_id
 UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock.dead GROUP BY queue_id
-UNION ALL SELECT queue_id, state, count(*) FROM (
+UNION ALL SELECT queue_id, state::text, count(*) FROM (
     SELECT queue_id, state FROM penstock.history WHERE final
     ORDER BY id DESC LIMIT :ended) AS last GROUP BY queue_id, state;
 -- name: cursor_save

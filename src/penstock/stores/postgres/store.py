@@ -1,7 +1,9 @@
 """The PostgreSQL store: what it does its own way. Hot verbs are one statement each."""
 
 import asyncio
+import time
 from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
 
 from penstock.errors import StoreBusy
 from penstock.message import Moment, Record, Verb
@@ -10,6 +12,7 @@ from penstock.stores.postgres import claim as claiming
 from penstock.stores.postgres import doctor, feed, foreign, publish, settle
 from penstock.stores.postgres.callers import async_caller_of, caller_of
 from penstock.stores.postgres.engine import Engine, P, Work
+from penstock.stores.postgres.lines import Line, Place
 from penstock.stores.postgres.statement import CLAIMS
 from penstock.stores.sql import messages, records, upkeep
 from penstock.stores.sql import settle as settling
@@ -38,6 +41,7 @@ from penstock.ticket import (
     Sweep,
 )
 
+Locked = TypeVar("Locked", Completion, Extension)
 # Somebody's look at a row, unlike their open transaction, is over soon.
 LOOKS, A_LOOK = 3, 0.01
 
@@ -95,27 +99,46 @@ class PostgresStore(Engine, SqlStore):
         self.loop.call_soon_threadsafe(self.waiters.tell, queue_ids)
 
     async def claim(self, claim: Claim) -> Claimed:
-        statement = CLAIMS[claiming.pick(claim)]
-        rows = await self.ask(statement, claiming.terms(claim), sent=True)
+        way = claiming.pick(claim)
+        rows = await self.pick_one(claim) if way == "pick_one" else await self.pick(way, claim)
         if not rows or rows[-1][0] is not None:
             return Claimed(claiming.leased(rows))
         rows.pop()
         cleared = await self.clear(claim.queue_ids)
         return Claimed(claiming.leased(rows), again=cleared and not rows)
 
+    async def pick(self, way: str, claim: Claim, after: Place | None = None) -> list[Any]:
+        values = claiming.terms(claim)
+        if after is not None:
+            values |= {"rank": after.rank, "id": after.id}
+        return await self.ask(CLAIMS[way], values)
+
+    async def pick_one(self, claim: Claim) -> list[Any]:
+        """From the head of one queue, or from where its line is known to begin."""
+        line = self.lines.setdefault(claim.queue_ids[0], Line())
+        heard, started = self.waiters.heard_of(claim.queue_ids[0]), time.monotonic()
+        after = line.begins(started, heard)
+        if after is not None:
+            rows = await self.pick("pick_after", claim, after)
+            line.went_on(claiming.last_place(rows))
+            return rows
+        rows = await self.pick("pick_one", claim)
+        last = claiming.last_place(rows)
+        line.took(started, time.monotonic(), heard, len(rows), last)
+        return rows
+
     async def clear(self, queue_ids: Sequence[int]) -> bool:
         """Ends what expired in line. What has keys to free is looked at one by one."""
         most = self.capabilities.max_batch
         ((ended,),) = await self.fetch("expire_ready", queues=list(queue_ids), limit=most)
-        return bool(ended or await self.write(upkeep.clear, queue_ids, most))
+        return bool(ended or await self.write(claiming.clear, queue_ids, most))
 
     async def claim_dead(self, claim: Claim) -> Claimed:
         rows = await self.fetch("claim_dead", **claiming.terms(claim))
         return Claimed(claiming.leased(rows))
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
-        name, values = settle.completion(items)
-        rows = await self.fetch(name, **values)
+        rows = await self.complete_free(items)
         if len(rows) == len(items):
             return [DONE] * len(rows)
         answers = settle.done(items, rows)
@@ -124,14 +147,34 @@ class PostgresStore(Engine, SqlStore):
             for item, answer in zip(items, answers, strict=True)
         ]
 
+    async def complete_free(self, items: Sequence[Completion]) -> list[Any]:
+        """As one set; without those that somebody's transaction holds, if one does."""
+        name, values = settle.completion(items)
+        try:
+            return await self.fetch(name, **values)
+        except StoreBusy:
+            free = await self.free_among(items)
+        if not free:
+            return []
+        name, values = settle.completion(free)
+        return await self.fetch(name, **values)
+
     async def extend(self, items: Sequence[Extension]) -> list[Answer]:
-        answers = settle.prolonged(
-            items, await self.fetch("extend_many", **settle.extension(items))
-        )
+        try:
+            rows = await self.fetch("extend_many", **settle.extension(items))
+        except StoreBusy:
+            free = await self.free_among(items)
+            rows = await self.fetch("extend_many", **settle.extension(free)) if free else []
+        answers = settle.prolonged(items, rows)
         return [
             answer or await self.patiently(settling.why_not, item.id, item.fence)
             for item, answer in zip(items, answers, strict=True)
         ]
+
+    async def free_among(self, items: Sequence[Locked]) -> list[Locked]:
+        locks = {"ids": [item.id for item in items], "fences": [item.fence for item in items]}
+        free = {tuple(row) for row in await self.fetch("free_leases", **locks)}
+        return [item for item in items if (item.id, item.fence) in free]
 
     async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
         ids, fences = [lock.id for lock in locks], [lock.fence for lock in locks]

@@ -12,7 +12,13 @@ from penstock.errors import (
 )
 
 # What the driver may raise.
-ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 # Another transaction was in the way: the same again, from the start.
 AGAIN = (
     asyncpg.DeadlockDetectedError,
@@ -24,6 +30,7 @@ GONE = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )
@@ -43,6 +50,11 @@ TOLD: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] 
      "was kept waiting by somebody's transaction; try again"),
     (GONE, StoreUnreachable, "cannot be reached"),
 )  # fmt: skip
+
+
+def fatal(error: asyncpg.PostgresError) -> bool:
+    """It ended the session, even if its connection is not seen to be closed yet."""
+    return error.severity_en != "ERROR"
 
 
 def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError:

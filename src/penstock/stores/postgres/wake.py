@@ -1,16 +1,19 @@
 """Tells other processes of work, and hears of theirs. Only ever a hint: polling is the truth."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
 import asyncpg
 
+from penstock.errors import StoreError
 from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.transaction import DEADLINE
-from penstock.stores.postgres.trouble import ERRORS
+from penstock.stores.postgres.trouble import ERRORS as DRIVER_ERRORS
 from penstock.stores.waiters import Waiters
 
 CHANNEL = "penstock"
+ERRORS = (*DRIVER_ERRORS, StoreError)
 # The first is told at once, what comes after it together.
 PAUSE = 0.005
 AFTER_TROUBLE = 1.0
@@ -30,6 +33,17 @@ class Wake(Waiters):
         self.telling: asyncio.Task[None] | None = None
         self.listening: asyncio.Task[None] | None = None
         self.hears = False
+        # How often each queue was told of; None for all of them.
+        self.rung: Counter[int | None] = Counter()
+
+    def wake(self, queue_ids: Iterable[int] | None) -> None:
+        woken = None if queue_ids is None else list(queue_ids)
+        self.rung.update([None] if woken is None else woken)
+        super().wake(woken)
+
+    def heard_of(self, queue_id: int) -> int:
+        """Changes when somebody tells of the queue."""
+        return self.rung[queue_id] + self.rung[None]
 
     @property
     def longest_wait(self) -> float:

@@ -102,9 +102,8 @@ class SqlStore(ABC):
         await self.write(registry.pause_scope, scope_id, paused)
 
     async def create_queue(self, scope_id: int, name: str, settings: QueueSettings) -> Queue:
-        created = await self.write(registry.create_queue, scope_id, name, settings)
         await self.prepare(settings)
-        return created
+        return await self.write(registry.create_queue, scope_id, name, settings)
 
     async def queues(self, tenant: str | None = None, scope: str | None = None) -> list[Queue]:
         return await self.read(registry.queues, tenant, scope)
@@ -120,8 +119,8 @@ class SqlStore(ABC):
         state: QueueState | None = None,
         settings: QueueSettings | None = None,
     ) -> None:
-        await self.write(registry.change_queue, queue_id, name, state, settings)
         await self.prepare(settings)
+        await self.write(registry.change_queue, queue_id, name, state, settings)
 
     async def prepare(self, settings: QueueSettings | None) -> None:
         """What the settings of a queue need of the store."""

@@ -45,12 +45,6 @@ async def expire(tx: Transaction, limit: int) -> int:
     return ended
 
 
-async def clear(tx: Transaction, queues: Sequence[int], limit: int) -> int:
-    """Ends what expired in line for these queues."""
-    rows = await tx.all("expired_in_line", queues=tx.listed(queues), now=tx.now, limit=limit)
-    return await end_all(tx, rows)
-
-
 async def end_all(tx: Transaction, rows: Sequence[Any]) -> int:
     ended = 0
     for queue_id, rank, id in rows:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from .events import INVALID_STATE, LOCK_LOST, Settle
+from .events import INVALID_STATE, LOCK_LOST, Publish, Settle
 from .history import Operation
 from .leases import waits
 from .lives import Evidence
@@ -23,6 +23,7 @@ def measure(evidence: Evidence) -> Measures:
         delivered=sum(bool(life.deliveries) for life in evidence.lives.values()),
         redeliveries=sum(max(0, len(life.deliveries) - 1) for life in evidence.lives.values()),
         fenced=sum(map(_fenced, history.settles)),
+        unknown=sum(map(_unknown, history.publishes)),
         recovered=_recovered(evidence),
         reclaims=len(latencies),
         reclaim=_latency(latencies),
@@ -48,9 +49,13 @@ def _fenced(settle: Operation[Settle]) -> bool:
     return refused and settle.answer.code in (LOCK_LOST, INVALID_STATE)
 
 
+def _unknown(publish: Operation[Publish]) -> bool:
+    return publish.answer.outcome == "unknown"
+
+
 def _recovered(evidence: Evidence) -> int:
     return sum(
-        publish.answer.outcome == "unknown" and bool(evidence.found.get(publish.call.label))
+        _unknown(publish) and bool(evidence.found.get(publish.call.label))
         for publish in evidence.history.publishes
     )
 

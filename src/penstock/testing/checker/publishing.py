@@ -138,9 +138,15 @@ def batch_torn(evidence: Evidence) -> Iterator[Violation]:
             batches[publish.call.batch].append(publish)
     for batch, publishes in batches.items():
         missing = [p.call.label for p in publishes if not evidence.found.get(p.call.label)]
-        if missing and len(missing) < len(publishes):
+        if missing and any(_surely_by(evidence, publish) for publish in publishes):
             text = f"batch {batch}: {len(missing)} of {len(publishes)} are missing: {missing[0]}"
             yield Violation(Kind.BATCH_TORN, text)
+
+
+def _surely_by(evidence: Evidence, publish: Operation[Publish]) -> bool:
+    """Its message exists, and no other call can have published it."""
+    label = publish.call.label
+    return bool(evidence.found.get(label)) and evidence.labels[label] == [publish]
 
 
 def body_corrupt(evidence: Evidence) -> Iterator[Violation]:

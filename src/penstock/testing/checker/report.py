@@ -64,7 +64,8 @@ class Latency(Struct, frozen=True):
 class Measures(Struct, frozen=True):
     """What happened, so that a clean report is not an empty one.
 
-    `recovered`: publishes without an answer whose message was found later.
+    `unknown`: publishes of which nobody was told whether they happened; `recovered`: those of
+    them whose message was found later.
     `fenced`: settles refused because their fence was old. `reclaim`: after the lease's end.
     """
 
@@ -73,6 +74,7 @@ class Measures(Struct, frozen=True):
     delivered: int
     redeliveries: int
     fenced: int
+    unknown: int
     recovered: int
     reclaims: int
     reclaim: Latency

@@ -3,7 +3,13 @@
 
 -- The one clock: every moment is the server's, the same for all of a statement.
 CREATE FUNCTION penstock.moment() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
-    AS 'SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint';
+    AS 'SELECT (date_part(''epoch'', statement_timestamp()) * 1000000)::bigint';
+
+-- Words that fit into four bytes: a row of history is written for every message.
+CREATE TYPE penstock.verb AS ENUM ('publish', 'complete', 'fail', 'nack', 'reject', 'release',
+    'park', 'reclaim', 'cancel', 'expire', 'redrive');
+CREATE TYPE penstock.state AS ENUM ('scheduled', 'ready', 'claimed', 'completed', 'failed', 'dead',
+    'expired', 'cancelled');
 
 CREATE TABLE penstock.fact (
     name  text PRIMARY KEY,
@@ -37,12 +43,13 @@ CREATE TABLE penstock.queue (
 );
 CREATE UNIQUE INDEX queue_name ON penstock.queue (scope_id, name) WHERE state <> 'deleted';
 
--- Written once, never rewritten. rank is the one it was published with; tx is for the export.
+-- Written once, never rewritten. rank is the one it was published with, NULL if that follows from
+-- its priority; tx is for the export.
 CREATE TABLE penstock.message (
     id         bigint PRIMARY KEY DEFAULT nextval('penstock.message_id'),
     created_at bigint NOT NULL,
     tx         bigint NOT NULL DEFAULT txid_current(),
-    rank       bigint NOT NULL,
+    rank       bigint,
     run_at     bigint,
     expires_at bigint,
     queue_id   int NOT NULL,
@@ -102,20 +109,19 @@ CREATE TABLE penstock.head (
     PRIMARY KEY (queue_id, key)
 );
 
+-- What it is called and when it expires, its message knows.
 CREATE TABLE penstock.lease (
     id          bigint NOT NULL,
     fence       bigint NOT NULL,
     lease_until bigint NOT NULL,
     claimed_at  bigint NOT NULL,
-    -- How long it was asked for, last.
-    length      bigint NOT NULL,
     rank        bigint NOT NULL,
-    expires_at  bigint NOT NULL,
+    -- How long it was asked for, last, in milliseconds.
+    length      int NOT NULL,
     queue_id    int NOT NULL,
     attempts    smallint NOT NULL,
     deliveries  smallint NOT NULL,
     flags       smallint NOT NULL,
-    type        text NOT NULL,
     consumer    text NOT NULL,
     percent     float8,
     note        text,
@@ -155,8 +161,8 @@ CREATE TABLE penstock.history (
     attempts   smallint NOT NULL,
     deliveries smallint NOT NULL,
     final      boolean NOT NULL,
-    verb       text NOT NULL,
-    state      text NOT NULL,
+    verb       penstock.verb NOT NULL,
+    state      penstock.state NOT NULL,
     consumer   text,
     reason     text,
     error      text
