@@ -1,29 +1,31 @@
 """The command: python -m bench sqlite."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.children import BATCH
-from bench.measures import NAMES, QUICK, Ground, Sizes, measure
-from bench.references import sqlite_loops
+from bench.ground import QUICK, Ground, Sizes
+from bench.measures import NAMES, measure
+from bench.subjects import Sqlite, Subject
 from bench.table import HEADER, json_line, line
 from bench.workload import BODY, WARM_UP
 
 HOME = Path(__file__).parents[1] / ".bench"
+SUBJECTS: dict[str, Callable[[Path], Subject]] = {"sqlite": Sqlite}
 
 TERMS = f"""\
-Bodies of {BODY} bytes, synchronous=FULL on both sides. Every run has a fresh file and a fresh
-process, which begins with {WARM_UP} untimed messages. Both sides run in turn and their medians are
-compared; repeats: {{repeats}}. Penstock claims up to {BATCH} and decodes with msgspec; the
-hand-written loop claims {sqlite_loops.BATCH} and decodes with json. "must" is for a file on a disk.
-Files in {{directory}}.
+Bodies of {BODY} bytes. {{terms}}
+Every run has a fresh store and a fresh process, which begins with {WARM_UP} untimed messages. Both
+sides run in turn and their medians are compared; repeats: {{repeats}}. "low to high" is of single
+turns. A worker has the default settings and decodes with msgspec; the hand-written loop claims
+{{batch}} and decodes with json. "client" is the thread of the worker's loop; SQLite is written by
+another. "must" is for a disk, and a machine with nothing else to do.
 """
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="Measure a store.")
-    parser.add_argument("store", choices=["sqlite"])
+    parser.add_argument("store", choices=list(SUBJECTS))
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME")
     parser.add_argument(
@@ -38,10 +40,12 @@ def main() -> None:
     sizes = QUICK if given.quick else Sizes()
     directory = given.dir or own_directory()
     directory.mkdir(parents=True, exist_ok=True)
+    subject = SUBJECTS[given.store](directory)
     if not given.json:
-        print(TERMS.format(repeats=sizes.repeats, directory=directory))
+        batch = subject.reference.BATCH
+        print(TERMS.format(terms=subject.terms, repeats=sizes.repeats, batch=batch))
         print(HEADER)
-    for figure in measure(Ground(directory, sizes), given.only):
+    for figure in measure(Ground(subject, sizes), given.only):
         print(json_line(given.store, figure) if given.json else line(figure), flush=True)
 
 

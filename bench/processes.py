@@ -1,10 +1,12 @@
 """Runs jobs in fresh processes that start together."""
 
 import multiprocessing
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 # Returns when every job of the run has prepared itself.
 Start: TypeAlias = Callable[[], object]
@@ -39,21 +41,42 @@ def alone(
     return result
 
 
+class Child(NamedTuple):
+    process: BaseProcess
+    receiver: Connection
+    # Kept here until the child has it too.
+    barrier: Barrier
+
+
 def together(*jobs: Job[Result]) -> list[Result]:
     """The result of each, in order. Raises what a job raised."""
+    children = launch(jobs)
+    answers = [child.receiver.recv() for child in children]
+    for child in children:
+        child.process.join()
+    return [opened(answer) for answer in answers]
+
+
+def survivor(*jobs: Job[Result]) -> tuple[float, Result]:
+    """When the first process was gone, on the monotonic clock, and the result of the other."""
+    children = launch(jobs)
+    gone = wait([child.process.sentinel for child in children])
+    gone_at = time.monotonic()
+    (left,) = (child for child in children if child.process.sentinel not in gone)
+    return gone_at, opened(left.receiver.recv())
+
+
+def launch(jobs: Sequence[Job[Any]]) -> list[Child]:
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(len(jobs))
-    started = []
+    children: list[Child] = []
     for job in jobs:
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=report, args=(job, barrier, sender), daemon=True)
         process.start()
         sender.close()
-        started.append((process, receiver))
-    answers = [receiver.recv() for _, receiver in started]
-    for process, _ in started:
-        process.join()
-    return [opened(answer) for answer in answers]
+        children.append(Child(process, receiver, barrier))
+    return children
 
 
 def report(job: Job[Any], barrier: Barrier, sender: Connection) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from bench.measures import Figure
+from bench.figures import Figure
 
 
 class Target(Struct, frozen=True):
@@ -19,7 +19,7 @@ class Target(Struct, frozen=True):
         return f"{self.bound} {self.limit:g}{' x' if self.of == 'ratio' else ''}"
 
     def met_by(self, figure: Figure) -> bool:
-        reached = figure.value if self.of == "value" else figure.ratio or 0.0
+        reached = (figure.value if self.of == "value" else figure.ratio) or 0.0
         return reached >= self.limit if self.bound == ">=" else reached <= self.limit
 
 
@@ -29,16 +29,25 @@ TARGETS = {
     "publish_64_callers": Target("ratio", ">=", 8),
     "bulk": Target("ratio", ">=", 0.5),
     "drain": Target("ratio", ">=", 0.75),
+    "client_cpu_us": Target("value", "<=", 5),
+    "drain_beside_peer": Target("ratio", ">=", 5),
+    "drain_threads": Target("ratio", ">=", 0.8),
+    "drain_two_workers": Target("ratio", ">=", 1),
     "smaller_share": Target("value", ">=", 40),
+    "drain_by_verbs": Target("ratio", ">=", 0.75),
     "backlog_1m": Target("ratio", ">=", 0.9),
     "latency_p50_ms": Target("value", "<=", 2.5),
     "latency_p99_ms": Target("value", "<=", 8),
-    "idle_cpu_percent": Target("value", "<=", 0.2),
+    "idle_cpu_percent": Target("value", "<=", 1),
+    # A default lease, and 2 seconds.
+    "recovery_s": Target("value", "<=", 32),
     "memory_growth_mb": Target("value", "<=", 5),
 }
 
-LINE = "{:<20}{:>12}  {:<6}{:>12}{:>8}  {:<10}{}"
-HEADER = LINE.format("measure", "value", "unit", "reference", "ratio", "must", "verdict")
+LINE = "{:<18}{:>9}  {:<6}{:>10}{:>7}  {:<17}{:<10}{}"
+HEADER = LINE.format(
+    "measure", "value", "unit", "reference", "ratio", "low to high", "must", "verdict"
+)
 
 
 def line(figure: Figure) -> str:
@@ -49,8 +58,9 @@ def line(figure: Figure) -> str:
         figure.unit,
         number(figure.reference),
         number(figure.ratio),
+        "" if figure.low is None else f"{number(figure.low)} to {number(figure.high)}",
         "" if target is None else str(target),
-        verdict(figure, target),
+        figure.note or verdict(figure, target),
     ).rstrip()
 
 
@@ -74,5 +84,8 @@ def json_line(store: str, figure: Figure) -> str:
         "reference": figure.reference,
         "ratio": figure.ratio,
         "unit": figure.unit,
+        "low": figure.low,
+        "high": figure.high,
+        "note": figure.note,
     }
     return msgspec.json.encode(values).decode()

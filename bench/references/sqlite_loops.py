@@ -5,11 +5,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from bench.processes import Start
-from bench.workload import BULK, WARM_UP, bodies
+from bench.workload import BULK, WARM_UP, bodies, body
 
 BATCH = 100
+POLL = 0.001
+Rows: TypeAlias = list[tuple[int, str]]
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS q (
@@ -27,10 +30,12 @@ UPDATE q SET state = 1, claimed_at = ?, token = ?
 WHERE id IN (SELECT id FROM q WHERE state = 0 ORDER BY id LIMIT ?)
 RETURNING id, payload
 """
+PEEK = "SELECT 1 FROM q WHERE state = 0 LIMIT 1"
 DELETE = "DELETE FROM q WHERE id = ? AND token = ?"
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(url: str) -> sqlite3.Connection:
+    path = url.removeprefix("sqlite:///")
     connection = sqlite3.connect(path, isolation_level=None, timeout=10)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -39,9 +44,9 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-def publish_one(start: Start, path: str, seconds: float) -> float:
+def publish_one(start: Start, url: str, seconds: float) -> float:
     """Rows a second, one row a transaction."""
-    connection, texts = connect(path), bodies(BULK)
+    connection, texts = connect(url), bodies(BULK)
     for text in texts[:WARM_UP]:
         connection.execute(INSERT, (text,))
     start()
@@ -53,9 +58,9 @@ def publish_one(start: Start, path: str, seconds: float) -> float:
     return count / elapsed
 
 
-def bulk(start: Start, path: str, count: int) -> float:
+def bulk(start: Start, url: str, count: int) -> float:
     """Rows a second, 1000 rows a transaction."""
-    connection, texts = connect(path), bodies(BULK)
+    connection, texts = connect(url), bodies(BULK)
     insert_many(connection, texts)
     start()
     began = time.monotonic()
@@ -64,8 +69,8 @@ def bulk(start: Start, path: str, count: int) -> float:
     return count / (time.monotonic() - began)
 
 
-def fill(start: Start, path: str, count: int) -> None:
-    connection, texts = connect(path), bodies(BULK)
+def fill(start: Start, url: str, count: int) -> None:
+    connection, texts = connect(url), bodies(BULK)
     start()
     for done in range(0, count, BULK):
         insert_many(connection, texts[: count - done])
@@ -78,9 +83,9 @@ def insert_many(connection: sqlite3.Connection, texts: Sequence[str]) -> None:
     connection.execute("COMMIT")
 
 
-def drain(start: Start, path: str, count: int) -> float:
+def drain(start: Start, url: str, count: int) -> float:
     """Rows a second, claimed and deleted 100 at a time."""
-    connection, token = connect(path), os.urandom(16)
+    connection, token = connect(url), os.urandom(16)
     for _ in range(WARM_UP // BATCH):
         take(connection, token)
     start()
@@ -92,12 +97,51 @@ def drain(start: Start, path: str, count: int) -> float:
 
 
 def take(connection: sqlite3.Connection, token: bytes) -> int:
+    rows = claim(connection, token)
+    for _, payload in rows:
+        json.loads(payload)
+    delete(connection, token, rows)
+    return len(rows)
+
+
+def claim(connection: sqlite3.Connection, token: bytes) -> Rows:
     connection.execute("BEGIN IMMEDIATE")
     rows = connection.execute(CLAIM, (time.time(), token, BATCH)).fetchall()
     connection.execute("COMMIT")
-    for _, payload in rows:
-        json.loads(payload)
+    return rows
+
+
+def delete(connection: sqlite3.Connection, token: bytes, rows: Rows) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(DELETE, [(id, token) for id, _ in rows])
     connection.execute("COMMIT")
-    return len(rows)
+
+
+def send(start: Start, url: str, count: int, pause: float) -> list[float]:
+    """Each body says when it was sent."""
+    connection = connect(url)
+    start()
+    for number in range(count):
+        sleep(pause)
+        connection.execute(INSERT, (body(number, time.monotonic()),))
+    return []
+
+
+def receive(start: Start, url: str, count: int) -> list[float]:
+    """Seconds from each insert to its row in the hands of this process, which polls."""
+    connection, token = connect(url), os.urandom(16)
+    waits: list[float] = []
+    start()
+    while len(waits) < count:
+        if connection.execute(PEEK).fetchone() is None:
+            sleep(POLL)
+            continue
+        rows = claim(connection, token)
+        now = time.monotonic()
+        waits += [now - json.loads(payload)["sent_at"] for _, payload in rows]
+        delete(connection, token, rows)
+    return waits
+
+
+def sleep(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: TID251 - nobody turns a clock here

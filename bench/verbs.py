@@ -1,4 +1,4 @@
-"""What Penstock does in a child process while it is measured."""
+"""What a child process does with the verbs of a broker while it is measured."""
 
 import asyncio
 import resource
@@ -46,8 +46,8 @@ async def opened(url: str) -> AsyncIterator[Broker]:
         yield broker
 
 
-def draft(text: str) -> Draft:
-    return Draft(body=text.encode(), queue=QUEUE)
+def draft(text: str, queue: str = QUEUE) -> Draft:
+    return Draft(body=text.encode(), queue=queue)
 
 
 def publish(start: Start, url: str, seconds: float, callers: int) -> float:
@@ -160,6 +160,7 @@ async def complete(broker: Broker, batch: list[Leased]) -> None:
 
 
 def send(start: Start, url: str, count: int, pause: float) -> list[float]:
+    """Each body says when it was sent."""
     return run(_send(start, url, count, pause))
 
 
@@ -171,38 +172,6 @@ async def _send(start: Start, url: str, count: int, pause: float) -> list[float]
             # The monotonic clock is one for all processes of a machine.
             await broker.publish(draft(body(number, time.monotonic())))
     return []
-
-
-def receive(start: Start, url: str, count: int) -> list[float]:
-    """Seconds from each call of publish to its message in the hands of this process."""
-    return run(_receive(start, url, count))
-
-
-async def _receive(start: Start, url: str, count: int) -> list[float]:
-    waits: list[float] = []
-    async with opened(url) as broker:
-        await asyncio.to_thread(start)
-        while len(waits) < count:
-            taken = await broker.claim(QUEUE, consumer="bench", limit=10, wait=10.0)
-            now = time.monotonic()
-            require(bool(taken.messages), "a message did not arrive")
-            waits += [now - decode(message.body)["sent_at"] for message in taken.messages]
-            await complete(broker, taken.messages)
-    return waits
-
-
-def idle(start: Start, url: str, seconds: float) -> float:
-    """Percent of one processor, waiting for work that does not come."""
-    return run(_idle(start, url, seconds))
-
-
-async def _idle(start: Start, url: str, seconds: float) -> float:
-    async with opened(url) as broker:
-        await broker.claim(QUEUE, consumer="bench", wait=1.0)
-        start()
-        began, used = time.monotonic(), time.process_time()
-        await broker.claim(QUEUE, consumer="bench", wait=seconds)
-        return 100 * (time.process_time() - used) / (time.monotonic() - began)
 
 
 def memory(start: Start, url: str, count: int, warm_up: int) -> float:

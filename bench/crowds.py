@@ -1,0 +1,62 @@
+"""What a child process publishes when a store has many queues and types."""
+
+import time
+
+from bench.processes import Start
+from bench.verbs import draft, opened, require, run
+from bench.workload import BULK, bodies
+from penstock.broker import Broker
+from penstock.message import Draft
+
+QUEUES = 10
+TYPES = 10
+
+
+def bulk_mixed(start: Start, url: str, count: int) -> float:
+    """Messages a second, 1000 a call, of ten queues and ten types."""
+    return run(_bulk_mixed(start, url, count))
+
+
+async def _bulk_mixed(start: Start, url: str, count: int) -> float:
+    async with opened(url) as broker:
+        queues = await create(broker, QUEUES)
+        drafts = [mixed(text, queues, number) for number, text in enumerate(bodies(BULK))]
+        await publish(broker, drafts)
+        start()
+        began = time.monotonic()
+        for _ in range(count // BULK):
+            await publish(broker, drafts)
+        return count / (time.monotonic() - began)
+
+
+def fill_others(start: Start, url: str, queues: int, each: int) -> None:
+    """Queues beside the one that is measured, with messages that nobody takes."""
+    run(_fill_others(start, url, queues, each))
+
+
+async def _fill_others(start: Start, url: str, queues: int, each: int) -> None:
+    async with opened(url) as broker:
+        start()
+        names = await create(broker, queues)
+        for text in bodies(each):
+            await publish(broker, [draft(text, name) for name in names])
+
+
+async def create(broker: Broker, count: int) -> list[str]:
+    names = [f"crowd-{number}" for number in range(count)]
+    for name in names:
+        await broker.admin.create_queue(name)
+    return names
+
+
+def mixed(text: str, queues: list[str], number: int) -> Draft:
+    return Draft(
+        body=text.encode(),
+        queue=queues[number % QUEUES],
+        type=f"type-{number // QUEUES % TYPES}",
+    )
+
+
+async def publish(broker: Broker, drafts: list[Draft]) -> None:
+    published = await broker.publish_many(drafts)
+    require(all(each.id for each in published), "a message was refused")

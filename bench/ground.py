@@ -1,0 +1,55 @@
+"""Where the measures take place, and how much is run."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from bench.subjects import Subject
+
+# Given the URL of an empty store.
+Run: TypeAlias = Callable[[str], float]
+
+
+class Sizes(Struct, frozen=True):
+    """How much is run. Each side runs `repeats` times, in turn, and the median counts."""
+
+    repeats: int = 5
+    seconds: float = 1.0
+    messages: int = 60_000
+    peer_messages: int = 10_000
+    backlog: int = 1_000_000
+    head: int = 10_000
+    samples: int = 200
+    pause: float = 0.05
+    idle: float = 10.0
+    lives: int = 200_000
+    # Fills the page cache, which is kept and does not grow.
+    first_lives: int = 250_000
+    # Of the message whose worker is killed; None is a queue's default.
+    lease: float | None = None
+
+
+QUICK = Sizes(1, 0.1, 2_000, 200, 10_000, 2_000, 10, 0.01, 0.2, 2_000, 1_000, 0.5)
+
+
+class Ground:
+    def __init__(self, subject: Subject, sizes: Sizes) -> None:
+        self.subject = subject
+        self.reference = subject.reference
+        self.sizes = sizes
+
+    @contextmanager
+    def store(self) -> Iterator[str]:
+        with self.subject.fresh() as url:
+            yield url
+
+    def in_turn(self, *runs: Run) -> list[list[float]]:
+        """The results of each: the first, the second, the first again, and so on."""
+        results: list[list[float]] = [[] for _ in runs]
+        for _ in range(self.sizes.repeats):
+            for run, kept in zip(runs, results, strict=True):
+                with self.store() as url:
+                    kept.append(run(url))
+        return results

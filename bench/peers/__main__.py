@@ -1,0 +1,94 @@
+"""The command: python -m bench.peers prints one JSON object for each peer."""
+
+import argparse
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import gettempdir
+
+import msgspec
+from msgspec import Struct
+
+from bench.peers.peer import PEERS, Environment, Failed, Peer, Step, prepared, run
+from bench.postgres import Postgres, old_snapshot
+from bench.references import postgres_loops
+from bench.usage import Usage, usage
+from bench.worker_measures import drain_by
+
+HAND = 30_000
+
+
+class Result(Struct, frozen=True, omit_defaults=True):
+    """Rates are messages a second, costs are those of one message that is drained.
+
+    `ratio` is to the hand-written loop just before; `old_snapshot` is to the drain without one.
+    """
+
+    peer: str
+    version: str = ""
+    messages: int = 0
+    publish: float = 0.0
+    drain: float = 0.0
+    hand: float = 0.0
+    ratio: float = 0.0
+    old_snapshot: float = 0.0
+    server_cpu_us: float = 0.0
+    wal_bytes: float = 0.0
+    commits: float = 0.0
+    note: str = ""
+
+
+def measure(subject: Postgres, peer: Peer, repeats: int) -> Result:
+    try:
+        with prepared(peer) as environment:
+            turns = [compare(subject, peer, environment) for _ in range(repeats)]
+    except Failed as failure:
+        return Result(peer.name, note=str(failure))
+    return sorted(turns, key=lambda turn: turn.ratio)[repeats // 2]
+
+
+def compare(subject: Postgres, peer: Peer, environment: Environment) -> Result:
+    with subject.fresh() as url:
+        hand = drain_by(postgres_loops, url, HAND)
+    fill, drain, used = fill_and_drain(subject, peer, environment)
+    _, beside, _ = fill_and_drain(subject, peer, environment, held=True)
+    return Result(
+        peer.name,
+        drain.version,
+        drain.messages,
+        fill.rate,
+        drain.rate,
+        hand,
+        drain.rate / hand,
+        beside.rate / drain.rate,
+        1e6 * used.seconds / drain.messages,
+        used.wal / drain.messages,
+        used.commits / drain.messages,
+        peer.note,
+    )
+
+
+def fill_and_drain(
+    subject: Postgres, peer: Peer, environment: Environment, *, held: bool = False
+) -> tuple[Step, Step, Usage]:
+    """With an old snapshot held open, or without."""
+    with subject.fresh() as url, old_snapshot(url) if held else nullcontext():
+        fill = run(environment, "fill", url, peer.messages)
+        before = usage(subject.server, readers=int(held))
+        drain = run(environment, "drain", url, peer.messages)
+        return fill, drain, usage(subject.server, readers=int(held)).since(before)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.peers", description="Measure other queues.")
+    parser.add_argument("--only", nargs="+", choices=[peer.name for peer in PEERS], metavar="NAME")
+    parser.add_argument("--repeats", type=int, default=3, help="the turn in the middle counts")
+    parser.add_argument("--dir", type=Path, default=Path(gettempdir()))
+    given = parser.parse_args()
+    subject = Postgres(given.dir)
+    for peer in PEERS:
+        if not given.only or peer.name in given.only:
+            print(msgspec.json.encode(measure(subject, peer, given.repeats)).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

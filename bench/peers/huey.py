@@ -1,0 +1,43 @@
+"""huey with its SQL storage. A task is deleted before it runs: a crash loses it."""
+
+import json
+from typing import Any
+
+from huey.contrib.sql_huey import SqlHuey
+
+from bench.peers.script import Drain, Fill, main
+from bench.workload import BULK, bodies
+
+LEFT = "SELECT count(*) FROM task"
+
+
+def tasks(url: str, run: Any) -> tuple[Any, Any]:
+    huey = SqlHuey("bench", database=url, results=False)
+    return huey, huey.task(name="noop")(run)
+
+
+def fill(url: str, count: int, timer: Fill) -> None:
+    _, noop = tasks(url, lambda body: None)
+    texts = bodies(BULK)
+    with timer:
+        for number in range(count):
+            noop(texts[number % BULK])
+
+
+def drain(drain: Drain) -> None:
+    def run(body: str) -> None:
+        json.loads(body)
+        drain.run()
+
+    huey, _ = tasks(drain.url, run)
+    # One thread: more of them wait for each other.
+    consumer = huey.create_consumer(workers=1, periodic=False)
+    drain.then(lambda: None)
+    consumer.start()
+    while not drain.ended_at:
+        drain.all_run.wait(0.1)
+    consumer.stop()
+
+
+if __name__ == "__main__":
+    main("huey", LEFT, fill, drain)

@@ -1,0 +1,105 @@
+"""What the scripts of all peers share.
+
+Their environments have the peer, psycopg and the standard library: nothing of Penstock.
+"""
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from importlib.metadata import version
+from typing import Any
+
+import psycopg
+
+from bench.workload import WARM_UP
+
+POLL = 0.02
+
+
+class Drain:
+    """Counts the runs of a handler that does nothing; the first ones are not timed.
+
+    It ends when `left`, a statement that counts what is not settled, finds nothing.
+    """
+
+    def __init__(self, url: str, count: int, left: str) -> None:
+        self.url, self.count, self.left = url, count, left
+        self.done = 0
+        self.began_at = self.ended_at = 0.0
+        self.all_run = threading.Event()
+
+    def run(self) -> None:
+        self.done += 1
+        if self.done == WARM_UP:
+            self.began_at = time.monotonic()
+        elif self.done == WARM_UP + self.count:
+            self.all_run.set()
+
+    def then(self, stop: Callable[[], object]) -> None:
+        """Calls stop from another thread when everything is settled."""
+        threading.Thread(target=self.watch, args=(stop,), daemon=True).start()
+
+    def then_set(self, stopping: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        self.then(lambda: loop.call_soon_threadsafe(stopping.set))
+
+    def watch(self, stop: Callable[[], object]) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            self.all_run.wait()
+            while connection.execute(self.left).fetchone() != (0,):
+                threading.Event().wait(POLL)
+        self.ended_at = time.monotonic()
+        stop()
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_at - self.began_at
+
+
+class Fill:
+    """Times the calls that publish, and nothing that prepares them."""
+
+    def __enter__(self) -> None:
+        self.began_at = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.monotonic() - self.began_at
+
+
+def main(
+    package: str,
+    left: str,
+    fill: Callable[[str, int, Fill], Coroutine[Any, Any, None] | None],
+    drain: Callable[[Drain], Coroutine[Any, Any, None] | None],
+) -> None:
+    """fill URL COUNT, or drain URL COUNT; prints one line of JSON."""
+    step, url, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    timer = Fill() if step == "fill" else Drain(url, count, left)
+    if isinstance(timer, Fill):
+        finish(fill(url, count + WARM_UP, timer))
+        count += WARM_UP
+    else:
+        finish(drain(timer))
+    line = {
+        "package": package,
+        "version": version(package),
+        "step": step,
+        "messages": count,
+        "seconds": timer.seconds,
+        "rate": count / timer.seconds,
+    }
+    print(json.dumps(line), flush=True)
+
+
+def finish(work: Coroutine[Any, Any, None] | None) -> None:
+    if work is None:
+        return
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)

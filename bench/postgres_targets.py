@@ -1,0 +1,29 @@
+"""What PostgreSQL must reach, on a disk and a machine with nothing else to do."""
+
+from bench.table import Target
+
+TARGETS = {
+    "publish_one": Target("ratio", ">=", 0.8),
+    "publish_64_callers": Target("ratio", ">=", 5),
+    "bulk": Target("ratio", ">=", 0.6),
+    "bulk_mixed": Target("ratio", ">=", 0.4),
+    "drain": Target("ratio", ">=", 0.9),
+    "client_cpu_us": Target("value", "<=", 5),
+    "drain_threads_by_hand": Target("ratio", ">=", 0.8),
+    "drain_one_core": Target("ratio", ">=", 0.7),
+    "drain_two_workers": Target("ratio", ">=", 1),
+    "smaller_share": Target("value", ">=", 40),
+    "cpu_us": Target("value", "<=", 20),
+    "wal_bytes": Target("value", "<=", 1_250),
+    "commits": Target("value", "<=", 0.02),
+    "backlog_1m": Target("ratio", ">=", 0.9),
+    "drain_among_1000": Target("ratio", ">=", 1),
+    "drain_old_snapshot": Target("ratio", ">=", 0.75),
+    "old_snapshot_flat": Target("value", ">=", 0.9),
+    "latency_p50_ms": Target("value", "<=", 2),
+    "latency_p99_ms": Target("value", "<=", 6),
+    "idle_cpu_percent": Target("value", "<=", 1),
+    # A default lease, and 2 seconds.
+    "recovery_s": Target("value", "<=", 32),
+    "memory_growth_mb": Target("value", "<=", 5),
+}

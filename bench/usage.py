@@ -1,0 +1,98 @@
+"""What a PostgreSQL server used: processor time, log and commits."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from msgspec import Struct
+
+from tests.servers.postgres import Postgres
+
+TICKS = os.sysconf("SC_CLK_TCK")
+LOG = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
+COMMITS = "SELECT sum(xact_commit) FROM pg_stat_database"
+# A backend tells its numbers when it ends, a moment after its client.
+OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+
+class Usage(Struct, frozen=True):
+    """Seconds of processor, bytes of log, commits: since the server began, or in between."""
+
+    seconds: float
+    wal: float
+    commits: float
+
+    def since(self, before: "Usage") -> "Usage":
+        return Usage(
+            self.seconds - before.seconds, self.wal - before.wal, self.commits - before.commits
+        )
+
+
+def usage(server: Postgres, readers: int = 0) -> Usage:
+    """All clients but so many readers must be gone, or going."""
+    seconds = server_seconds(server.postmaster)
+    with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+        while one(connection, OTHERS) > readers:
+            pass
+        return Usage(seconds, one(connection, LOG), one(connection, COMMITS))
+
+
+def one(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> float:
+    row = connection.execute(statement).fetchone()
+    return float(str(row[0])) if row else 0.0
+
+
+def server_seconds(postmaster: int) -> float:
+    """Of the postmaster and its children, those that ended too."""
+    alive = sum(own_ticks(pid) for pid in [postmaster, *children(postmaster)])
+    ended = sum(ticks(postmaster)[2:])
+    return (alive + ended) / TICKS
+
+
+def own_ticks(pid: int) -> int:
+    try:
+        return sum(ticks(pid)[:2])
+    except FileNotFoundError:
+        return 0
+
+
+def ticks(pid: int) -> list[int]:
+    """utime, stime, cutime and cstime of proc(5)."""
+    return [int(word) for word in fields(pid)[11:15]]
+
+
+def children(pid: int) -> Iterator[int]:
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int(fields(int(directory.name))[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if parent == pid:
+            yield int(directory.name)
+
+
+def fields(pid: int) -> list[str]:
+    """From the state on; the name before it may contain anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+@contextmanager
+def on_one_core(server: Postgres) -> Iterator[None]:
+    """The server, this process and whatever it starts meanwhile."""
+    own = os.sched_getaffinity(0)
+    pids = [0, *server.processes]
+    try:
+        pin(pids, {min(own)})
+        yield
+    finally:
+        pin([0, *server.processes], own)
+
+
+def pin(pids: list[int], cores: set[int]) -> None:
+    for pid in pids:
+        os.sched_setaffinity(pid, cores)

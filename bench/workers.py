@@ -1,0 +1,153 @@
+"""What a real worker does in a child process while it is measured."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from bench.processes import Start
+from bench.verbs import QUEUE, draft, run
+from bench.workload import WARM_UP, bodies
+from penstock import Message, Penstock
+from penstock.cli import log
+from penstock.worker.options import WorkerOptions
+from penstock.worker.worker import Worker
+
+Body: TypeAlias = dict[str, Any]
+Kind: TypeAlias = Literal["async", "thread"]
+Handle: TypeAlias = Callable[[Message[Body]], Awaitable[None] | None]
+FIRST = "warm-up"
+# Long enough to be sure that no more comes.
+QUIET = 0.3
+
+
+class Drained(Struct, frozen=True):
+    """`client` is the processor time of the thread that the worker's loop runs in."""
+
+    count: int
+    seconds: float
+    client: float
+
+
+@asynccontextmanager
+async def opened(url: str, handle: Handle) -> AsyncIterator[Penstock]:
+    log.configure("quiet")
+    app = Penstock(url)
+    for queue in (QUEUE, FIRST):
+        app.subscriber(queue)(handle)
+    try:
+        yield app
+    finally:
+        await app.aclose()
+
+
+@asynccontextmanager
+async def working(
+    app: Penstock, queue: str = QUEUE, lease: float | None = None
+) -> AsyncIterator[Worker]:
+    """As the command line runs one: with the agents beside it."""
+    worker = await app.worker([queue], WorkerOptions(lease=lease))
+    async with app.agents(worker.broker), worker:
+        yield worker
+
+
+async def read(message: Message[Body]) -> None:
+    message.body  # noqa: B018 - the reference decodes too
+
+
+def read_in_thread(message: Message[Body]) -> None:
+    message.body  # noqa: B018
+
+
+HANDLERS: dict[Kind, Handle] = {"async": read, "thread": read_in_thread}
+
+
+def drain(start: Start, url: str, kind: Kind = "async") -> Drained:
+    """From the start of the worker to the last end that is durable."""
+    return run(_drain(start, url, kind))
+
+
+async def _drain(start: Start, url: str, kind: Kind) -> Drained:
+    async with opened(url, HANDLERS[kind]) as app:
+        broker = await app.broker()
+        await app.ensure_queues(broker, [FIRST])
+        await broker.publish_many([draft(text, FIRST) for text in bodies(WARM_UP)])
+        async with working(app, FIRST) as worker:
+            await last_end(worker)
+        start()
+        began, used = time.monotonic(), time.thread_time()
+        async with working(app) as worker:
+            ended, used_then = await last_end(worker)
+            return Drained(worker.completed, ended - began, used_then - used)
+
+
+async def last_end(worker: Worker) -> tuple[float, float]:
+    """When the worker had nothing left, and the time its thread had used: known a moment later."""
+    moment = time.monotonic(), time.thread_time()
+    completed = -1
+    while worker.held or completed < worker.completed:
+        completed = worker.completed
+        worker.idle.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(QUIET):
+                await worker.idle.wait()
+                moment = time.monotonic(), time.thread_time()
+    return moment
+
+
+def receive(start: Start, url: str, count: int) -> list[float]:
+    """Seconds from each call of publish to the start of its handler in this process."""
+    return run(_receive(start, url, count))
+
+
+async def _receive(start: Start, url: str, count: int) -> list[float]:
+    waits: list[float] = []
+    over = asyncio.Event()
+
+    async def handle(message: Message[Body]) -> None:
+        now = time.monotonic()
+        waits.append(now - message.body["sent_at"])
+        if len(waits) == count:
+            over.set()
+
+    async with opened(url, handle) as app, working(app):
+        await asyncio.to_thread(start)
+        await over.wait()
+    return waits
+
+
+def idle(start: Start, url: str, seconds: float) -> float:
+    """Percent of one processor, all threads together, waiting for work that does not come."""
+    return run(_idle(start, url, seconds))
+
+
+async def _idle(start: Start, url: str, seconds: float) -> float:
+    async with opened(url, read) as app, working(app):
+        await asyncio.sleep(1.0)
+        start()
+        began, used = time.monotonic(), time.process_time()
+        await asyncio.sleep(seconds)
+        return 100 * (time.process_time() - used) / (time.monotonic() - began)
+
+
+def outlive(start: Start, url: str, lease: float | None) -> float:
+    """Dies of the first delivery; the moment at which the second one begins here."""
+    return run(_outlive(start, url, lease))
+
+
+async def _outlive(start: Start, url: str, lease: float | None) -> float:
+    begun: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    async def handle(message: Message[Body]) -> None:
+        if message.context.delivery.deliveries == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        begun.set_result(time.monotonic())
+
+    await asyncio.to_thread(start)
+    async with opened(url, handle) as app, working(app, lease=lease):
+        return await begun
