@@ -4,14 +4,23 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bench import measures, page, postgres_measures
+from bench.figures import Figure
 from bench.ground import QUICK, Ground, Sizes
-from bench.measures import NAMES, measure
+from bench.measures import Measures
+from bench.peers.comparison import Result, compared
+from bench.postgres import Postgres
 from bench.subjects import Sqlite, Subject
-from bench.table import HEADER, json_line, line
+from bench.table import HEADER, json_line, line, peer_line
+from bench.targets import TARGETS
 from bench.workload import BODY, WARM_UP
 
 HOME = Path(__file__).parents[1] / ".bench"
-SUBJECTS: dict[str, Callable[[Path], Subject]] = {"sqlite": Sqlite}
+SUBJECTS: dict[str, Callable[[Path], Subject]] = {"sqlite": Sqlite, "postgres": Postgres}
+MEASURES: dict[str, Measures] = {
+    "sqlite": measures.MEASURES,
+    "postgres": measures.MEASURES | postgres_measures.MEASURES,
+}
 
 TERMS = f"""\
 Bodies of {BODY} bytes. {{terms}}
@@ -24,10 +33,15 @@ another. "must" is for a disk, and a machine with nothing else to do.
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    names = sorted({name for each in MEASURES.values() for group in each for name in group})
     parser = argparse.ArgumentParser(prog="bench", description="Measure a store.")
     parser.add_argument("store", choices=list(SUBJECTS))
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--peers", action="store_true", help="other queues on PostgreSQL as well")
+    parser.add_argument(
+        "--page", action="store_true", help="keep the figures in docs/benchmarks.md"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="see that it runs; figures mean little"
     )
@@ -45,8 +59,17 @@ def main() -> None:
         batch = subject.reference.BATCH
         print(TERMS.format(terms=subject.terms, repeats=sizes.repeats, batch=batch))
         print(HEADER)
-    for figure in measure(Ground(subject, sizes), given.only):
-        print(json_line(given.store, figure) if given.json else line(figure), flush=True)
+    figures: list[Figure] = []
+    for figure in measures.measure(Ground(subject, sizes), MEASURES[given.store], given.only):
+        target = TARGETS[given.store].get(figure.measure)
+        print(json_line(given.store, figure) if given.json else line(figure, target), flush=True)
+        figures.append(figure)
+    ran: list[Result] = []
+    for result in compared(subject, sizes.repeats) if given.peers else ():
+        print(peer_line(result), flush=True)
+        ran.append(result)
+    if given.page:
+        page.keep(given.store, subject.terms, figures, ran)
 
 
 def own_directory() -> Path:

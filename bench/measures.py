@@ -1,6 +1,7 @@
 """The measures: what is run, in which order, and what is made of the runs."""
 
 from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
 
 from bench import verbs, worker_measures
 from bench.figures import Figure, compared
@@ -73,7 +74,8 @@ def memory(ground: Ground) -> list[Figure]:
     return [Figure("memory_growth_mb", growth, "MB")]
 
 
-MEASURES: dict[tuple[str, ...], Callable[[Ground], list[Figure]]] = {
+Measures: TypeAlias = dict[tuple[str, ...], Callable[[Ground], list[Figure]]]
+MEASURES: Measures = {
     ("publish_one",): publish_one,
     ("publish_64_callers",): publish_64_callers,
     ("bulk",): bulk,
@@ -88,11 +90,10 @@ MEASURES: dict[tuple[str, ...], Callable[[Ground], list[Figure]]] = {
     ("recovery_s",): worker_measures.recovery,
     ("memory_growth_mb",): memory,
 }
-NAMES = [name for names in MEASURES for name in names]
 
 
-def measure(ground: Ground, wanted: Collection[str]) -> Iterator[Figure]:
+def measure(ground: Ground, measures: Measures, wanted: Collection[str]) -> Iterator[Figure]:
     """The wanted figures, each as soon as it is known."""
-    for names, take in MEASURES.items():
+    for names, take in measures.items():
         if not set(names).isdisjoint(wanted):
             yield from (figure for figure in take(ground) if figure.measure in wanted)

@@ -10,8 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from bench.figures import Figure
+from bench.peers.comparison import Result
 from bench.plots import Bar, bars
-from bench.table import TARGETS, Target, number, verdict
+from bench.table import Target, number, verdict
+from bench.targets import TARGETS
 
 DOCS = Path(__file__).parents[1] / "docs"
 KEPT = DOCS / "benchmarks"
@@ -24,16 +26,6 @@ machine that does nothing else; a figure that falls short says so.
 """
 
 
-class PeerFigure(Struct, frozen=True):
-    """Another queue's drain, as a ratio to the hand-written loop; 0 if it did not run."""
-
-    name: str
-    version: str = ""
-    ratio: float = 0.0
-    old_snapshot: float = 0.0
-    note: str = ""
-
-
 class Kept(Struct, frozen=True):
     """One run of the benchmark, as it is kept beside the page."""
 
@@ -42,10 +34,10 @@ class Kept(Struct, frozen=True):
     machine: str
     terms: str
     figures: list[Figure]
-    peers: list[PeerFigure] = []
+    peers: list[Result] = []
 
 
-def keep(store: str, terms: str, figures: list[Figure], peers: list[PeerFigure]) -> None:
+def keep(store: str, terms: str, figures: list[Figure], peers: list[Result]) -> None:
     """Figures that were not measured now stay as they were; the page is made anew."""
     KEPT.mkdir(exist_ok=True)
     old = kept(store)
@@ -91,12 +83,15 @@ def drains(run: Kept) -> list[Bar]:
     ours = [Bar("Penstock", figure.ratio or 0.0, ours=True)
             for figure in run.figures if figure.measure == "drain"]  # fmt: skip
     ran = sorted((peer for peer in run.peers if peer.ratio), key=lambda peer: -peer.ratio)
-    return [Bar("hand-written loop", 1.0), *ours, *(Bar(peer.name, peer.ratio) for peer in ran)]
+    return [Bar("hand-written loop", 1.0), *ours, *(Bar(peer.peer, peer.ratio) for peer in ran)]
 
 
 def table(run: Kept) -> str:
     lines = [row(figure, TARGETS[run.store].get(figure.measure)) for figure in run.figures]
-    head = "| measure | value | reference | ratio | low to high | must | |\n|---|---|---|---|---|---|---|\n"
+    head = (
+        "| measure | value | reference | ratio | low to high | must | |\n"
+        "|---|---|---|---|---|---|---|\n"
+    )
     return head + "\n".join(lines) + "\n"
 
 
@@ -109,11 +104,11 @@ def row(figure: Figure, target: Target | None) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def peer_table(peers: Sequence[PeerFigure]) -> str:
+def peer_table(peers: Sequence[Result]) -> str:
     if not peers:
         return ""
     lines = [
-        f"| {peer.name} {peer.version} | {number(peer.ratio or None)} |"
+        f"| {peer.peer} {peer.version} | {number(peer.ratio or None)} |"
         f" {number(peer.old_snapshot or None)} | {peer.note} |"
         for peer in peers
     ]

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from bench.figures import Figure
+from bench.peers.comparison import Result
 
 
 class Target(Struct, frozen=True):
@@ -23,35 +24,13 @@ class Target(Struct, frozen=True):
         return reached >= self.limit if self.bound == ">=" else reached <= self.limit
 
 
-# For a file on a disk; in memory a bare insert waits for nothing.
-TARGETS = {
-    "publish_one": Target("ratio", ">=", 0.45),
-    "publish_64_callers": Target("ratio", ">=", 8),
-    "bulk": Target("ratio", ">=", 0.5),
-    "drain": Target("ratio", ">=", 0.75),
-    "client_cpu_us": Target("value", "<=", 5),
-    "drain_beside_peer": Target("ratio", ">=", 5),
-    "drain_threads": Target("ratio", ">=", 0.8),
-    "drain_two_workers": Target("ratio", ">=", 1),
-    "smaller_share": Target("value", ">=", 40),
-    "drain_by_verbs": Target("ratio", ">=", 0.75),
-    "backlog_1m": Target("ratio", ">=", 0.9),
-    "latency_p50_ms": Target("value", "<=", 2.5),
-    "latency_p99_ms": Target("value", "<=", 8),
-    "idle_cpu_percent": Target("value", "<=", 1),
-    # A default lease, and 2 seconds.
-    "recovery_s": Target("value", "<=", 32),
-    "memory_growth_mb": Target("value", "<=", 5),
-}
-
 LINE = "{:<18}{:>9}  {:<6}{:>10}{:>7}  {:<17}{:<10}{}"
 HEADER = LINE.format(
     "measure", "value", "unit", "reference", "ratio", "low to high", "must", "verdict"
 )
 
 
-def line(figure: Figure) -> str:
-    target = TARGETS.get(figure.measure)
+def line(figure: Figure, target: Target | None) -> str:
     return LINE.format(
         figure.measure,
         number(figure.value),
@@ -89,3 +68,7 @@ def json_line(store: str, figure: Figure) -> str:
         "note": figure.note,
     }
     return msgspec.json.encode(values).decode()
+
+
+def peer_line(result: Result) -> str:
+    return msgspec.json.encode(result).decode()

@@ -53,8 +53,10 @@ DELETE = "DELETE FROM q WHERE id = ANY ($1::bigint[]) AND token = $2::uuid"
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(url)
-    await connection.execute(TABLE)
-    await connection.execute(INDEX)
+    # An index, even one that is there, would wait for whoever has only prepared a statement.
+    if await connection.fetchval("SELECT to_regclass('q_ready')") is None:
+        await connection.execute(TABLE)
+        await connection.execute(INDEX)
     try:
         yield connection
     finally:

@@ -1,9 +1,9 @@
 """The loop that runs agents: the only place that sleeps."""
 
 import asyncio
-import os
 import random
 import secrets
+import string
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Protocol, Self
@@ -12,15 +12,17 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from penstock.errors import NotFound
+from penstock.errors import NotFound, StoreError
 
 LONGEST_RETRY = 30.0
 log: FilteringBoundLogger = structlog.get_logger()
 
+LETTERS = string.ascii_lowercase + string.digits
+
 
 def identity() -> str:
-    """Unique per process start: a host name or a pid alone comes back."""
-    return f"{secrets.token_hex(6)}-{os.getpid()}"
+    """Unique per process start: a host name or a pid comes back. Short: every message keeps it."""
+    return "".join(secrets.choice(LETTERS) for _ in range(9))
 
 
 class Agent(Protocol):
@@ -66,7 +68,11 @@ class Turn:
             self.failures += 1
             self.error = f"{type(error).__name__}: {error}"
             wait = retry_wait(self.failures)
-            log.error("agent_failed", agent=self.agent.name, wait=wait, exc_info=error)
+            # Trouble with the store says all there is to say; anything else is a bug of ours.
+            bug = None if isinstance(error, StoreError) else error
+            log.error(
+                "agent_failed", agent=self.agent.name, error=self.error, wait=wait, exc_info=bug
+            )
             return spread(wait)
         self.failures = 0
         self.error = None

@@ -1,7 +1,8 @@
 """Where the server is, and how our sessions there behave."""
 
+import re
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
 
 import asyncpg
 from msgspec import Struct
@@ -10,6 +11,7 @@ from penstock.errors import InvalidInput
 from penstock.store import Durability
 from penstock.stores.postgres.transaction import DEADLINE
 from penstock.stores.postgres.trouble import ERRORS, named
+from penstock.stores.urls import split, unreadable
 
 # Plans that stay the same: a table that was empty when it was analysed is no reason to read, or to
 # sort, all of one that grew, and a claim is not planned anew each time.
@@ -23,6 +25,8 @@ SETTINGS = {
     "lock_timeout": "10",
     "idle_in_transaction_session_timeout": "60000",
 }
+HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:(?P<port>\d*))?")
+LAST_PORT = 65_535
 DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
 
 
@@ -61,8 +65,10 @@ class Address(Struct, frozen=True):
 
 def parse(url: str) -> Address:
     """Ours are durability, pool_size and pooler; every other option is the driver's."""
-    parts = urlsplit(url)
+    parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if not readable(parts, options):
+        raise unreadable(url)
     durability = DURABILITIES.get(options.pop("durability", "safe"))
     if durability is None:
         raise InvalidInput("store url: durability is safe or fast")
@@ -76,3 +82,12 @@ def parse(url: str) -> Address:
     where = f"postgresql://{place}{parts.path}"
     plain = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
     return Address(plain, where, durability, int(size), pooler == "on")
+
+
+def readable(parts: SplitResult, options: dict[str, str]) -> bool:
+    """A stray @ shows that a password was taken for something else."""
+    credentials, _, place = parts.netloc.rpartition("@")
+    if any("@" in part for part in (credentials, parts.path, parts.fragment, *options)):
+        return False
+    hosts = [HOST.fullmatch(host) for host in place.split(",")]
+    return all(host and int(host["port"] or 0) <= LAST_PORT for host in hosts)

@@ -5,6 +5,7 @@ from typing import Any
 from penstock.store import Check
 from penstock.stores.postgres.address import SETTINGS, Address
 from penstock.stores.postgres.migrate import SCHEMA
+from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.transaction import Transaction
 from penstock.stores.sql import checks
 
@@ -71,15 +72,11 @@ async def snapshots(tx: Transaction) -> Check:
 
 
 async def types(tx: Transaction) -> Check:
-    wanted = await value(
-        tx,
-        "SELECT count(*) FROM penstock.queue"
-        " WHERE state <> 'deleted' AND (settings ->> 'filter_by_type')::bool",
-    )
     valid = await value(
         tx,
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('penstock.ready_type')",
     )
-    if wanted and not valid:
-        return Check("type index", "missing: claims by type are slow; penstock migrate", False)
+    if await value(tx, SQL["index_lacking"].text):
+        found = "missing" if valid is None else "half-built"
+        return Check("type index", f"{found}: claims by type are slow; penstock migrate", False)
     return Check("type index", "there" if valid else "not needed")

@@ -22,6 +22,8 @@ T = TypeVar("T")
 Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 # What looks and then acts may wait for its turn a little.
 BEGIN = "BEGIN; SET LOCAL lock_timeout = 2000"
+# What others wait for behind it may not wait that long.
+BEGIN_BRIEFLY = "BEGIN; SET LOCAL lock_timeout = 250"
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # How often a transaction that met another one is tried again.
 TRIES = 5
@@ -70,10 +72,13 @@ class Engine:
             raise named(error, self.where, sent=statement.writes) from error
 
     async def write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.write_by(BEGIN, work, *args, **kwargs)
+
+    async def write_by(self, begin: str, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         tries = 1
         while True:
             try:
-                return await self.write_once(work, *args, **kwargs)
+                return await self.write_once(begin, work, *args, **kwargs)
             except AGAIN as error:
                 if tries == TRIES:
                     raise named(error, self.where) from error
@@ -81,8 +86,10 @@ class Engine:
             except ERRORS as error:
                 raise named(error, self.where) from error
 
-    async def write_once(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        async with self.transaction(BEGIN) as tx:
+    async def write_once(
+        self, begin: str, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        async with self.transaction(begin) as tx:
             value = await work(tx, *args, **kwargs)
         self.waiters.tell(tx.woken)
         return value
@@ -109,7 +116,7 @@ class Engine:
                 if not connection.is_closed():
                     await connection.execute("ROLLBACK", timeout=DEADLINE)
                 raise
-            await self.commit(connection, sent=begin is BEGIN)
+            await self.commit(connection, sent=begin is not BEGIN_READING)
 
     async def commit(self, connection: asyncpg.Connection, *, sent: bool) -> None:
         """Of everything before it we know, without an answer, that it did not happen."""

@@ -1,17 +1,31 @@
 """Brings the schema up to date while workers of the old code and of the new one go on."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import asyncpg
 
+from penstock.errors import StoreBusy
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
+from penstock.stores.postgres import columns
 from penstock.stores.postgres.address import Address
 from penstock.stores.postgres.transaction import Transaction
 from penstock.stores.sql import registry
 
 MIGRATIONS = migrations.load("penstock.stores.postgres")
 SCHEMA = MIGRATIONS[-1].number
-# One process at a time; the number means nothing.
+# The number means nothing.
 TURN = 5_046_911_470
+# How often, and after how long, somebody else's turn is looked at.
+LOOKS, A_LOOK = 600, 0.1
+# Who waits for a lock keeps all who come later waiting.
+BRIEFLY = "SET LOCAL lock_timeout = 1000"
+UNFINISHED = """
+SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+WHERE relnamespace = to_regnamespace('penstock') AND NOT indisvalid
+"""
 FOUND = """
 CREATE SCHEMA IF NOT EXISTS penstock;
 CREATE TABLE IF NOT EXISTS penstock.migration (
@@ -48,35 +62,68 @@ async def missing(
     return migrations.missing(known, done, await floor(connection) if done else 0)
 
 
-async def migrate(
-    connection: asyncpg.Connection, known: list[Migration] = MIGRATIONS
-) -> list[Migration]:
+async def migrate(address: Address, known: list[Migration] = MIGRATIONS) -> list[Migration]:
     """What was applied. Killed at any point, the next one goes on."""
-    await connection.execute("SELECT pg_advisory_lock($1)", TURN)
+    connection = await connect_to_migrate(address)
     try:
-        await connection.execute(FOUND)
-        to_do = await missing(connection, known)
-        for migration in to_do:
-            await apply(connection, migration)
-        return to_do
+        async with turn(address):
+            if not await applied(connection):
+                await connection.execute(FOUND)
+            to_do = await missing(connection, known)
+            for migration in to_do:
+                await apply(connection, migration)
+            return to_do
     finally:
-        await connection.execute("SELECT pg_advisory_unlock($1)", TURN)
+        connection.terminate()
+
+
+@asynccontextmanager
+async def turn(address: Address) -> AsyncIterator[None]:
+    """One process at a time. Who waits holds no snapshot, which building an index would wait for.
+
+    A transaction of its own holds it: behind a pooler nothing else lasts.
+    """
+    connection = await connect_to_migrate(address)
+    try:
+        async with connection.transaction():
+            for _ in range(LOOKS):
+                if await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", TURN):
+                    break
+                await asyncio.sleep(A_LOOK)
+            else:
+                raise StoreBusy(f"{address.where}: another process is migrating it; try again")
+            yield
+    finally:
+        connection.terminate()
 
 
 async def apply(connection: asyncpg.Connection, migration: Migration) -> None:
-    row = (migration.number, migration.name, migration.checksum, migration.floor)
     if migration.online:
+        await drop_unfinished(connection)
         # Each by itself, and harmless when it is done again.
         for statement in migration.text.split(";\n"):
             if statement.strip():
                 await connection.execute(statement)
-        await connection.execute(RECORD, *row)
+        await record(connection, migration)
         return
     async with connection.transaction():
+        await connection.execute(BRIEFLY)
         await connection.execute(migration.text)
-        await connection.execute(RECORD, *row)
+        await record(connection, migration)
         now = await connection.fetchval("SELECT penstock.moment()")
         await registry.found_default(Transaction(connection, now))
+
+
+async def record(connection: asyncpg.Connection, migration: Migration) -> None:
+    await connection.execute(columns.NOTE)
+    row = (migration.number, migration.name, migration.checksum, migration.floor)
+    await connection.execute(RECORD, *row)
+
+
+async def drop_unfinished(connection: asyncpg.Connection) -> None:
+    """Indexes whose making was interrupted: they are there by name, and would not be made again."""
+    for (name,) in await connection.fetch(UNFINISHED):
+        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
 
 async def keep_settings(connection: asyncpg.Connection, settings: dict[str, str]) -> None:
@@ -85,5 +132,5 @@ async def keep_settings(connection: asyncpg.Connection, settings: dict[str, str]
 
 
 async def connect_to_migrate(address: Address) -> asyncpg.Connection:
-    """No statement of a migration may keep others waiting for long."""
-    return await address.connect_with({"lock_timeout": "1000", "synchronous_commit": "on"})
+    """What is done beside the traffic may wait as long as it must."""
+    return await address.connect_with({"lock_timeout": "0", "synchronous_commit": "on"})

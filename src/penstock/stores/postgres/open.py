@@ -5,13 +5,8 @@ import asyncpg
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Clock
 from penstock.stores.postgres.address import SETTINGS, Address, parse
-from penstock.stores.postgres.migrate import (
-    applied,
-    connect_to_migrate,
-    keep_settings,
-    migrate,
-    missing,
-)
+from penstock.stores.postgres.columns import refuse_incomplete
+from penstock.stores.postgres.migrate import applied, keep_settings, migrate, missing
 from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.trouble import ERRORS, named
@@ -29,10 +24,13 @@ async def open_postgres(url: str, *, clock: Clock | None = None) -> PostgresStor
     try:
         await refuse_unfit(connection, address)
         if not await applied(connection):
-            await set_up(address)
+            await migrate(address)
+            if address.pooler:
+                await keep_settings(connection, SETTINGS)
         elif to_do := await missing(connection):
             names = ", ".join(migration.name for migration in to_do)
             raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
+        await refuse_incomplete(connection)
         secret = await connection.fetchval(SQL["fact"].text, "secret")
     except ERRORS as error:
         raise named(error, address.where) from error
@@ -55,13 +53,3 @@ async def refuse_unfit(connection: asyncpg.Connection, address: Address) -> None
             f"the server has {' and '.join(off)} off, and would lose messages with its power;"
             " switch it on, or say durability=fast"
         )
-
-
-async def set_up(address: Address) -> None:
-    connection = await connect_to_migrate(address)
-    try:
-        await migrate(connection)
-        if address.pooler:
-            await keep_settings(connection, SETTINGS)
-    finally:
-        await connection.close()

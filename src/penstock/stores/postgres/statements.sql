@@ -565,6 +565,11 @@ SELECT EXISTS (SELECT 1 FROM penstock.ready WHERE queue_id = :id)
     OR EXISTS (SELECT 1 FROM penstock.lease WHERE queue_id = :id);
 -- name: queue_unschedule
 DELETE FROM penstock.schedule WHERE queue_id = :id;
+-- name: index_lacking
+SELECT EXISTS (SELECT 1 FROM penstock.queue
+               WHERE state <> 'deleted' AND (settings ->> 'filter_by_type')::bool)
+   AND NOT EXISTS (SELECT 1 FROM pg_index
+                   WHERE indexrelid = to_regclass('penstock.ready_type') AND indisvalid);
 -- name: index_types
 -- Every type is >= '': but only a statement that says so may walk this index.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS ready_type ON penstock.ready (queue_id, type, rank, id)

@@ -3,15 +3,16 @@
 import asyncio
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from penstock.errors import StoreBusy
+from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
 from penstock.message import Moment, Record, Verb
 from penstock.store import Check
 from penstock.stores.postgres import claim as claiming
-from penstock.stores.postgres import doctor, feed, foreign, publish, settle
+from penstock.stores.postgres import doctor, feed, foreign, publish, settle, type_index
 from penstock.stores.postgres.callers import async_caller_of, caller_of
-from penstock.stores.postgres.engine import Engine, P, Work
+from penstock.stores.postgres.engine import BEGIN_BRIEFLY, Engine, P, Work
 from penstock.stores.postgres.lines import Line, Place
 from penstock.stores.postgres.statement import CLAIMS
 from penstock.stores.sql import messages, records, upkeep
@@ -60,16 +61,22 @@ class PostgresStore(Engine, SqlStore):
         if atomic:
             return await self.write(publish.publish_atomic, entries)
         outcomes = await self.write(publish.publish_all, entries)
-        return [
-            await self.enqueue_alone(entry) if outcome is publish.BUSY else outcome
-            for entry, outcome in zip(entries, outcomes, strict=True)
-        ]
+        for _ in range(LOOKS):
+            busy = [place for place, each in enumerate(outcomes) if each is publish.BUSY]
+            if not busy:
+                break
+            await asyncio.sleep(A_LOOK)
+            again = await self.enqueue_again([entries[place] for place in busy])
+            for place, outcome in zip(busy, again, strict=True):
+                outcomes[place] = outcome
+        return outcomes
 
-    async def enqueue_alone(self, entry: Entry) -> Published:
+    async def enqueue_again(self, entries: Sequence[Entry]) -> list[Published]:
         try:
-            return await self.write(publish.publish_alone, entry)
-        except StoreBusy:
-            return publish.BUSY
+            return await self.write(publish.publish_all, entries)
+        except (StoreBusy, StoreUnreachable):
+            # Not done: they say so for themselves, for the others may be.
+            return [publish.BUSY] * len(entries)
 
     def enqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
@@ -104,8 +111,12 @@ class PostgresStore(Engine, SqlStore):
         if not rows or rows[-1][0] is not None:
             return Claimed(claiming.leased(rows))
         rows.pop()
-        cleared = await self.clear(claim.queue_ids)
-        return Claimed(claiming.leased(rows), again=cleared and not rows)
+        if rows:
+            # They are ours already, whatever becomes of the others.
+            with suppress(StoreError):
+                await self.clear(claim.queue_ids)
+            return Claimed(claiming.leased(rows))
+        return Claimed([], again=await self.clear(claim.queue_ids))
 
     async def pick(self, way: str, claim: Claim, after: Place | None = None) -> list[Any]:
         values = claiming.terms(claim)
@@ -196,12 +207,18 @@ class PostgresStore(Engine, SqlStore):
         ]
 
     async def patiently(self, work: Work[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """BUSY only if it is for longer than a look."""
-        for _ in range(LOOKS):
-            answer = await self.write(work, *args, **kwargs)
-            if answer.kind is not AnswerKind.BUSY:
-                return answer
-            await asyncio.sleep(A_LOOK)
+        """BUSY only if it is for longer than a look. Others of the same call may be done already:
+        that this one is not must not be said of them."""
+        try:
+            for _ in range(LOOKS):
+                answer = await self.write_by(BEGIN_BRIEFLY, work, *args, **kwargs)
+                if answer.kind is not AnswerKind.BUSY:
+                    return answer
+                await asyncio.sleep(A_LOOK)
+        except StoreBusy:
+            return BUSY
+        except StoreUnreachable as error:
+            raise OutcomeUnknown(str(error)) from error
         return BUSY
 
     @property
@@ -263,6 +280,11 @@ class PostgresStore(Engine, SqlStore):
 
     # Operators and export.
 
+    async def directory_version(self) -> int:
+        """Asked every second: one statement, not a transaction around it."""
+        version: int = (await self.fetch("number", name="directory"))[0][0]
+        return version
+
     async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
         return [await self.patiently(messages.cancel_one, id, force) for id in ids]
 
@@ -270,7 +292,7 @@ class PostgresStore(Engine, SqlStore):
         return await self.read(records.get, id)
 
     async def index_types(self) -> None:
-        await self.fetch("index_types")
+        await type_index.build(self.address)
 
     async def examine(self) -> list[Check]:
         return await self.read(doctor.examine, self.address)

@@ -1,16 +1,14 @@
-"""The command: python -m bench.peers prints one JSON object for each peer."""
+"""Other queues on the same server: how fast one worker of each drains it."""
 
-import argparse
+from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
-from tempfile import gettempdir
 
-import msgspec
 from msgspec import Struct
 
 from bench.peers.peer import PEERS, Environment, Failed, Peer, Step, prepared, run
 from bench.postgres import Postgres, old_snapshot
 from bench.references import postgres_loops
+from bench.subjects import Subject
 from bench.usage import Usage, usage
 from bench.worker_measures import drain_by
 
@@ -78,17 +76,8 @@ def fill_and_drain(
         return fill, drain, usage(subject.server, readers=int(held)).since(before)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench.peers", description="Measure other queues.")
-    parser.add_argument("--only", nargs="+", choices=[peer.name for peer in PEERS], metavar="NAME")
-    parser.add_argument("--repeats", type=int, default=3, help="the turn in the middle counts")
-    parser.add_argument("--dir", type=Path, default=Path(gettempdir()))
-    given = parser.parse_args()
-    subject = Postgres(given.dir)
-    for peer in PEERS:
-        if not given.only or peer.name in given.only:
-            print(msgspec.json.encode(measure(subject, peer, given.repeats)).decode(), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def compared(subject: Subject, repeats: int) -> Iterator[Result]:
+    """Each peer as soon as it is known; none for a store that peers are not measured on."""
+    if isinstance(subject, Postgres):
+        for peer in PEERS:
+            yield measure(subject, peer, repeats)

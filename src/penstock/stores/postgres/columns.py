@@ -1,0 +1,29 @@
+"""Whether a schema still has every column that its migrations made."""
+
+import asyncpg
+
+from penstock.errors import StoreUnusable
+
+HELD = """
+SELECT relname || '.' || attname AS name
+FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+WHERE relnamespace = to_regnamespace('penstock') AND relkind IN ('r', 'p')
+    AND attnum > 0 AND NOT attisdropped
+"""
+# By whoever migrates, so that older code knows what newer code has dropped.
+NOTE = f"""
+INSERT INTO penstock.fact (name, value)
+SELECT 'columns', string_agg(name, ',') FROM ({HELD}) AS held
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+LOST = f"""
+SELECT string_agg(noted, ', ' ORDER BY noted)
+FROM penstock.fact, unnest(string_to_array(value, ',')) AS noted
+WHERE name = 'columns' AND noted NOT IN ({HELD})
+"""
+
+
+async def refuse_incomplete(connection: asyncpg.Connection) -> None:
+    """At once, and not when some statement first needs what is gone."""
+    if lost := await connection.fetchval(LOST):
+        raise StoreUnusable(f"no column {lost}; restore a backup")
