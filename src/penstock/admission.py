@@ -1,5 +1,6 @@
 """Rules: may this draft enter this queue, and what does it become there."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -35,7 +36,7 @@ MOST_META = 65_536
 LONGEST_WAIT = 10 * 366 * 86_400.0
 
 # Most drafts say no more than what they carry: queue, type, body and priority.
-COMMON = 4
+BODY, COMMON = 2, 4
 RARE = astuple(Draft())[COMMON:]
 
 encode_meta = msgspec.json.Encoder().encode
@@ -176,6 +177,28 @@ def common_entry(draft: Draft, queue: Queue) -> Entry | None:
         return None
     rank, basis = rank_of(draft, settings)
     return Entry(queue.id, draft.type, draft.body, draft.priority, rank, basis)
+
+
+def common_entries(drafts: Sequence[Draft], queue: Queue) -> list[Entry] | None:
+    """All at once, if they are common and differ in nothing but their bodies; otherwise None."""
+    first = common_entry(drafts[0], queue)
+    if first is None:
+        return None
+    most = queue.settings.max_body
+    fields = astuple(drafts[0])
+    before, behind = fields[:BODY], fields[BODY + 1 :]
+    entries: list[Entry] = []
+    for draft in drafts:
+        fields = astuple(draft)
+        body = fields[BODY]
+        if fields[BODY + 1 :] != behind or fields[:BODY] != before:
+            return None
+        if type(body) is not bytes or len(body) > most:
+            return None
+        entries.append(
+            Entry(first.queue_id, first.type, body, first.priority, first.rank, first.basis)
+        )
+    return entries
 
 
 def checked_entry(draft: Draft, queue: Queue) -> Entry:

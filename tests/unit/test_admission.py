@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.admission import check, entry, refusal
+from penstock.admission import check, entry, own_lease, refusal
 from penstock.checks import check_name, clip
 from penstock.errors import BodyTooLarge, Forbidden, InvalidInput
 from penstock.message import NEVER, Dedup, Draft, Meta
 from penstock.queue import Queue, QueueState, Scope
-from penstock.settings import PRESETS, QueueSettings, preset
+from penstock.settings import PRESETS, SHELL_TYPE, QueueSettings, preset
 from tests.unit.leases import NOW
 
 SCOPE = Scope(1, "default", "default")
@@ -130,6 +130,23 @@ def test_a_body_over_the_limit_of_its_queue_has_its_own_code() -> None:
 def test_a_delay_and_a_moment_are_one_too_many() -> None:
     with pytest.raises(InvalidInput, match="delay or run_at"):
         check(Draft(delay=1, run_at=NOW), QueueSettings())
+
+
+@pytest.mark.parametrize(
+    ("draft", "lease"),
+    [
+        (Draft(timeout=1_000), 1_060),
+        (Draft(timeout=10), 300),
+        (Draft(timeout=1_000, lease=20), 20),
+        (Draft(), None),
+        (Draft(timeout=1_000, type=SHELL_TYPE), None),
+        (Draft(timeout=1_000, type=SHELL_TYPE, lease=20), 20),
+    ],
+)
+def test_a_shell_queue_leases_for_a_whole_run_except_what_its_workers_extend(
+    draft: Draft, lease: float | None
+) -> None:
+    assert own_lease(draft, preset("queuectl")) == lease
 
 
 def test_all_headers_and_labels_together_have_a_limit() -> None:

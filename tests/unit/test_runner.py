@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.errors import NotFound, StoreBusy
+from penstock.errors import NotFound, StoreBusy, StoreUnreachable
 from penstock.runner import Agent, Runner, Status, identity, retry_wait
 from tests.unit.virtual_loop import now, run_virtually
 
@@ -92,6 +92,18 @@ def test_a_failing_agent_is_logged_by_name_and_goes_on_with_growing_waits() -> N
     assert {(entry["event"], entry["agent"], entry["log_level"]) for entry in logs} == {
         ("agent_failed", "sick", "error")
     }
+
+
+@pytest.mark.parametrize("error", [StoreUnreachable("server is away"), KeyError("no such key")])
+def test_only_a_bug_is_logged_with_where_it_happened(error: Exception) -> None:
+    async def fail(run: int) -> float:
+        raise error
+
+    with capture_logs() as logs:
+        run_virtually(run_for(0.5, Probe("sick", work=fail)))
+    (entry,) = logs
+    bug = None if isinstance(error, StoreUnreachable) else error
+    assert (entry["error"], entry["exc_info"]) == (f"{type(error).__name__}: {error}", bug)
 
 
 def test_the_wait_never_grows_past_30_seconds() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from penstock.errors import StoreError
+from penstock.errors import Busy, StoreError
 from penstock.store import Hot
 from penstock.ticket import (
     Answer,
@@ -17,6 +17,8 @@ from penstock.ticket import (
     Published,
 )
 
+# How often, and after how long, a publish asks again that met somebody's open transaction.
+LOOKS, A_LOOK = 20, 0.1
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Call = Callable[[Sequence[Item]], Awaitable[list[Result]]]
@@ -129,8 +131,19 @@ class GroupCommit:
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if atomic:
             return await self.store.enqueue(entries, atomic=True)
-        plain = all(entry.plain for entry in entries)
-        return await (self._enqueue if plain else self._enqueue_checked).add(entries)
+        if all(entry.plain for entry in entries):
+            return await self._enqueue.add(entries)
+        outcomes = await self._enqueue_checked.add(entries)
+        return outcomes if len(entries) > 1 else await self._insist(entries, outcomes)
+
+    async def _insist(self, entries: Sequence[Entry], outcomes: list[Published]) -> list[Published]:
+        """Somebody's transaction is about to decide the same: nobody in the lane waits for it."""
+        for _ in range(LOOKS):
+            if outcomes[0].code != Busy.code:
+                break
+            await asyncio.sleep(A_LOOK)
+            outcomes = await self.store.enqueue(entries)
+        return outcomes
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
         return await self._complete.add(items)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput
 from penstock.store import Durability
+from penstock.stores.postgres.session import Session
 from penstock.stores.postgres.transaction import DEADLINE
 from penstock.stores.postgres.trouble import ERRORS, named
 from penstock.stores.urls import split, unreadable
@@ -23,7 +24,8 @@ SETTINGS = {
     "synchronous_commit": "on",
     # A batch is not kept waiting by a row of somebody's open transaction.
     "lock_timeout": "10",
-    "idle_in_transaction_session_timeout": "60000",
+    # Longer than any of our calls: whoever vanished holds nothing for much longer.
+    "idle_in_transaction_session_timeout": "10000",
 }
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:(?P<port>\d*))?")
 LAST_PORT = 65_535
@@ -55,7 +57,11 @@ class Address(Struct, frozen=True):
             options = {"statement_cache_size": 0}
         try:
             return await asyncpg.connect(
-                self.url, timeout=DEADLINE, command_timeout=deadline, **options
+                self.url,
+                timeout=DEADLINE,
+                command_timeout=deadline,
+                connection_class=Session,
+                **options,
             )
         except (ValueError, asyncpg.UndefinedObjectError) as error:
             raise InvalidInput(f"store url of {self.where}: {error}") from None

@@ -14,7 +14,7 @@ from penstock.stores.postgres.lines import Line
 from penstock.stores.postgres.pool import Pool
 from penstock.stores.postgres.statement import SQL, Statement
 from penstock.stores.postgres.transaction import DEADLINE, Transaction
-from penstock.stores.postgres.trouble import AGAIN, ERRORS, GONE, named
+from penstock.stores.postgres.trouble import AGAIN, ERRORS, gone, named
 from penstock.stores.postgres.wake import Wake
 
 P = ParamSpec("P")
@@ -38,7 +38,7 @@ class Engine:
         self.where = address.where
         self.capabilities = Capabilities("postgres", address.durability)
         self.pool = Pool(address.connect, address.pool_size, DEADLINE)
-        self.waiters = Wake(address.connect_aside)
+        self.waiters = Wake(address.connect_aside, listens=not address.pooler)
         self.lines: dict[int, Line] = {}
         self.closed = False
 
@@ -51,8 +51,10 @@ class Engine:
     async def close(self) -> None:
         if not self.closed:
             self.closed = True
-            await self.waiters.close()
-            await self.pool.close()
+            # Of a loop that is closed nothing can be asked: its sockets go with it.
+            if not self.loop.is_closed():
+                await self.waiters.close()
+                await self.pool.close()
 
     async def backup(self, path: str) -> None:
         raise NotYet(f"{self.where}: back it up with pg_dump, which needs no pause")
@@ -122,7 +124,9 @@ class Engine:
         """Of everything before it we know, without an answer, that it did not happen."""
         try:
             await connection.execute("COMMIT", timeout=DEADLINE)
-        except GONE as error:
+        except ERRORS as error:
+            if not gone(error):
+                raise
             connection.terminate()
             raise named(error, self.where, sent=sent) from error
 

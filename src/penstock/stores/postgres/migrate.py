@@ -79,22 +79,29 @@ async def migrate(address: Address, known: list[Migration] = MIGRATIONS) -> list
 
 @asynccontextmanager
 async def turn(address: Address) -> AsyncIterator[None]:
-    """One process at a time. Who waits holds no snapshot, which building an index would wait for.
-
-    A transaction of its own holds it: behind a pooler nothing else lasts.
-    """
+    """One process at a time, by a transaction of its own: behind a pooler nothing else lasts."""
     connection = await connect_to_migrate(address)
     try:
-        async with connection.transaction():
-            for _ in range(LOOKS):
-                if await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", TURN):
-                    break
-                await asyncio.sleep(A_LOOK)
-            else:
-                raise StoreBusy(f"{address.where}: another process is migrating it; try again")
-            yield
+        for _ in range(LOOKS):
+            if await take_turn(connection):
+                break
+            await asyncio.sleep(A_LOOK)
+        else:
+            raise StoreBusy(f"{address.where}: another process is migrating it; try again")
+        yield
     finally:
         connection.terminate()
+
+
+async def take_turn(connection: asyncpg.Connection) -> bool:
+    """Neither who has it nor who waits keeps a snapshot: to build an index waits for them all."""
+    await connection.execute("BEGIN")
+    if await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", TURN):
+        # Ends the cursor of the question, which has one.
+        await connection.execute("SELECT 1")
+        return True
+    await connection.execute("ROLLBACK")
+    return False
 
 
 async def apply(connection: asyncpg.Connection, migration: Migration) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from penstock.errors import PenstockError, StoreBusy, StoreClosed
-from penstock.stores.postgres.trouble import fatal
+from penstock.stores.postgres.trouble import gone
 
 
 def harmless(error: BaseException) -> bool:
@@ -16,9 +16,7 @@ def harmless(error: BaseException) -> bool:
     if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
         # Another server may write by now, and a new connection finds it.
         return False
-    if isinstance(error, asyncpg.PostgresError):
-        return not fatal(error)
-    return isinstance(error, PenstockError)
+    return isinstance(error, PenstockError | asyncpg.PostgresError) and not gone(error)
 
 
 class Pool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from penstock.errors import Busy
@@ -15,42 +15,50 @@ from penstock.ticket import Entry, Published
 BUSY = Published(0, code=Busy.code)
 # Of one message only.
 ALONE = ("dedup", "name")
-# All that a plain entry can say, but for its body.
+# All that an entry can say, but for its body.
 HEADING = attrgetter(
-    "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at", "meta"
-)
+    "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at",
+    "flags", "meta", "name", "ordering_key", "dedup", "max_depth",
+)  # fmt: skip
+ID = itemgetter(0)
 
 
 def micros(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1_000_000)
 
 
+def plain(entries: Sequence[Entry]) -> bool:
+    """No look at what is stored is needed. Entries that are alike are looked at once."""
+    return all(entry.plain for entry in (entries[:1] if alike(entries) else entries))
+
+
 def call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
     """The statement that writes these plain entries best, and its values."""
     first = entries[0]
-    if first.delay or first.run_at is not None or not alike(entries):
+    if not usual(first) or not alike(entries):
         return "publish_mixed", mixed(entries)
+    heading = {
+        "queue_id": first.queue_id,
+        "type": first.type,
+        "priority": first.priority,
+        "rank": first.rank,
+        "meta": first.meta,
+    }
     if len(entries) == 1:
-        return "publish_one", heading(first) | {"body": first.body}
-    return "publish_alike", heading(first) | {"bodies": [entry.body for entry in entries]}
+        return "publish_one", heading | {"body": first.body}
+    return "publish_alike", heading | {"bodies": [entry.body for entry in entries]}
+
+
+def usual(entry: Entry) -> bool:
+    """For now and for good, at a rank that does not depend on when it is published."""
+    times = (entry.delay, entry.run_at, entry.ttl, entry.expires_at)
+    return entry.basis == "zero" and times == (0.0, None, None, None)
 
 
 def alike(entries: Sequence[Entry]) -> bool:
     """They differ in nothing but their bodies."""
-    return len(entries) == 1 or len(set(map(HEADING, entries))) == 1
-
-
-def heading(entry: Entry) -> dict[str, Any]:
-    return {
-        "queue_id": entry.queue_id,
-        "type": entry.type,
-        "priority": entry.priority,
-        "rank": entry.rank,
-        "moving": entry.basis != "zero",
-        "ttl": micros(entry.ttl),
-        "expires_at": entry.expires_at,
-        "meta": entry.meta,
-    }
+    first = HEADING(entries[0])
+    return len(entries) == 1 or all(map(first.__eq__, map(HEADING, entries)))
 
 
 def mixed(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -71,7 +79,7 @@ def mixed(entries: Sequence[Entry]) -> dict[str, Any]:
 
 def published(rows: Iterable[Any]) -> list[Published]:
     """Numbers are taken in the order of the entries."""
-    return [Published(id) for id in sorted(row[0] for row in rows)]
+    return list(map(Published, sorted(map(ID, rows))))
 
 
 async def publish_plain(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:

@@ -22,32 +22,22 @@ SELECT pg_notify(:channel, :queues);
 
 -- name: publish_one
 WITH written AS (
-    INSERT INTO penstock.message
-        (queue_id, type, priority, rank, created_at, expires_at, body, meta)
-    VALUES (:queue_id, :type, :priority,
-            nullif(:rank + CASE WHEN :moving::bool THEN penstock.moment() / 1000 ELSE 0 END,
-                   -:priority::int),
-            penstock.moment(), least(:expires_at, penstock.moment() + :ttl::bigint), :body, :meta)
-    RETURNING id, rank, expires_at)
+    INSERT INTO penstock.message (queue_id, type, priority, rank, created_at, body, meta)
+    VALUES (:queue_id, :type, :priority, nullif(:rank, -:priority::int), penstock.moment(), :body,
+            :meta)
+    RETURNING id)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
-SELECT :queue_id, coalesce(rank, -:priority::int), id, :type, 0, 0,
-       coalesce(expires_at, 9007199254740991), 0
-FROM written
+SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, 0 FROM written
 RETURNING id;
 -- name: publish_alike
 WITH written AS (
-    INSERT INTO penstock.message
-        (queue_id, type, priority, rank, created_at, expires_at, body, meta)
-    SELECT :queue_id, :type, :priority,
-           nullif(:rank + CASE WHEN :moving::bool THEN penstock.moment() / 1000 ELSE 0 END,
-                  -:priority::int),
-           penstock.moment(), least(:expires_at, penstock.moment() + :ttl::bigint), body, :meta
+    INSERT INTO penstock.message (queue_id, type, priority, rank, created_at, body, meta)
+    SELECT :queue_id, :type, :priority, nullif(:rank, -:priority::int), penstock.moment(), body,
+           :meta
     FROM unnest(:bodies::bytea[]) AS body
-    RETURNING id, rank, expires_at)
+    RETURNING id)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
-SELECT :queue_id, coalesce(rank, -:priority::int), id, :type, 0, 0,
-       coalesce(expires_at, 9007199254740991), 0
-FROM written
+SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, 0 FROM written
 RETURNING id;
 -- name: publish_mixed
 WITH asked AS MATERIALIZED (

@@ -1,40 +1,25 @@
 """The PostgreSQL store: what it does its own way. Hot verbs are one statement each."""
 
 import asyncio
-import time
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
 
-from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
-from penstock.message import Moment, Record, Verb
+from penstock.errors import StoreBusy, StoreUnreachable
+from penstock.message import Moment, Record
 from penstock.store import Check
-from penstock.stores.postgres import claim as claiming
-from penstock.stores.postgres import doctor, feed, foreign, publish, settle, type_index
+from penstock.stores.postgres import doctor, feed, foreign, publish, type_index
 from penstock.stores.postgres.callers import async_caller_of, caller_of
-from penstock.stores.postgres.engine import BEGIN_BRIEFLY, Engine, P, Work
-from penstock.stores.postgres.lines import Line, Place
-from penstock.stores.postgres.statement import CLAIMS
+from penstock.stores.postgres.consuming import Consuming
 from penstock.stores.sql import messages, records, upkeep
-from penstock.stores.sql import settle as settling
-from penstock.stores.sql.settle import BUSY
 from penstock.stores.sql.store import SqlStore
 from penstock.stores.sql.transaction import finish
 from penstock.stores.waiters import until
 from penstock.ticket import (
-    DONE,
     Answer,
-    AnswerKind,
-    Claim,
-    Claimed,
     Completion,
     Cursor,
     Entry,
-    Extension,
     Feed,
-    Lease,
     Lock,
-    Move,
     Promoted,
     Pruned,
     Published,
@@ -42,18 +27,17 @@ from penstock.ticket import (
     Sweep,
 )
 
-Locked = TypeVar("Locked", Completion, Extension)
 # Somebody's look at a row, unlike their open transaction, is over soon.
 LOOKS, A_LOOK = 3, 0.01
 
 
-class PostgresStore(Engine, SqlStore):
+class PostgresStore(Consuming, SqlStore):
     # Producers and consumers.
 
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if not entries:
             return []
-        if all(entry.plain for entry in entries):
+        if publish.plain(entries):
             name, values = publish.call(entries)
             outcomes = publish.published(await self.fetch(name, **values))
             self.waiters.tell({entry.queue_id for entry in entries})
@@ -104,122 +88,6 @@ class PostgresStore(Engine, SqlStore):
     def tell_later(self, queue_ids: set[int]) -> None:
         """From any thread."""
         self.loop.call_soon_threadsafe(self.waiters.tell, queue_ids)
-
-    async def claim(self, claim: Claim) -> Claimed:
-        way = claiming.pick(claim)
-        rows = await self.pick_one(claim) if way == "pick_one" else await self.pick(way, claim)
-        if not rows or rows[-1][0] is not None:
-            return Claimed(claiming.leased(rows))
-        rows.pop()
-        if rows:
-            # They are ours already, whatever becomes of the others.
-            with suppress(StoreError):
-                await self.clear(claim.queue_ids)
-            return Claimed(claiming.leased(rows))
-        return Claimed([], again=await self.clear(claim.queue_ids))
-
-    async def pick(self, way: str, claim: Claim, after: Place | None = None) -> list[Any]:
-        values = claiming.terms(claim)
-        if after is not None:
-            values |= {"rank": after.rank, "id": after.id}
-        return await self.ask(CLAIMS[way], values)
-
-    async def pick_one(self, claim: Claim) -> list[Any]:
-        """From the head of one queue, or from where its line is known to begin."""
-        line = self.lines.setdefault(claim.queue_ids[0], Line())
-        heard, started = self.waiters.heard_of(claim.queue_ids[0]), time.monotonic()
-        after = line.begins(started, heard)
-        if after is not None:
-            rows = await self.pick("pick_after", claim, after)
-            line.went_on(claiming.last_place(rows))
-            return rows
-        rows = await self.pick("pick_one", claim)
-        last = claiming.last_place(rows)
-        line.took(started, time.monotonic(), heard, len(rows), last)
-        return rows
-
-    async def clear(self, queue_ids: Sequence[int]) -> bool:
-        """Ends what expired in line. What has keys to free is looked at one by one."""
-        most = self.capabilities.max_batch
-        ((ended,),) = await self.fetch("expire_ready", queues=list(queue_ids), limit=most)
-        return bool(ended or await self.write(claiming.clear, queue_ids, most))
-
-    async def claim_dead(self, claim: Claim) -> Claimed:
-        rows = await self.fetch("claim_dead", **claiming.terms(claim))
-        return Claimed(claiming.leased(rows))
-
-    async def complete(self, items: Sequence[Completion]) -> list[Answer]:
-        rows = await self.complete_free(items)
-        if len(rows) == len(items):
-            return [DONE] * len(rows)
-        answers = settle.done(items, rows)
-        return [
-            answer or await self.patiently(settling.complete_one, item)
-            for item, answer in zip(items, answers, strict=True)
-        ]
-
-    async def complete_free(self, items: Sequence[Completion]) -> list[Any]:
-        """As one set; without those that somebody's transaction holds, if one does."""
-        name, values = settle.completion(items)
-        try:
-            return await self.fetch(name, **values)
-        except StoreBusy:
-            free = await self.free_among(items)
-        if not free:
-            return []
-        name, values = settle.completion(free)
-        return await self.fetch(name, **values)
-
-    async def extend(self, items: Sequence[Extension]) -> list[Answer]:
-        try:
-            rows = await self.fetch("extend_many", **settle.extension(items))
-        except StoreBusy:
-            free = await self.free_among(items)
-            rows = await self.fetch("extend_many", **settle.extension(free)) if free else []
-        answers = settle.prolonged(items, rows)
-        return [
-            answer or await self.patiently(settling.why_not, item.id, item.fence)
-            for item, answer in zip(items, answers, strict=True)
-        ]
-
-    async def free_among(self, items: Sequence[Locked]) -> list[Locked]:
-        locks = {"ids": [item.id for item in items], "fences": [item.fence for item in items]}
-        free = {tuple(row) for row in await self.fetch("free_leases", **locks)}
-        return [item for item in items if (item.id, item.fence) in free]
-
-    async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
-        ids, fences = [lock.id for lock in locks], [lock.fence for lock in locks]
-        rows = await self.fetch("leases", ids=ids, fences=fences)
-        found = {(row[0], row[1]): settling.lease_of(row[:-1], row[-1]) for row in rows}
-        return [found.get((lock.id, lock.fence)) for lock in locks]
-
-    async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
-        return await self.write(settling.explain_all, locks, verbs)
-
-    async def settle(self, moves: Sequence[Move]) -> list[Answer]:
-        together = [move for move in moves if settle.as_set(move)]
-        rows = await self.fetch("settle_many", **settle.moving(together)) if together else []
-        self.waiters.tell({queue_id for _, queue_id, state in rows if state == "ready"})
-        answers = settle.moved(moves, rows)
-        return [
-            answer or await self.patiently(settling.settle_one, move)
-            for move, answer in zip(moves, answers, strict=True)
-        ]
-
-    async def patiently(self, work: Work[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """BUSY only if it is for longer than a look. Others of the same call may be done already:
-        that this one is not must not be said of them."""
-        try:
-            for _ in range(LOOKS):
-                answer = await self.write_by(BEGIN_BRIEFLY, work, *args, **kwargs)
-                if answer.kind is not AnswerKind.BUSY:
-                    return answer
-                await asyncio.sleep(A_LOOK)
-        except StoreBusy:
-            return BUSY
-        except StoreUnreachable as error:
-            raise OutcomeUnknown(str(error)) from error
-        return BUSY
 
     @property
     def wakes(self) -> int:

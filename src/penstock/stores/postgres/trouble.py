@@ -48,13 +48,14 @@ TOLD: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] 
     ((asyncpg.DiskFullError, asyncpg.OutOfMemoryError), StoreFull, "has no room"),
     ((asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, *AGAIN), StoreBusy,
      "was kept waiting by somebody's transaction; try again"),
-    (GONE, StoreUnreachable, "cannot be reached"),
 )  # fmt: skip
 
 
-def fatal(error: asyncpg.PostgresError) -> bool:
-    """It ended the session, even if its connection is not seen to be closed yet."""
-    return error.severity_en != "ERROR"
+def gone(error: BaseException) -> bool:
+    """The session is over, even if its connection is not seen to be closed yet."""
+    if isinstance(error, asyncpg.PostgresError) and error.severity_en in ("FATAL", "PANIC"):
+        return True
+    return isinstance(error, GONE)
 
 
 def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
@@ -63,8 +64,10 @@ def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError
         return error
     text = str(error) or type(error).__name__
     for kinds, told, what in TOLD:
-        if sent and kinds is GONE and isinstance(error, GONE):
-            return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
         if isinstance(error, kinds):
             return told(f"{where} {what}: {text}")
-    return StoreError(f"{where}: {text}")
+    if not gone(error):
+        return StoreError(f"{where}: {text}")
+    if sent:
+        return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
+    return StoreUnreachable(f"{where} cannot be reached: {text}")

@@ -1,5 +1,7 @@
 """The index for claims by type: made when a queue asks for it, beside the traffic."""
 
+import asyncio
+
 import asyncpg
 
 from penstock.stores.postgres.address import Address
@@ -10,16 +12,19 @@ from penstock.stores.postgres.trouble import ERRORS, named
 
 
 async def build(address: Address) -> None:
-    """What takes too long is left half-built: claims do without, and the doctor tells."""
+    """What takes long is left to the server, which goes on; claims do without until it is there."""
     connection = await connect_to_migrate(address)
+    building = asyncio.ensure_future(connection.execute(SQL["index_types"].text))
     try:
-        await connection.execute(SQL["index_types"].text, timeout=DEADLINE)
-    except TimeoutError:
-        pass
+        await asyncio.wait([building], timeout=DEADLINE)
+        if building.done():
+            building.result()
     except ERRORS as error:
         raise named(error, address.where) from error
     finally:
+        # Not cancelled, which would leave it half-built.
         connection.terminate()
+        await asyncio.gather(building, return_exceptions=True)
 
 
 async def repair(connection: asyncpg.Connection, address: Address) -> None:

@@ -17,6 +17,8 @@ ERRORS = (*DRIVER_ERRORS, StoreError)
 # The first is told at once, what comes after it together.
 PAUSE = 0.005
 AFTER_TROUBLE = 1.0
+# Queues in one notice, which may have 8,000 bytes.
+MOST = 500
 # How long a waiter may trust that it would hear.
 HEARING, DEAF = 1.0, 0.05
 
@@ -24,9 +26,13 @@ HEARING, DEAF = 1.0, 0.05
 class Wake(Waiters):
     """One connection of its own, opened when there is something to tell or to hear."""
 
-    def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]]) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[asyncpg.Connection]], *, listens: bool = True
+    ) -> None:
         super().__init__()
         self.connect = connect
+        # Behind a pooler nothing would be heard.
+        self.listens = listens
         self.connection: asyncpg.Connection | None = None
         self.opening = asyncio.Lock()
         self.news: set[int] = set()
@@ -62,8 +68,9 @@ class Wake(Waiters):
     async def tell_all(self) -> None:
         try:
             while self.news:
-                queues, self.news = self.news, set()
-                await self.send(",".join(map(str, sorted(queues))))
+                queues, self.news = sorted(self.news), set()
+                for start in range(0, len(queues), MOST):
+                    await self.send(",".join(map(str, queues[start : start + MOST])))
                 await asyncio.sleep(PAUSE)
         finally:
             self.telling = None
@@ -79,7 +86,7 @@ class Wake(Waiters):
             await self.drop()
 
     def listen(self) -> None:
-        if self.listening is None:
+        if self.listens and self.listening is None:
             self.listening = asyncio.get_running_loop().create_task(self.keep_listening())
 
     async def keep_listening(self) -> None:
