@@ -32,10 +32,17 @@ def test_a_job_may_be_given_by_options(terminal: Terminal) -> None:
         *("enqueue", "--command", "echo $A", "--id", "j1", "--max-retries", 4, "--priority", 2),
         *("--timeout", 5, "--env", "A=1", "--env", "B=x=y", "--cwd", "/tmp", "--queue", "nightly"),
     )
-    assert said.out == "enqueued j1 (nightly, id 1)\n"
+    assert said.out == "enqueued nightly/j1 (nightly, id 1)\n"
     shown = terminal.call("show", "nightly/j1", "--json").json
     assert shown["body"] == {"command": "echo $A", "env": {"A": "1", "B": "x=y"}, "cwd": "/tmp"}
     assert (shown["priority"], shown["type"]) == (2, "penstock.shell")
+
+
+@pytest.mark.parametrize("id", ["7", "a/b", "plain"])
+def test_a_job_is_told_by_what_finds_it(terminal: Terminal, id: str) -> None:
+    said = terminal.call("enqueue", "--command", "true", "--id", id).out
+    reference = said.split()[1]
+    assert terminal.call("show", reference, "--json").json["name"] == id
 
 
 def test_jobs_of_standard_input_are_one_step(terminal: Terminal) -> None:
@@ -54,6 +61,11 @@ def test_a_bad_line_is_named_and_nothing_is_enqueued(terminal: Terminal) -> None
     assert terminal.call("list").out == "no messages\n"
 
 
+def test_input_that_never_ends_is_refused(terminal: Terminal) -> None:
+    endless = "{}\n" * (22 * 1_048_576)
+    assert "64 MB" in terminal.call("enqueue", "-", stdin=endless, code=1).err
+
+
 def test_the_json_of_enqueue_has_the_id_as_text(terminal: Terminal) -> None:
     said = terminal.call("enqueue", '{"command":"true"}', "--json")
     assert said.json == {"id": "1", "name": None, "queue": "shell"}
@@ -62,15 +74,18 @@ def test_the_json_of_enqueue_has_the_id_as_text(terminal: Terminal) -> None:
 BAD_JOBS = {
     "no json": ("echo hi", "malformed"),
     "a list": ("[1]", "Expected `object`"),
-    "an unknown field": ('{"command":"x","retries":3}', "unknown field `retries`"),
+    "an unknown field": (
+        '{"command":"x","retries":3}',
+        "unknown field `retries`; there are command, id, ",
+    ),
     "no command": ('{"id":"j1"}', "missing required field `command`"),
     "an empty command": ('{"command":""}', "command is empty"),
     "an empty list": ('{"command":[]}', "command is empty"),
     "a number of retries in words": ('{"command":"x","max_retries":"3"}', "max_retries"),
-    "no retries at all": ('{"command":"x","max_retries":0}', "max_attempts is 0"),
+    "no retries at all": ('{"command":"x","max_retries":0}', "job: max_retries is 0, and must be"),
     "a wrong time": ('{"command":"x","run_at":"tomorrow"}', "run_at"),
     "a forbidden variable": ('{"command":"x","env":{"LD_PRELOAD":"y"}}', "LD_PRELOAD"),
-    "a negative timeout": ('{"command":"x","timeout_seconds":-1}', "timeout is -1"),
+    "a negative timeout": ('{"command":"x","timeout_seconds":-1}', "job: timeout_seconds is -1"),
     "a queue name with spaces": ('{"command":"x","queue":"a b"}', "'a b'"),
     "an empty id": ('{"command":"x","id":""}', "name ''"),
 }
@@ -157,6 +172,12 @@ def test_send_and_worker_follow_the_url_of_the_command_line(shop: Terminal) -> N
     assert not (shop.folder / "penstock.db").exists()
 
 
+MISUSES = """
+from penstock import Penstock
+
+@Penstock().task(quue="mail")
+def send() -> None: ...
+"""
 BAD_APPS = {
     "no such module": ("nowhere:app", "no module named 'nowhere'"),
     "no colon": ("shop", "is not of the form module:app"),
@@ -164,6 +185,8 @@ BAD_APPS = {
     "no such app": ("shop:queue", "it has shop:app"),
     "a module that raises": ("broken:app", "ZeroDivisionError: division by zero, at "),
     "a module that exits": ("exits:app", "SystemExit: 7"),
+    "a module that uses us wrongly": ("misuses:app", "no option named quue; there are queue, "),
+    "where it uses us wrongly": ("misuses:app", "misuses.py:4"),
     "a module with a wrong line": ("wrong:app", "SyntaxError"),
     "a module that lacks another": ("lacks:app", "No module named 'elsewhere'"),
 }
@@ -177,9 +200,17 @@ def test_an_app_that_cannot_be_loaded_is_one_line(
     shop.write("exits.py", "import sys\nsys.exit(7)\n")
     shop.write("wrong.py", "def\n")
     shop.write("lacks.py", "import elsewhere\n")
+    shop.write("misuses.py", MISUSES)
     said = shop.call("send", "shop.add", "--app", reference, code=1)
     assert told in said.err
     assert said.err.count("\n") == 1
+
+
+def test_a_module_that_enqueues_when_it_is_imported_is_told_how_not_to(shop: Terminal) -> None:
+    shop.write("eager.py", f"{APP}\nadd.enqueue(1, 2)\n")
+    said = shop.run("worker", "start", "eager:app", code=1)
+    assert "eager.py" in said.err
+    assert "what only a script is to do goes under if __name__ == '__main__':" in said.err
 
 
 def test_the_environment_names_the_app_where_the_command_line_does_not(shop: Terminal) -> None:

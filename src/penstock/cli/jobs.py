@@ -100,6 +100,7 @@ async def shell_queue(broker: Broker, name: str, scope: str) -> None:
         raise InvalidInput(f"queue {name!r} takes no shell jobs: its setting shell is off")
 
 
+MOST_INPUT = 64 * 1_048_576
 group = click.Group()
 
 
@@ -152,9 +153,17 @@ def given_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
         given["env"] = dict(pair(word) for word in given.get("env", ()))
         return [read_job(msgspec.json.encode(given))]
     if list(jobs) == ["-"]:
-        lines = [line for line in sys.stdin.buffer.read().splitlines() if line.strip()]
+        lines = [line for line in read_input().splitlines() if line.strip()]
         return [read_job(line, f"line {number}") for number, line in enumerate(lines, 1)]
     return [read_job(job) for job in jobs]
+
+
+def read_input() -> bytes:
+    """All of it is one step, so it has to fit into memory; what never ends does not."""
+    text = sys.stdin.buffer.read(MOST_INPUT + 1)
+    if len(text) > MOST_INPUT:
+        raise InvalidInput(f"standard input has over {MOST_INPUT >> 20} MB; enqueue it in parts")
+    return text
 
 
 def pair(word: str) -> tuple[str, str]:

@@ -1,11 +1,12 @@
-"""The export's reader: whole transactions, in an order in which nothing appears later."""
+"""What is read in the order it was written: by the export, which never sees a gap, by retention."""
 
 from typing import Any
 
+from penstock.message import HistoryRow
 from penstock.stores.postgres.transaction import Transaction
-from penstock.stores.sql import export
+from penstock.stores.sql import export, upkeep
 from penstock.stores.sql.rows import history_of, message_of
-from penstock.ticket import Cursor, Feed
+from penstock.ticket import Cursor, Feed, Pruned, Retention
 
 # How many transactions are looked at first: the index knows stretches of them, not each.
 FIRST_LOOK = 1_000
@@ -13,8 +14,7 @@ FIRST_LOOK = 1_000
 
 async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
     """A page may be longer than `limit`, by the rest of its last transaction."""
-    # Its indexes have no other way to be read.
-    await tx.connection.execute("SET LOCAL enable_bitmapscan = on")
+    await by_stretches(tx)
     epoch = await export.epoch(tx, cursor)
     (horizon,) = await tx.one("horizon")
     messages, message = await page(tx, "feed_messages", cursor.message, horizon, limit)
@@ -43,3 +43,23 @@ async def page(
 
 def in_order(row: Any) -> tuple[int, int]:
     return row[-1], row[0]
+
+
+async def recent(tx: Transaction, after: int, limit: int) -> list[HistoryRow]:
+    await by_stretches(tx)
+    return await export.recent(tx, after, limit)
+
+
+async def prunable(tx: Transaction, retention: Retention) -> tuple[list[int], Pruned]:
+    await by_stretches(tx)
+    return await upkeep.prunable(tx, retention)
+
+
+async def prune(tx: Transaction, retention: Retention) -> Pruned:
+    await by_stretches(tx)
+    return await upkeep.prune(tx, retention)
+
+
+async def by_stretches(tx: Transaction) -> None:
+    """The indexes of what is read in the order it was written have no other way to be read."""
+    await tx.connection.execute("SET LOCAL enable_bitmapscan = on")

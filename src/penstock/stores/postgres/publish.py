@@ -2,34 +2,30 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 from penstock.errors import Busy
 from penstock.stores.postgres import transaction
 from penstock.stores.postgres.transaction import lock_name
-from penstock.stores.sql.publish import lockables, none_of, publish_checked, refused
+from penstock.stores.sql.publish import (
+    alike,
+    lockables,
+    none_of,
+    publish_checked,
+    refused,
+)
 from penstock.stores.sql.transaction import Transaction
 from penstock.ticket import Entry, Published
 
 BUSY = Published(0, code=Busy.code)
 # Of one message only.
 ALONE = ("dedup", "name")
-# All that an entry can say, but for its body.
-HEADING = attrgetter(
-    "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at",
-    "flags", "meta", "name", "ordering_key", "dedup", "max_depth",
-)  # fmt: skip
 ID = itemgetter(0)
 
 
 def micros(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1_000_000)
-
-
-def plain(entries: Sequence[Entry]) -> bool:
-    """No look at what is stored is needed. Entries that are alike are looked at once."""
-    return all(entry.plain for entry in (entries[:1] if alike(entries) else entries))
 
 
 def call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
@@ -53,12 +49,6 @@ def usual(entry: Entry) -> bool:
     """For now and for good, at a rank that does not depend on when it is published."""
     times = (entry.delay, entry.run_at, entry.ttl, entry.expires_at)
     return entry.basis == "zero" and times == (0.0, None, None, None)
-
-
-def alike(entries: Sequence[Entry]) -> bool:
-    """They differ in nothing but their bodies."""
-    first = HEADING(entries[0])
-    return len(entries) == 1 or all(map(first.__eq__, map(HEADING, entries)))
 
 
 def mixed(entries: Sequence[Entry]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ class Session(asyncpg.Connection):
     __slots__ = ("process",)
 
     def __init__(self, *parts: Any, **named_parts: Any) -> None:
-        super().__init__(*parts, **named_parts)
         self.process = os.getpid()
+        super().__init__(*parts, **named_parts)
 
     def terminate(self) -> None:
         if self.process == os.getpid():

@@ -1,8 +1,9 @@
 -- One statement a name; the names are the verbs, the same in every engine's file.
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
 -- Nothing here waits for a row of somebody's open transaction: it is skipped.
--- What is LATERAL, or a value of its own, could be a join: but a join is planned by the size of a
--- table when the plan was made, and a table that was empty then is read from end to end ever after.
+-- What is LATERAL, a value of its own, or BETWEEN a number and itself could be a plain join: but that
+-- is planned by the size of a table when the plan was made, and one that was empty then would be
+-- read from end to end ever after.
 
 -- name: moment
 SELECT penstock.moment();
@@ -230,7 +231,7 @@ ORDER BY held.dead_at, held.id;
 WITH ended AS (
     DELETE FROM penstock.lease AS l
     USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-    WHERE l.id = asked.id AND l.fence = asked.fence AND l.flags & 3 = 0
+    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & 3 = 0
     RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at)
 INSERT INTO penstock.history
     (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
@@ -241,7 +242,7 @@ FROM ended RETURNING id, fence;
 WITH ended AS (
     DELETE FROM penstock.lease AS l
     USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-    WHERE l.id = asked.id AND l.fence = asked.fence AND l.flags & 3 = 0
+    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & 3 = 0
     RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
@@ -262,7 +263,7 @@ FROM ended RETURNING id, fence;
 -- Those of the leases that nobody's open transaction holds.
 SELECT l.id, l.fence
 FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-JOIN penstock.lease AS l ON l.id = asked.id AND l.fence = asked.fence
+JOIN penstock.lease AS l ON l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence
 FOR UPDATE OF l SKIP LOCKED;
 -- name: keep_result
 INSERT INTO penstock.result (id, expires_at, body)
@@ -274,7 +275,7 @@ UPDATE penstock.lease AS l
 SET lease_until = greatest(l.lease_until, penstock.moment() + asked.length),
     length = asked.length / 1000
 FROM unnest(:ids::bigint[], :fences::bigint[], :lengths::bigint[]) AS asked (id, fence, length)
-WHERE l.id = asked.id AND l.fence = asked.fence
+WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence
 RETURNING l.id, l.fence, l.lease_until, l.flags;
 -- name: begin
 UPDATE penstock.lease SET flags = flags & ~4
@@ -319,7 +320,7 @@ ended AS (
         WHERE id = asked.id AND fence = asked.fence AND flags = asked.flags
           AND lease_until < asked.expired_by
         FOR UPDATE SKIP LOCKED) AS held
-    JOIN penstock.message AS m ON m.id = asked.id
+    JOIN penstock.message AS m ON m.id BETWEEN asked.id AND asked.id
     WHERE l.ctid = held.place
     RETURNING l.id, l.fence, l.queue_id, m.type,
               coalesce(m.expires_at, 9007199254740991) AS expires_at, l.consumer, l.claimed_at,

@@ -10,6 +10,7 @@ from penstock.stores.postgres import doctor, feed, foreign, publish, type_index
 from penstock.stores.postgres.callers import async_caller_of, caller_of
 from penstock.stores.postgres.consuming import Consuming
 from penstock.stores.sql import messages, records, upkeep
+from penstock.stores.sql.publish import plain
 from penstock.stores.sql.store import SqlStore
 from penstock.stores.sql.transaction import finish
 from penstock.stores.waiters import until
@@ -37,7 +38,7 @@ class PostgresStore(Consuming, SqlStore):
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if not entries:
             return []
-        if publish.plain(entries):
+        if plain(entries):
             name, values = publish.call(entries)
             outcomes = publish.published(await self.fetch(name, **values))
             self.waiters.tell({entry.queue_id for entry in entries})

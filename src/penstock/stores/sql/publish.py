@@ -1,6 +1,7 @@
 """Writes entries that need a look at what is stored: names, dedup keys, depths, ordering keys."""
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from penstock.admission import earliest
 from penstock.errors import IdempotencyConflict, NameTaken, QueueFull
@@ -11,6 +12,12 @@ from penstock.ticket import Entry, Published
 
 NOT_PUBLISHED = Published(0, code="NOT_PUBLISHED")
 
+# All that an entry can say, but for its body.
+HEADING = attrgetter(
+    "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at",
+    "flags", "meta", "name", "ordering_key", "dedup", "max_depth",
+)  # fmt: skip
+
 
 def refused(outcomes: Sequence[Published]) -> bool:
     return any(outcome.code for outcome in outcomes)
@@ -19,6 +26,18 @@ def refused(outcomes: Sequence[Published]) -> bool:
 def none_of(outcomes: Sequence[Published]) -> list[Published]:
     """What all of them answer if one of them is refused."""
     return [outcome if outcome.code else NOT_PUBLISHED for outcome in outcomes]
+
+
+def alike(entries: Sequence[Entry]) -> bool:
+    """They differ in nothing but their bodies."""
+    if len(entries) < 2:
+        return True
+    return all(map(HEADING(entries[0]).__eq__, map(HEADING, entries)))
+
+
+def plain(entries: Sequence[Entry]) -> bool:
+    """No look at what is stored is needed. Entries that are alike are looked at once."""
+    return all(entry.plain for entry in (entries[:1] if alike(entries) else entries))
 
 
 def due_at(entry: Entry, now: Moment) -> Moment:

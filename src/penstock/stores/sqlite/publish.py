@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain, groupby
-from operator import attrgetter
 
 from penstock.message import Moment
 from penstock.stores.sql.publish import (
+    alike,
     due_at,
     expires_at,
     none_of,
+    plain,
     publish_checked,
     rank_at,
     refused,
@@ -20,10 +21,6 @@ ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Few distinct statements, so that SQLite keeps them all prepared.
 CHUNKS = (256, 64, 16, 4, 1)
 BODY = 7
-# All that a plain entry can say, but for its body.
-HEADING = attrgetter(
-    "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at", "meta"
-)
 
 
 def inserts(row: Callable[[int], str]) -> dict[int, str]:
@@ -53,9 +50,11 @@ async def publish(
 
 async def publish_each(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
     """Neighbours that need no look at what is stored go in together."""
+    if plain(entries):
+        return publish_plain(tx, entries)
     outcomes: list[Published] = []
-    for plain, run in groupby(entries, is_plain):
-        if plain:
+    for together, run in groupby(entries, is_plain):
+        if together:
             outcomes += publish_plain(tx, list(run))
         else:
             outcomes += [await publish_checked(tx, entry) for entry in run]
@@ -66,7 +65,7 @@ def is_plain(entry: Entry) -> bool:
     return entry.plain
 
 
-def publish_plain(tx: Transaction, entries: list[Entry]) -> list[Published]:
+def publish_plain(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
     last = insert_alike(tx, entries) if alike(entries) else insert_each(tx, entries)
     first = last - len(entries) + 1
     span = {"first": first, "last": last, "now": tx.now, "flags": 0}
@@ -77,12 +76,7 @@ def publish_plain(tx: Transaction, entries: list[Entry]) -> list[Published]:
     return [Published(id) for id in range(first, last + 1)]
 
 
-def alike(entries: list[Entry]) -> bool:
-    """They differ in nothing but their bodies."""
-    return len(set(map(HEADING, entries))) == 1
-
-
-def insert_alike(tx: Transaction, entries: list[Entry]) -> int:
+def insert_alike(tx: Transaction, entries: Sequence[Entry]) -> int:
     """Binding values is most of the cost: what all share is bound once. The last id."""
     row = row_of(entries[0], tx.now)
     shared = [*row[:BODY], *row[BODY + 1 :]]
@@ -95,7 +89,7 @@ def insert_alike(tx: Transaction, entries: list[Entry]) -> int:
     return last
 
 
-def insert_each(tx: Transaction, entries: list[Entry]) -> int:
+def insert_each(tx: Transaction, entries: Sequence[Entry]) -> int:
     """The last id; the others are the numbers before it."""
     rows = [row_of(entry, tx.now) for entry in entries]
     start = last = 0
