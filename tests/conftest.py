@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers import server as servers
+from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres, Unavailable
 
 
@@ -21,5 +23,17 @@ def postgres_server() -> Iterator[Postgres]:
     except Unavailable as reason:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse(f"PostgreSQL cannot be started: {reason}")
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDB]:
+    """One for each test process. A developer may do without; the build may not."""
+    try:
+        server = MariaDB()
+    except servers.Unavailable as reason:
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse(f"MariaDB cannot be started: {reason}")
     with server:
         yield server

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
 from penstock import stores
@@ -18,6 +19,7 @@ class Connections:
         self.tenant = tenant
         self.in_memory = url.partition("?")[0] in ("sqlite://", "sqlite:///:memory:")
         self.opening: dict[Where, asyncio.Task[Broker]] = {}
+        self.held: dict[Where, AsyncGenerator[Broker, None]] = {}
 
     async def broker(self) -> Broker:
         """The one of the running loop. A forked child opens its own."""
@@ -25,7 +27,7 @@ class Connections:
         opening = self.opening.get(here)
         if opening is None or (opening.done() and opening.exception() is not None):
             self.refuse_second(here)
-            opening = self.opening[here] = asyncio.ensure_future(self.open())
+            opening = self.opening[here] = asyncio.ensure_future(self.hold(here))
             await self.close_ended()
         return await asyncio.shield(opening)
 
@@ -49,23 +51,38 @@ class Connections:
                 " close the app there, or use a file: sqlite:///penstock.db"
             )
 
+    async def hold(self, here: Where) -> Broker:
+        self.held[here] = self.opened()
+        return await anext(self.held[here])
+
+    async def opened(self) -> AsyncGenerator[Broker, None]:
+        """A loop that comes to its end ends its generators: nothing is left open there."""
+        broker = await self.open()
+        try:
+            yield broker
+        finally:
+            await broker.store.close()
+
     async def open(self) -> Broker:
         return Broker(await stores.open(self.url), tenant=self.tenant)
 
     async def close_ended(self) -> None:
         """What loops that are closed by now have left open."""
-        for process, loop in list(self.opening):
+        for where in list(self.opening):
+            process, loop = where
             if process == os.getpid() and loop.is_closed():
-                opening = self.opening.pop((process, loop), None)
+                self.held.pop(where, None)
+                opening = self.opening.pop(where, None)
                 if opening is not None and opening.done() and opening.exception() is None:
                     await opening.result().store.close()
 
     async def close(self) -> None:
         """Closes the one of the running loop."""
-        opening = self.opening.pop((os.getpid(), asyncio.get_running_loop()), None)
+        here = (os.getpid(), asyncio.get_running_loop())
+        opening = self.opening.pop(here, None)
         if opening is None:
             return
         # One that could not be opened told whoever asked for it.
         await asyncio.wait([opening])
-        if opening.exception() is None:
-            await opening.result().store.close()
+        if (held := self.held.pop(here, None)) is not None:
+            await held.aclose()

@@ -103,8 +103,9 @@ async def test_a_lost_lease_is_told(app: Penstock) -> None:
 async def test_an_unknown_event_and_a_coroutine_are_refused(app: Penstock) -> None:
     async def later(event: str, context: Context, error: BaseException | None) -> None: ...
 
-    with pytest.raises(InvalidInput, match="no event 'complete'"):
-        app.on("complete", lambda event, context, error: None)
+    for event in ("complete", "failed"):
+        with pytest.raises(InvalidInput, match=f"no event '{event}'; there are completed, "):
+            app.on(event, lambda event, context, error: None)
     with pytest.raises(InvalidInput, match="coroutine"):
         app.on("completed", cast(Any, later))
 

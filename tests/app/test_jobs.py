@@ -32,7 +32,7 @@ async def test_a_result_that_is_not_there_yet_times_out(app: Penstock) -> None:
     async def send() -> None: ...
 
     job = await send.aenqueue()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"job 1 has not ended within 0.01 s"):
         await job.aresult(timeout=0.01)
 
 

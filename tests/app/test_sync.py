@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -18,17 +19,23 @@ from penstock.errors import InvalidState, JobFailed, NotFound, PenstockError
 from penstock.message import State
 from penstock.task import Task
 from tests.app.scenes import CAP, until_true, working
+from tests.servers.postgres import Postgres
 
 
 def double(number: int) -> int:
     return 2 * number
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> Iterator[Penstock]:
-    app = Penstock(f"sqlite:///{tmp_path}/queue.db")
-    yield app
-    app.close()
+@pytest.fixture(params=["sqlite", "postgres"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
+    with ExitStack() as ending:
+        url = f"sqlite:///{tmp_path}/queue.db"
+        if request.param == "postgres":
+            server: Postgres = request.getfixturevalue("postgres_server")
+            url = ending.enter_context(server.database())
+        app = Penstock(url)
+        ending.callback(app.close)
+        yield app
 
 
 @pytest.fixture

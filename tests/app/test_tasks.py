@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -270,6 +271,29 @@ def test_a_wrong_option_is_refused_when_the_task_is_made(
 ) -> None:
     with pytest.raises(InvalidInput, match=text.replace("*", r"\*")):
         Penstock("sqlite://").task(**options)(lambda: None)
+
+
+def test_only_a_function_becomes_a_task() -> None:
+    app = Penstock("sqlite://")
+    task = app.task(name="send")(lambda: None)
+    for other in (task, partial(print, "hi")):
+        with pytest.raises(InvalidInput, match="is not a function, and only functions become"):
+            app.task(other)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"preset": "nope"}, "no preset named 'nope'"),
+        ({"leese": 3}, "unknown field `leese`"),
+        ({"lease": 0}, "lease is 0"),
+    ],
+)
+def test_a_wrong_setting_is_refused_when_the_queue_is_declared(
+    settings: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        Penstock("sqlite://").queue("mail", **settings)
 
 
 def test_a_coroutine_function_does_not_run_in_a_thread() -> None:

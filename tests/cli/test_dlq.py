@@ -78,7 +78,8 @@ def test_purge_ends_those_named(dead: Terminal) -> None:
 
 
 def test_purge_of_all_asks_first(dead: Terminal) -> None:
-    dead.call("dlq", "purge", "--all", "--type", "mail", stdin="n\n", code=1)
+    said = dead.call("dlq", "purge", "--all", "--type", "mail", stdin="n\n", code=1)
+    assert "End 2 dead letters as cancelled? [y/N]" in said.err
     assert dead.states()["1"] == "dead"
     dead.call("dlq", "purge", "--all", "--type", "mail", "--yes")
     assert dead.states() == {"1": "cancelled", "2": "cancelled", "3": "dead", "4": "ready"}

@@ -111,6 +111,14 @@ def test_nothing_in_a_message_steers_the_terminal(terminal: Terminal) -> None:
     assert terminal.call("list").out.count("\n") == 2
 
 
+def test_a_terminal_that_knows_few_letters_is_shown_the_rest_in_another_way(
+    terminal: Terminal,
+) -> None:
+    terminal.call("enqueue", '{"id":"j1","command":"echo ü"}')
+    said = terminal.run("show", "j1", PYTHONIOENCODING="ascii")
+    assert 'body     {"command":"echo \\xfc"}' in said.out
+
+
 def test_show_of_a_message_that_is_not_there(terminal: Terminal) -> None:
     publish()
     for reference, told in (
@@ -175,7 +183,7 @@ def test_redrive_by_filter_takes_only_what_fits(terminal: Terminal) -> None:
 
         on_store(fail)
     said = terminal.call("redrive", "--all", "--state", "failed", "--queue", "mail", "--rate", 100)
-    assert said.out == "1 redriven\n"
+    assert said.out == "1 redriven, as 3\n"
     assert terminal.states() == {"1": "failed", "2": "failed", "3": "ready"}
 
 

@@ -20,11 +20,13 @@ def test_status_counts_and_says_what_to_do(terminal: Terminal) -> None:
     publish()
     publish(delay=60)
     terminal.call("queue", "pause", "default")
+    terminal.call("enqueue", '{"command":"true"}')
     said = terminal.call("status")
     assert ["default", "paused", "1", "1", "0", "1", "0"] in said.rows()
-    assert said.out.splitlines()[3:] == [
+    assert said.out.splitlines()[4:] == [
         "0 workers, durability safe",
-        "ready, and no worker serves it: default: penstock worker start",
+        "ready, and no worker serves it: shell: penstock worker start",
+        "ready, and no worker serves it: default: penstock worker start MODULE:APP",
         "1 dead: penstock dlq list",
         "paused: default: penstock queue resume",
     ]
@@ -37,6 +39,7 @@ def test_the_json_of_status(terminal: Terminal) -> None:
             {
                 "queue": "default",
                 "state": "active",
+                "shell": False,
                 "served": False,
                 "ready": 1,
                 "scheduled": 0,
@@ -69,9 +72,15 @@ def test_every_agent_is_listed_with_how_often_it_runs(terminal: Terminal) -> Non
 
 
 def test_migrate_makes_the_store_and_says_its_schema(terminal: Terminal) -> None:
-    assert "schema" in terminal.call("migrate").out
+    assert terminal.call("migrate", "--plan", "--json").json["to_do"][0] == "migration 1 core"
+    assert list(terminal.folder.iterdir()) == []
+    first, *_, last = terminal.call("migrate").out.splitlines()
+    assert first == "migration 1 core"
+    assert last.startswith("schema")
     assert (terminal.folder / "penstock.db").exists()
-    assert set(terminal.call("migrate", "--json").json) == {"schema"}
+    assert terminal.call("migrate", "--plan").out == "nothing to do\n"
+    again = terminal.call("migrate", "--json").json
+    assert again == {"done": [], "schema": last}
 
 
 def test_a_healthy_store_is_well(terminal: Terminal) -> None:
@@ -152,7 +161,7 @@ def test_a_store_that_may_not_be_written_is_exit_code_3(terminal: Terminal) -> N
 @pytest.mark.parametrize(
     ("url", "code", "told"),
     [
-        ("postgres://x/y", 1, "does not begin with sqlite:"),
+        ("mongodb://x/y", 1, "does not begin with sqlite:"),
         ("sqlite://host/x.db", 1, "has a host"),
         ("sqlite:///x.db?speed=high", 1, "no option named speed"),
         ("sqlite:////nowhere/at/all/x.db", 3, "no directory"),

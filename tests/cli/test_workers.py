@@ -161,6 +161,7 @@ def test_a_stop_that_takes_too_long_says_who_still_runs(terminal: Terminal) -> N
         until((terminal.folder / "begun").exists)
         said = terminal.call("worker", "stop", "--timeout", 0.1, code=1)
         assert "still run their last jobs" in said.err
+        assert said.err.endswith("; penstock list --state claimed shows those\n")
         terminal.write("go", "")
         assert worker.wait(60) == 0
 
@@ -172,6 +173,26 @@ def test_every_process_works_and_a_stop_reaches_them_all(terminal: Terminal) -> 
         parent.send_signal(signal.SIGTERM)
         assert parent.wait(60) == 0
     assert terminal.call("worker", "list").out == "no workers\n"
+
+
+def test_a_stop_counts_those_that_it_stopped(terminal: Terminal) -> None:
+    terminal.call("migrate")
+    with terminal.start("worker", "start", "--processes", 2):
+        until(lambda: terminal.call("status", "--json").json["workers"] == 2)
+        assert terminal.call("worker", "stop").out == "2 workers stopped\n"
+
+
+def test_a_signal_to_a_worker_that_was_asked_to_stop_is_no_crash(terminal: Terminal) -> None:
+    enqueue(terminal, "slow", UNTIL_GO)
+    with terminal.start("worker", "start") as worker:
+        until((terminal.folder / "begun").exists)
+        terminal.call("worker", "stop", "--no-wait")
+        assert worker.stderr is not None
+        assert any("worker stopping: why='asked to'" in line for line in worker.stderr)
+        worker.send_signal(signal.SIGTERM)
+        terminal.write("go", "")
+        assert worker.wait(60) == 0
+    assert terminal.state("slow") == "completed"
 
 
 def test_a_process_that_is_killed_is_replaced(terminal: Terminal) -> None:

@@ -1,5 +1,6 @@
 """The kinds of store the suite runs against: how each is opened, and how its time passes."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -11,6 +12,7 @@ import pytest
 from penstock import stores
 from penstock.store import Store
 from penstock.testing.clock import ManualClock
+from tests.conformance.mariadb import MariadbEngine
 from tests.conformance.postgres import PostgresEngine
 
 
@@ -86,6 +88,10 @@ class Sqlite:
             self.outside.close()
 
 
+def mariadb(request: pytest.FixtureRequest, directory: Path) -> Engine:
+    return MariadbEngine(request.getfixturevalue("mariadb_server"))
+
+
 def postgres(request: pytest.FixtureRequest, directory: Path) -> Engine:
     return PostgresEngine(request.getfixturevalue("postgres_server"))
 
@@ -95,3 +101,5 @@ ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Engine]] = {
     "sqlite-file": lambda request, directory: Sqlite(directory / "queue.db"),
     "postgres": postgres,
 }
+if os.environ.get("PENSTOCK_TEST_MARIADB"):
+    ENGINES["mariadb"] = mariadb

@@ -10,12 +10,12 @@ from tests.conformance.engines import ENGINES, Engine
 from tests.conformance.machine.rules import Machine
 
 STEPS = 40
-EXAMPLES = {"sqlite-memory": 80, "sqlite-file": 8, "postgres": 8}
+EXAMPLES = {"sqlite-memory": 80, "sqlite-file": 8, "postgres": 8, "mariadb": 8}
 MORE = 10 if os.environ.get("PENSTOCK_TEST_ALL") else 1
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("engine", EXAMPLES)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_store_and_the_model_never_disagree(
     engine: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

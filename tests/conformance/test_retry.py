@@ -94,16 +94,6 @@ async def test_a_nacks_own_limits_come_first(stage: Stage) -> None:
         assert (await stage.record(id)).reason == "retries_exhausted"
 
 
-async def test_relay_queues_twice_and_then_gives_up(stage: Stage) -> None:
-    await stage.queue("work", "relay")
-    id = await stage.publish(queue="work")
-    states = []
-    for _ in range(3):
-        await stage.broker.settle(await stage.take("work"), Nack("no"))
-        states.append(await stage.state(id))
-    assert states == [State.READY, State.READY, State.DEAD]
-
-
 async def test_released_deliveries_use_nothing_up(stage: Stage) -> None:
     await stage.queue("work", max_attempts=1, max_deliveries=1)
     id = await stage.publish(queue="work")

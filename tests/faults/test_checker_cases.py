@@ -215,3 +215,12 @@ def test_only_what_is_due_later_may_still_wait() -> None:
     waiting = [Stored(2, "m2", "work", "scheduled", 0, 0, due_at=due_at) for due_at in DUE]
     found = [tale.verdict(completed(1, 1, 4.5), stored) for stored in waiting]
     assert found == [{Kind.STUCK}, set(), {Kind.STUCK}, {Kind.STUCK}]
+
+
+def test_what_was_published_once_more_by_itself_does_not_tear_its_batch() -> None:
+    tale = Tale()
+    for label in ("m1", "m2"):
+        tale.call(0, 1, Publish(label, "work", batch="both"), UNKNOWN)
+    tale.call(2, 3, Publish("m1", "work"), Answer("ok", id=1))
+    dead = stored(1, "dead", [row("publish", "dead", None, 2.5)], attempts=0)
+    assert Kind.BATCH_TORN not in tale.verdict(dead)

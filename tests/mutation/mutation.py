@@ -36,6 +36,11 @@ class Mutation(Struct, frozen=True):
         match = re.match(r"stores/(?!sql/)(\w+)/", self.file)
         return match and match[1]
 
+    @property
+    def chosen(self) -> str:
+        """The tests that may notice: of what all stores share, a file's notice sooner."""
+        return self.store if self.store == "postgres" else "not postgres"
+
     def applied(self, text: str) -> str:
         """The text of its file with the line changed."""
         start, end = self._span(text)

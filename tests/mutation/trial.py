@@ -15,12 +15,16 @@ from tests.mutation.child import Failure
 from tests.mutation.mutation import Mutation, NotApplicable
 from tests.mutation.workshop import Stuck, Workshop
 
-SENSELESS = ("SyntaxError", "NameError", "ImportError", "syntax error", "no such", "binding")
+SENSELESS = (
+    *("SyntaxError", "NameError", "ImportError", "syntax error", "no such", "binding"),
+    *("lacks what this code needs", "does not exist", "could not determine data type"),
+)
 SUITE = ("tests/conformance",)
 # What may notice a change of these files, besides the suite.
 OWN_TESTS = {
     "agents/": ("tests/agents",),
     "worker/": ("tests/worker",),
+    "stores/postgres/": ("tests/postgres",),
     "stores/group_commit.py": (
         "tests/unit/test_group_commit.py",
         "tests/unit/test_group_commit_store.py",
@@ -51,18 +55,20 @@ class Trial(Struct, frozen=True):
 class Control:
     """The source as it is. Whatever fails here has noticed nothing."""
 
-    def __init__(self, workshop: Workshop, hints: set[str]) -> None:
+    def __init__(self, workshop: Workshop, mutations: Sequence[Mutation]) -> None:
         self.workshop = workshop
         self.lock = threading.Lock()
-        files = {hint.partition("::")[0] for hint in hints}
-        self.failing = {failure.test for failure in workshop.failures(sorted(files))}
-        self.files = files
+        self.tried = {(each.hint.partition("::")[0], each.chosen) for each in mutations}
+        self.failing: set[str] = set()
+        for chosen in {chosen for _, chosen in self.tried}:
+            files = sorted(file for file, each in self.tried if each == chosen)
+            self.failing |= {failure.test for failure in workshop.failures(files, chosen)}
 
-    def passes(self, test: str) -> bool:
-        if test.partition("::")[0] in self.files:
+    def passes(self, test: str, chosen: str) -> bool:
+        if (test.partition("::")[0], chosen) in self.tried:
             return test not in self.failing
         with self.lock:
-            return self.workshop.first_failure([test]) is None
+            return self.workshop.first_failure([test], chosen) is None
 
 
 def attempt(mutations: Sequence[Mutation], jobs: int) -> Iterator[Trial]:
@@ -71,7 +77,7 @@ def attempt(mutations: Sequence[Mutation], jobs: int) -> Iterator[Trial]:
         workshops: SimpleQueue[Workshop] = SimpleQueue()
         for number in range(jobs):
             workshops.put(Workshop(Path(name, str(number))))
-        control = Control(Workshop(Path(name, "control")), {each.hint for each in mutations})
+        control = Control(Workshop(Path(name, "control")), mutations)
 
         def in_turn(mutation: Mutation) -> Trial:
             workshop = workshops.get()
@@ -91,7 +97,8 @@ def timed(mutation: Mutation, workshop: Workshop, control: Control) -> Trial:
     try:
         with workshop.broken(mutation):
             failure = noticed(mutation, workshop)
-        verdict, told = judged(failure, control), failure or Failure("", "every test passed")
+        verdict = judged(failure, mutation.chosen, control)
+        told = failure or Failure("", "every test passed")
     except NotApplicable as error:
         verdict, told = Verdict.OUTDATED, Failure("", str(error))
     except Stuck as error:
@@ -104,12 +111,15 @@ def noticed(mutation: Mutation, workshop: Workshop) -> Failure | None:
     """The tests it was meant for first, then all that may notice."""
     own = [tests for path, tests in OWN_TESTS.items() if mutation.file.startswith(path)]
     everything = [*(own[0] if own else ()), *SUITE]
-    return workshop.first_failure([mutation.hint]) or workshop.first_failure(everything)
+    chosen = mutation.chosen
+    return workshop.first_failure([mutation.hint], chosen) or workshop.first_failure(
+        everything, chosen
+    )
 
 
-def judged(failure: Failure | None, control: Control) -> Verdict:
+def judged(failure: Failure | None, chosen: str, control: Control) -> Verdict:
     if failure is None:
         return Verdict.SURVIVED
     if failure.collecting or any(sign in failure.reason for sign in SENSELESS):
         return Verdict.SENSELESS
-    return Verdict.CAUGHT if control.passes(failure.test) else Verdict.UNSOUND
+    return Verdict.CAUGHT if control.passes(failure.test, chosen) else Verdict.UNSOUND

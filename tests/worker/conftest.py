@@ -10,15 +10,21 @@ from typing import TypeAlias
 import pytest
 
 from penstock import Penstock
+from tests.servers.postgres import Postgres
 
 ROOT = Path(__file__).parents[2]
 Start: TypeAlias = Callable[..., "subprocess.Popen[bytes]"]
 
 
-@pytest.fixture(params=["sqlite"])
-def url(tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Of a store that other processes see as well."""
-    return f"sqlite:///{tmp_path}/queue.db"
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/queue.db"
+        return
+    server: Postgres = request.getfixturevalue("postgres_server")
+    with server.database() as url:
+        yield url
 
 
 @pytest.fixture

@@ -40,6 +40,11 @@ def wait_in_process(path: str) -> None:
     signal.pause()
 
 
+@app.task(name="where_in_process", executor="process", max_attempts=1)
+def where_in_process() -> int:
+    return os.getpid()
+
+
 @app.task(name="count")
 async def count(path: str, number: int) -> None:
     note(path, number)

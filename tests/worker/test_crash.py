@@ -138,3 +138,15 @@ async def test_the_processes_of_a_killed_worker_go_with_it(
     assert alive(child)
     worker.kill()
     await until(lambda: not alive(child))
+
+
+async def test_a_task_runs_in_a_process_where_temporary_files_have_long_names(
+    app: Penstock, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than the address of a socket may be."""
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    start()
+    job = await program.where_in_process.aenqueue()
+    assert await job.aresult(60) > 0

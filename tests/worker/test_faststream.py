@@ -1,41 +1,67 @@
 """The acceptance cases of FastStream-SQLA, each under its own words (acceptance.md).
 
-Two subscribers in two processes: test_crash.py. Its own connection: test_transactions.py.
+They run on every store: on engines whose time a test can let pass, and by URL where processes or
+connections of somebody else take part.
 """
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
+import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from penstock import Draft, Message, Penstock, constant, exponential
+from penstock import Draft, Message, Penstock, constant, exponential, stores
+from penstock.broker import Broker
+from penstock.connections import Connections
+from penstock.errors import StoreUnusable
 from penstock.message import HistoryRow, State
-from penstock.testing.clock import ManualClock
+from penstock.testing.faults import Faults
 from penstock.worker.worker import Worker
-from tests.app.scenes import Arranged, counters, record, turning, until, until_true, working
+from tests.app.scenes import counters, record, turning, until, until_true, working
+from tests.conformance.engines import ENGINES, Engine
+from tests.worker.conftest import Start
 
 pytestmark = pytest.mark.anyio
 SECOND = 1_000_000
 
 
+class Engaged(Connections):
+    """On an engine, and its calls are counted."""
+
+    def __init__(self, engine: Engine, faults: Faults) -> None:
+        super().__init__("", "default")
+        self.in_memory = not engine.lasting
+        self.engine = engine
+        self.faults = faults
+
+    async def open(self) -> Broker:
+        return Broker(self.faults.wrap(await self.engine.open()))
+
+
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def faults() -> Faults:
+    return Faults()
 
 
-@pytest.fixture(params=["file", "memory"])
-async def app(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
-) -> AsyncIterator[Penstock]:
-    app = Penstock("sqlite://" if request.param == "memory" else f"sqlite:///{tmp_path}/queue.db")
-    app.connections = Arranged(app.url, clock)
-    app.connections.in_memory = request.param == "memory"
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    engine = ENGINES[request.param](request, tmp_path)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+async def app(engine: Engine, faults: Faults) -> AsyncIterator[Penstock]:
+    app = Penstock()
+    app.connections = Engaged(engine, faults)
     app.queue("orders", preset="faststream")
     yield app
     await app.aclose()
@@ -65,15 +91,15 @@ async def test_publish_then_handler_ok_is_completed_and_the_main_table_is_empty(
 
 
 async def test_publish_with_the_callers_connection_follows_its_rollback_and_commit(
-    tmp_path: Path,
+    url: str,
 ) -> None:
-    app = Penstock(f"sqlite:///{tmp_path}/queue.db")
+    app = Penstock(url)
 
     @app.task
     async def send() -> None: ...
 
     await app.ensure_queues(await app.broker(), ["default"])
-    with closing(sqlite3.connect(tmp_path / "queue.db")) as db:
+    with closing(connected(url)) as db:
         await send.options(connection=db).aenqueue()
         db.rollback()
         assert await places(app) == {}
@@ -83,49 +109,55 @@ async def test_publish_with_the_callers_connection_follows_its_rollback_and_comm
     await app.aclose()
 
 
+def connected(url: str) -> "sqlite3.Connection | psycopg.Connection":
+    """A connection of the caller's own."""
+    if url.startswith("postgresql:"):
+        return psycopg.connect(url)
+    return sqlite3.connect(url.removeprefix("sqlite:///"))
+
+
 async def test_next_attempt_at_in_the_future_is_fetched_not_before_but_after(
-    app: Penstock, clock: ManualClock
+    app: Penstock, engine: Engine
 ) -> None:
     @app.subscriber("orders")
     async def on_order(message: Message[int]) -> None: ...
 
-    (id,) = await publish(app, run_at=clock.now + 60 * SECOND)
+    broker = await app.broker()
+    (id,) = await publish(app, run_at=await broker.store.now() + 3_600 * SECOND)
     (first,) = await publish(app)
     async with turning(app) as (worker, agents):
         await until(lambda: worker.completed == 1)
         assert await counters(app, first) == ("completed", 1, 1)
-        clock.advance(59)
+        await engine.travel(3_000)
         agents.nudge("scheduler")
         (second,) = await publish(app)
         await until(lambda: worker.completed == 2)
         assert await counters(app, id) == ("scheduled", 0, 0)
-        clock.advance(1)
+        await engine.travel(600)
         agents.nudge("scheduler")
         await until(lambda: worker.completed == 3)
     assert await counters(app, second) == await counters(app, id) == ("completed", 1, 1)
 
 
 async def test_nack_on_error_with_exponential_runs_at_0_1_and_2_seconds_and_fails(
-    app: Penstock, clock: ManualClock
+    app: Penstock, engine: Engine
 ) -> None:
-    runs: list[float] = []
-    began = clock.now
-
     @app.subscriber("orders", policy="nack_on_error", retry=exponential(1, 2, max_attempts=3))
     async def on_order(message: Message[int]) -> None:
-        runs.append((clock.now - began) / SECOND)
         raise ValueError("boom")
 
     (id,) = await publish(app)
     async with turning(app) as (worker, agents):
         for wait in (0, 1, 2):
-            clock.advance(wait)
+            await engine.travel(wait)
             agents.nudge("scheduler")
             await until(partial(has_settled, worker, wait + 1))
     found = await record(app, id)
-    assert runs == [0, 1, 3]
     assert (found.state, found.attempts, found.reason) == (State.DEAD, 3, "retries_exhausted")
     assert [delay_of(row) for row in found.timeline] == [1, 2, None]
+    first, second, third = (row.claimed_at or 0 for row in found.timeline)
+    assert second - first >= 1 * SECOND
+    assert third - second >= 2 * SECOND
 
 
 def has_settled(worker: Worker, count: int) -> bool:
@@ -177,7 +209,7 @@ async def test_manual_nack_overrides_the_policy_and_the_second_call_is_ignored(
 
 
 async def test_max_total_delay_reached_is_failed_though_attempts_remain(
-    app: Penstock, clock: ManualClock
+    app: Penstock, engine: Engine
 ) -> None:
     strategy = constant(10, max_attempts=100, max_total_delay=25)
 
@@ -189,7 +221,7 @@ async def test_max_total_delay_reached_is_failed_though_attempts_remain(
     async with turning(app) as (worker, agents):
         for runs in (1, 2, 3):
             await until(partial(has_settled, worker, runs))
-            clock.advance(10)
+            await engine.travel(10)
             agents.nudge("scheduler")
     assert await counters(app, id) == ("dead", 3, 3)
     assert (await record(app, id)).reason == "retries_exhausted"
@@ -231,8 +263,78 @@ async def test_with_batch_10_and_overfetch_1_5_never_more_than_15_are_acquired_a
     assert 2 < most <= 15
 
 
+async def test_after_a_full_fetch_the_next_comes_at_the_min_interval(
+    app: Penstock, faults: Faults
+) -> None:
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None: ...
+
+    await publish(app, 30)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    options: dict[str, Any] = {"fetch_batch_size": 10, "min_interval": 0.2, "max_interval": 30}
+    async with working(app, concurrency=5, **options) as worker:
+        await until(lambda: worker.completed == 30)
+        assert loop.time() - began >= 0.4
+        assert faults.counts["claim"] == 3
+
+
+async def test_after_a_part_full_fetch_the_next_comes_at_the_max_interval(
+    app: Penstock, faults: Faults
+) -> None:
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None: ...
+
+    await publish(app)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with working(app, max_interval=0.1) as worker:
+        await until(lambda: worker.completed == 1 and faults.counts["claim"] == 6)
+        # Two of them may have been wake-ups that came late.
+        assert loop.time() - began >= 0.3
+
+
+async def test_after_a_part_full_fetch_the_next_comes_early_with_a_wake_up(
+    app: Penstock,
+) -> None:
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None: ...
+
+    await publish(app)
+    async with working(app, max_interval=30) as worker:
+        await until(lambda: worker.completed == 1 and worker.fetches[0].resting)
+        await publish(app)
+        with anyio.fail_after(20):
+            await until(lambda: worker.completed == 2)
+
+
+async def test_two_subscribers_in_two_processes_handle_each_of_10_000_messages_once(
+    url: str, start: Start, tmp_path: Path
+) -> None:
+    app = Penstock(url)
+    app.queue("orders", preset="faststream")
+    runs = tmp_path / "runs"
+    broker = await app.broker()
+    start(lease=30.0), start(lease=30.0)
+
+    async def both_there() -> bool:
+        return len(await broker.store.workers()) == 2
+
+    async def drained() -> bool:
+        return set(await places(app)) == {"ended"}
+
+    await until_true(both_there)
+    draft = Draft(queue="orders", body=f'"{runs}"'.encode())
+    published = [each for _ in range(10) for each in await broker.publish_many([draft] * 1_000)]
+    await until_true(drained)
+    assert Counter(runs.read_text().split()) == Counter(str(each.id) for each in published)
+    workers = {(await record(app, each.id)).timeline[0].consumer for each in published[::100]}
+    assert len(workers) == 2
+    await app.aclose()
+
+
 async def test_processing_older_than_the_stuck_timeout_is_pending_again_with_its_counters(
-    app: Penstock, clock: ManualClock
+    app: Penstock, engine: Engine
 ) -> None:
     app.queue("stuck", preset="faststream", lease=60)
     broker = await app.broker()
@@ -241,14 +343,14 @@ async def test_processing_older_than_the_stuck_timeout_is_pending_again_with_its
     await broker.claim("stuck", consumer="gone")
 
     async def given_back() -> bool:
-        clock.advance(4)
+        await engine.travel(4)
         agents.nudge("visibility_timeout_enforcer")
         return (await record(app, id)).state is State.READY
 
-    began = clock.now
+    began = await broker.store.now()
     async with app.agents(broker) as agents:
         await until_true(given_back)
-    assert clock.now - began > 60 * SECOND
+    assert await broker.store.now() - began > 60 * SECOND
     assert await counters(app, id) == ("ready", 0, 1)
 
 
@@ -287,8 +389,24 @@ async def test_if_the_graceful_timeout_passes_finished_ones_are_still_flushed(
     ]
 
 
+async def test_a_missing_column_is_reported_at_start(url: str) -> None:
+    async with await stores.open(url):
+        pass
+    schema = "penstock." if url.startswith("postgresql:") else ""
+    with closing(connected(url)) as db:
+        db.execute(f"ALTER TABLE {schema}lease DROP COLUMN note")
+        db.commit()
+    app = Penstock(url)
+
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None: ...
+
+    with pytest.raises(StoreUnusable, match=r"no column lease\.note; restore a backup"):
+        await app.worker()
+
+
 async def test_messages_come_by_the_time_they_are_due_over_all_queues(
-    app: Penstock, clock: ManualClock
+    app: Penstock, engine: Engine
 ) -> None:
     seen: list[str] = []
     for name in ("first", "second"):
@@ -299,7 +417,7 @@ async def test_messages_come_by_the_time_they_are_due_over_all_queues(
             seen.append(message.body)
 
     for number, name in enumerate(["second", "first", "second", "first"]):
-        clock.advance(1)
+        await engine.travel(1)
         await app.apublish(Draft(queue=name, body=b'"%d %s"' % (number, name.encode())))
     async with working(app, concurrency=1) as worker:
         await until(lambda: worker.completed == 4)

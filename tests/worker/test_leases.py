@@ -118,6 +118,40 @@ async def test_a_lost_lease_is_logged_counted_once_and_told_to_the_handler(
     assert await job.astatus() is State.CANCELLED
 
 
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_cancel_is_noticed_long_before_the_next_renewal(app: Penstock, force: bool) -> None:
+    told: list[tuple[bool, bool]] = []
+
+    @app.task
+    async def work(context: Context) -> None:
+        await until(lambda: context.cancelled or context.lost)
+        told.append((context.cancelled, context.lost))
+        context.raise_if_cancelled()
+
+    async with working(app, lease=3_000) as worker:
+        job = await work.aenqueue()
+        await until(lambda: bool(worker.held))
+        await job.acancel(force=force)
+        await until(lambda: not worker.held)
+    assert told == [(not force, force)]
+    assert await job.astatus() is State.CANCELLED
+
+
+async def test_runs_that_are_soon_over_are_not_asked_after() -> None:
+    faults = Faults()
+    app = Penstock("sqlite://")
+    app.connections = Arranged(app.url, faults=faults)
+
+    @app.task
+    async def work() -> None: ...
+
+    async with working(app) as worker:
+        await app.aenqueue_many(work.call() for _ in range(2_000))
+        await until(lambda: worker.completed == 2_000)
+    assert faults.counts["leases"] == 0
+    await app.aclose()
+
+
 async def test_a_lost_lease_is_noticed_at_the_end_if_not_before(app: Penstock) -> None:
     go_on = asyncio.Event()
 

@@ -186,6 +186,14 @@ async def test_a_command_that_ignores_sigterm_is_killed_after_its_time(bench: Be
     assert record.timeline[-1].error.startswith("TimedOut")
 
 
+async def test_a_job_whose_guard_is_interrupted_is_given_back(bench: Bench) -> None:
+    """As by Ctrl-C in the terminal of its worker, when it has just been started."""
+    again = bench.folder / "again"
+    first = f"touch {again}; kill -INT $PPID; exec sleep 600"
+    record = await bench.run(f"test -e {again} || {{ {first}; }}")
+    assert (record.state, record.attempts, record.deliveries) == (State.COMPLETED, 1, 1)
+
+
 async def test_a_polite_command_may_clean_up(bench: Bench) -> None:
     command = "trap 'touch cleaned; exit' TERM; while :; do sleep 0.02; done"
     await bench.run(command, timeout=0.5, cwd=str(bench.folder))

@@ -1,12 +1,14 @@
 """What the command of a shell job printed, in the files its worker wrote."""
 
 import os
+import re
 import sys
 from typing import Any
 
 from penstock.cli.output import cut, printable
 from penstock.cli.session import file_of
 from penstock.errors import NotFound
+from penstock.stores.urls import told
 
 STREAMS = ("stdout", "stderr")
 LAST = 10
@@ -14,8 +16,14 @@ TAIL_BYTES = 65_536
 
 
 def output_directory(url: str) -> str:
-    """Beside the database: penstock.db.jobs/ID/stdout.log."""
-    return f"{file_of(url) or 'penstock.db'}.jobs"
+    """Beside the file, penstock.db.jobs/ID/stdout.log; here, if the store is not a file."""
+    name = file_of(url) or f"penstock.{place_of(url) or 'db'}"
+    return f"{name}.jobs"
+
+
+def place_of(url: str) -> str:
+    """Server and database: another one has a message of the same id."""
+    return re.sub(r"[^\w.-]+", "-", told(url).partition("://")[2])
 
 
 def output_of(url: str, id: int) -> dict[str, str]:

@@ -56,7 +56,7 @@ class Lazy(click.Group):
 @click.group("penstock", cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="penstock", prog_name="penstock")
 def main() -> None:
-    """A durable work queue: one SQLite file, no server.
+    """A durable work queue: one SQLite file and no server, or PostgreSQL for many machines.
 
     \b
     penstock enqueue '{"id": "j1", "command": "echo hi"}'

@@ -71,8 +71,8 @@ class Session:
 
 def file_of(url: str) -> str | None:
     """The file of a SQLite store; None for one in memory, or for another kind of store."""
-    path = url.partition("?")[0].removeprefix("sqlite:///")
-    return None if "://" in path or path in ("", ":memory:") else path
+    scheme, _, path = url.partition("?")[0].partition(":///")
+    return None if scheme != "sqlite" or path in ("", ":memory:") else path
 
 
 def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], Any]:

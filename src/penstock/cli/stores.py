@@ -1,5 +1,6 @@
 """The store itself: migrate, back up, examine, measure."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from penstock import stores
 from penstock.broker import Broker
 from penstock.cli.output import as_json, as_lines, table
 from penstock.cli.session import Session, command
@@ -14,6 +16,7 @@ from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Check
 
 group = click.Group()
+NOTHING = "nothing to do"
 
 
 async def examine(broker: Broker) -> list[Check]:
@@ -21,17 +24,25 @@ async def examine(broker: Broker) -> list[Check]:
 
 
 @command(group, "migrate")
-def migrate(session: Session) -> None:
+@click.option("--plan", is_flag=True, help="Say what would be done, and do nothing.")
+def migrate(session: Session, plan: bool) -> None:
     """Makes the store, or brings its schema up to date.
 
-    Opening a store does so too; this says it.
+    While workers go on. Opening a new store, or a file, does so too; this says it.
 
     \b
     penstock migrate
-    penstock migrate --url sqlite:////var/lib/penstock/queue.db
+    penstock migrate --plan --url postgresql://penstock@db.example/queue
     """
+    steps = asyncio.run(stores.migrate(session.url, plan=plan))
+    if plan:
+        as_json({"to_do": steps}) if session.as_json else print("\n".join(steps or [NOTHING]))
+        return
     checks = {check.name: check.text for check in session.run(examine, "create")}
-    as_json({"schema": checks["schema"]}) if session.as_json else print(checks["schema"])
+    if session.as_json:
+        as_json({"done": steps, "schema": checks["schema"]})
+    else:
+        print("\n".join([*steps, checks["schema"]]))
 
 
 @command(group, "doctor")
@@ -58,9 +69,10 @@ def doctor(session: Session) -> None:
 @command(group, "backup")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 def backup(session: Session, target: Path) -> None:
-    """Copies the store to a new file, in use or not.
+    """Copies a SQLite store to a new file, in use or not.
 
-    To restore it, stop the workers and put it in the place of the old one.
+    To restore it, stop the workers and put it in the place of the old one. For PostgreSQL there is
+    pg_dump.
 
     \b
     penstock backup backups/monday.db
@@ -86,9 +98,9 @@ def backup(session: Session, target: Path) -> None:
 @click.option("--messages", type=click.IntRange(100, 10_000_000), default=20_000,
               show_default=True, help="How many to push through.")  # fmt: skip
 def bench(session: Session, messages: int) -> None:
-    """Measures this machine, on a temporary store.
+    """Measures this machine, on a temporary SQLite file.
 
-    Publishing one by one and in batches, and claiming and completing.
+    Publishing one by one and in batches, and claiming and completing. No store of yours is used.
 
     \b
     penstock bench
@@ -96,6 +108,8 @@ def bench(session: Session, messages: int) -> None:
     """
     from penstock.cli.measure import measure
 
+    if session.said is not None:
+        raise InvalidInput("bench measures a temporary SQLite file, and takes no --url")
     measured = measure(messages)
     if session.as_json:
         as_json(measured)

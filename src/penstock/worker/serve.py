@@ -8,7 +8,7 @@ import socket
 import structlog
 
 from penstock.broker import Broker
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoreError
 from penstock.message import State
 from penstock.runner import Runner
 from penstock.ticket import Working
@@ -49,15 +49,14 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.signalled, number)
         async with self.agents:
-            await self.bury()
-            await self.broker.store.save_worker(me)
+            await self.arrive(me)
             try:
                 async with self.worker:
                     log.info("worker_started", worker=me.id, pid=me.pid, queues=", ".join(names))
                     await self.watch(me)
                     log.info("worker_stopping", why=self.why, running=len(self.worker.held))
             finally:
-                await self.broker.store.delete_worker(me.id)
+                await self.leave(me)
         counts = {"completed": self.worker.completed, "other": self.worker.settled}
         log.info("worker_stopped", **counts, lost=self.worker.lost)
 
@@ -71,6 +70,20 @@ class Service:
     def stop(self, why: str) -> None:
         self.why = self.why or why
         self.stopped.set()
+
+    async def arrive(self, me: Working) -> None:
+        """On the list, and off it, are only notices: without them it works as well."""
+        try:
+            await self.bury()
+        except StoreError as error:
+            log.error("worker_not_heard", error=str(error))
+        await self.say(me)
+
+    async def leave(self, me: Working) -> None:
+        try:
+            await self.broker.store.delete_worker(me.id)
+        except StoreError as error:
+            log.error("worker_not_heard", error=str(error))
 
     async def bury(self) -> None:
         """Workers that could not say goodbye are taken off the list."""

@@ -6,35 +6,47 @@ import secrets
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from penstock.errors import StoreError
 from penstock.testing.checker.__main__ import text as checked
-from tests.faults.storm import sqlite
-from tests.faults.storm.scene import Scene
+from tests.faults.storm.ground import Ground
+from tests.faults.storm.postgres_ground import PostgresGround
+from tests.faults.storm.scene import Scene, Stores
+from tests.faults.storm.sqlite_ground import SqliteGround
 from tests.faults.storm.storm import Outcome, Storm
+from tests.servers.postgres import Unavailable
 
 SECONDS = 60.0
 LEAST = 5.0
 EXAMPLES = 10
+GROUNDS: dict[Stores, Callable[[Path], Ground]] = {
+    "sqlite": SqliteGround,
+    "postgres": PostgresGround,
+}
 
 
 def main(arguments: list[str]) -> int:
     """0 when every promise was kept and enough happened to say so, 1 when not."""
     asked = parse(arguments)
     directory = asked.keep or Path(tempfile.mkdtemp(prefix="penstock-storm-"))
-    scene = set_the_scene(directory, asked.seed)
-    print(f"storm: seed {scene.seed}, {asked.seconds:g} s, files in {directory}", file=sys.stderr)
+    directory.mkdir(parents=True, exist_ok=True)
+    seed = secrets.randbelow(1_000_000) if asked.seed is None else asked.seed
+    print(f"storm: seed {seed}, {asked.seconds:g} s, files in {directory}", file=sys.stderr)
     try:
-        outcome = asyncio.run(Storm(scene, asked.seconds, asked.workers).run())
+        scene, outcome = asyncio.run(rage(asked, directory.resolve(), seed))
     except KeyboardInterrupt:
         print(f"storm: interrupted; all processes ended; files in {directory}", file=sys.stderr)
         return 130
     except StoreError as error:
-        print(f"storm: seed {scene.seed} broke the store: {error}; files in {directory}")
+        print(f"storm: seed {seed} broke the store: {error}; files in {directory}")
         return 1
+    except Unavailable as error:
+        print(f"storm: {error}", file=sys.stderr)
+        return 2
     print(json(outcome, scene) if asked.json else text(outcome, scene))
     if outcome.calm and not asked.keep:
         shutil.rmtree(directory)
@@ -43,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.storm", description=__doc__)
-    parser.add_argument("store", choices=["sqlite"])
+    parser.add_argument("store", choices=list(GROUNDS))
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long faults rage")
     parser.add_argument("--seed", type=int, help="repeats the plan of another storm")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for its files")
@@ -57,15 +69,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return asked
 
 
-def set_the_scene(directory: Path, seed: int | None) -> Scene:
-    scene = Scene(
-        directory.resolve(),
-        sqlite.url(directory.resolve()),
-        secrets.randbelow(1_000_000) if seed is None else seed,
-    )
-    scene.history.mkdir(parents=True)
-    scene.logs.mkdir()
-    return scene
+async def rage(asked: argparse.Namespace, directory: Path, seed: int) -> tuple[Scene, Outcome]:
+    async with GROUNDS[asked.store](directory) as ground:
+        scene = Scene(directory, asked.store, tuple(ground.urls), seed)
+        scene.history.mkdir()
+        scene.logs.mkdir()
+        return scene, await Storm(scene, ground, asked.seconds, asked.workers).run()
 
 
 def json(outcome: Outcome, scene: Scene) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import select
 import signal
+import time
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -13,9 +14,15 @@ from tests.faults.storm.scene import Scene
 
 context = get_context("forkserver")
 # Each process is forked from one that has imported everything: it begins in a moment.
-PRELOAD = ["tests.faults.storm.nursery", "penstock.stores.sqlite.open"]
+PRELOAD = [
+    "tests.faults.storm.nursery",
+    "penstock.stores.sqlite.open",
+    "penstock.stores.postgres.open",
+]
 CAP = 30.0
 HOPELESS = 30
+# Whoever could not start tries again after so many seconds.
+REST = 0.5
 NOT_ASKED = (-signal.SIGKILL,)
 # A process that is asked before it listens ends at once.
 ASKED = (*NOT_ASKED, -signal.SIGTERM, 0)
@@ -25,6 +32,7 @@ class Child:
     """One start of a process. Its handle names it and nobody else, also when its pid is reused."""
 
     def __init__(self, scene: Scene, role: str, name: str) -> None:
+        self.role = role
         self.name = name
         self.process = context.Process(
             target=program.main, args=(scene, role, name), name=name, daemon=True
@@ -37,6 +45,11 @@ class Child:
         self.asked = False
         # Stopped inside a write, it keeps everybody from writing.
         self.cutting = False
+
+    @property
+    def number(self) -> int:
+        """Of its start, in its place."""
+        return int(self.name.rpartition(".")[2])
 
     def signal(self, number: signal.Signals) -> None:
         if self.alive:
@@ -87,6 +100,7 @@ class Slot:
         self.name = f"{role}-{number}"
         self.starts = 0
         self.child: Child | None = None
+        self.rests_until = 0.0
 
     def start(self) -> None:
         self.starts += 1
@@ -133,7 +147,7 @@ class Fleet:
         for slot in [] if self.dark or len(self.crashes) > HOPELESS else slots:
             if slot.child is not None and not slot.child.alive:
                 self.bury(slot)
-            if slot.child is None:
+            if slot.child is None and slot.rests_until < time.monotonic():
                 slot.start()
 
     def kill(self, *slots: Slot) -> None:
@@ -148,12 +162,13 @@ class Fleet:
             self.bury(slot)
 
     def bury(self, slot: Slot) -> None:
-        """A failure is never expected, and an end of its own accord only if it was asked to."""
+        """A failure is only expected at its start, and an end only if it was asked to."""
         child, slot.child = slot.child, None
         assert child is not None
         code = child.close()
-        if code == program.TRY_AGAIN:
+        if code == program.TRY_AGAIN and not slot.at_work:
             self.busy += 1
+            slot.rests_until = time.monotonic() + REST
         elif code not in (ASKED if child.asked else NOT_ASKED):
             self.crashes.append(f"{child.name} ended with exit code {code}")
 

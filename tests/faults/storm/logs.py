@@ -7,32 +7,37 @@ from pathlib import Path
 ERROR = re.compile(r"\[error\s*\]\s*(\w+)|\[warning\s*\]\s*(\w+)")
 RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+)(?::|$)")
 TRACEBACK = "Traceback (most recent call last):"
-# A store that is blocked by a stopped process says so, and its callers try again.
-EXPECTED = frozenset({"StoreBusy"})
+CAUSE = "The above exception was the direct cause of the following exception:"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def troubles(directory: Path) -> tuple[Counter[str], list[str]]:
+def troubles(directory: Path, expected: frozenset[str]) -> tuple[Counter[str], list[str]]:
     """How often which event was logged as an error or warning, and unexpected exceptions."""
     events: Counter[str] = Counter()
     surprises: list[str] = []
     for path in sorted(directory.glob("*.log")):
         lines = COLOUR.sub("", path.read_text(errors="replace")).splitlines()
         events.update(found[1] or found[2] for line in lines if (found := ERROR.search(line)))
-        surprises += [f"{path.stem}: {text}" for text in raised(lines)]
+        surprises += [f"{path.stem}: {text}" for text in raised(lines, expected)]
     return events, surprises
 
 
-def raised(lines: list[str]) -> list[str]:
+def raised(lines: list[str], expected: frozenset[str]) -> list[str]:
     """The last line of each traceback, if it was not to be expected."""
     found: list[str] = []
     inside = False
     for line in lines:
-        if line.strip() == TRACEBACK:
+        if line == CAUSE and found:
+            # What it was turned into is told next.
+            found.pop()
+        elif line.strip() == TRACEBACK:
             inside = True
         elif inside and line and not line.startswith((" ", "\t")):
             inside = False
-            name = RAISED.match(line)
-            if name is None or name[1] not in EXPECTED:
-                found.append(line)
-    return found
+            found.append(line)
+    return [line for line in found if not named(line, expected)]
+
+
+def named(line: str, expected: frozenset[str]) -> bool:
+    name = RAISED.match(line)
+    return name is not None and name[1] in expected

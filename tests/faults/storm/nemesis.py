@@ -1,84 +1,27 @@
-"""Plans the faults of a storm from its seed, and does them."""
+"""Does the faults of a storm, each at its time."""
 
 import asyncio
-import random
 import signal
-from collections.abc import Callable, Coroutine
-from typing import Any, Literal
-
-from msgspec import Struct
 
 from penstock.testing.checker import Recorder
-from tests.faults.storm import sqlite
 from tests.faults.storm.fleet import Child, Fleet
-
-Kind = Literal["kill", "stop", "restart", "gate", "transaction", "producers", "blackout"]
-# One victim at a time, every so many seconds on the average.
-EVERY = 0.4
-# What befalls all: at these shares of the storm's time, and again in each half minute.
-GREAT: dict[Kind, tuple[float, ...]] = {
-    "gate": (0.15, 0.5, 0.8),
-    "transaction": (0.25, 0.7),
-    "producers": (0.4,),
-    "blackout": (0.6,),
-}
-HALF_MINUTE = 30.0
-# Seconds that most stops are shorter than.
-LONGEST = 5.0
-
-
-class Strike(Struct, frozen=True):
-    """One fault: how many seconds after the start, what, on whom, for how long."""
-
-    at: float
-    kind: Kind
-    victim: str = ""
-    length: float = 0.0
-
-
-def plan(seed: int, seconds: float, victims: list[str]) -> list[Strike]:
-    """The same for the same seed."""
-    chance = random.Random(seed)
-    strikes = great(chance, seconds)
-    at = chance.uniform(0.5, 1.0)
-    while at < seconds:
-        kind: Kind = chance.choice(("kill", "kill", "stop", "stop", "restart"))
-        strikes.append(Strike(at, kind, chance.choice(victims), stop_length(chance)))
-        at += chance.expovariate(1 / EVERY)
-    return sorted(strikes, key=lambda strike: strike.at)
-
-
-def great(chance: random.Random, seconds: float) -> list[Strike]:
-    rounds = max(1, round(seconds / HALF_MINUTE))
-    part = seconds / rounds
-    return [
-        Strike(part * (number + share + chance.uniform(-0.05, 0.05)), kind, "", length)
-        for number in range(rounds)
-        for kind, shares in GREAT.items()
-        for share in shares
-        for length in [chance.uniform(0.5, 1.5)]
-    ]
-
-
-def stop_length(chance: random.Random) -> float:
-    """Most are longer than a lease; a few longer than a writer waits for its turn."""
-    return LONGEST + 1 if chance.random() < 0.04 else chance.uniform(0.2, LONGEST)
+from tests.faults.storm.ground import Deed, Ground
+from tests.faults.storm.strikes import LONGEST, Kind, Strike
 
 
 class Nemesis:
-    def __init__(self, fleet: Fleet, recorder: Recorder) -> None:
-        self.scene = fleet.scene
+    def __init__(self, fleet: Fleet, ground: Ground, recorder: Recorder) -> None:
         self.fleet = fleet
+        self.ground = ground
         self.recorder = recorder
         self.slots = {slot.name: slot for slot in fleet.slots}
-        self.deeds: dict[Kind, Callable[[Strike], Coroutine[Any, Any, None]]] = {
+        self.deeds: dict[Kind, Deed] = {
             "kill": self.kill,
             "stop": self.stop,
             "restart": self.restart,
-            "gate": self.hold,
-            "transaction": self.hold,
             "producers": self.kill_producers,
             "blackout": self.black_out,
+            **ground.deeds(recorder),
         }
 
     async def rage(self, strikes: list[Strike]) -> None:
@@ -88,7 +31,7 @@ class Nemesis:
         async with asyncio.TaskGroup() as deeds:
             for strike in strikes:
                 await asyncio.sleep(start + strike.at - loop.time())
-                deeds.create_task(self.deeds[strike.kind](strike))
+                deeds.create_task(self.deeds.get(strike.kind, self.hold)(strike))
 
     async def kill(self, strike: Strike) -> None:
         """Whoever tends the fleet starts another."""
@@ -124,20 +67,18 @@ class Nemesis:
             await asyncio.sleep(0.005)
 
     def examine(self, child: Child) -> None:
-        """Stopped inside a write it cuts off everybody: that limit is documented, and excused."""
-        if sqlite.holds_gate(self.scene, child.pid):
-            self.recorder.fault("gate", child.name)
-        if child.alive and sqlite.writes(self.scene, child.pid):
-            child.cutting = True
-            self.recorder.fault("cut", child.name)
+        """Stopped inside a write it may cut off everybody: that is documented, and excused."""
+        for kind in self.ground.seen(child) if child.alive else ():
+            child.cutting = child.cutting or kind == "cut"
+            self.recorder.fault(kind, child.name)
 
     async def hold(self, strike: Strike) -> None:
-        """A process takes the gate, or begins a write, and stops; it goes on, or is killed."""
+        """A process takes something in hand, and stops; it goes on, or is killed."""
         child = self.fleet.hold(strike.kind)
         await self.frozen(child)
         self.examine(child)
         await asyncio.sleep(strike.length)
-        number = signal.SIGCONT if strike.length < 1.0 else signal.SIGKILL
+        number = signal.SIGCONT if child.number % 2 else signal.SIGKILL
         child.signal(number)
         self.fleet.heal(child)
 

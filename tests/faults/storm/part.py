@@ -51,7 +51,7 @@ class CorePart(Part):
 
     async def play(self) -> None:
         """Over two handles on the store: a process may have several, and close them."""
-        url = self.scene.url
+        url = self.scene.way(self.name)
         async with await stores.open(url) as store, await stores.open(url) as other:
             self.witness = Witness(Broker(store), self.recorder)
             self.listen()

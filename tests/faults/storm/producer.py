@@ -2,34 +2,43 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import closing
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from penstock.errors import StoreBusy
+import psycopg
+
+from penstock.errors import StoreError
 from penstock.message import Dedup, Draft
 from penstock.testing.checker import Answer, Publish
-from tests.faults.storm import sqlite
+from tests.faults.storm import postgres, sqlite
 from tests.faults.storm.bodies import body_of, filling
 from tests.faults.storm.part import CorePart, tolerated
 from tests.faults.storm.product import app_of
 from tests.faults.storm.recording import refused
-from tests.faults.storm.scene import Scene
+from tests.faults.storm.scene import Scene, Stores
 
 T = TypeVar("T")
+OWN: dict[Stores, Callable[[Scene], Any]] = {
+    "sqlite": sqlite.connection,
+    "postgres": postgres.connection,
+}
 HANDS = 3
 CROWD = 500
 KEYS = 12
 WINDOW = 3600.0
 # Each is chosen as often as it stands here.
-WAYS = ("one",) * 10 + ("again", "shared", "together", "plain", "atomic", "task", "tasks", "own")
+WAYS = ("one",) * 10 + (
+    "again", "shared", "together", "plain", "atomic", "task", "tasks", "own", "booked",
+)  # fmt: skip
 
 
 class Producer(CorePart):
     def __init__(self, scene: Scene, name: str) -> None:
         super().__init__(scene, name)
         self.numbers = count()
-        self.app, self.job, self.slow = app_of(self)
+        self.app, self.job, self.slow, self.book = app_of(self)
         # What may be published once more, under the same key or name.
         self.kept: list[Draft] = []
 
@@ -96,12 +105,18 @@ class Producer(CorePart):
         labels = [self.label() for _ in range(self.random.randint(2, 10))]
         await self.app.aenqueue_many([self.job.call(label, filling(label)) for label in labels])
 
+    async def booked(self) -> None:
+        """A task that ends in a transaction of its own, where it has one in common with us."""
+        if self.scene.store == "postgres":
+            label = self.label()
+            await self.book.aenqueue(label, filling(label))
+
     async def own(self) -> None:
         """In a transaction of the application's own, which it commits or rolls back."""
         label = self.label()
         call = self.recorder.invoke(Publish(label, "jobs"))
         try:
-            with closing(sqlite.connection(self.scene)) as connection:
+            with closing(OWN[self.scene.store](self.scene)) as connection:
                 task = self.job.options(connection=connection)
                 job = await task.aenqueue(label, filling(label))
                 if self.random.random() < 0.3:
@@ -110,8 +125,11 @@ class Producer(CorePart):
                 else:
                     connection.commit()
                     self.recorder.result(call, Answer("ok", id=job.id))
-        except StoreBusy as error:
+        except StoreError as error:
             self.recorder.result(call, refused(error))
+        except psycopg.Error as error:
+            # The server went away, perhaps in the middle of the commit: nobody knows.
+            print(f"{type(error).__name__}: {error}", flush=True)
 
     def label(self, trait: str = "") -> str:
         return f"{self.name}-{next(self.numbers)}{trait}"

@@ -11,6 +11,7 @@ from penstock.queue import Missed
 from penstock.task import AsyncTask, Task
 from penstock.worker.options import WorkerOptions
 from penstock.worker.serve import Service
+from tests.faults.storm import postgres
 from tests.faults.storm.part import Part
 from tests.faults.storm.recording_store import RecordingConnections
 from tests.faults.storm.scene import CRON
@@ -30,16 +31,24 @@ class Bad(Exception):
 
 class Product(Part):
     async def play(self) -> None:
-        app, _, _ = app_of(self)
+        app, *_ = app_of(self)
         worker = await app.worker(options=OPTIONS)
         await Service(worker, app.agents(worker.broker)).run()
         await app.aclose()
 
 
-def app_of(part: Part) -> tuple[Penstock, AsyncTask[[str, str], str], Task[[str, str], str]]:
+def app_of(
+    part: Part,
+) -> tuple[
+    Penstock,
+    AsyncTask[[str, str], str],
+    Task[[str, str], str],
+    AsyncTask[[str, str], None],
+]:
     """The app, and the tasks that producers enqueue."""
-    app = Penstock(part.scene.url)
-    app.connections = RecordingConnections(part.scene.url, part.recorder)
+    url = part.scene.way(part.name)
+    app = Penstock(url)
+    app.connections = RecordingConnections(url, part.recorder)
     subscribe(app, part)
 
     @app.task(name="job", queue="jobs")
@@ -52,11 +61,16 @@ def app_of(part: Part) -> tuple[Penstock, AsyncTask[[str, str], str], Task[[str,
         block(part, context, label)
         return label
 
+    @app.task(name="book", queue="jobs")
+    async def book(context: Context, label: str, filling: str) -> None:
+        await behave(part, context, label)
+        await postgres.book(url, context)
+
     @app.task(name="tick", queue="jobs", cron=CRON, missed=Missed.ALL)
     async def tick() -> None:
         await asyncio.sleep(0)
 
-    return app, job, slow
+    return app, job, slow, book
 
 
 def subscribe(app: Penstock, part: Part) -> None:

@@ -5,12 +5,15 @@ import ctypes
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 
+import psycopg
+import structlog
 import uvloop
 
-from penstock.errors import StoreBusy
-from tests.faults.storm import sqlite
+from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
+from tests.faults.storm import postgres, sqlite
 from tests.faults.storm.consumer import Consumer
 from tests.faults.storm.meddler import Meddler
 from tests.faults.storm.part import Part
@@ -27,9 +30,12 @@ PARTS: dict[str, type[Part]] = {
     "product": Product,
     "meddler": Meddler,
 }
-HOLDERS: dict[str, Callable[[Scene], None]] = {
+HOLDERS: dict[str, Callable[[Scene, str], None]] = {
     "gate": sqlite.hold_gate,
     "transaction": sqlite.hold_transaction,
+    "snapshot": postgres.hold_snapshot,
+    "uncommitted": postgres.hold_uncommitted,
+    "rows": postgres.hold_rows,
 }
 
 
@@ -38,16 +44,24 @@ def main(scene: Scene, role: str, name: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log_to(scene, name)
     if role in HOLDERS:
-        HOLDERS[role](scene)
+        hold(scene, role, name)
         return
     # Both loops that people use.
     factory = uvloop.new_event_loop if name.endswith(("1", "3", "5")) else None
     with asyncio.Runner(loop_factory=factory) as runner:
         try:
             runner.run(play(scene, role, name))
-        except StoreBusy as error:
-            print(error, flush=True)
+        except (StoreBusy, StoreUnreachable, OutcomeUnknown):
+            traceback.print_exc()
             sys.exit(TRY_AGAIN)
+
+
+def hold(scene: Scene, role: str, name: str) -> None:
+    """The server may go down meanwhile: then nothing is held any more."""
+    try:
+        HOLDERS[role](scene, name)
+    except (psycopg.Error, StoreError) as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
 
 
 async def play(scene: Scene, role: str, name: str) -> None:
@@ -59,8 +73,16 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False)
+
+
 def log_to(scene: Scene, name: str) -> None:
     file = os.open(scene.logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
+    # A traceback that is drawn in colours costs more than what it tells of.
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=False, exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure([structlog.processors.add_log_level, stamp, renderer])

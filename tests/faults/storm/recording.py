@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from penstock.errors import PenstockError, StoreBusy, StoreError
+from penstock.errors import PenstockError, StoreBusy, StoreError, StoreUnreachable
 from penstock.message import Leased, Verb
 from penstock.testing.checker import Answer, Claimed, Recorder, events
 from penstock.testing.checker.events import ALREADY_SETTLED, INVALID_STATE, LOCK_LOST, AnyCall
@@ -48,8 +48,8 @@ async def record(
 
 
 def refused(error: PenstockError) -> Answer:
-    """A store that found no turn to write did nothing; of other troubles nobody knows."""
-    unknown = isinstance(error, StoreError) and not isinstance(error, StoreBusy)
+    """A store that was busy or not there did nothing; of other troubles nobody knows."""
+    unknown = isinstance(error, StoreError) and not isinstance(error, StoreBusy | StoreUnreachable)
     return Answer("unknown" if unknown else "refused", error.code)
 
 

@@ -89,6 +89,11 @@ class RecordingStore:
         calls = [Settle("complete", item.id, item.fence) for item in items]
         return await record(self.recorder, calls, self.store.complete(items), answers)
 
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        """Whether the handler's transaction is committed is not told here."""
+        self.recorder.invoke(Settle("complete", item.id, item.fence))
+        await self.store.acomplete_on(connection, item)
+
     async def extend(self, items: Sequence[Extension]) -> list[Answer]:
         calls = [Settle("extend", item.id, item.fence) for item in items]
         return await record(self.recorder, calls, self.store.extend(items), answers)

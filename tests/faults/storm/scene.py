@@ -1,4 +1,4 @@
-"""Where a storm takes place: its files, its queues, its schedules."""
+"""Where a storm takes place: its files, its store, its queues, its schedules."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from penstock.testing import checker
 from tests.faults.storm.bodies import NO_ARGUMENTS, body_of
 
 Workers = Literal["core", "real", "both"]
+Stores = Literal["sqlite", "postgres"]
 BACKOFF = {"kind": "exponential", "initial": 0.1, "factor": 2, "max": 0.8, "jitter": "equal"}
 # The presets that count differently, with leases so short that many run out.
 QUEUES: dict[str, dict[str, Any]] = {
@@ -35,8 +36,19 @@ class Scene(Struct, frozen=True):
     """What every process of a storm is told."""
 
     directory: Path
-    url: str
+    store: Stores
+    urls: tuple[str, ...]
     seed: int
+
+    @property
+    def url(self) -> str:
+        """The shortest way to the store."""
+        return self.urls[0]
+
+    def way(self, name: str) -> str:
+        """The url for the process with this name: all of a slot have the same one."""
+        slot = name.partition(".")[0]
+        return self.urls[int(slot.rpartition("-")[2]) % len(self.urls)]
 
     @property
     def history(self) -> Path:

@@ -1,9 +1,8 @@
-"""What is particular to a storm on SQLite: its locks, and the tables of its places."""
+"""What is particular to the processes of a storm on SQLite: whose locks they hold, and how."""
 
 import os
 import signal
 import sqlite3
-from collections import defaultdict
 from pathlib import Path
 
 from penstock.stores.sqlite.gate import Gate
@@ -12,31 +11,26 @@ from tests.faults.storm.scene import Scene
 FILE = "storm.db"
 # In the index of the write-ahead log, the byte that whoever writes has locked.
 WRITE_LOCK = 120
-PLACES = ("ready", "scheduled", "lease", "dead")
 
 
-def url(directory: Path) -> str:
-    return f"sqlite:///{directory / FILE}"
-
-
-def path(scene: Scene) -> str:
-    return str(scene.directory / FILE)
+def path(directory: Path) -> str:
+    return str(directory / FILE)
 
 
 def connection(scene: Scene) -> sqlite3.Connection:
     """As an application has one of its own."""
-    return sqlite3.connect(path(scene), timeout=5.0)
+    return sqlite3.connect(path(scene.directory), timeout=5.0)
 
 
-def hold_gate(scene: Scene) -> None:
+def hold_gate(scene: Scene, name: str) -> None:
     """Stops with the gate in its hand."""
-    gate = Gate(f"{path(scene)}.lock", patience=30.0)
+    gate = Gate(f"{path(scene.directory)}.lock", patience=30.0)
     gate.enter()
     os.kill(os.getpid(), signal.SIGSTOP)
     gate.leave()
 
 
-def hold_transaction(scene: Scene) -> None:
+def hold_transaction(scene: Scene, name: str) -> None:
     """Stops in the middle of a write that nobody must ever see."""
     db = connection(scene)
     db.execute("PRAGMA busy_timeout = 30000")
@@ -47,13 +41,13 @@ def hold_transaction(scene: Scene) -> None:
     db.close()
 
 
-def holds_gate(scene: Scene, pid: int) -> bool:
-    return any(kind == "FLOCK" for kind, _, _ in locks(pid, f"{path(scene)}.lock"))
+def holds_gate(file: str, pid: int) -> bool:
+    return any(kind == "FLOCK" for kind, _, _ in locks(pid, f"{file}.lock"))
 
 
-def writes(scene: Scene, pid: int) -> bool:
+def writes(file: str, pid: int) -> bool:
     """It is inside a write transaction: stopped there, it stops every writer."""
-    held = locks(pid, f"{path(scene)}-shm")
+    held = locks(pid, f"{file}-shm")
     return any(first <= WRITE_LOCK <= last for _, first, last in held)
 
 
@@ -72,22 +66,3 @@ def locks(pid: int, file: str) -> list[tuple[str, int, int]]:
         if "->" not in line and holder == (str(pid), inode, "WRITE"):
             found.append((kind, int(first), 2**62 if last == "EOF" else int(last)))
     return found
-
-
-def places(scene: Scene) -> dict[int, tuple[str, ...]]:
-    """The tables that hold each ticket."""
-    found: dict[int, list[str]] = defaultdict(list)
-    db = sqlite3.connect(path(scene))
-    for place in PLACES:
-        for (id,) in db.execute(f"SELECT id FROM {place}"):
-            found[id].append(place)
-    db.close()
-    return {id: tuple(tables) for id, tables in found.items()}
-
-
-def damages(scene: Scene) -> list[str]:
-    """What SQLite finds wrong with its own file."""
-    db = sqlite3.connect(path(scene))
-    texts = [str(text) for (text,) in db.execute("PRAGMA integrity_check")]
-    db.close()
-    return [] if texts == ["ok"] else texts

@@ -11,21 +11,26 @@ from penstock import stores
 from penstock.broker import Broker
 from penstock.queue import Schedule
 from penstock.store import Store
-from penstock.testing.checker import Fault, Plan, Recorder, Report, check
+from penstock.testing.checker import Fault, Recorder, Report, check
 from penstock.testing.checker import read as read_history
-from tests.faults.storm import logs, sqlite
+from tests.faults.storm import logs
 from tests.faults.storm.dump import dump
 from tests.faults.storm.fleet import Fleet, Slot
-from tests.faults.storm.nemesis import Nemesis, plan
-from tests.faults.storm.scene import Scene, Workers, limits, set_up, ticks
+from tests.faults.storm.ground import Ground
+from tests.faults.storm.nemesis import Nemesis
+from tests.faults.storm.scene import Scene, Stores, Workers, limits, set_up, ticks
+from tests.faults.storm.strikes import plan
 
-FLEETS: dict[Workers, dict[str, int]] = {
-    "core": {"producer": 3, "consumer": 6, "meddler": 1},
-    "real": {"producer": 3, "product": 4, "meddler": 1},
-    "both": {"producer": 3, "consumer": 4, "product": 2, "meddler": 1},
+Roles = dict[str, int]
+FLEETS: dict[tuple[Stores, Workers], Roles] = {
+    ("sqlite", "core"): {"producer": 3, "consumer": 6, "meddler": 1},
+    ("sqlite", "real"): {"producer": 3, "product": 4, "meddler": 1},
+    ("sqlite", "both"): {"producer": 3, "consumer": 4, "product": 2, "meddler": 1},
+    # The server has processes of its own.
+    ("postgres", "core"): {"producer": 2, "consumer": 4, "meddler": 1},
+    ("postgres", "real"): {"producer": 2, "product": 3, "meddler": 1},
+    ("postgres", "both"): {"producer": 2, "consumer": 2, "product": 2, "meddler": 1},
 }
-# Somebody who sweeps is always alive, so that only a blocked store excuses a late reclaim.
-PLAN = Plan(("kill", "stop", "gate", "blackout"), excuses=("cut",), fault_shadow=3.0)
 WAITING = ("ready", "scheduled", "lease")
 DRAIN = 90.0
 LOOK = 0.05
@@ -52,11 +57,12 @@ class Outcome(Struct, frozen=True):
 
 
 class Storm:
-    def __init__(self, scene: Scene, seconds: float, workers: Workers) -> None:
+    def __init__(self, scene: Scene, ground: Ground, seconds: float, workers: Workers) -> None:
         self.scene = scene
+        self.ground = ground
         self.seconds = seconds
         self.recorder = Recorder(scene.history, "storm")
-        self.fleet = Fleet(scene, self.recorder, FLEETS[workers])
+        self.fleet = Fleet(scene, self.recorder, FLEETS[scene.store, workers])
 
     async def run(self) -> Outcome:
         try:
@@ -67,14 +73,14 @@ class Storm:
             async with await stores.open(self.scene.url) as store:
                 drained_in = await self.drain(store)
                 await self.write_ticks(store, schedules)
-                states = await dump(store, self.recorder, sqlite.places(self.scene))
+                states = await dump(store, self.recorder, self.ground.places())
         finally:
             self.fleet.destroy()
             self.recorder.close()
-        logged, surprises = logs.troubles(self.scene.logs)
+        logged, surprises = logs.troubles(self.scene.logs, self.ground.weather.expected)
         return Outcome(
             check(read_history(self.scene.history)),
-            [*self.fleet.crashes, *surprises, *sqlite.damages(self.scene)],
+            [*self.fleet.crashes, *surprises, *self.ground.damages()],
             dict(states),
             drained_in,
             sum(slot.starts for slot in self.fleet.slots),
@@ -84,15 +90,16 @@ class Storm:
 
     async def begin(self, broker: Broker) -> list[Schedule]:
         schedules = await set_up(broker)
-        self.recorder.write([PLAN, *map(limits, await broker.admin.queues())])
+        self.recorder.write([self.ground.weather.plan, *map(limits, await broker.admin.queues())])
         return schedules
 
     async def rage(self) -> None:
         victims = [slot.name for slot in self.fleet.slots]
-        strikes = plan(self.scene.seed, self.seconds, victims)
+        weather = self.ground.weather
+        strikes = plan(self.scene.seed, self.seconds, victims, weather.great, weather.small)
         tending = asyncio.create_task(self.tend(self.fleet.slots))
         await self.all_at_work()
-        await Nemesis(self.fleet, self.recorder).rage(strikes)
+        await Nemesis(self.fleet, self.ground, self.recorder).rage(strikes)
         await ended(tending)
 
     async def all_at_work(self) -> None:
@@ -116,6 +123,7 @@ class Storm:
 
     async def drain(self, store: Store) -> float:
         """No more faults, nothing new: what is left must come to its end."""
+        self.ground.heal()
         self.recorder.fault("heal")
         start = time.monotonic()
         await self.fleet.end(self.fleet.of("producer", "meddler"))

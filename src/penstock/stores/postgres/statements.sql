@@ -591,7 +591,8 @@ SELECT state::text FROM penstock.history WHERE id = :id AND final;
 -- name: result
 SELECT body FROM penstock.result WHERE id = :id AND expires_at > :now;
 -- name: take_dead
-DELETE FROM penstock.dead WHERE id = :id
+DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.dead WHERE id = :id FOR UPDATE SKIP LOCKED))
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 -- name: take_some_ready
 DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from penstock.errors import StoreBusy, StoreUnreachable
-from penstock.message import Moment, Record
+from penstock.message import HistoryRow, Moment, Record
 from penstock.store import Check
 from penstock.stores.postgres import doctor, feed, foreign, publish, type_index
 from penstock.stores.postgres.callers import async_caller_of, caller_of
@@ -144,8 +144,8 @@ class PostgresStore(Consuming, SqlStore):
         return ended + (await super().expire(limit - ended) if ended < limit else 0)
 
     async def prune(self, retention: Retention) -> Pruned:
-        ids, pruned = await self.read(upkeep.prunable, retention)
-        return await self.write(upkeep.prune, retention) if ids else pruned
+        ids, pruned = await self.read(feed.prunable, retention)
+        return await self.write(feed.prune, retention) if ids else pruned
 
     # Operators and export.
 
@@ -168,3 +168,6 @@ class PostgresStore(Consuming, SqlStore):
 
     async def feed(self, cursor: Cursor, limit: int) -> Feed:
         return await self.read(feed.feed, cursor, limit)
+
+    async def recent(self, after: int, limit: int) -> list[HistoryRow]:
+        return await self.read(feed.recent, after, limit)

@@ -62,7 +62,8 @@ def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError
     """`sent`: it was asked to change something, and the answer may have been lost."""
     if isinstance(error, StoreError):
         return error
-    text = str(error) or type(error).__name__
+    # Hints and details come as lines of their own.
+    text = " ".join(str(error).split()) or type(error).__name__
     for kinds, told, what in TOLD:
         if isinstance(error, kinds):
             return told(f"{where} {what}: {text}")

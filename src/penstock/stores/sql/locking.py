@@ -64,12 +64,6 @@ async def free_ones(tx: LockingTransaction, entries: Sequence[Entry]) -> list[in
     return [place for place in range(len(entries)) if place not in taken]
 
 
-async def publish_alone(tx: Transaction, entry: Entry) -> Published:
-    """Waits for its locks, but not for long."""
-    await tx.lock(*sorted(lockables(entry)))
-    return await publish_checked(tx, entry)
-
-
 async def publish_atomic(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
     if asked := sorted({what for entry in entries for what in lockables(entry)}):
         await tx.lock(*asked)

@@ -236,9 +236,10 @@ CREATE TABLE penstock.worker (
 );
 
 -- Rows come and go: what they leave behind is cleared early, not when a fifth of the table died.
+-- The pages stay, for the next rows: to give them back locks everybody out.
 ALTER TABLE penstock.ready SET (autovacuum_vacuum_scale_factor = 0,
-    autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0);
+    autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 ALTER TABLE penstock.lease SET (autovacuum_vacuum_scale_factor = 0,
-    autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0);
+    autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 ALTER TABLE penstock.scheduled SET (autovacuum_vacuum_scale_factor = 0,
-    autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0);
+    autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);

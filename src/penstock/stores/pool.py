@@ -1,0 +1,121 @@
+"""A few connections to a server, the warmest first."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Generic, Protocol, TypeVar
+
+from penstock.errors import StoreBusy, StoreClosed
+
+
+class Connection(Protocol):
+    def is_closed(self) -> bool: ...
+
+    def terminate(self) -> None: ...
+
+    async def leave(self) -> None:
+        """Says goodbye, but not for long."""
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Pool(Generic[C]):
+    """`harmless` says of an error that the connection goes on as if nothing had happened."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[C]],
+        size: int,
+        patience: float,
+        harmless: Callable[[BaseException], bool],
+    ) -> None:
+        self.connect = connect
+        self.size = size
+        self.patience = patience
+        self.harmless = harmless
+        self.idle: list[C] = []
+        self.used: set[C | object] = set()
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.closed = False
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[C]:
+        """One that is left in a state nobody knows is dropped."""
+        connection = await self.take()
+        try:
+            yield connection
+        except BaseException as error:
+            if not self.harmless(error):
+                connection.terminate()
+                if not isinstance(error, asyncio.CancelledError):
+                    self.drop_idle()
+            raise
+        finally:
+            self.give_back(connection)
+
+    async def take(self) -> C:
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        while not self.idle and len(self.used) >= self.size:
+            await self.turn()
+        while self.idle:
+            connection = self.idle.pop()
+            if not connection.is_closed():
+                self.used.add(connection)
+                return connection
+        return await self.grow()
+
+    async def turn(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(future)
+        try:
+            async with asyncio.timeout(self.patience):
+                await future
+        except TimeoutError:
+            raise StoreBusy(
+                f"all {self.size} connections were in use for {self.patience:g} s;"
+                " raise pool_size in the store's url"
+            ) from None
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                # It was its turn when it left: it is another one's now.
+                self.next()
+            raise
+
+    async def grow(self) -> C:
+        place = object()
+        self.used.add(place)
+        try:
+            connection = await self.connect()
+            self.used.add(connection)
+            return connection
+        finally:
+            self.used.discard(place)
+            self.next()
+
+    def drop_idle(self) -> None:
+        """What befell one connection has befallen the others: each would fail a call to say so."""
+        while self.idle:
+            self.idle.pop().terminate()
+
+    def give_back(self, connection: C) -> None:
+        self.used.discard(connection)
+        if self.closed:
+            connection.terminate()
+        elif not connection.is_closed():
+            self.idle.append(connection)
+        self.next()
+
+    def next(self) -> None:
+        while self.waiting and (self.idle or len(self.used) < self.size):
+            future = self.waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+    async def close(self) -> None:
+        self.closed = True
+        while self.idle:
+            await self.idle.pop().leave()

@@ -1,0 +1,35 @@
+"""The URL of a store, read and told without what may be a password in it."""
+
+import re
+from urllib.parse import SplitResult, urlsplit
+
+from penstock.errors import InvalidInput
+
+SCHEME = re.compile(r"[a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        # Its text has the URL.
+        raise unreadable(url) from None
+
+
+def unreadable(url: str) -> InvalidInput:
+    return InvalidInput(
+        f"store url {told(url)!r} cannot be read: a port is a number up to 65535,"
+        " and in a password / ? # @ are written %2F %3F %23 %40"
+    )
+
+
+def told(url: str) -> str:
+    """A password may hold what divides a URL: nothing before the last @ is told."""
+    if url.startswith("sqlite:///"):
+        return url
+    scheme = SCHEME.match(url)
+    begin = scheme.group() if scheme else ""
+    place, _, options = url.removeprefix(begin).partition("?")
+    if "@" in options or "password" in place:
+        return f"{begin}..."
+    return begin + place.rpartition("@")[2]

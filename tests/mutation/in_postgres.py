@@ -1,0 +1,121 @@
+"""Mutations of PostgreSQL's SQL: fences, locks that are not waited for, orders, limits, guards."""
+
+from tests.mutation.mutation import Mutation, conformance
+
+LOCKS = "tests/postgres/test_locks.py"
+NOT_WAITED = "FOR UPDATE SKIP LOCKED"
+
+
+def sql(name: str, place: str, old: str, new: str, hint: str) -> Mutation:
+    """`hint`: a topic of the suite, or a file of the engine's own tests."""
+    where = hint if "/" in hint else conformance(hint)
+    return Mutation(f"pg_{name}", "stores/postgres/statements.sql", place, old, new, where)
+
+
+FENCES = (
+    sql("complete_any_fence", "complete", " AND l.fence = asked.fence", "", "fencing"),
+    sql("complete_with_results_any_fence", "complete_with_results",
+        " AND l.fence = asked.fence", "", "fencing"),
+    sql("complete_frees_no_key", "complete", " AND l.flags & 3 = 0", "", "keys"),
+    sql("extend_any_fence", "extend_many", " AND l.fence = asked.fence", "", "fencing"),
+    sql("begin_any_fence", "begin", " AND fence = :fence", "", "fencing"),
+    sql("progress_any_fence", "progress", " AND fence = :fence", "", "fencing"),
+    sql("settle_any_fence", "settle_many", " AND fence = asked.fence", "", "fencing"),
+    sql("settle_any_flags", "settle_many", " AND flags = asked.flags", "", "cancel"),
+    sql("settle_before_the_lease_is_over", "settle_many",
+        "AND lease_until < asked.expired_by", "", "reclaim"),
+    sql("settle_one_any_fence", "settle", " AND fence = :fence", "", "keys"),
+    sql("take_lease_any_fence", "take_lease", " AND fence = :fence", "", "fencing"),
+    sql("one_fence_for_ever", "claim", "nextval('penstock.fence')", "1", "claim"),
+)  # fmt: skip
+
+NO_WAITING = (
+    sql("claim_waits", "pick_one", NOT_WAITED, "FOR UPDATE", LOCKS),
+    sql("settle_waits", "settle_many", NOT_WAITED, "FOR UPDATE", LOCKS),
+    sql("progress_waits", "progress", NOT_WAITED, "FOR UPDATE", LOCKS),
+    sql("cancel_waits", "request_cancel", NOT_WAITED, "FOR UPDATE", LOCKS),
+    sql("take_lease_waits", "take_lease", NOT_WAITED, "FOR UPDATE", LOCKS),
+    sql("promote_waits", "promote_many", NOT_WAITED, "FOR UPDATE", LOCKS),
+    sql("free_leases_wait", "free_leases", "FOR UPDATE OF l SKIP LOCKED", "FOR UPDATE OF l", LOCKS),
+    sql("keys_are_waited_for", "try_lock", "pg_try_advisory_xact_lock", "pg_advisory_xact_lock",
+        LOCKS),
+    sql("claim_locks_nothing", "pick_one", NOT_WAITED, "", LOCKS),
+    sql("busy_is_never_told", "lease_fence", "free.id IS NULL", "false", LOCKS),
+)  # fmt: skip
+
+CLAIMS = (
+    sql("claim_by_id", "pick_one", "ORDER BY rank, id", "ORDER BY id", "orderings"),
+    sql("claim_by_rank_descending", "pick_one", "ORDER BY rank, id", "ORDER BY rank DESC, id",
+        "orderings"),
+    sql("claim_newest_first", "pick_one", "ORDER BY rank, id", "ORDER BY rank, id DESC",
+        "orderings"),
+    sql("claim_without_limit", "pick_one", "LIMIT :limit", "LIMIT 1000 + :limit", "claim"),
+    sql("claim_hands_out_the_expired", "pick_one", " AND expires_at > penstock.moment()", "",
+        "expiry"),
+    sql("claim_at_the_expiry", "pick_one", "expires_at > penstock", "expires_at >= penstock",
+        "moments"),
+    sql("line_by_id", "pick_line", "ORDER BY first.rank, first.id", "ORDER BY first.id", "claim"),
+    sql("types_by_id", "pick_types", "ORDER BY first.rank, first.id", "ORDER BY first.id", "claim"),
+    sql("any_type", "pick_types", "r.type = wanted.type", "true", "claim"),
+    sql("claim_counts_no_delivery", "claim", "deliveries + 1", "deliveries", "claim"),
+    sql("claim_believes_every_consumer", "claim", ":begins::bool AND ",
+        "(:begins::bool OR true) AND ", "suspects"),
+    sql("claim_suspects_the_first_delivery", "claim", "deliveries > 0", "deliveries >= 0",
+        "suspects"),
+    sql("own_lease_ignored", "claim", "WHEN flags & 32 = 0", "WHEN true", "claim"),
+    sql("claimed_out_of_order", "claim", "ORDER BY rank, id", "ORDER BY rank, id DESC", "claim"),
+    sql("expired_in_line_are_not_told", "claim", "AND expires_at < 9007199254740991)",
+        "AND expires_at < 0)", "expiry"),
+    sql("dead_by_id", "claim_dead", "ORDER BY d.dead_at, d.id", "ORDER BY d.id", "dead_letters"),
+    sql("dead_of_any_type", "claim_dead", "d.type = ANY (:types::text[])", "true",
+        "dead_letters"),
+    sql("claim_dead_unmarked", "claim_dead", "flags | 16", "flags", "dead_letters"),
+)  # fmt: skip
+
+SETTLEMENTS = (
+    sql("complete_counts_no_attempt", "complete", "attempts + 1", "attempts", "settle"),
+    sql("complete_is_not_final", "complete", "penstock.moment(), true", "penstock.moment(), false",
+        "settle"),
+    sql("extend_shortens", "extend_many", "greatest(l.lease_until, penstock.moment() + asked",
+        "(penstock.moment() + (asked", "leases"),
+    sql("begin_at_the_first_delivery", "begin", " AND deliveries > 1", "", "suspects"),
+    sql("begin_changes_nothing", "begin", "flags & ~4", "flags", "suspects"),
+    sql("progress_forgets_the_note", "progress", "coalesce(:note, note)", ":note", "leases"),
+    sql("lease_over_at_its_last_moment", "leases_expired", "lease_until < penstock",
+        "lease_until <= penstock", "moments"),
+    sql("retry_keeps_its_rank", "settle_many", "WHEN asked.ranked THEN",
+        "WHEN asked.ranked AND false THEN", "orderings"),
+    sql("dead_forgets_its_error", "settle_many", "coalesce(error, dead_error)", "error",
+        "dead_letters"),
+    sql("dead_forgets_when", "settle_many", "coalesce(dead_at, penstock.moment())",
+        "penstock.moment()", "dead_letters"),
+    sql("cancelled_is_not_final", "settle_many", "'expired', 'cancelled')", "'expired')",
+        "cancel"),
+    sql("released_by_nobody_else", "story_of_fence", "NOT final AND fence = :fence", "NOT final",
+        "fencing"),
+)  # fmt: skip
+
+UPKEEP = (
+    sql("promote_early", "promote_many", "s.due_at <= penstock.moment() AND ", "", "schedule"),
+    sql("promote_late", "promote_many", "s.due_at <= penstock", "s.due_at < penstock", "moments"),
+    sql("promote_before_its_turn", "promote_many", "s.flags & 1 = 0", "true", "keys"),
+    sql("expire_early", "expire_ready", "expires_at <= penstock.moment() AND ", "", "expiry"),
+    sql("expire_keeps_the_key", "expire_ready", "AND flags & 3 = 0 AND", "AND", "keys"),
+    sql("line_of_keys_by_id", "first_in_line", "ORDER BY position", "ORDER BY id", "keys"),
+    sql("dedup_for_ever", "dedup_seen", " AND expires_at > :now", "", "dedup"),
+    sql("dedup_of_any_queue", "dedup_seen", "queue_id = :queue_id AND ", ":queue_id > 0 AND ",
+        "dedup"),
+    sql("unique_is_never_free", "unique_free", "WHERE id = :id AND", "WHERE id = -:id AND",
+        "dedup"),
+    sql("aging_too_young", "waited", " <= :before", " >= :before - 9000000000000000", "upkeep"),
+    sql("tick_taken_by_anybody", "claim_tick", "OR agent.at <= :before", "OR :before > 0",
+        "upkeep"),
+    sql("scheduled_at_once", "publish_mixed", "FROM known WHERE due > penstock.moment()),",
+        "FROM known WHERE due > penstock.moment() AND false),", "schedule"),
+    sql("fires_a_paused_schedule", "schedule_move", " AND NOT paused", "", "cron"),
+    sql("fires_twice", "schedule_move", " AND next_at = :seen_at", "", "cron"),
+    sql("feed_ahead_of_the_horizon", "horizon", "txid_snapshot_xmin", "txid_snapshot_xmax",
+        "export"),
+)  # fmt: skip
+
+POSTGRES = (*FENCES, *NO_WAITING, *CLAIMS, *SETTLEMENTS, *UPKEEP)

@@ -1,0 +1,44 @@
+"""What a server says, in our words: whether it was done must never be said wrongly."""
+
+import pytest
+from asyncpg import exceptions
+
+from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
+from penstock.stores.postgres.pool import harmless
+from penstock.stores.postgres.trouble import named
+
+
+def told(kind: type[exceptions.PostgresError], severity: str) -> exceptions.PostgresError:
+    """As the driver makes it of the server's answer."""
+    error = kind("said the server")
+    error.severity_en = severity
+    return error
+
+
+# A server that gives up a session has many reasons to.
+ENDINGS = (
+    told(exceptions.AdminShutdownError, "FATAL"),
+    told(exceptions.IdleInTransactionSessionTimeoutError, "FATAL"),
+    told(exceptions.InternalServerError, "PANIC"),
+    exceptions.ConnectionDoesNotExistError("closed in the middle"),
+    exceptions.InternalClientError("another operation is in progress"),
+    TimeoutError(),
+)
+
+
+@pytest.mark.parametrize("error", ENDINGS, ids=lambda error: type(error).__name__)
+def test_an_ended_session_is_not_used_again_and_what_it_was_sent_is_unknown(
+    error: Exception,
+) -> None:
+    assert not harmless(error)
+    assert type(named(error, "there", sent=True)) is OutcomeUnknown
+    assert type(named(error, "there")) is StoreUnreachable
+
+
+def test_a_refused_statement_is_not_done_and_its_session_goes_on() -> None:
+    locked = told(exceptions.LockNotAvailableError, "ERROR")
+    wrong = exceptions.DataError("invalid input for query argument $1")
+    assert harmless(locked)
+    assert harmless(wrong)
+    assert type(named(locked, "there", sent=True)) is StoreBusy
+    assert type(named(wrong, "there", sent=True)) is StoreError
