@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import server as servers
 from tests.servers.mariadb import MariaDB
-from tests.servers.postgres import Postgres, Unavailable
+from tests.servers.postgres import Postgres
+from tests.servers.server import Unavailable
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def mariadb_server() -> Iterator[MariaDB]:
     """One for each test process. A developer may do without; the build may not."""
     try:
         server = MariaDB()
-    except servers.Unavailable as reason:
+    except Unavailable as reason:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse(f"MariaDB cannot be started: {reason}")
     with server:

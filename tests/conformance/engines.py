@@ -1,6 +1,5 @@
 """The kinds of store the suite runs against: how each is opened, and how its time passes."""
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -14,6 +13,7 @@ from penstock.store import Store
 from penstock.testing.clock import ManualClock
 from tests.conformance.mariadb import MariadbEngine
 from tests.conformance.postgres import PostgresEngine
+from tests.servers.mariadb import MARIADB
 
 
 class Engine(Protocol):
@@ -101,5 +101,5 @@ ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Engine]] = {
     "sqlite-file": lambda request, directory: Sqlite(directory / "queue.db"),
     "postgres": postgres,
 }
-if os.environ.get("PENSTOCK_TEST_MARIADB"):
+if MARIADB:
     ENGINES["mariadb"] = mariadb

@@ -11,7 +11,8 @@ from tests.faults.storm.ground import Weather
 from tests.faults.storm.postgres_ground import WEATHER as POSTGRES
 from tests.faults.storm.sqlite_ground import WEATHER as SQLITE
 from tests.faults.storm.strikes import Strike, plan
-from tests.servers.postgres import Unavailable, find_programs
+from tests.servers.postgres import find_programs
+from tests.servers.server import Unavailable
 
 ROOT = Path(__file__).parents[2]
 # Faults rage for so long; starting, draining and judging take as long again on a busy machine.

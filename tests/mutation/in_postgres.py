@@ -3,6 +3,9 @@
 from tests.mutation.mutation import Mutation, conformance
 
 LOCKS = "tests/postgres/test_locks.py"
+FEED = "tests/postgres/test_feed.py"
+PICKS = "tests/postgres/test_picks.py"
+FENCED = "tests/postgres/test_fences.py"
 NOT_WAITED = "FOR UPDATE SKIP LOCKED"
 
 
@@ -24,7 +27,7 @@ FENCES = (
     sql("settle_any_flags", "settle_many", " AND flags = asked.flags", "", "cancel"),
     sql("settle_before_the_lease_is_over", "settle_many",
         "AND lease_until < asked.expired_by", "", "reclaim"),
-    sql("settle_one_any_fence", "settle", " AND fence = :fence", "", "keys"),
+    sql("settle_one_any_fence", "settle", " AND fence = :fence", "", FENCED),
     sql("take_lease_any_fence", "take_lease", " AND fence = :fence", "", "fencing"),
     sql("one_fence_for_ever", "claim", "nextval('penstock.fence')", "1", "claim"),
 )  # fmt: skip
@@ -33,8 +36,6 @@ NO_WAITING = (
     sql("claim_waits", "pick_one", NOT_WAITED, "FOR UPDATE", LOCKS),
     sql("settle_waits", "settle_many", NOT_WAITED, "FOR UPDATE", LOCKS),
     sql("progress_waits", "progress", NOT_WAITED, "FOR UPDATE", LOCKS),
-    sql("cancel_waits", "request_cancel", NOT_WAITED, "FOR UPDATE", LOCKS),
-    sql("take_lease_waits", "take_lease", NOT_WAITED, "FOR UPDATE", LOCKS),
     sql("promote_waits", "promote_many", NOT_WAITED, "FOR UPDATE", LOCKS),
     sql("free_leases_wait", "free_leases", "FOR UPDATE OF l SKIP LOCKED", "FOR UPDATE OF l", LOCKS),
     sql("keys_are_waited_for", "try_lock", "pg_try_advisory_xact_lock", "pg_advisory_xact_lock",
@@ -54,8 +55,8 @@ CLAIMS = (
         "expiry"),
     sql("claim_at_the_expiry", "pick_one", "expires_at > penstock", "expires_at >= penstock",
         "moments"),
-    sql("line_by_id", "pick_line", "ORDER BY first.rank, first.id", "ORDER BY first.id", "claim"),
-    sql("types_by_id", "pick_types", "ORDER BY first.rank, first.id", "ORDER BY first.id", "claim"),
+    sql("line_by_id", "pick_line", "ORDER BY first.rank, first.id", "ORDER BY first.id", PICKS),
+    sql("types_by_id", "pick_types", "ORDER BY first.rank, first.id", "ORDER BY first.id", PICKS),
     sql("any_type", "pick_types", "r.type = wanted.type", "true", "claim"),
     sql("claim_counts_no_delivery", "claim", "deliveries + 1", "deliveries", "claim"),
     sql("claim_believes_every_consumer", "claim", ":begins::bool AND ",
@@ -76,8 +77,7 @@ SETTLEMENTS = (
     sql("complete_counts_no_attempt", "complete", "attempts + 1", "attempts", "settle"),
     sql("complete_is_not_final", "complete", "penstock.moment(), true", "penstock.moment(), false",
         "settle"),
-    sql("extend_shortens", "extend_many", "greatest(l.lease_until, penstock.moment() + asked",
-        "(penstock.moment() + (asked", "leases"),
+    sql("extend_shortens", "extend_many", "greatest(l.lease_until,", "greatest(0,", "leases"),
     sql("begin_at_the_first_delivery", "begin", " AND deliveries > 1", "", "suspects"),
     sql("begin_changes_nothing", "begin", "flags & ~4", "flags", "suspects"),
     sql("progress_forgets_the_note", "progress", "coalesce(:note, note)", ":note", "leases"),
@@ -96,26 +96,25 @@ SETTLEMENTS = (
 )  # fmt: skip
 
 UPKEEP = (
-    sql("promote_early", "promote_many", "s.due_at <= penstock.moment() AND ", "", "schedule"),
-    sql("promote_late", "promote_many", "s.due_at <= penstock", "s.due_at < penstock", "moments"),
-    sql("promote_before_its_turn", "promote_many", "s.flags & 1 = 0", "true", "keys"),
+    sql("promote_early", "promote_many", "due_at <= penstock.moment() AND ", "", "schedule"),
+    sql("promote_before_its_turn", "promote_many", "flags & 1 = 0", "true", "keys"),
     sql("expire_early", "expire_ready", "expires_at <= penstock.moment() AND ", "", "expiry"),
     sql("expire_keeps_the_key", "expire_ready", "AND flags & 3 = 0 AND", "AND", "keys"),
     sql("line_of_keys_by_id", "first_in_line", "ORDER BY position", "ORDER BY id", "keys"),
     sql("dedup_for_ever", "dedup_seen", " AND expires_at > :now", "", "dedup"),
     sql("dedup_of_any_queue", "dedup_seen", "queue_id = :queue_id AND ", ":queue_id > 0 AND ",
         "dedup"),
-    sql("unique_is_never_free", "unique_free", "WHERE id = :id AND", "WHERE id = -:id AND",
+    sql("unique_is_never_free", "unique_free", "WHERE id = :id AND", "WHERE id = :id AND false AND",
         "dedup"),
-    sql("aging_too_young", "waited", " <= :before", " >= :before - 9000000000000000", "upkeep"),
-    sql("tick_taken_by_anybody", "claim_tick", "OR agent.at <= :before", "OR :before > 0",
+    sql("aging_too_young", "waited", " <= :before", " > 0 AND :before::bigint > 0", "orderings"),
+    sql("tick_taken_by_anybody", "claim_tick", "OR agent.at <= :before", "OR :before::bigint > 0",
         "upkeep"),
     sql("scheduled_at_once", "publish_mixed", "FROM known WHERE due > penstock.moment()),",
         "FROM known WHERE due > penstock.moment() AND false),", "schedule"),
     sql("fires_a_paused_schedule", "schedule_move", " AND NOT paused", "", "cron"),
     sql("fires_twice", "schedule_move", " AND next_at = :seen_at", "", "cron"),
-    sql("feed_ahead_of_the_horizon", "horizon", "txid_snapshot_xmin", "txid_snapshot_xmax",
-        "export"),
+    sql("feed_ahead_of_the_horizon", "horizon", "txid_snapshot_xmin", "txid_snapshot_xmax", FEED),
+    sql("rank_is_short", "publish_one", ":rank::bigint", ":rank", PICKS),
 )  # fmt: skip
 
 POSTGRES = (*FENCES, *NO_WAITING, *CLAIMS, *SETTLEMENTS, *UPKEEP)

@@ -12,7 +12,7 @@ import pytest
 from penstock.broker import Broker
 from penstock.errors import Busy
 from penstock.lifecycle import settle
-from penstock.message import Dedup, Draft, Leased, Nack, Reject
+from penstock.message import Dedup, Draft, Leased, Nack
 from penstock.settings import QueueSettings
 from penstock.stores.postgres.store import PostgresStore
 from penstock.ticket import (
@@ -125,34 +125,6 @@ async def test_a_lease_that_is_held_is_busy_and_the_rest_of_the_batch_is_done(
         with anyio.fail_after(CAP):
             answers = await batch(store, held)
     assert [answer.kind for answer in answers] == ["done"] * 4 + ["busy"] + ["done"] * 5
-
-
-async def redrive(store: PostgresStore, ids: list[int]) -> list[Answer]:
-    return await store.redrive(ids)
-
-
-async def purge_dead(store: PostgresStore, ids: list[int]) -> list[Answer]:
-    return await store.purge_dead(ids)
-
-
-async def bury(store: PostgresStore, held: list[Leased]) -> None:
-    leases = await store.leases([Lock(each.id, each.fence) for each in held])
-    await store.settle([settle(each, Reject("no"), QueueSettings()) for each in leases if each])
-
-
-@pytest.mark.parametrize("batch", [redrive, purge_dead])
-async def test_a_dead_letter_that_is_held_is_busy_and_the_rest_of_the_batch_is_done(
-    store: PostgresStore,
-    url: str,
-    batch: Callable[[PostgresStore, list[int]], Awaitable[list[Answer]]],
-) -> None:
-    ids = await publish(store, 3)
-    await bury(store, await claim(store))
-    async with transaction(url) as connection:
-        await connection.execute("SELECT FROM penstock.dead WHERE id = $1 FOR UPDATE", ids[1])
-        with anyio.fail_after(CAP):
-            answers = await batch(store, ids)
-    assert [answer.kind for answer in answers] == ["done", "busy", "done"]
 
 
 @pytest.mark.parametrize("batch", [complete, extend, nack])

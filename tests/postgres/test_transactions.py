@@ -17,10 +17,9 @@ from sqlalchemy.orm import Session
 from penstock import Context, Penstock
 from penstock.errors import InvalidInput
 from penstock.message import Dedup, State, Verb
-from penstock.task import Task
+from penstock.task import AsyncTask
 from tests.app.scenes import until, working
 from tests.servers.postgres import Postgres
-
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +47,7 @@ async def app(url: str) -> AsyncIterator[Penstock]:
 
 
 @pytest.fixture
-def send(app: Penstock) -> Task[[str], None]:
+def send(app: Penstock) -> AsyncTask[[str], None]:
     @app.task(name="send")
     async def send(to: str) -> None: ...
 
@@ -192,7 +191,7 @@ def allow_django(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @caller
 async def test_it_is_there_when_the_caller_commits(
-    app: Penstock, send: Task[[str], None], url: str, caller: Any
+    app: Penstock, send: AsyncTask[[str], None], url: str, caller: Any
 ) -> None:
     async with caller(url) as connection:
         job = await send.options(connection=connection).aenqueue("ann")
@@ -204,20 +203,23 @@ async def test_it_is_there_when_the_caller_commits(
 
 @caller
 async def test_it_never_was_if_the_caller_rolls_back(
-    app: Penstock, send: Task[[str], None], url: str, caller: Any
+    app: Penstock, send: AsyncTask[[str], None], url: str, caller: Any
 ) -> None:
-    with pytest.raises(RollBack):
+    async def publish_in_vain() -> None:
         async with caller(url) as connection:
             await send.options(connection=connection).aenqueue("ann")
             await send.options(connection=connection, dedup=Dedup("d")).aenqueue("bob")
             await send.options(connection=connection, key="k").aenqueue("cid")
             raise RollBack
+
+    with pytest.raises(RollBack):
+        await publish_in_vain()
     assert (await orders(url), await stored(app)) == (0, 0)
 
 
 @caller
 async def test_names_keys_and_delays_work_inside_too(
-    app: Penstock, send: Task[[str], None], url: str, caller: Any
+    app: Penstock, send: AsyncTask[[str], None], url: str, caller: Any
 ) -> None:
     async with caller(url) as connection:
         on = {"connection": connection}
@@ -234,7 +236,7 @@ async def test_names_keys_and_delays_work_inside_too(
 
 @caller
 async def test_whoever_waits_is_woken_by_the_commit(
-    app: Penstock, send: Task[[str], None], url: str, caller: Any
+    app: Penstock, send: AsyncTask[[str], None], url: str, caller: Any
 ) -> None:
     ran: list[str] = []
 
@@ -249,7 +251,7 @@ async def test_whoever_waits_is_woken_by_the_commit(
 
 
 async def test_a_transaction_left_open_slows_nobody(
-    app: Penstock, send: Task[[str], None], url: str
+    app: Penstock, send: AsyncTask[[str], None], url: str
 ) -> None:
     broker = await app.broker()
     await broker.admin.create_queue("small", max_depth=100)
@@ -270,7 +272,7 @@ async def test_a_transaction_left_open_slows_nobody(
 
 
 async def test_a_connection_to_another_database_is_refused(
-    send: Task[[str], None], postgres_server: Postgres
+    send: AsyncTask[[str], None], postgres_server: Postgres
 ) -> None:
     with postgres_server.database() as elsewhere, psycopg.connect(elsewhere) as connection:
         with pytest.raises(InvalidInput, match="another database"):

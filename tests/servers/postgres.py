@@ -1,21 +1,14 @@
 """A private PostgreSQL: a directory, a port and databases of its own, gone with its owner."""
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tests.servers.keeper import Keeper
-from tests.servers.places import free_port, new_directory, server_user
-from tests.servers.processes import at_work_in, kill, kill_all_in, title
+from tests.servers.processes import kill, title
+from tests.servers.server import Server, Unavailable
 
 INSTALLED = Path("/usr/lib/postgresql")
-ATTEMPTS = 5
 
 # Kept in the directory of the server: a killed one leaves nothing in shared memory.
 SETTINGS = {
@@ -33,25 +26,12 @@ host all all 127.0.0.1/32 trust
 """
 
 
-class Unavailable(Exception):
-    """PostgreSQL is not installed, or does not start here."""
-
-
-class Postgres:
-    """Runs until it is closed. The superuser is `penstock`; `guarded` must give a password."""
+class Postgres(Server):
+    """The superuser is `penstock`; `guarded` must give a password."""
 
     def __init__(self, settings: Mapping[str, str] = SMALL, *, parent: Path | None = None) -> None:
         self.programs = find_programs()
-        self.user = server_user("postgres")
-        self.directory = new_directory(parent, self.user)
-        self.data = self.directory / "data"
-        self.keeper = Keeper(self.directory, self.data)
-        self.names = (f"database_{number}" for number in count(1))
-        try:
-            self.create(settings)
-        except BaseException:
-            self.keeper.end()
-            raise
+        super().__init__("postgres", settings, parent=parent)
 
     def create(self, settings: Mapping[str, str]) -> None:
         self.run("initdb", "-D", self.data, "-U", "penstock", "-A", "trust", "-E", "UTF8",
@@ -61,19 +41,7 @@ class Postgres:
         self.start_on_free_port()
         self.execute(f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'")
 
-    def start_on_free_port(self) -> None:
-        """Somebody may take the port before we do."""
-        for attempt in range(ATTEMPTS):
-            self.port = free_port()
-            self.configure({"port": str(self.port)})
-            try:
-                return self.start()
-            except Unavailable:
-                if attempt + 1 == ATTEMPTS:
-                    raise
-
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Takes effect at the next start."""
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
@@ -87,15 +55,6 @@ class Postgres:
         """Mode `immediate` is a crash that tells its children."""
         self.control("stop", "--mode", mode)
 
-    def restart(self, settings: Mapping[str, str] | None = None) -> None:
-        self.stop()
-        self.configure(settings or {})
-        self.start()
-
-    def kill(self) -> None:
-        """Every process at once, as when the machine stops."""
-        kill_all_in(self.data)
-
     def kill_postmaster(self) -> None:
         """Only the first process. Backends notice when they next wait; kill() before start()."""
         kill(self.postmaster)
@@ -104,17 +63,6 @@ class Postgres:
         if self.running:
             self.stop("immediate")
         self.keeper.end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def url(self, database: str, user: str = "penstock") -> str:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
@@ -141,47 +89,19 @@ class Postgres:
                         self.url(database)).strip()  # fmt: skip
 
     @property
-    def running(self) -> bool:
-        return any(True for _ in at_work_in(self.data))
-
-    @property
     def postmaster(self) -> int:
         return int((self.data / "postmaster.pid").read_text().split()[0])
-
-    @property
-    def processes(self) -> list[int]:
-        return sorted(at_work_in(self.data))
 
     @property
     def backends(self) -> list[int]:
         """Those that serve a client."""
         return [pid for pid in self.processes if " 127.0.0.1(" in title(pid)]
 
-    @property
-    def log(self) -> str:
-        file = self.directory / "log"
-        return file.read_text(errors="replace") if file.exists() else ""
-
     def control(self, *words: object) -> None:
         self.run("pg_ctl", "-D", self.data, "-s", "-w", *words)
 
-    def run(self, program: str, *words: object) -> str:
-        command = [str(self.programs / program), *map(str, words)]
-        result = subprocess.run(
-            command,
-            check=False,
-            cwd=self.directory,
-            # What the developer has set for psql is not meant for this one.
-            env={"PATH": os.defpath, "LC_ALL": "C"},
-            user=self.user,
-            group=self.user,
-            extra_groups=None if self.user is None else [],
-            capture_output=True,
-            text=True,
-        )
-        if result.returncode:
-            raise Unavailable(f"{program} failed: {result.stderr}{self.log[-2_000:]}")
-        return result.stdout
+    def run(self, program: str | Path, *words: object) -> str:
+        return super().run(self.programs / program, *words)
 
 
 def find_programs() -> Path:

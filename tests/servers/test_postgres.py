@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from tests.servers.keeper import ROOT
-from tests.servers.postgres import GUARDED, PASSWORD, Postgres, Unavailable
+from tests.servers.postgres import GUARDED, PASSWORD, Postgres
 from tests.servers.processes import at_work_in
+from tests.servers.server import Unavailable
 
 OWNER = """
 import os, signal

@@ -1,6 +1,7 @@
 """A few connections to a server, the warmest first."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,31 +15,27 @@ class Connection(Protocol):
 
     def terminate(self) -> None: ...
 
-    async def leave(self) -> None:
-        """Says goodbye, but not for long."""
-
 
 C = TypeVar("C", bound=Connection)
 
 
-class Pool(Generic[C]):
-    """`harmless` says of an error that the connection goes on as if nothing had happened."""
-
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[C]],
-        size: int,
-        patience: float,
-        harmless: Callable[[BaseException], bool],
-    ) -> None:
+class Pool(ABC, Generic[C]):
+    def __init__(self, connect: Callable[[], Awaitable[C]], size: int, patience: float) -> None:
         self.connect = connect
         self.size = size
         self.patience = patience
-        self.harmless = harmless
         self.idle: list[C] = []
         self.used: set[C | object] = set()
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.closed = False
+
+    @abstractmethod
+    def harmless(self, error: BaseException) -> bool:
+        """The connection goes on as if nothing had happened."""
+
+    @abstractmethod
+    async def leave(self, connection: C) -> None:
+        """Says goodbye, but not for long."""
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[C]:
@@ -118,4 +115,4 @@ class Pool(Generic[C]):
     async def close(self) -> None:
         self.closed = True
         while self.idle:
-            await self.idle.pop().leave()
+            await self.leave(self.idle.pop())

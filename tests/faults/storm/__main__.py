@@ -18,7 +18,7 @@ from tests.faults.storm.postgres_ground import PostgresGround
 from tests.faults.storm.scene import Scene, Stores
 from tests.faults.storm.sqlite_ground import SqliteGround
 from tests.faults.storm.storm import Outcome, Storm
-from tests.servers.postgres import Unavailable
+from tests.servers.server import Unavailable
 
 SECONDS = 60.0
 LEAST = 5.0

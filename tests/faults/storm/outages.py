@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from penstock.testing.checker import Recorder
 from tests.faults.storm.ground import Deed
 from tests.faults.storm.strikes import Kind, Strike
-from tests.servers.postgres import Postgres, Unavailable
+from tests.servers.postgres import Postgres
 from tests.servers.processes import kill
 from tests.servers.proxy import Proxy
+from tests.servers.server import Unavailable
 
 SERVER = "server"
 TERMINATE = """

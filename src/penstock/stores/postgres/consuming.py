@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -126,7 +127,9 @@ class Consuming(Engine):
         return await self.write(settling.explain_all, locks, verbs)
 
     async def settle(self, moves: Sequence[Move]) -> list[Answer]:
-        together = [move for move in moves if settle.as_set(move)]
+        # Of several about one lease, each has to see what the ones before it did.
+        times = Counter(move.id for move in moves)
+        together = [move for move in moves if times[move.id] == 1 and settle.as_set(move)]
         rows = await self.fetch("settle_many", **settle.moving(together)) if together else []
         self.waiters.tell({queue_id for _, queue_id, state in rows if state == "ready"})
         answers = settle.moved(moves, rows)

@@ -1,13 +1,9 @@
-"""A few connections, the warmest first."""
-
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+"""A few connections of asyncpg."""
 
 import asyncpg
 
-from penstock.errors import PenstockError, StoreBusy, StoreClosed
+from penstock.errors import PenstockError
+from penstock.stores import pool
 from penstock.stores.postgres.trouble import gone
 
 
@@ -19,98 +15,12 @@ def harmless(error: BaseException) -> bool:
     return isinstance(error, PenstockError | asyncpg.PostgresError) and not gone(error)
 
 
-class Pool:
-    def __init__(
-        self, connect: Callable[[], Awaitable[asyncpg.Connection]], size: int, patience: float
-    ) -> None:
-        self.connect = connect
-        self.size = size
-        self.patience = patience
-        self.idle: list[asyncpg.Connection] = []
-        self.used: set[asyncpg.Connection | object] = set()
-        self.waiting: deque[asyncio.Future[None]] = deque()
-        self.closed = False
+class Pool(pool.Pool[asyncpg.Connection]):
+    def harmless(self, error: BaseException) -> bool:
+        return harmless(error)
 
-    @asynccontextmanager
-    async def use(self) -> AsyncIterator[asyncpg.Connection]:
-        """One that is left in a state nobody knows is dropped."""
-        connection = await self.take()
+    async def leave(self, connection: asyncpg.Connection) -> None:
         try:
-            yield connection
-        except BaseException as error:
-            if not harmless(error):
-                connection.terminate()
-                if not isinstance(error, asyncio.CancelledError):
-                    self.drop_idle()
-            raise
-        finally:
-            self.give_back(connection)
-
-    async def take(self) -> asyncpg.Connection:
-        if self.closed:
-            raise StoreClosed("the store is closed")
-        while not self.idle and len(self.used) >= self.size:
-            await self.turn()
-        while self.idle:
-            connection = self.idle.pop()
-            if not connection.is_closed():
-                self.used.add(connection)
-                return connection
-        return await self.grow()
-
-    async def turn(self) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append(future)
-        try:
-            async with asyncio.timeout(self.patience):
-                await future
-        except TimeoutError:
-            raise StoreBusy(
-                f"all {self.size} connections were in use for {self.patience:g} s;"
-                " raise pool_size in the store's url"
-            ) from None
-        except asyncio.CancelledError:
-            if not future.cancelled():
-                # It was its turn when it left: it is another one's now.
-                self.next()
-            raise
-
-    async def grow(self) -> asyncpg.Connection:
-        place = object()
-        self.used.add(place)
-        try:
-            connection = await self.connect()
-            self.used.add(connection)
-            return connection
-        finally:
-            self.used.discard(place)
-            self.next()
-
-    def drop_idle(self) -> None:
-        """What befell one connection has befallen the others: each would fail a call to say so."""
-        while self.idle:
-            self.idle.pop().terminate()
-
-    def give_back(self, connection: asyncpg.Connection) -> None:
-        self.used.discard(connection)
-        if self.closed:
+            await connection.close(timeout=1.0)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
             connection.terminate()
-        elif not connection.is_closed():
-            self.idle.append(connection)
-        self.next()
-
-    def next(self) -> None:
-        while self.waiting and (self.idle or len(self.used) < self.size):
-            future = self.waiting.popleft()
-            if not future.done():
-                future.set_result(None)
-                return
-
-    async def close(self) -> None:
-        self.closed = True
-        while self.idle:
-            connection = self.idle.pop()
-            try:
-                await connection.close(timeout=1.0)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                connection.terminate()

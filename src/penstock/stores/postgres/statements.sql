@@ -24,8 +24,8 @@ SELECT pg_notify(:channel, :queues);
 -- name: publish_one
 WITH written AS (
     INSERT INTO penstock.message (queue_id, type, priority, rank, created_at, body, meta)
-    VALUES (:queue_id, :type, :priority, nullif(:rank, -:priority::int), penstock.moment(), :body,
-            :meta)
+    VALUES (:queue_id, :type, :priority, nullif(:rank::bigint, -:priority::int),
+            penstock.moment(), :body, :meta)
     RETURNING id)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, 0 FROM written
@@ -33,8 +33,8 @@ RETURNING id;
 -- name: publish_alike
 WITH written AS (
     INSERT INTO penstock.message (queue_id, type, priority, rank, created_at, body, meta)
-    SELECT :queue_id, :type, :priority, nullif(:rank, -:priority::int), penstock.moment(), body,
-           :meta
+    SELECT :queue_id, :type, :priority, nullif(:rank::bigint, -:priority::int),
+           penstock.moment(), body, :meta
     FROM unnest(:bodies::bytea[]) AS body
     RETURNING id)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
@@ -387,13 +387,16 @@ LEFT JOIN (SELECT id FROM penstock.lease WHERE id = :id FOR UPDATE SKIP LOCKED) 
 WHERE l.id = :id;
 
 -- name: promote_many
-WITH due AS (
+-- Of the first that are due, those that wait for nobody else of their key.
+WITH first AS MATERIALIZED (
+    SELECT ctid AS place, id, flags FROM penstock.scheduled
+    WHERE due_at <= penstock.moment() AND due_at < 9007199254740991
+    ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED),
+due AS (
     DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
-        SELECT s.ctid FROM penstock.scheduled AS s
-        WHERE s.due_at <= penstock.moment() AND s.due_at < 9007199254740991
-          AND (s.flags & 1 = 0
-               OR (SELECT h.id FROM penstock.head AS h WHERE h.id = s.id) IS NOT NULL)
-        ORDER BY s.due_at, s.id LIMIT :limit FOR UPDATE SKIP LOCKED))
+        SELECT place FROM first
+        WHERE flags & 1 = 0
+           OR (SELECT h.id FROM penstock.head AS h WHERE h.id = first.id) IS NOT NULL))
     RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM due
@@ -591,8 +594,7 @@ SELECT state::text FROM penstock.history WHERE id = :id AND final;
 -- name: result
 SELECT body FROM penstock.result WHERE id = :id AND expires_at > :now;
 -- name: take_dead
-DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM penstock.dead WHERE id = :id FOR UPDATE SKIP LOCKED))
+DELETE FROM penstock.dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 -- name: take_some_ready
 DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(

@@ -97,9 +97,6 @@ async def redrive_one(tx: Transaction, id: int) -> Answer:
 async def not_dead(tx: Transaction, id: int) -> Answer:
     held = await tx.one("lease_fence", id=id)
     state = State.CLAIMED if held else await state_of(tx, id)
-    if state is State.DEAD:
-        # It is, and somebody's open transaction holds it.
-        return Answer(AnswerKind.BUSY, state)
     return MISSING if state is None else Answer(AnswerKind.INVALID, state)
 
 

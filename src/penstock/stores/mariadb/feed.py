@@ -1,0 +1,69 @@
+"""The export's reader: up to the last number below which nothing will ever appear.
+
+Numbers are taken before they are committed, and in any order. So whoever writes holds the youngest
+generation until its commit. If nobody holds one, all that is committed is final; otherwise all that
+was committed before the oldest that is held began.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.errors import StoreBusy
+from penstock.stores.mariadb.transaction import Transaction
+from penstock.stores.sql import export, upkeep
+from penstock.stores.sql.rows import history_of, message_of
+from penstock.ticket import Cursor, Feed, Pruned, Retention
+
+if TYPE_CHECKING:
+    from penstock.stores.mariadb.engine import Engine
+
+
+class Final(NamedTuple):
+    message: int
+    history: int
+
+
+async def feed(tx: Transaction, cursor: Cursor, limit: int, final: Final) -> Feed:
+    epoch = await export.epoch(tx, cursor)
+    messages = await tx.all("feed_messages", after=cursor.message, last=final.message, limit=limit)
+    rows = await tx.all("feed_history", after=cursor.history, last=final.history, limit=limit)
+    return Feed(
+        [message_of(row) for row in messages],
+        [history_of(row) for row in rows],
+        Cursor(
+            epoch,
+            messages[-1][0] if messages else cursor.message,
+            rows[-1][0] if rows else cursor.history,
+        ),
+    )
+
+
+async def prunable(tx: Transaction, retention: Retention, final: Final) -> tuple[list[int], Pruned]:
+    await tx.add(f"SELECT {final.history} INTO @final")
+    return await upkeep.prunable(tx, retention)
+
+
+async def prune(tx: Transaction, retention: Retention, final: Final) -> Pruned:
+    await tx.add(f"SELECT {final.history} INTO @final")
+    return await upkeep.prune(tx, retention)
+
+
+async def find_final(engine: "Engine") -> Final:
+    """With nobody at work it only reads. Each look is younger than the one before it."""
+    (committed,) = await engine.fetch("committed")
+    generations = await engine.fetch("generations")
+    free = {number for (number,) in await engine.fetch("free_generations")}
+    held = [each for each in generations if each[0] not in free]
+    youngest, *known = generations[-1]
+    # Somebody may be in the way; then the next one will do it.
+    with suppress(StoreBusy):
+        if not held and len(generations) > 1:
+            await engine.write_aside("drop_generations", number=youngest)
+        elif held and generations[0] not in held:
+            await engine.write_aside("drop_generations", number=held[0][0])
+        if held and tuple(committed) != tuple(known):
+            message, history = committed
+            await engine.write_aside(
+                "next_generation", number=youngest + 1, message=message, history=history
+            )
+    return Final(*(held[0][1:] if held else committed))

@@ -1,0 +1,71 @@
+"""Brings the schema up to date while workers of the old code and of the new one go on.
+
+A change of tables commits by itself here, so every statement of a migration is harmless when it is
+done again: two processes may migrate at once, and one that was killed is made up for.
+"""
+
+from penstock.stores import migrations
+from penstock.stores.mariadb.session import Session
+from penstock.stores.mariadb.statement import literal
+from penstock.stores.mariadb.transaction import Transaction
+from penstock.stores.migrations import Migration
+from penstock.stores.sql import registry
+
+MIGRATIONS = migrations.load("penstock.stores.mariadb")
+SCHEMA = MIGRATIONS[-1].number
+FOUND = """
+CREATE TABLE IF NOT EXISTS penstock_migration (
+    number INT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, floor INT NOT NULL,
+    at TIMESTAMP NOT NULL DEFAULT current_timestamp) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
+"""
+THERE = "SHOW TABLES LIKE 'penstock\\_migration'"
+# A table that is in use may be waited for, and others wait behind us.
+PATIENT = "SET SESSION innodb_lock_wait_timeout = 10, SESSION lock_wait_timeout = 10"
+IN_LINE = "SELECT slot FROM penstock_guard WHERE slot = 0 FOR UPDATE"
+
+
+async def applied(session: Session) -> dict[int, str]:
+    """The checksum of each migration that is done; none at all in a new database."""
+    if not await session.rows(THERE):
+        return {}
+    return dict(await session.rows("SELECT number, checksum FROM penstock_migration"))
+
+
+async def floor(session: Session) -> int:
+    """The oldest code that may still write here."""
+    ((number,),) = await session.rows("SELECT max(floor) FROM penstock_migration")
+    return number or 0
+
+
+async def missing(session: Session, known: list[Migration] = MIGRATIONS) -> list[Migration]:
+    """What is to be applied; raises if this code may not write here."""
+    done = await applied(session)
+    return migrations.missing(known, done, await floor(session) if done else 0)
+
+
+async def migrate(
+    session: Session, moment: str, known: list[Migration] = MIGRATIONS
+) -> list[Migration]:
+    """What was applied."""
+    session.deadline = None
+    await session.send(PATIENT, FOUND)
+    to_do = await missing(session, known)
+    for migration in to_do:
+        await apply(session, moment, migration)
+    return to_do
+
+
+async def apply(session: Session, moment: str, migration: Migration) -> None:
+    for statement in migration.text.split(";\n"):
+        if statement.strip():
+            await session.send(statement)
+    # Whoever comes second finds what the first one founded.
+    ((now,),) = await session.rows("START TRANSACTION", IN_LINE, f"SELECT {moment}")
+    tx = Transaction(session, now)
+    await registry.found_default(tx)
+    row = (migration.number, migration.name, migration.checksum, migration.floor)
+    values = ", ".join(map(literal, row))
+    await tx.send(
+        f"INSERT IGNORE INTO penstock_migration (number, name, checksum, floor) VALUES ({values})",
+        "COMMIT",
+    )

@@ -1,0 +1,68 @@
+"""Opens a MariaDB store by its URL."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock.errors import InvalidInput, StoreUnusable
+from penstock.store import Clock
+from penstock.stores.mariadb.address import Address, parse
+from penstock.stores.mariadb.migrate import applied, migrate, missing
+from penstock.stores.mariadb.session import Session
+from penstock.stores.mariadb.statement import text_of
+from penstock.stores.mariadb.store import MariaStore
+from penstock.stores.mariadb.trouble import ERRORS, named
+
+# What a server must not have changed if a commit is to survive a power cut.
+NEEDED = {"innodb_flush_log_at_trx_commit": 1, "innodb_doublewrite": 1}
+
+
+async def open_mariadb(url: str, *, clock: Clock | None = None) -> MariaStore:
+    if clock is not None:
+        raise InvalidInput("a MariaDB store has the server's clock")
+    return await open_at(parse(url))
+
+
+async def open_at(address: Address) -> MariaStore:
+    async with fit_session(address) as session:
+        if not await applied(session):
+            await migrate(session, address.moment)
+        elif to_do := await missing(session):
+            names = ", ".join(migration.name for migration in to_do)
+            raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
+        ((secret,),) = await session.rows(text_of("secret"))
+    return MariaStore(address, secret)
+
+
+@asynccontextmanager
+async def fit_session(address: Address) -> AsyncIterator[Session]:
+    """Of a server that keeps what it commits; what is wrong is told with where it is."""
+    session = await address.connect()
+    try:
+        await refuse_unfit(session, address)
+        yield session
+    except ERRORS as error:
+        raise named(error, address.where) from error
+    except StoreUnusable as error:
+        raise type(error)(f"{address.where}: {error}") from None
+    finally:
+        session.terminate()
+
+
+async def refuse_unfit(session: Session, address: Address) -> None:
+    ((read_only, innodb_read_only),) = await session.rows("SELECT @@read_only, @@innodb_read_only")
+    if read_only or innodb_read_only:
+        raise StoreUnusable("it is read-only, a replica perhaps; use the primary")
+    weak = await weakened(session)
+    if weak and address.durability == "safe":
+        raise StoreUnusable(
+            f"the server has {' and '.join(weak)}, and would lose messages with its power;"
+            " change that, or say durability=fast"
+        )
+
+
+async def weakened(session: Session) -> list[str]:
+    """The settings by which it may forget what it committed."""
+    names = ", ".join(f"@@{name}" for name in NEEDED)
+    (values,) = await session.rows(f"SELECT {names}")
+    pairs = zip(NEEDED.items(), values, strict=True)
+    return [f"{name} = {value}" for (name, needed), value in pairs if value != needed]

@@ -1,0 +1,563 @@
+-- The names are the verbs, the same in every engine's file. A name may have several statements:
+-- they travel together, and what the last one with rows says is the answer.
+-- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
+-- A set names its index, or a small table would be read from end to end, past rows that others
+-- hold; and what is to be deleted by a set is locked by a look first, for which nobody waits.
+
+-- name: secret
+SELECT value FROM penstock_fact WHERE name = 'secret';
+-- name: enter
+-- Until we commit, nothing that is written after this look is taken for final.
+SELECT number FROM penstock_generation ORDER BY number DESC LIMIT 1 LOCK IN SHARE MODE;
+-- name: next_number
+UPDATE penstock_counter SET value = value + 1 WHERE name = :name;
+SELECT value FROM penstock_counter WHERE name = :name;
+-- name: number
+SELECT value FROM penstock_counter WHERE name = :name;
+-- name: lock
+SELECT slot FROM penstock_guard FORCE INDEX (PRIMARY) WHERE slot IN (:slots) FOR UPDATE;
+-- name: try_lock
+SELECT slot FROM penstock_guard FORCE INDEX (PRIMARY) WHERE slot IN (:slots)
+FOR UPDATE SKIP LOCKED;
+
+-- name: publish
+INSERT INTO penstock_message
+    (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+VALUES :rows;
+-- name: publish_one
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+VALUES (:queue_id, :rank, last_insert_id(), :type, 0, 0, :expires_at, 0);
+-- name: publish_ready
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, 0, 0, ifnull(expires_at, 9007199254740991), 0
+FROM penstock_message
+WHERE id BETWEEN last_insert_id() AND last_insert_id() + :more AND run_at IS NULL;
+-- name: publish_scheduled
+INSERT INTO penstock_scheduled
+    (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags)
+SELECT run_at, id, queue_id, rank, type, 0, 0, ifnull(expires_at, 9007199254740991), 0
+FROM penstock_message
+WHERE id BETWEEN last_insert_id() AND last_insert_id() + :more AND run_at IS NOT NULL;
+-- name: publish_checked
+INSERT INTO penstock_message
+    (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+VALUES (:queue_id, :type, :priority, :rank, :created_at, :run_at, :expires_at, :body, :meta)
+RETURNING id;
+-- name: dedup_seen
+SELECT id, digest FROM penstock_dedup
+WHERE queue_id = :queue_id AND `key` = :key AND expires_at > :now;
+-- name: dedup_place
+-- Over since ever, so it says nothing; what sweeps old keys takes it if nobody fills it.
+INSERT IGNORE INTO penstock_dedup (queue_id, `key`, id, digest, expires_at)
+VALUES (:queue_id, :key, 0, '', 0);
+-- name: dedup_remember
+INSERT INTO penstock_dedup (queue_id, `key`, id, digest, expires_at)
+VALUES (:queue_id, :key, :id, :digest, :expires_at)
+ON DUPLICATE KEY UPDATE
+    id = VALUES(id), digest = VALUES(digest), expires_at = VALUES(expires_at);
+-- name: unique_free
+DELETE FROM penstock_dedup
+WHERE id = :id AND expires_at = 9007199254740991 AND `key` >= 'unique:' AND `key` < 'unique;';
+-- name: name_taken
+SELECT id FROM penstock_name WHERE queue_id = :queue_id AND name = :name;
+-- name: name_take
+INSERT INTO penstock_name (queue_id, name, id) VALUES (:queue_id, :name, :id);
+-- name: depth
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id LIMIT :most) AS r)
+     + (SELECT count(*) FROM (
+            SELECT 1 FROM penstock_scheduled WHERE queue_id = :queue_id LIMIT :most) AS s);
+
+-- name: put_ready
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags);
+-- name: put_scheduled
+INSERT INTO penstock_scheduled
+    (queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, `key`, position)
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags, :due_at, :key,
+        :position);
+-- name: put_dead
+INSERT INTO penstock_dead
+    (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
+VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, :reason, :error);
+-- name: put_history
+INSERT INTO penstock_history
+    (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence, claimed_at,
+     at, due_at, final)
+VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
+        :claimed_at, :at, :due_at, nullif(:final, 0));
+
+-- name: head
+SELECT id FROM penstock_head WHERE queue_id = :queue_id AND `key` = :key;
+-- name: is_head
+SELECT 1 FROM penstock_head WHERE id = :id;
+-- name: head_of
+SELECT queue_id, `key` FROM penstock_head WHERE id = :id;
+-- name: take_head
+INSERT INTO penstock_head (queue_id, `key`, id) VALUES (:queue_id, :key, :id);
+-- name: free_head
+DELETE FROM penstock_head WHERE id = :id;
+-- name: first_in_line
+SELECT id FROM penstock_scheduled FORCE INDEX (line)
+WHERE queue_id = :queue_id AND `key` = :key AND due_at = 9007199254740991
+ORDER BY position LIMIT 1;
+-- name: get_in_line
+UPDATE penstock_scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
+-- name: end_of_line
+-- A number that no message will have.
+INSERT INTO penstock_message (queue_id, type, priority, rank, created_at, body)
+VALUES (0, '', 0, 0, 0, '');
+DELETE FROM penstock_message WHERE id = last_insert_id();
+SELECT last_insert_id();
+
+-- name: any_ready
+SELECT 1 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id IN (:queues) LIMIT 1;
+-- name: pick
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM penstock_ready FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue AND expires_at > @now
+ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: pick_type
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM penstock_ready
+WHERE queue_id = :queue AND type = :type AND expires_at > @now
+ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: number_claim
+-- A claim that finds nothing writes nothing, and takes no number.
+-- Not by SET, which would lock what it reads.
+SELECT CASE WHEN EXISTS (
+    SELECT 1 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id IN (:queues) LIMIT 1)
+    THEN nextval(penstock_fence) END INTO @fence;
+-- name: claim_one
+INSERT INTO penstock_lease
+    (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
+     claimed_at, lease_until, length)
+SELECT id, @fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
+       CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
+       :consumer, @now, @now + :own_length, :own_length
+FROM penstock_ready AS first FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue AND expires_at > @now AND @fence IS NOT NULL
+ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED
+RETURNING queue_id, rank, id, fence, attempts, deliveries, lease_until, flags;
+-- name: own_length
+CASE WHEN flags & 32 = 0 THEN :length ELSE (
+    SELECT CAST(json_value(m.meta, '$.lease') * 1000000 AS INT)
+    FROM penstock_message AS m WHERE m.id = first.id) END;
+-- name: claim
+INSERT INTO penstock_lease
+    (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
+     claimed_at, lease_until, length)
+SELECT id, @fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
+       CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
+       :consumer, @now, @now + length, length
+FROM (SELECT first.*, :own_length AS length
+      FROM (:picks) AS first WHERE @fence IS NOT NULL
+      ORDER BY rank, id LIMIT :limit) AS ticket
+RETURNING queue_id, rank, id, fence, attempts, deliveries, lease_until, flags;
+-- name: expired_waits
+SELECT 1 FROM penstock_ready FORCE INDEX (expiry)
+WHERE expires_at <= @now AND expires_at < 9007199254740991 AND queue_id IN (:queues) LIMIT 1;
+-- name: leave_ready
+DELETE r FROM penstock_ready AS r FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue AND rank = :rank AND id IN (:ids);
+-- name: leave_ready_each
+DELETE r FROM penstock_ready AS r FORCE INDEX (PRIMARY)
+WHERE (queue_id, rank, id) IN (:tickets);
+-- name: bodies
+SELECT id, queue_id, type, priority, created_at, body, meta
+FROM penstock_message FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+-- name: pick_dead
+SELECT * FROM penstock_dead FORCE INDEX (queue)
+WHERE queue_id = :queue AND (:any_type OR type IN (:types))
+ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: number_dead
+SELECT CASE WHEN EXISTS (
+    SELECT 1 FROM penstock_dead FORCE INDEX (queue) WHERE queue_id IN (:queues) LIMIT 1)
+    THEN nextval(penstock_fence) END INTO @fence;
+-- name: claim_dead
+INSERT INTO penstock_lease
+    (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
+     claimed_at, lease_until, length, dead_at, dead_reason, dead_error)
+SELECT id, @fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | 16,
+       :consumer, @now, @now + length, length, dead_at, reason, error
+FROM (SELECT first.*, :own_length AS length
+      FROM (:picks) AS first WHERE @fence IS NOT NULL
+      ORDER BY dead_at, id LIMIT :limit) AS ticket
+RETURNING queue_id, dead_at, id, fence, attempts, deliveries, lease_until, flags;
+-- name: leave_dead
+DELETE d FROM penstock_dead AS d FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+
+-- name: complete
+INSERT INTO penstock_history
+    (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
+SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
+       claimed_at, @now, 1
+FROM penstock_lease FORCE INDEX (PRIMARY)
+WHERE (:locks) AND flags & 3 = 0
+RETURNING id, fence;
+-- name: complete_results
+INSERT INTO penstock_result (id, expires_at, body)
+SELECT l.id, @now + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT), given.body
+FROM (:given) AS given
+JOIN penstock_lease AS l ON l.id = given.id AND l.fence = given.fence AND l.flags & 3 = 0
+JOIN penstock_queue AS q ON q.id = l.queue_id
+ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), body = VALUES(body);
+-- name: complete_leave
+DELETE l FROM penstock_lease AS l FORCE INDEX (PRIMARY)
+WHERE (:locks) AND flags & 3 = 0;
+-- name: free_leases
+-- Those of the leases that nobody's open transaction holds.
+SELECT id, fence FROM penstock_lease FORCE INDEX (PRIMARY)
+WHERE (:locks) FOR UPDATE SKIP LOCKED;
+-- name: keep_result
+INSERT INTO penstock_result (id, expires_at, body)
+SELECT m.id, :now + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT), :body
+FROM penstock_message AS m JOIN penstock_queue AS q ON q.id = m.queue_id WHERE m.id = :id
+ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), body = VALUES(body);
+-- name: hold_leases
+SELECT count(*) FROM penstock_lease FORCE INDEX (PRIMARY)
+WHERE (:locks) FOR UPDATE NOWAIT;
+-- name: extend_many
+UPDATE penstock_lease FORCE INDEX (PRIMARY)
+SET lease_until = greatest(lease_until, @now + :length), length = :length
+WHERE (:locks);
+-- name: extended
+SELECT id, fence, lease_until, flags FROM penstock_lease FORCE INDEX (PRIMARY)
+WHERE (:locks);
+-- name: begin
+UPDATE penstock_lease SET flags = flags & ~4
+WHERE id = (SELECT id FROM (
+    SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence AND deliveries > 1
+    FOR UPDATE SKIP LOCKED) AS held);
+-- name: progress
+UPDATE penstock_lease SET percent = coalesce(:percent, percent), note = coalesce(:note, note)
+WHERE id = (SELECT id FROM (
+    SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence
+    FOR UPDATE SKIP LOCKED) AS held);
+-- name: leases
+SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
+       l.length, (SELECT m.meta FROM penstock_message AS m WHERE m.id = l.id), l.dead_reason,
+       (SELECT count(*) FROM penstock_history AS h
+        WHERE h.id = l.id AND h.final IS NULL AND h.verb = 'park'),
+       (SELECT min(h.claimed_at) FROM penstock_history AS h
+        WHERE h.id = l.id AND h.final IS NULL
+          AND h.position > coalesce((SELECT max(r.position) FROM penstock_history AS r
+                                     WHERE r.id = l.id AND r.final IS NULL
+                                       AND r.verb = 'redrive'), 0)),
+       @now
+FROM penstock_lease AS l FORCE INDEX (PRIMARY) WHERE (:locks);
+-- name: leases_expired
+SELECT id, fence, @now FROM penstock_lease FORCE INDEX (until)
+WHERE lease_until < @now ORDER BY lease_until LIMIT :limit;
+-- name: lease_expired
+SELECT id, fence FROM penstock_lease FORCE INDEX (until)
+WHERE lease_until < :now ORDER BY lease_until LIMIT :limit;
+-- name: settle_look
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, consumer, fence,
+       claimed_at, dead_at, dead_error, lease_until
+FROM penstock_lease FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE SKIP LOCKED;
+-- name: leave_leases
+DELETE l FROM penstock_lease AS l FORCE INDEX (PRIMARY)
+WHERE (:locks);
+-- name: settle
+DELETE FROM penstock_lease WHERE id = (SELECT id FROM (
+    SELECT id FROM penstock_lease
+    WHERE id = :id AND fence = :fence AND flags = :flags AND lease_until < :expired_by
+    FOR UPDATE SKIP LOCKED) AS held)
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags, consumer, fence,
+          claimed_at, dead_at, dead_error;
+-- name: take_lease
+DELETE FROM penstock_lease WHERE id = (SELECT id FROM (
+    SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence
+    FOR UPDATE SKIP LOCKED) AS held)
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags, consumer, fence,
+          claimed_at, dead_at, dead_error;
+-- name: request_cancel
+UPDATE penstock_lease SET flags = flags | 8
+WHERE id = (SELECT id FROM (
+    SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence
+    FOR UPDATE SKIP LOCKED) AS held);
+
+-- name: story_of_fence
+SELECT verb, state FROM penstock_history WHERE id = :id AND fence = :fence;
+-- name: lease_fence
+SELECT l.fence, free.id IS NULL
+FROM penstock_lease AS l
+LEFT JOIN (SELECT id FROM penstock_lease WHERE id = :id FOR UPDATE SKIP LOCKED) AS free
+    ON free.id = l.id
+WHERE l.id = :id;
+
+-- name: promote_many
+-- Of the first that are due, those that need no look at their key.
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM (SELECT * FROM penstock_scheduled FORCE INDEX (due)
+      WHERE due_at <= @now AND due_at < 9007199254740991
+      ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED) AS due
+WHERE flags & 1 = 0 OR EXISTS (SELECT 1 FROM penstock_head AS h WHERE h.id = due.id)
+RETURNING id, queue_id;
+-- name: leave_scheduled
+DELETE s FROM penstock_scheduled AS s FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+-- name: due
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, `key`
+FROM penstock_scheduled FORCE INDEX (due)
+WHERE due_at <= :now AND due_at < 9007199254740991
+ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: next_due
+SELECT due_at FROM penstock_scheduled FORCE INDEX (due)
+WHERE due_at < 9007199254740991 ORDER BY due_at, id LIMIT 1;
+-- name: due_when
+SELECT @now, (SELECT due_at FROM penstock_scheduled FORCE INDEX (due)
+              WHERE due_at < 9007199254740991 ORDER BY due_at, id LIMIT 1);
+-- name: take_scheduled
+DELETE FROM penstock_scheduled WHERE id = :id
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: take_ready
+DELETE FROM penstock_ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: scan_ready
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id = :queue_id AND id = :id
+FOR UPDATE SKIP LOCKED;
+-- name: expired_ready
+SELECT queue_id, rank, id FROM penstock_ready FORCE INDEX (expiry)
+WHERE expires_at <= :now AND expires_at < 9007199254740991 ORDER BY expires_at LIMIT :limit;
+-- name: expired_in_line
+SELECT queue_id, rank, id FROM penstock_ready FORCE INDEX (expiry)
+WHERE queue_id IN (:queues) AND expires_at <= :now AND expires_at < 9007199254740991
+ORDER BY expires_at LIMIT :limit;
+-- name: expired_scheduled
+SELECT id FROM penstock_scheduled FORCE INDEX (expiry)
+WHERE expires_at <= :now AND expires_at < 9007199254740991 ORDER BY expires_at LIMIT :limit;
+-- name: next_rank
+SELECT rank FROM penstock_ready FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue_id AND rank > :rank ORDER BY rank LIMIT 1;
+-- name: waited
+SELECT r.id FROM penstock_ready AS r FORCE INDEX (PRIMARY)
+WHERE r.queue_id = :queue_id AND r.rank = :rank
+  AND (SELECT m.created_at FROM penstock_message AS m WHERE m.id = r.id) <= :before
+ORDER BY r.id LIMIT :limit;
+-- name: age
+UPDATE penstock_ready SET rank = :above
+WHERE queue_id = :queue_id AND rank = :rank AND id = (SELECT id FROM (
+    SELECT id FROM penstock_ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
+    FOR UPDATE SKIP LOCKED) AS held);
+-- name: dead_counts
+SELECT queue_id, count(*) FROM penstock_dead GROUP BY queue_id;
+-- name: claim_tick
+INSERT IGNORE INTO penstock_agent (name, at, `by`) VALUES (:name, 0, '');
+UPDATE penstock_agent SET at = :now, `by` = :by WHERE name = :name AND (`by` = :by OR at <= :before);
+-- name: end_tick
+UPDATE penstock_agent SET result = :result WHERE name = :name AND `by` = :by;
+-- name: agent_runs
+SELECT name, at, `by`, result FROM penstock_agent ORDER BY name;
+-- name: old_dedup
+SELECT queue_id, `key` FROM penstock_dedup FORCE INDEX (expiry)
+WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
+-- name: drop_dedup
+DELETE FROM penstock_dedup WHERE queue_id = :queue_id AND `key` = :key AND expires_at <= :now;
+-- name: old_results
+SELECT id FROM penstock_result FORCE INDEX (expiry) WHERE expires_at <= :now LIMIT :limit;
+-- name: drop_result
+DELETE FROM penstock_result WHERE id = :id;
+-- name: prunable
+SELECT h.position, h.id, h.queue_id, h.at, h.final IS NOT NULL, h.id
+FROM penstock_history AS h FORCE INDEX (PRIMARY)
+WHERE h.position > :after
+  AND h.position <= @final
+ORDER BY h.position LIMIT :limit;
+-- name: held_by_cursors
+SELECT min(message), min(history) FROM penstock_cursor WHERE advanced_at > :since;
+-- name: prune_history
+DELETE h FROM penstock_history AS h FORCE INDEX (ends_once) WHERE id IN (:ids);
+-- name: prune_message
+DELETE m FROM penstock_message AS m FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+-- name: prune_name
+DELETE n FROM penstock_name AS n FORCE INDEX (id) WHERE id IN (:ids);
+-- name: prune_result
+DELETE r FROM penstock_result AS r FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+-- name: pruned_up_to
+UPDATE penstock_counter SET value = greatest(value, :id) WHERE name = 'pruned';
+
+-- name: schedule_move
+UPDATE penstock_schedule SET next_at = :next_at, last_at = :seen_at
+WHERE id = :id AND next_at = :seen_at AND NOT paused;
+-- name: schedule_save
+INSERT INTO penstock_schedule (queue_id, name, paused, next_at, plan)
+VALUES (:queue_id, :name, :paused, :next_at, :plan)
+ON DUPLICATE KEY UPDATE
+    paused = VALUES(paused), next_at = VALUES(next_at), plan = VALUES(plan)
+RETURNING id, queue_id, paused, next_at, last_at, plan;
+-- name: schedules
+SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock_schedule ORDER BY id;
+-- name: schedules_due
+SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock_schedule
+WHERE NOT paused AND next_at <= :due_by ORDER BY next_at, id;
+-- name: schedule_delete
+DELETE FROM penstock_schedule WHERE id = :id;
+
+-- name: scope_create
+INSERT IGNORE INTO penstock_scope (tenant, name) VALUES (:tenant, :name) RETURNING id;
+-- name: scope
+SELECT id, tenant, name, paused FROM penstock_scope WHERE tenant = :tenant AND name = :name;
+-- name: scope_pause
+UPDATE penstock_scope SET paused = :paused WHERE id = :id;
+-- name: queue_create
+INSERT IGNORE INTO penstock_queue (scope_id, name, settings) VALUES (:scope_id, :name, :settings)
+RETURNING id;
+-- name: queues
+SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
+FROM penstock_queue AS q JOIN penstock_scope AS s ON s.id = q.scope_id
+WHERE (:tenant IS NULL OR s.tenant = :tenant) AND (:scope IS NULL OR s.name = :scope)
+ORDER BY s.tenant, s.name, q.name, q.id;
+-- name: queue
+SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
+FROM penstock_queue AS q JOIN penstock_scope AS s ON s.id = q.scope_id
+WHERE s.tenant = :tenant AND s.name = :scope AND q.name = :name AND q.state <> 'deleted';
+-- name: queue_by_id
+SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
+FROM penstock_queue AS q JOIN penstock_scope AS s ON s.id = q.scope_id WHERE q.id = :id;
+-- name: queue_change
+UPDATE penstock_queue SET name = coalesce(:name, name), state = coalesce(:state, state),
+                          settings = coalesce(:settings, settings)
+WHERE id = :id;
+-- name: queue_holds
+SELECT EXISTS (SELECT 1 FROM penstock_ready WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock_scheduled WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock_dead WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock_lease WHERE queue_id = :id);
+-- name: queue_unschedule
+DELETE FROM penstock_schedule WHERE queue_id = :id;
+-- name: index_types
+CREATE INDEX IF NOT EXISTS type ON penstock_ready (queue_id, type, rank, id);
+
+-- name: message
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
+FROM penstock_message WHERE id = :id;
+-- name: where_lease
+SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error
+FROM penstock_lease WHERE id = :id;
+-- name: where_scheduled
+SELECT attempts, deliveries, due_at FROM penstock_scheduled WHERE id = :id;
+-- name: where_dead
+SELECT attempts, deliveries, reason, error FROM penstock_dead WHERE id = :id;
+-- name: timeline
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock_history WHERE id = :id ORDER BY position;
+-- name: ended
+SELECT state FROM penstock_history WHERE id = :id AND final = 1;
+-- name: result
+SELECT body FROM penstock_result WHERE id = :id AND expires_at > :now;
+-- name: take_dead
+DELETE FROM penstock_dead WHERE id = :id
+RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+-- name: take_some_ready
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id = :queue_id
+ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: take_some_scheduled
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM penstock_scheduled FORCE INDEX (queue) WHERE queue_id = :queue_id
+ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: take_some_dead
+SELECT queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags
+FROM penstock_dead FORCE INDEX (queue) WHERE queue_id = :queue_id
+ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+
+-- name: find_all
+SELECT id FROM penstock_message FORCE INDEX (PRIMARY)
+WHERE queue_id IN (:queues) AND id < :before
+  AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_correlated
+SELECT id FROM penstock_message FORCE INDEX (correlation)
+WHERE correlation = :correlation AND queue_id IN (:queues) AND id < :before
+  AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_ready
+SELECT id FROM penstock_ready
+WHERE queue_id IN (:queues) AND id < :before
+  AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_scheduled
+SELECT id FROM penstock_scheduled
+WHERE queue_id IN (:queues) AND id < :before
+  AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_claimed
+SELECT id FROM penstock_lease FORCE INDEX (PRIMARY)
+WHERE queue_id IN (:queues) AND id < :before
+  AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_dead
+SELECT id FROM penstock_dead
+WHERE queue_id IN (:queues) AND id < :before
+  AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_ended
+SELECT m.id FROM penstock_message AS m FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN penstock_history AS h ON h.id = m.id AND h.final = 1 AND h.state = :state
+WHERE m.queue_id IN (:queues) AND m.id < :before
+  AND (:type IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
+
+-- name: committed
+SELECT coalesce((SELECT max(id) FROM penstock_message), 0),
+       coalesce((SELECT max(position) FROM penstock_history), 0);
+-- name: generations
+SELECT number, message, history FROM penstock_generation ORDER BY number;
+-- name: free_generations
+SELECT number FROM penstock_generation FOR UPDATE SKIP LOCKED;
+-- name: next_generation
+INSERT IGNORE INTO penstock_generation (number, message, history)
+VALUES (:number, :message, :history);
+-- name: drop_generations
+DELETE FROM penstock_generation WHERE number < :number;
+-- name: feed_messages
+SELECT id, queue_id, type, priority, created_at, body, meta
+FROM penstock_message FORCE INDEX (PRIMARY)
+WHERE id > :after AND id <= :last ORDER BY id LIMIT :limit;
+-- name: feed_history
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock_history FORCE INDEX (PRIMARY)
+WHERE position > :after AND position <= :last ORDER BY position LIMIT :limit;
+-- name: recent
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock_history FORCE INDEX (PRIMARY) WHERE position > :after ORDER BY position LIMIT :limit;
+-- name: census
+SELECT queue_id, place, count(*),
+       CAST(sum(((id % 1000003) * (id % 1000033)) % 1000000007) AS INT) FROM (
+    SELECT queue_id, 'message' AS place, id FROM penstock_message
+    UNION ALL SELECT queue_id, 'ready', id FROM penstock_ready
+    UNION ALL SELECT queue_id, 'scheduled', id FROM penstock_scheduled
+    UNION ALL SELECT queue_id, 'lease', id FROM penstock_lease
+    UNION ALL SELECT queue_id, 'dead', id FROM penstock_dead
+    UNION ALL SELECT queue_id, 'ended', id FROM penstock_history WHERE final = 1
+) AS places GROUP BY queue_id, place ORDER BY queue_id, place;
+-- name: depths
+SELECT queue_id, 'ready', count(*) FROM penstock_ready GROUP BY queue_id
+UNION ALL SELECT queue_id, 'scheduled', count(*) FROM penstock_scheduled GROUP BY queue_id
+UNION ALL SELECT queue_id, 'lease', count(*) FROM penstock_lease GROUP BY queue_id
+UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock_dead GROUP BY queue_id
+UNION ALL SELECT queue_id, state, count(*) FROM (
+    SELECT queue_id, state FROM penstock_history WHERE final = 1
+    ORDER BY position DESC LIMIT :ended) AS last GROUP BY queue_id, state;
+-- name: cursor_save
+INSERT INTO penstock_cursor (name, epoch, message, history, advanced_at)
+VALUES (:name, :epoch, :message, :history, :now)
+ON DUPLICATE KEY UPDATE epoch = VALUES(epoch), message = VALUES(message),
+    history = VALUES(history), advanced_at = VALUES(advanced_at);
+-- name: cursors
+SELECT name, epoch, message, history, advanced_at FROM penstock_cursor ORDER BY name;
+
+-- name: worker_save
+INSERT INTO penstock_worker (id, host, pid, queues, started_at, seen_at)
+VALUES (:id, :host, :pid, :queues, :now, :now)
+ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at);
+-- name: worker_delete
+DELETE FROM penstock_worker WHERE id = :id;
+-- name: workers
+SELECT id, host, pid, queues, started_at, seen_at, stopping FROM penstock_worker
+ORDER BY started_at, id;
+-- name: worker_stop
+UPDATE penstock_worker SET stopping = 1 WHERE id = :id;
+
+-- name: fact_set
+INSERT INTO penstock_fact (name, value) VALUES (:name, :value)
+ON DUPLICATE KEY UPDATE value = VALUES(value);

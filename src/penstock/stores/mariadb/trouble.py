@@ -1,0 +1,73 @@
+"""What went wrong with the server, in our words."""
+
+from asyncmy.errors import InterfaceError, MySQLError
+
+from penstock.errors import (
+    OutcomeUnknown,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+    StoreUnusable,
+)
+
+# What the driver may raise.
+ERRORS = (MySQLError, OSError, TimeoutError)
+DEADLOCK, LOCK_WAIT, CHANGED, DUPLICATE = 1213, 1205, 1020, 1062
+# Another transaction was in the way: the same again, from the start.
+AGAIN = frozenset({DEADLOCK, LOCK_WAIT, CHANGED, DUPLICATE})
+# The driver's own numbers are of connections that broke; the server's, of those it ends.
+DRIVER = range(2000, 3000)
+ENDED = frozenset({0, 1053, 1077, 1158, 1159, 1160, 1161, 1184, 1927, 4031})
+READ_ONLY = frozenset({1290, 1792, 1836})
+# In this order; the first that fits is told.
+TOLD: tuple[tuple[frozenset[int], type[StoreError], str], ...] = (
+    (READ_ONLY, StoreUnreachable,
+     "is read-only: a replica, or a failover is under way"),
+    (frozenset({1040, 1203, 1226}), StoreUnreachable, "takes no connection now"),
+    (frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1370, 1698}), StoreUnusable,
+     "refuses us"),
+    (frozenset({1054, 1146, 1305, 4091}), StoreUnusable,
+     "lacks what this code needs: restore it, or run penstock migrate"),
+    (frozenset({1021, 1037, 1041, 1114, 28, 3}), StoreFull, "has no room"),
+    (AGAIN | {1317, 3024, 1969}, StoreBusy,
+     "was kept waiting by somebody's transaction; try again"),
+)  # fmt: skip
+
+
+def number_of(error: BaseException) -> int | None:
+    """The server's; None if it is not from there."""
+    if isinstance(error, MySQLError) and error.args and isinstance(error.args[0], int):
+        return error.args[0]
+    return None
+
+
+def gone(error: BaseException) -> bool:
+    """The connection is."""
+    if isinstance(error, OSError | TimeoutError | InterfaceError):
+        return True
+    number = number_of(error)
+    return isinstance(error, MySQLError) and (number is None or number in DRIVER or number in ENDED)
+
+
+def read_only(error: BaseException) -> bool:
+    return number_of(error) in READ_ONLY
+
+
+def again(error: BaseException) -> bool:
+    return number_of(error) in AGAIN
+
+
+def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
+    """`sent`: it was asked to change something, and the answer may have been lost."""
+    if isinstance(error, StoreError):
+        return error
+    text = " ".join(str(error).split()) or type(error).__name__
+    if gone(error):
+        if sent:
+            return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
+        return StoreUnreachable(f"{where} cannot be reached: {text}")
+    for numbers, told, what in TOLD:
+        if number_of(error) in numbers:
+            return told(f"{where} {what}: {text}")
+    return StoreError(f"{where}: {text}")

@@ -1,0 +1,1 @@
+"""What only the MariaDB store has to promise."""

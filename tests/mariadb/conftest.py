@@ -1,0 +1,24 @@
+"""A database for each test, and a store in it."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from penstock.stores.mariadb.address import parse
+from penstock.stores.mariadb.open import open_at
+from penstock.stores.mariadb.store import MariaStore
+from tests.servers.mariadb import MARIADB, MariaDB
+
+collect_ignore_glob = [] if MARIADB else ["test_*.py"]
+
+
+@pytest.fixture
+def url(mariadb_server: MariaDB) -> Iterator[str]:
+    with mariadb_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[MariaStore]:
+    async with await open_at(parse(url)) as store:
+        yield store
