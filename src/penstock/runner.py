@@ -22,7 +22,7 @@ LETTERS = string.ascii_lowercase + string.digits
 
 def identity() -> str:
     """Unique per process start: a host name or a pid comes back. Short: every message keeps it."""
-    return "".join(secrets.choice(LETTERS) for _ in range(9))
+    return "".join(secrets.choice(LETTERS) for _ in range(7))
 
 
 class Agent(Protocol):

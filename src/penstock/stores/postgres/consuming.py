@@ -12,7 +12,7 @@ from penstock.message import Verb
 from penstock.stores.postgres import claim as claiming
 from penstock.stores.postgres import settle
 from penstock.stores.postgres.engine import BEGIN_BRIEFLY, Engine, P, Work
-from penstock.stores.postgres.lines import Line, Place
+from penstock.stores.postgres.lines import Line, Place, Took
 from penstock.stores.postgres.statement import CLAIMS
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.settle import BUSY
@@ -59,13 +59,14 @@ class Consuming(Engine):
         line = self.lines.setdefault(claim.queue_ids[0], Line())
         heard, started = self.waiters.heard_of(claim.queue_ids[0]), time.monotonic()
         after = line.begins(started, heard)
-        if after is not None:
-            rows = await self.pick("pick_after", claim, after)
-            line.went_on(claiming.last_place(rows))
-            return rows
-        rows = await self.pick("pick_one", claim)
-        last = claiming.last_place(rows)
-        line.took(started, time.monotonic(), heard, len(rows), last)
+        way = "pick_one" if after is None else "pick_after"
+        rows = await self.pick(way, claim, after)
+        ended = time.monotonic()
+        took, last = Took(ended - started, ended, len(rows)), claiming.last_place(rows)
+        if after is None:
+            line.took(took, heard, last)
+        else:
+            line.went_on(took, last)
         return rows
 
     async def clear(self, queue_ids: Sequence[int]) -> bool:

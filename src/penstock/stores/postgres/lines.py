@@ -1,12 +1,11 @@
 """Where the line of a queue begins, while what was claimed from it cannot be cleared away.
 
 An old snapshot, held by a backup say, keeps every claimed row in the index, and each claim would
-step over all of them. A claim that costs far more than it did makes the next ones begin behind the
-last message that was handed out. What enters the line before that is looked for again at once if
-somebody tells of it, and every so often anyway.
+step over all of them. A claim that costs far more than others did makes the next ones begin behind
+the last message that was handed out. What enters the line before that is looked for again at once
+if somebody tells of it, and every so often anyway.
 """
 
-from math import inf
 from typing import NamedTuple
 
 # Dearer than the cheapest one by this, and longer than this: seconds.
@@ -22,13 +21,26 @@ class Place(NamedTuple):
     id: int
 
 
+class Took(NamedTuple):
+    """How long a claim lasted, until when, and how many it handed out."""
+
+    seconds: float
+    ended: float
+    handed_out: int
+
+    @property
+    def cost(self) -> float:
+        return self.seconds / (self.handed_out + EMPTY)
+
+
 class Line:
     """One queue, as one process sees it."""
 
     __slots__ = ("after", "cheapest", "heard", "whole_at")
 
     def __init__(self) -> None:
-        self.cheapest = inf
+        # What a claim costs at best; not known before one was quick, or began behind the start.
+        self.cheapest: float | None = None
         self.after: Place | None = None
         self.heard = 0
         self.whole_at = 0.0
@@ -39,18 +51,21 @@ class Line:
             return None
         return self.after
 
-    def took(
-        self, started: float, ended: float, heard: int, count: int, last: Place | None
-    ) -> None:
-        """A claim from the very start handed out this many, up to the last."""
-        took = ended - started
-        cost = took / (count + EMPTY)
-        self.cheapest = min(cost, self.cheapest * 1.01)
-        slow = took > LONG and cost > DEARER * self.cheapest
+    def took(self, took: Took, heard: int, last: Place | None) -> None:
+        """A claim from the very start, up to the last that it handed out."""
+        slow = took.seconds > LONG and (self.cheapest is None or took.cost > DEARER * self.cheapest)
+        if not slow:
+            self.learn(took.cost)
         self.after = last if slow else None
         self.heard = heard
-        self.whole_at = ended + max(OFTEN, SELDOM * took)
+        self.whole_at = took.ended + max(OFTEN, SELDOM * took.seconds)
 
-    def went_on(self, last: Place | None) -> None:
+    def went_on(self, took: Took, last: Place | None) -> None:
+        """A claim from behind the start."""
+        self.learn(took.cost)
         if last is not None:
             self.after = last
+
+    def learn(self, cost: float) -> None:
+        """A little is forgotten each time: what was cheap once may never be again."""
+        self.cheapest = cost if self.cheapest is None else min(cost, self.cheapest * 1.001)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from penstock.errors import Busy
@@ -22,6 +22,8 @@ BUSY = Published(0, code=Busy.code)
 # Of one message only.
 ALONE = ("dedup", "name")
 ID = itemgetter(0)
+USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")
+USUAL = ("zero", 0.0, None, None, None)
 
 
 def micros(seconds: float | None) -> int | None:
@@ -31,8 +33,10 @@ def micros(seconds: float | None) -> int | None:
 def call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
     """The statement that writes these plain entries best, and its values."""
     first = entries[0]
-    if not usual(first) or not alike(entries):
-        return "publish_mixed", mixed(entries)
+    if not all(map(usual, entries)):
+        return "publish_mixed", various(entries) | timed(entries)
+    if not alike(entries):
+        return "publish_various", various(entries)
     heading = {
         "queue_id": first.queue_id,
         "type": first.type,
@@ -47,23 +51,28 @@ def call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
 
 def usual(entry: Entry) -> bool:
     """For now and for good, at a rank that does not depend on when it is published."""
-    times = (entry.delay, entry.run_at, entry.ttl, entry.expires_at)
-    return entry.basis == "zero" and times == (0.0, None, None, None)
+    return USUALLY(entry) == USUAL
 
 
-def mixed(entries: Sequence[Entry]) -> dict[str, Any]:
+def various(entries: Sequence[Entry]) -> dict[str, Any]:
     return {
         "queue_ids": [entry.queue_id for entry in entries],
         "types": [entry.type for entry in entries],
         "priorities": [entry.priority for entry in entries],
         "ranks": [entry.rank for entry in entries],
+        "bodies": [entry.body for entry in entries],
+        "metas": [entry.meta for entry in entries],
+    }
+
+
+def timed(entries: Sequence[Entry]) -> dict[str, Any]:
+    """What only those have that are not for now and for good."""
+    return {
         "bases": [entry.basis for entry in entries],
         "delays": [micros(entry.delay) for entry in entries],
         "run_ats": [entry.run_at for entry in entries],
         "ttls": [micros(entry.ttl) for entry in entries],
         "expires_ats": [entry.expires_at for entry in entries],
-        "bodies": [entry.body for entry in entries],
-        "metas": [entry.meta for entry in entries],
     }
 
 

@@ -40,6 +40,19 @@ WITH written AS (
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, 0 FROM written
 RETURNING id;
+-- name: publish_various
+WITH asked AS MATERIALIZED (
+    SELECT nextval('penstock.message_id') AS id, given.*
+    FROM unnest(:queue_ids::int[], :types::text[], :priorities::int[], :ranks::bigint[],
+                :bodies::bytea[], :metas::json[])
+        AS given (queue_id, type, priority, rank, body, meta)),
+written AS (
+    INSERT INTO penstock.message (id, queue_id, type, priority, rank, created_at, body, meta)
+    SELECT id, queue_id, type, priority, nullif(rank, -priority), penstock.moment(), body, meta
+    FROM asked)
+INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, 0, 0, 9007199254740991, 0 FROM asked
+RETURNING id;
 -- name: publish_mixed
 WITH asked AS MATERIALIZED (
     SELECT nextval('penstock.message_id') AS id, given.*,

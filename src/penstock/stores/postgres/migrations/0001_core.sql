@@ -158,11 +158,11 @@ CREATE TABLE penstock.history (
     fence      bigint,
     due_at     bigint,
     queue_id   int NOT NULL,
+    verb       penstock.verb NOT NULL,
+    state      penstock.state NOT NULL,
     attempts   smallint NOT NULL,
     deliveries smallint NOT NULL,
     final      boolean NOT NULL,
-    verb       penstock.verb NOT NULL,
-    state      penstock.state NOT NULL,
     consumer   text,
     reason     text,
     error      text
