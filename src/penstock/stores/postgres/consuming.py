@@ -59,14 +59,14 @@ class Consuming(Engine):
         line = self.lines.setdefault(claim.queue_ids[0], Line())
         heard, started = self.waiters.heard_of(claim.queue_ids[0]), time.monotonic()
         after = line.begins(started, heard)
-        way = "pick_one" if after is None else "pick_after"
-        rows = await self.pick(way, claim, after)
-        ended = time.monotonic()
-        took, last = Took(ended - started, ended, len(rows)), claiming.last_place(rows)
-        if after is None:
-            line.took(took, heard, last)
-        else:
-            line.went_on(took, last)
+        if after is not None:
+            rows = await self.pick("pick_after", claim, after)
+            if rows:
+                line.went_on(took(started, rows), claiming.last_place(rows))
+                return rows
+            started = time.monotonic()
+        rows = await self.pick("pick_one", claim)
+        line.took(took(started, rows), heard, claiming.last_place(rows))
         return rows
 
     async def clear(self, queue_ids: Sequence[int]) -> bool:
@@ -153,3 +153,8 @@ class Consuming(Engine):
         except StoreUnreachable as error:
             raise OutcomeUnknown(str(error)) from error
         return BUSY
+
+
+def took(started: float, rows: list[Any]) -> Took:
+    ended = time.monotonic()
+    return Took(ended - started, ended, len(rows))

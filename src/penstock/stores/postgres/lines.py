@@ -36,11 +36,12 @@ class Took(NamedTuple):
 class Line:
     """One queue, as one process sees it."""
 
-    __slots__ = ("after", "cheapest", "heard", "whole_at")
+    __slots__ = ("after", "cheapest", "heard", "was_slow", "whole_at")
 
     def __init__(self) -> None:
         # What a claim costs at best; not known before one was quick, or began behind the start.
         self.cheapest: float | None = None
+        self.was_slow = False
         self.after: Place | None = None
         self.heard = 0
         self.whole_at = 0.0
