@@ -14,6 +14,7 @@ from penstock.stores.postgres import settle
 from penstock.stores.postgres.engine import BEGIN_BRIEFLY, Engine, P, Work
 from penstock.stores.postgres.lines import Line, Place, Took
 from penstock.stores.postgres.statement import CLAIMS
+from penstock.stores.sql import sets
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.settle import BUSY
 from penstock.ticket import (
@@ -83,7 +84,7 @@ class Consuming(Engine):
         rows = await self.complete_free(items)
         if len(rows) == len(items):
             return [DONE] * len(rows)
-        answers = settle.done(items, rows)
+        answers = sets.done(items, rows)
         return [
             answer or await self.patiently(settling.complete_one, item)
             for item, answer in zip(items, answers, strict=True)
@@ -107,7 +108,7 @@ class Consuming(Engine):
         except StoreBusy:
             free = await self.free_among(items)
             rows = await self.fetch("extend_many", **settle.extension(free)) if free else []
-        answers = settle.prolonged(items, rows)
+        answers = sets.prolonged(items, rows)
         return [
             answer or await self.patiently(settling.why_not, item.id, item.fence)
             for item, answer in zip(items, answers, strict=True)
@@ -130,10 +131,10 @@ class Consuming(Engine):
     async def settle(self, moves: Sequence[Move]) -> list[Answer]:
         # Of several about one lease, each has to see what the ones before it did.
         times = Counter(move.id for move in moves)
-        together = [move for move in moves if times[move.id] == 1 and settle.as_set(move)]
+        together = [move for move in moves if times[move.id] == 1 and sets.as_set(move)]
         rows = await self.fetch("settle_many", **settle.moving(together)) if together else []
         self.waiters.tell({queue_id for _, queue_id, state in rows if state == "ready"})
-        answers = settle.moved(moves, rows)
+        answers = sets.moved(moves, rows)
         return [
             answer or await self.patiently(settling.settle_one, move)
             for move, answer in zip(moves, answers, strict=True)

@@ -1,14 +1,11 @@
-"""Ends deliveries as sets. What a set leaves out is looked at one by one."""
+"""The values of the statements that end deliveries as sets."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.message import Flag
-from penstock.stores.sql.settle import extended
-from penstock.ticket import DONE, Answer, AnswerKind, Completion, Extension, Move
+from penstock.ticket import Completion, Extension, Move
 
 FOREVER = 2**62
-KEYS = Flag.KEYED | Flag.UNIQUE
 
 
 def completion(items: Sequence[Completion]) -> tuple[str, dict[str, Any]]:
@@ -31,11 +28,6 @@ def extension(items: Sequence[Extension]) -> dict[str, Any]:
     }
 
 
-def as_set(move: Move) -> bool:
-    """It frees no key that the next one waits for."""
-    return not (move.frees and move.seen_flags & KEYS)
-
-
 def moving(moves: Sequence[Move]) -> dict[str, Any]:
     return {
         "ids": [move.id for move in moves],
@@ -51,26 +43,3 @@ def moving(moves: Sequence[Move]) -> dict[str, Any]:
         "delays": [int(move.delay * 1_000_000) for move in moves],
         "ranked": [move.rank_by_due for move in moves],
     }
-
-
-def done(items: Sequence[Completion], rows: list[Any]) -> list[Answer | None]:
-    """DONE once a lock; None for those the set left out."""
-    locks = {tuple(row) for row in rows}
-    return [DONE if take(locks, (item.id, item.fence)) else None for item in items]
-
-
-def moved(moves: Sequence[Move], rows: list[Any]) -> list[Answer | None]:
-    ids = {row[0] for row in rows}
-    return [Answer(AnswerKind.DONE, move.state) if take(ids, move.id) else None for move in moves]
-
-
-def prolonged(items: Sequence[Extension], rows: list[Any]) -> list[Answer | None]:
-    found = {(id, fence): extended(until, flags) for id, fence, until, flags in rows}
-    return [found.get((item.id, item.fence)) for item in items]
-
-
-def take(among: set[Any], one: Any) -> bool:
-    if one not in among:
-        return False
-    among.remove(one)
-    return True

@@ -8,7 +8,7 @@ from penstock.message import HistoryRow, Moment, Record
 from penstock.store import Check
 from penstock.stores.postgres import doctor, feed, foreign, publish, type_index
 from penstock.stores.postgres.callers import async_caller_of, caller_of
-from penstock.stores.postgres.consuming import Consuming
+from penstock.stores.postgres.consuming import A_LOOK, LOOKS, Consuming
 from penstock.stores.sql import messages, records, upkeep
 from penstock.stores.sql.publish import plain
 from penstock.stores.sql.store import SqlStore
@@ -27,9 +27,6 @@ from penstock.ticket import (
     Retention,
     Sweep,
 )
-
-# Somebody's look at a row, unlike their open transaction, is over soon.
-LOOKS, A_LOOK = 3, 0.01
 
 
 class PostgresStore(Consuming, SqlStore):
