@@ -1,0 +1,1 @@
+"""Redis, Valkey and KVRocks: every verb is one script."""

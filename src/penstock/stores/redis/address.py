@@ -1,0 +1,84 @@
+"""Where the server is, and under which names the store is there."""
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlunsplit
+
+from msgspec import Struct
+from redis.asyncio.connection import Connection, parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from penstock.errors import InvalidInput
+from penstock.store import Durability
+from penstock.stores.urls import split, unreadable
+
+DEADLINE = 5.0
+PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast", "trusted": "trusted"}
+
+
+class Address(Struct, frozen=True):
+    """All keys of a store have one hash tag: in a cluster, one shard has the whole store."""
+
+    where: str
+    options: dict[str, Any]
+    durability: Durability = "safe"
+    pool_size: int = 8
+    prefix: str = "penstock"
+
+    def key(self, name: str) -> bytes:
+        return f"{{{self.prefix}}}:{name}".encode()
+
+    def connection(self) -> Connection:
+        """Not opened yet. It repeats nothing by itself: what was sent may have been done."""
+        options = dict(self.options)
+        kind = options.pop("connection_class", Connection)
+        opened: Connection = kind(
+            **options,
+            protocol=2,
+            socket_timeout=None,
+            socket_connect_timeout=DEADLINE,
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+        )
+        return opened
+
+
+def parse(url: str) -> Address:
+    """Ours are durability, pool_size and prefix; every other option is the driver's."""
+    parts = split(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    durability = DURABILITIES.get(options.pop("durability", "safe"))
+    if durability is None:
+        raise InvalidInput("store url: durability is safe, fast or trusted")
+    size = options.pop("pool_size", "8")
+    if not size.isdecimal() or not 2 <= int(size) <= 1_000:
+        raise InvalidInput("store url: pool_size is a number from 2 to 1000")
+    prefix = options.pop("prefix", "penstock")
+    if not PREFIX.fullmatch(prefix):
+        raise InvalidInput("store url: prefix is up to 100 letters, digits, _, . and -")
+    credentials, _, place = parts.netloc.rpartition("@")
+    if any("@" in part for part in (credentials, parts.path, parts.fragment, *options)):
+        raise unreadable(url)
+    return Address(
+        f"{parts.scheme}://{place or 'localhost'}{parts.path}",
+        driver_options(
+            urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))
+        ),
+        durability,
+        int(size),
+        prefix,
+    )
+
+
+def driver_options(url: str) -> dict[str, Any]:
+    try:
+        options: dict[str, Any] = dict(parse_url(url))
+        # Whether it takes them is known only now.
+        options.get("connection_class", Connection)(
+            **{name: value for name, value in options.items() if name != "connection_class"}
+        )
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"store url: {error}") from None
+    return options

@@ -1,0 +1,69 @@
+"""What an operator should know of a Redis store."""
+
+from penstock.message import Moment
+from penstock.store import Check
+from penstock.stores.redis.meeting import said
+from penstock.stores.redis.registry import Registry
+from penstock.stores.redis.safety import SAFE, Safety, safety_of
+from penstock.stores.redis.upkeep import Upkeep
+from penstock.stores.sql.checks import OVERDUE, STALE_EXPORT
+
+# Of the memory it may have.
+NEARLY_FULL = 0.9
+
+
+class Doctor(Registry, Upkeep):
+    async def examine(self) -> list[Check]:
+        now = await self.now()
+        async with self.asking() as session:
+            safety = await safety_of(session)
+            memory = said(await session.ask("INFO", "memory"))
+            server = said(await session.ask("INFO", "server"))
+        return [
+            durable(safety, self.address.durability),
+            Check("server", f"{server.get('redis_version', 'unknown')}, schema 1"),
+            room(memory),
+            await self.type_index(),
+            await self.overdue_leases(now),
+            await self.stale_exports(now),
+            Check("dead letters", f"{sum((await self.dead_counts()).values())}"),
+        ]
+
+    async def type_index(self) -> Check:
+        there = await self.ask("HGET", "fact", "typed") is not None
+        wanted = any(queue.settings.filter_by_type for queue in await self.queues())
+        if wanted and not there:
+            return Check("type index", "missing: claims by type are slow; penstock migrate", False)
+        return Check("type index", "there" if there else "not needed")
+
+    async def overdue_leases(self, now: Moment) -> Check:
+        """An agent reclaims within seconds; leases long over mean that none is running."""
+        overdue = await self.ask("ZCOUNT", "lease_until", "-inf", f"({now - OVERDUE}")
+        if overdue:
+            text = f"{overdue} ran out over a minute ago: is a worker running?"
+            return Check("leases", text, False)
+        return Check("leases", "none is overdue")
+
+    async def stale_exports(self, now: Moment) -> Check:
+        stale = [
+            name for name, each in (await self.cursors()).items()
+            if each.advanced_at < now - STALE_EXPORT
+        ]  # fmt: skip
+        if stale:
+            return Check("exports", f"not advanced for a day: {', '.join(stale)}", False)
+        return Check("exports", "none is behind")
+
+
+def durable(safety: Safety, durability: str) -> Check:
+    if safety.unknown:
+        return Check("durability", f"{durability}: the server does not tell its settings")
+    if safety.lacks:
+        return Check("durability", f"{durability}: {', '.join(safety.lacks)}", False)
+    return Check("durability", f"safe: {SAFE}")
+
+
+def room(memory: dict[str, str]) -> Check:
+    used, most = int(memory.get("used_memory", 0)), int(memory.get("maxmemory", 0))
+    if not most:
+        return Check("memory", f"{used:,} bytes used, no limit set")
+    return Check("memory", f"{used:,} of {most:,} bytes used", used < NEARLY_FULL * most)

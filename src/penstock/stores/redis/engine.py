@@ -1,0 +1,100 @@
+"""Where the work of a Redis store runs: scripts on one of a few connections, each with an end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from redis.exceptions import MovedError
+
+from penstock.errors import NotYet, StoreClosed
+from penstock.store import Capabilities, Clock
+from penstock.stores.redis.address import Address
+from penstock.stores.redis.meeting import Meeting
+from penstock.stores.redis.scripts import script
+from penstock.stores.redis.session import Pool, Session
+from penstock.stores.redis.trouble import ERRORS, named
+from penstock.stores.redis.wake import Wake
+
+
+class Engine:
+    def __init__(self, address: Address, clock: Clock | None) -> None:
+        self.address = address
+        self.clock = clock
+        self.loop = asyncio.get_running_loop()
+        self.where = address.where
+        self.capabilities = Capabilities("redis", address.durability)
+        self.meeting = Meeting(address)
+        self.pool = Pool(self.meeting.session, address.pool_size, 5.0)
+        self.waiters = Wake(self.meeting.session, address.key("fact") + b":wake")
+        self.keys: dict[str, list[bytes]] = {}
+        self.closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            if not self.loop.is_closed():
+                await self.waiters.close()
+                await self.pool.close()
+
+    async def backup(self, path: str) -> None:
+        raise NotYet(f"{self.where}: back it up with redis-cli --rdb, which needs no pause")
+
+    async def run(self, verb: str, *arguments: Any) -> Any:
+        """One script, which is a transaction by itself."""
+        self.refuse_closed()
+        found = script(verb)
+        keys = self.keys.get(verb)
+        if keys is None:
+            keys = self.keys[verb] = [self.address.key(name) for name in found.keys]
+        moment = "" if self.clock is None else self.clock()
+        try:
+            async with self.pool.use() as session:
+                reply = await session.run(found, keys, [moment, *arguments])
+        except MovedError as error:
+            # It was not done: another shard has the store now.
+            self.meeting.move(error)
+            self.pool.drop_idle()
+            return await self.run(verb, *arguments)
+        except ERRORS as error:
+            raise named(error, self.where, sent=found.writes) from error
+        return self.woken(*reply) if found.wakes else reply
+
+    def woken(self, reply: Any, queues: bytes) -> Any:
+        """Whoever listens hears of them anyway."""
+        if queues and not self.waiters.hears:
+            self.waiters.wake(map(int, queues.split(b",")))
+        return reply
+
+    async def ask(self, command: str, key: str, *words: Any, writes: bool = False) -> Any:
+        """A plain command on one key."""
+        self.refuse_closed()
+        try:
+            async with self.pool.use() as session:
+                return await session.ask(command, self.address.key(key), *words)
+        except ERRORS as error:
+            raise named(error, self.where, sent=writes) from error
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[Session]:
+        """For commands of no key."""
+        self.refuse_closed()
+        try:
+            async with self.pool.use() as session:
+                yield session
+        except ERRORS as error:
+            raise named(error, self.where) from error
+
+    async def pairs(self, key: str) -> dict[bytes, bytes]:
+        flat = await self.ask("HGETALL", key)
+        return dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def refuse_closed(self) -> None:
+        if self.closed:
+            raise StoreClosed(f"{self.where} is closed")

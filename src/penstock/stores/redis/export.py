@@ -1,0 +1,93 @@
+"""The two readers of history, and the count of everything."""
+
+from collections import Counter
+
+from penstock.errors import InvalidState
+from penstock.message import HistoryRow, Moment
+from penstock.stores.redis.engine import Engine
+from penstock.stores.redis.texts import history_of, message_of
+from penstock.ticket import Cursor, Exported, Feed, Tally
+
+PLACES = ("ready", "scheduled", "lease", "dead")
+# How much of history is read at a time.
+PAGE = 1_000
+
+
+class Export(Engine):
+    async def now(self) -> Moment:
+        if self.clock is not None:
+            return self.clock()
+        async with self.asking() as session:
+            seconds, micros = map(int, await session.ask("TIME"))
+        return seconds * 1_000_000 + micros
+
+    async def feed(self, cursor: Cursor, limit: int) -> Feed:
+        """Scripts run one after another, so ids and positions are in that order: all are final."""
+        after = cursor.message
+        while True:
+            epoch, found, last, more, rows = await self.run("feed", after, cursor.history, limit)
+            after = int(last)
+            # Retention leaves long stretches with nothing in them.
+            if found or rows or not more:
+                break
+        refuse_foreign(cursor, int(epoch))
+        history = [history_of(*pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
+        return Feed(
+            [message_of(*pair) for pair in zip(found[::2], found[1::2], strict=True)],
+            history,
+            Cursor(int(epoch), after, history[-1].position if history else cursor.history),
+        )
+
+    async def recent(self, after: int, limit: int) -> list[HistoryRow]:
+        entries = await self.ask("XRANGE", "history", f"({after}-0", "+", "COUNT", limit)
+        return [row_of(*entry) for entry in entries]
+
+    async def census(self) -> list[Tally]:
+        tallies: list[Tally] = []
+        for key, count, low, high in await self.run("census"):
+            queue, place = key.decode().split(" ")
+            tallies.append(Tally(int(queue, 16), place, count, int(low) + (high << 40)))
+        return sorted(tallies, key=lambda each: (each.queue_id, each.place))
+
+    async def depths(self, ended: int) -> dict[tuple[int, str], int]:
+        queues = await self.ask("HKEYS", "queue")
+        counts: Counter[tuple[int, str]] = Counter()
+        for queue, found in zip(queues, await self.run("depths", *queues), strict=True):
+            for place, count in zip(PLACES, found, strict=True):
+                counts[int(queue, 16), place] += count
+        for row in await self.last_ended(ended):
+            counts[row.queue_id, row.state.value] += 1
+        return {key: count for key, count in counts.items() if count}
+
+    async def last_ended(self, count: int) -> list[HistoryRow]:
+        found: list[HistoryRow] = []
+        before = "+"
+        while len(found) < count:
+            entries = await self.ask("XREVRANGE", "history", before, "-", "COUNT", PAGE)
+            if not entries:
+                break
+            found += [row for row in (row_of(*entry) for entry in entries) if row.final]
+            before = f"({entries[-1][0].decode()}"
+        return found[:count]
+
+    async def save_cursor(self, name: str, cursor: Cursor) -> None:
+        text = f"{cursor.epoch} {cursor.message} {cursor.history}"
+        await self.run("save_cursor", name, text)
+
+    async def cursors(self) -> dict[str, Exported]:
+        found = {}
+        for name, text in sorted((await self.pairs("cursor")).items()):
+            epoch, message, history, advanced_at = map(int, text.split(b" "))
+            found[name.decode()] = Exported(Cursor(epoch, message, history), advanced_at)
+        return found
+
+
+def row_of(position: bytes, fields: list[bytes]) -> HistoryRow:
+    return history_of(position.partition(b"-")[0], fields[1])
+
+
+def refuse_foreign(cursor: Cursor, epoch: int) -> None:
+    if cursor.epoch > epoch:
+        raise InvalidState(
+            f"the cursor is of epoch {cursor.epoch}, the store of {epoch}: is it another store?"
+        )

@@ -1,0 +1,70 @@
+-- keys: result result_until queue
+-- with: lease
+-- now, how many, id and fence of each, then place and result of those that have one.
+-- On a server that is full a first write of this kind lets the others through: room comes from
+-- what is completed.
+call('HDEL', fact, '')
+local many = tonumber(ARGV[2])
+local ids, fences, results, lengths = {}, {}, {}, {}
+for place = 1, many do ids[place], fences[place] = ARGV[2 * place + 1], ARGV[2 * place + 2] end
+for place = 2 * many + 3, #ARGV, 2 do results[tonumber(ARGV[place])] = ARGV[place + 1] end
+
+local texts = call('HMGET', lease, unpack(ids))
+local answers, done, plain, special = {}, {}, {}, {}
+for place, id in ipairs(ids) do
+    local text, start = texts[place], #fences[place] + 1
+    if text and not done[id] and sub(text, 1, start) == fences[place] .. ' ' then
+        done[id] = true
+        local list = sub(text, start + 1, start + 1) == 'p' and plain or special
+        list[#list + 1] = place
+        answers[place] = 'done'
+    end
+end
+
+local function keep_for(queue_id)
+    local kept = lengths[queue_id]
+    if not kept then
+        local stored = call('HGET', queue, queue_id)
+        kept = stored and cjson.decode(stored).settings.keep_results or 86400
+        lengths[queue_id] = kept
+    end
+    return kept
+end
+
+local function keep_result(place, text)
+    if not results[place] then return end
+    local expires = whole(now + math.floor(keep_for(lease_of(ids[place], text).queue) * 1000000))
+    call('HSET', result, ids[place], results[place])
+    call('ZADD', result_until, expires, ids[place])
+end
+
+if #plain > 0 then
+    local position = call('HINCRBY', fact, 'position', #plain) - #plain
+    local before = 'complete completed ' .. now_text .. ' - + - - - '
+    local stories, removed = {}, {}
+    for number, place in ipairs(plain) do
+        local id, at = ids[place], whole(position + number)
+        call('XADD', history, at .. '-0', 'r', before .. id .. ' - ' .. texts[place])
+        stories[2 * number - 1], stories[2 * number] = id, at
+        removed[number] = id
+        keep_result(place, texts[place])
+    end
+    in_parts(stories, 'HSET', story)
+    in_parts(removed, 'HDEL', lease)
+    in_parts(removed, 'ZREM', lease_until)
+end
+
+for _, place in ipairs(special) do
+    local t = lease_of(ids[place], texts[place])
+    t.attempts = t.attempts + 1
+    record(t, 'complete', 'completed', {lease = t.text})
+    keep_result(place, texts[place])
+    drop_lease(t)
+    if has(t.flags, FROM_DEAD) then call('HDEL', dead, t.id) end
+    free(t)
+end
+if #plain + #special == many then return woke('done') end
+for place, id in ipairs(ids) do
+    answers[place] = answers[place] or explain(id, fences[place], 'complete')
+end
+return woke(answers)

@@ -1,0 +1,27 @@
+-- with: lease
+-- now, below which id, how many, state, type, the queues. Newest first; one look goes over some
+-- thousands, and says below which id the next one goes on, or nothing at the end.
+local below, limit, state, type_ = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local wanted, found = {}, {}
+for place = 6, #ARGV do wanted[ARGV[place]] = true end
+below = math.min(below, (tonumber(call('HGET', fact, 'message')) or 0) + 1)
+
+local function fits(id, value)
+    local head_of = value and heading(value)
+    return head_of and wanted[head_of.queue] and (type_ == '' or head_of.type == type_)
+        and (state == '' or state_of(id) == state)
+end
+
+for _ = 1, 20 do
+    local ids = {}
+    for number = below - 1, math.max(1, below - 200), -1 do ids[#ids + 1] = hex(number) end
+    if #ids == 0 then return {found, ''} end
+    for place, value in ipairs(call('HMGET', message, unpack(ids))) do
+        if fits(ids[place], value) then
+            found[#found + 1] = ids[place]
+            if #found == limit then return {found, ''} end
+        end
+    end
+    below = below - #ids
+end
+return {found, whole(below)}

@@ -1,0 +1,22 @@
+-- with: lease
+-- now, then the ids. Of each: message, lease, until, mark, ticket, whether it is scheduled, due,
+-- dead, rows.
+local function told_of(id)
+    local value = call('HGET', message, id)
+    if not value then return '' end
+    local text, rows = call('HGET', ticket, id), {}
+    for _, row in ipairs(rows_of(id)) do
+        rows[#rows + 1] = row[1]
+        rows[#rows + 1] = row[2]
+    end
+    return {
+        value, call('HGET', lease, id) or '', call('ZSCORE', lease_until, id) or '',
+        call('HGET', mark, id) or '', text or '',
+        text and is_scheduled((ticket_of(id, text))) and '1' or '', call('ZSCORE', due, id) or '',
+        call('HGET', dead, id) or '', rows,
+    }
+end
+
+local found = {}
+for place = 2, #ARGV do found[#found + 1] = told_of(ARGV[place]) end
+return found

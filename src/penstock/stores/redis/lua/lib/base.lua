@@ -1,0 +1,45 @@
+-- What every script begins with.
+-- keys: fact
+
+-- Redis before 7 has to be told that what a script did is replicated, not the script.
+if redis.replicate_commands then redis.replicate_commands() end
+
+local call, format, match, sub = redis.call, string.format, string.match, string.sub
+local NONE = '-'
+local NEVER = '9007199254740991'
+local KEYED, UNIQUE, UNBEGUN, CANCEL_REQUESTED, FROM_DEAD, LASTING = 1, 2, 4, 8, 16, 35
+local FINAL = {completed = true, failed = true, expired = true, cancelled = true}
+
+-- `..` would round what has more than 14 digits.
+local function whole(number) return format('%.0f', number) end
+
+-- Numbers that sort as text.
+local function hex(number) return format('%014x', number) end
+
+local function has(flags, flag) return bit.band(flags, flag) ~= 0 end
+
+local now = tonumber(ARGV[1])
+if not now then
+    local time = call('TIME')
+    now = time[1] * 1000000 + time[2]
+end
+local now_text = whole(now)
+
+-- The queues that have work since.
+local woken = {}
+
+-- Tells everybody of them, and whoever asked along with what it asked for.
+local function woke(reply)
+    local queues = {}
+    for queue_id in pairs(woken) do queues[#queues + 1] = whole(tonumber(queue_id, 16)) end
+    local told_of = table.concat(queues, ',')
+    if told_of ~= '' then call('PUBLISH', fact .. ':wake', told_of) end
+    return {reply, told_of}
+end
+
+-- Calls take some thousands of arguments, and no more.
+local function in_parts(arguments, command, key)
+    for start = 1, #arguments, 2000 do
+        call(command, key, unpack(arguments, start, math.min(start + 1999, #arguments)))
+    end
+end

@@ -1,0 +1,48 @@
+-- What happened, one row each: the only thing that is never moved.
+-- keys: history story
+
+-- "verb state at due attempts deliveries reason_length error_length id queue reason error lease".
+-- An attempts of + is one more than the lease says, a - is what the lease says.
+local ROW = '^(%a+) (%a+) %d+ %S+ %S+ %S+ (%S+) (%S+) %x+ %S+ ()'
+
+local function length_of(text) return text and #text or NONE end
+
+local function tell(id, position)
+    local before = call('HGET', story, id)
+    call('HSET', story, id, before and (before .. ' ' .. position) or position)
+end
+
+local function record(t, verb, state, also)
+    local position = whole(call('HINCRBY', fact, 'position', 1))
+    also = also or {}
+    local row = table.concat({
+        verb, state, now_text, also.due or NONE, t.attempts, t.deliveries,
+        length_of(also.reason), length_of(also.error), t.id, t.queue, '',
+    }, ' ') .. (also.reason or '') .. (also.error or '') .. (also.lease or '')
+    call('XADD', history, position .. '-0', 'r', row)
+    tell(t.id, position)
+end
+
+-- Its verb, its state, and the fence it was done under.
+local function told(row)
+    local verb, state, reasons, errors, rest = match(row, ROW)
+    return verb, state, match(row, '^%d+', rest + (tonumber(reasons) or 0) + (tonumber(errors) or 0))
+end
+
+-- The rows of a message, oldest first, as position and text.
+local function rows_of(id)
+    local rows = {}
+    for position in string.gmatch(call('HGET', story, id) or '', '%d+') do
+        local found = call('XRANGE', history, position, position)
+        if found[1] then rows[#rows + 1] = {position, found[1][2][2]} end
+    end
+    return rows
+end
+
+-- The state it ended in, if it did: that row is the last.
+local function ended(id)
+    local last = match(call('HGET', story, id) or '', '%d+$')
+    local found = last and call('XRANGE', history, last, last)[1]
+    local state = found and match(found[2][2], '^%a+ (%a+)')
+    return FINAL[state] and state
+end

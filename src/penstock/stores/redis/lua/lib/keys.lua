@@ -1,0 +1,48 @@
+-- Ordering keys: one message at a time per key. Unique keys: freed when a message ends.
+-- keys: head line dedup unique
+-- with: ticket
+
+local function in_line(t) return t.key .. t.position .. t.id end
+
+local function leave_line(t)
+    if t.position ~= NONE then call('ZREM', line, in_line(t)) end
+end
+
+-- The first in line becomes ready, unless another one's turn is not over.
+local function advance(key)
+    while not call('HGET', head, key) do
+        local first = call('ZRANGEBYLEX', line, '[' .. key, '(' .. key .. 'g', 'LIMIT', 0, 1)[1]
+        if not first then return end
+        local id = sub(first, -14)
+        local text = call('HGET', ticket, id)
+        local t = text and ticket_of(id, text)
+        if t and take_scheduled(t) then
+            call('HSET', head, key, id)
+            put_ready(t)
+        end
+        call('ZREM', line, first)
+    end
+end
+
+local function get_in_line(t, position)
+    t.position = position
+    put_scheduled(t)
+    call('ZADD', line, 0, in_line(t))
+    advance(t.key)
+end
+
+local function is_head(t) return call('HGET', head, t.key) == t.id end
+
+-- The message is finished or dead: its keys are for others.
+local function free(t)
+    if has(t.flags, KEYED) and is_head(t) then
+        call('HDEL', head, t.key)
+        advance(t.key)
+    end
+    if has(t.flags, UNIQUE) then
+        local field = call('HGET', unique, t.id)
+        call('HDEL', unique, t.id)
+        local text = field and call('HGET', dedup, field)
+        if text and sub(text, 1, 14) == t.id then call('HDEL', dedup, field) end
+    end
+end

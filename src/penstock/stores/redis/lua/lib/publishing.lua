@@ -1,0 +1,185 @@
+-- Writes entries, in groups that differ in nothing but their texts.
+-- keys: dedup_until name correlation
+-- with: ticket history keys dead
+
+local FIELDS = {
+    'queue', 'rank', 'basis', 'delay', 'run_at', 'ttl', 'expires', 'flags', 'max_depth',
+    'overflow', 'key', 'own', 'digest', 'window', 'correlation',
+}
+local DEDUP = '^(%x+) (%x*) (%d+)$'
+
+-- What was asked for in moments to come, by the store's clock.
+local function dated(group)
+    local due_at = tonumber(group.run_at) or now + tonumber(group.delay)
+    local rank = tonumber(group.rank) + 9007199254740992
+    if group.basis == 'created' then rank = rank + math.floor(now / 1000) end
+    if group.basis == 'due' then rank = rank + math.floor(math.max(due_at, now) / 1000) end
+    local expires = tonumber(group.expires) or tonumber(NEVER)
+    if group.ttl ~= NONE then expires = math.min(expires, now + tonumber(group.ttl)) end
+    group.rank, group.due_at, group.later = hex(rank), due_at, due_at > now
+    group.expires_text = whole(expires)
+    group.before = table.concat({
+        now_text, group.rank, group.later and whole(due_at) or NONE,
+        group.expires_text == NEVER and NONE or group.expires_text, '',
+    }, ' ')
+    return group
+end
+
+-- Heading, type, dedup key, name, count, and that many texts.
+local function group_at(place)
+    local group, field = {}, 0
+    for word in string.gmatch(ARGV[place], '%S+') do
+        field = field + 1
+        group[FIELDS[field]] = word
+    end
+    group.type, group.dedup, group.name = ARGV[place + 1], ARGV[place + 2], ARGV[place + 3]
+    group.flags, group.max_depth = tonumber(group.flags), tonumber(group.max_depth)
+    group.first, group.last = place + 5, place + 4 + ARGV[place + 4]
+    group.checked = group.dedup ~= '' or group.name ~= '' or group.max_depth
+    group.bare = not group.checked and group.flags == 0 and group.correlation == NONE
+    return dated(group)
+end
+
+local function groups_from(place)
+    local groups = {}
+    while ARGV[place] do
+        local group = group_at(place)
+        groups[#groups + 1] = group
+        place = group.last + 1
+    end
+    return groups
+end
+
+-- Many at once that nothing has to be looked up for, and nothing remembered of.
+local function publish_bare(group)
+    local count = group.last - group.first + 1
+    local last = call('HINCRBY', fact, 'message', count)
+    local messages, members, types = {}, {}, {}
+    local before, place, type_ = group.before, group.queue .. group.rank, group.type
+    for each = 1, count do
+        local id = hex(last - count + each)
+        messages[2 * each - 1], messages[2 * each] = id, before .. ARGV[group.first + each - 1]
+        members[2 * each - 1], members[2 * each] = 0, place .. id .. type_
+        if indexed then
+            types[2 * each - 1] = 0
+            types[2 * each] = typed_member(group.queue, group.rank, id, type_)
+        end
+    end
+    in_parts(messages, 'HSET', message)
+    in_parts(members, 'ZADD', ready)
+    in_parts(types, 'ZADD', typed)
+    woken[group.queue] = true
+    return '= ' .. hex(last - count + 1) .. ' ' .. count
+end
+
+-- An outcome if it is not to be written: the duplicate's, or a refusal's. `told` has what the
+-- same call is about to write.
+local function seen_before(group, told)
+    if group.dedup == '' then return nil end
+    local digest = told and told['d' .. group.dedup]
+    local id, expires = '', NEVER
+    if not digest then
+        local text = call('HGET', dedup, group.dedup)
+        if not text then return nil end
+        id, digest, expires = match(text, DEDUP)
+    end
+    if tonumber(expires) <= now then return nil end
+    return digest == group.digest and 'd ' .. id or 'IDEMPOTENCY_CONFLICT'
+end
+
+local function name_taken(group, told)
+    if group.name == '' then return false end
+    return told and told['n' .. group.name] or call('HEXISTS', name, group.name) == 1
+end
+
+local function depth_of(queue)
+    local from, to = '[' .. queue, '(' .. queue .. 'g'
+    return call('ZLEXCOUNT', ready, from, to) + call('ZLEXCOUNT', scheduled, from, to)
+end
+
+local function is_full(group, told)
+    if not group.max_depth then return false end
+    return depth_of(group.queue) + (told and told[group.queue] or 0) >= group.max_depth
+end
+
+local function refusal(group, told)
+    local seen = seen_before(group, told)
+    if seen then return seen end
+    if name_taken(group, told) then return 'NAME_TAKEN' end
+    if group.overflow == 'reject' and is_full(group, told) then return 'QUEUE_FULL' end
+    return nil
+end
+
+local function remember(group, id)
+    if group.name ~= '' then call('HSET', name, group.name, id) end
+    if group.correlation ~= NONE then call('ZADD', correlation, 0, group.correlation .. id) end
+    if group.dedup == '' then return end
+    local expires = group.window == NONE and NEVER or whole(now + tonumber(group.window))
+    call('HSET', dedup, group.dedup, id .. ' ' .. group.digest .. ' ' .. expires)
+    if expires ~= NEVER then call('ZADD', dedup_until, expires, group.dedup) end
+    if has(group.flags, UNIQUE) then call('HSET', unique, id, group.dedup) end
+end
+
+local function place_ticket(group, id, full)
+    local t = {
+        id = id, queue = group.queue, rank = group.rank, attempts = 0, deliveries = 0,
+        expires = group.expires_text, flags = group.flags, key = group.key, own = group.own,
+        position = NONE, type = group.type,
+    }
+    if full then
+        record(t, 'publish', 'dead', {reason = 'overflow'})
+        local flags = t.flags
+        put_dead(t, now, 'overflow')
+        t.flags = flags
+        free(t)
+    elseif group.later then
+        put_scheduled(t, whole(group.due_at))
+    elseif group.key ~= NONE then
+        get_in_line(t, id)
+    else
+        put_ready(t)
+    end
+end
+
+local function publish_one(group, text)
+    local refused = refusal(group)
+    if refused then return refused end
+    local full = is_full(group)
+    local id = hex(call('HINCRBY', fact, 'message', 1))
+    call('HSET', message, id, group.before .. text)
+    remember(group, id)
+    place_ticket(group, id, full)
+    return id
+end
+
+-- One outcome an entry, or one for a whole group of bare ones.
+local function publish(groups)
+    local outcomes = {}
+    for _, group in ipairs(groups) do
+        if group.bare and not group.later and group.expires_text == NEVER then
+            outcomes[#outcomes + 1] = publish_bare(group)
+        else
+            for place = group.first, group.last do
+                outcomes[#outcomes + 1] = publish_one(group, ARGV[place])
+            end
+        end
+    end
+    return outcomes
+end
+
+-- What would become of each, as far as it is refused; nothing is written.
+local function refusals(groups)
+    local told, outcomes, any = {}, {}, false
+    for _, group in ipairs(groups) do
+        for _ = group.first, group.last do
+            local refused = refusal(group, told)
+            if refused and sub(refused, 1, 2) == 'd ' then refused = nil end
+            outcomes[#outcomes + 1] = refused or ''
+            any = any or refused
+            if group.dedup ~= '' then told['d' .. group.dedup] = group.digest end
+            if group.name ~= '' then told['n' .. group.name] = true end
+            told[group.queue] = (told[group.queue] or 0) + 1
+        end
+    end
+    return any and outcomes
+end

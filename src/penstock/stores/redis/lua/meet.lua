@@ -1,0 +1,11 @@
+-- now, the server's run, whether it may have lost what it had confirmed. After a start, numbers
+-- that may have been handed out and forgotten are skipped.
+local before = call('HGET', fact, 'server')
+if before == ARGV[2] then return 0 end
+call('HSET', fact, 'server', ARGV[2])
+if not before then return 0 end
+for _, number in ipairs({'fence', 'message', 'position'}) do
+    call('HINCRBY', fact, number, 1048576)
+end
+if ARGV[3] == '1' then call('HINCRBY', fact, 'epoch', 1) end
+return 1

@@ -1,0 +1,8 @@
+-- keys: worker
+-- now, worker, what it says of itself.
+local text = call('HGET', worker, ARGV[2])
+local started, stopping, said = match(text or '', '^(%d+) %d+ (%d) (.*)$')
+call('HSET', worker, ARGV[2], table.concat({
+    started or now_text, now_text, stopping or '0', said or ARGV[3],
+}, ' '))
+return 1

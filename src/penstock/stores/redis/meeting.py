@@ -1,0 +1,68 @@
+"""Opens sessions, and sees whether the server is the one it was."""
+
+from typing import Any
+
+import msgspec
+from redis.exceptions import MovedError
+
+from penstock.stores.redis.address import Address
+from penstock.stores.redis.scripts import script
+from penstock.stores.redis.session import Session
+from penstock.stores.redis.trouble import ERRORS, named
+
+
+class Meeting:
+    """Every new session asks: whoever comes first after a start skips numbers that were lost."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.run = ""
+
+    async def session(self) -> Session:
+        session = await self.plain_session()
+        try:
+            await self.meet(session)
+        except MovedError as error:
+            session.terminate()
+            self.move(error)
+            return await self.session()
+        except ERRORS as error:
+            session.terminate()
+            raise named(error, self.address.where) from error
+        except BaseException:
+            session.terminate()
+            raise
+        return session
+
+    async def plain_session(self) -> Session:
+        session = Session(self.address.connection())
+        try:
+            await session.open()
+        except ERRORS as error:
+            session.terminate()
+            raise named(error, self.address.where) from error
+        except BaseException:
+            session.terminate()
+            raise
+        return session
+
+    def move(self, error: MovedError) -> None:
+        """To the shard of a cluster that has the store."""
+        options = self.address.options | {"host": error.host or self.address.options["host"]}
+        options["port"] = error.port
+        self.address = msgspec.structs.replace(self.address, options=options)
+
+    async def meet(self, session: Session) -> None:
+        run = said(await session.ask("INFO", "server")).get("run_id", "")
+        if run != self.run:
+            meet = script("meet")
+            keys = [self.address.key(name) for name in meet.keys]
+            doubtful = "0" if self.address.durability == "safe" else "1"
+            await session.run(meet, keys, ["", run, doubtful])
+            self.run = run
+
+
+def said(text: Any) -> dict[str, str]:
+    """What INFO says."""
+    lines = str(text, "utf-8", "replace").splitlines() if isinstance(text, bytes) else []
+    return dict(line.split(":", 1) for line in lines if ":" in line)

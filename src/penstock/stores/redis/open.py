@@ -1,0 +1,70 @@
+"""Opens a Redis store by its URL."""
+
+import secrets
+
+from penstock.errors import StoreTooNew, StoreUnusable
+from penstock.store import Clock
+from penstock.stores.redis.address import Address, parse
+from penstock.stores.redis.meeting import Meeting, said
+from penstock.stores.redis.safety import refuse_unsafe, safety_of
+from penstock.stores.redis.store import RedisStore
+from penstock.stores.redis.trouble import ERRORS, named
+
+SCHEMA = 1
+OLDEST = (6, 2)
+
+
+async def open_redis(url: str, *, clock: Clock | None = None) -> RedisStore:
+    address = parse(url)
+    await refuse_unfit(address)
+    store = RedisStore(address, clock)
+    try:
+        schema, _ = await store.run("found", SCHEMA, secrets.token_hex(32))
+        refuse_newer(int(schema), address.where)
+        await store.found_default()
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+def refuse_newer(schema: int, where: str) -> None:
+    if schema > SCHEMA:
+        raise StoreTooNew(f"{where}: schema {schema}, and this code knows {SCHEMA}")
+
+
+async def refuse_unfit(address: Address) -> None:
+    session = await Meeting(address).plain_session()
+    try:
+        info = said(await session.ask("INFO"))
+        refuse_server(info)
+        if address.durability == "safe":
+            refuse_unsafe(await safety_of(session))
+    except ERRORS as error:
+        raise named(error, address.where) from error
+    except StoreUnusable as error:
+        raise type(error)(f"{address.where}: {error}") from None
+    finally:
+        session.terminate()
+
+
+def refuse_server(info: dict[str, str]) -> None:
+    version = info.get("redis_version", "0")
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise StoreUnusable(f"Redis {version} is too old; 6.2 or newer is needed")
+    if info.get("role") == "slave":
+        raise StoreUnusable("it is a read-only replica; use the primary")
+
+
+async def upgrade(url: str, *, plan: bool = False) -> list[str]:
+    """What opening does: there is one schema yet."""
+    store = await open_redis(url)
+    try:
+        wanted = any(queue.settings.filter_by_type for queue in await store.queues())
+        if not wanted or await store.ask("HGET", "fact", "typed") is not None:
+            return []
+        if not plan:
+            await store.index_types()
+        return ["index of types"]
+    finally:
+        await store.close()

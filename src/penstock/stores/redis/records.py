@@ -1,0 +1,169 @@
+"""Messages as they are, and what operators do to them."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from penstock.errors import Archived, InvalidState
+from penstock.message import Flag, Record, State
+from penstock.stores.redis import publish
+from penstock.stores.redis.engine import Engine
+from penstock.stores.redis.texts import (
+    answer_of,
+    corpse_of,
+    digest,
+    field,
+    head_of,
+    held_of,
+    history_of,
+    id_text,
+    message_of,
+    moment,
+    queue_text,
+    waiting_of,
+)
+from penstock.stores.sql.records import told
+from penstock.ticket import Answer, Entry, Published, Query
+
+FOREVER = 2**53
+
+
+class Records(Engine):
+    async def get(self, id: int) -> Record | None:
+        # No id is larger, and none is negative.
+        if not 0 < id < FOREVER:
+            return None
+        (found,) = await self.run("get", id_text(id))
+        if found:
+            return record_of(id, found)
+        if id <= int(await self.ask("HGET", "fact", "pruned") or 0):
+            raise Archived(f"message {id} ended and left the store by retention")
+        return None
+
+    async def named(self, queue_id: int, name: str) -> int | None:
+        found = await self.ask("HGET", "name", field(queue_id, name))
+        return int(found, 16) if found else None
+
+    async def result(self, id: int) -> bytes | None:
+        found: bytes | None = await self.run("result", id_text(id))
+        return found
+
+    async def find(self, query: Query) -> list[Record]:
+        if query.correlation_id is not None:
+            ids = await self.correlated(query)
+        elif query.state is State.DEAD:
+            ids = await self.dead_of(query)
+        else:
+            ids = await self.scanned(query)
+        found = await self.run("get", *ids) if ids else []
+        records = [
+            record_of(int(id, 16), told) for id, told in zip(ids, found, strict=True) if told
+        ]
+        fitting = [each for each in records if fits(each, query)]
+        return fitting[: query.limit]
+
+    async def scanned(self, query: Query) -> list[bytes]:
+        """A look at a time, so that nobody waits for all of them."""
+        ids: list[bytes] = []
+        below = b"%d" % (FOREVER if query.before is None else query.before)
+        while below and len(ids) < query.limit:
+            found, below = await self.run(
+                "find", below, query.limit - len(ids), query.state or "", query.type or "",
+                *map(queue_text, query.queue_ids),
+            )  # fmt: skip
+            ids += found
+        return ids
+
+    async def dead_of(self, query: Query) -> list[bytes]:
+        members = await self.run("find_dead", *map(queue_text, query.queue_ids))
+        kind = None if query.type is None else query.type.encode()
+        ids = [member[:14] for member in members if kind is None or member[14:] == kind]
+        return below(ids, query.before)[: query.limit]
+
+    async def correlated(self, query: Query) -> list[bytes]:
+        """All of one story, to be sorted by state here: a correlation id names few messages."""
+        name = digest(0, query.correlation_id or "")
+        members = await self.ask("ZRANGEBYLEX", "correlation", b"[" + name, b"(" + name + b"g")
+        return below([member[-14:] for member in members], query.before)
+
+    async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
+        reply = await self.run("cancel", int(force), *map(id_text, ids))
+        return [answer_of(text, State.CANCELLED) for text in reply]
+
+    async def redrive(self, ids: Sequence[int]) -> list[Answer]:
+        reply = await self.run("redrive", *map(id_text, ids))
+        return [answer_of(text, State.READY) for text in reply]
+
+    async def replace(self, id: int, entry: Entry) -> Published:
+        reply = await self.run("replace", id_text(id), *publish.arguments([entry]))
+        if not reply:
+            raise InvalidState(f"message {id} is not dead any more")
+        return publish.outcomes(reply)[0]
+
+    async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
+        return int(await self.run("purge", queue_text(queue_id), limit, *places))
+
+    async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
+        reply = await self.run("purge_dead", *map(id_text, ids))
+        return [answer_of(text, State.CANCELLED) for text in reply]
+
+
+def below(ids: list[bytes], before: int | None) -> list[bytes]:
+    """Newest first."""
+    bound = id_text(FOREVER if before is None else before)
+    return sorted((id for id in ids if id < bound), reverse=True)
+
+
+def fits(record: Record, query: Query) -> bool:
+    message = record.message
+    return (
+        message.queue_id in query.queue_ids
+        and query.type in (None, message.type)
+        and query.state in (None, record.state)
+    )
+
+
+def record_of(id: int, parts: list[Any]) -> Record:
+    """A ticket beats history; what has neither is ready."""
+    value, lease, until, mark, ticket, scheduled, due, dead, rows = parts
+    timeline = tuple(map(history_of, rows[::2], rows[1::2]))
+    head = head_of(value)
+    record = Record(
+        message_of(id_text(id), value), State.READY,
+        run_at=head.run_at, expires_at=head.expires_at, timeline=timeline,
+    )  # fmt: skip
+    if lease:
+        return in_lease(record, lease, int(until), mark, dead)
+    if scheduled:
+        return in_schedule(record, ticket, due)
+    return in_dead(record, dead) if dead else told(record)
+
+
+def in_lease(record: Record, lease: bytes, until: int, mark: bytes, dead: bytes) -> Record:
+    held = held_of(lease)
+    corpse = corpse_of(dead) if dead else None
+    percent, _, note = mark.partition(b" ")
+    return Record(
+        record.message, State.CLAIMED, held.attempts, held.deliveries,
+        corpse.reason if corpse else None, corpse.error if corpse else None, record.run_at,
+        record.expires_at, None, until, held.consumer, bool(held.flags & Flag.CANCEL_REQUESTED),
+        None if percent in (b"", b"-") else float(percent), note[1:].decode() if note else None,
+        record.timeline,
+    )  # fmt: skip
+
+
+def in_schedule(record: Record, ticket: bytes, due: bytes) -> Record:
+    waiting = waiting_of(ticket)
+    last = record.timeline[-1] if record.timeline else None
+    return Record(
+        record.message, State.SCHEDULED, waiting.attempts, waiting.deliveries,
+        last.reason if last else None, last.error if last else None, record.run_at,
+        record.expires_at, moment(due), timeline=record.timeline,
+    )  # fmt: skip
+
+
+def in_dead(record: Record, dead: bytes) -> Record:
+    corpse = corpse_of(dead)
+    return Record(
+        record.message, State.DEAD, corpse.attempts, corpse.deliveries, corpse.reason,
+        corpse.error, record.run_at, record.expires_at, timeline=record.timeline,
+    )  # fmt: skip

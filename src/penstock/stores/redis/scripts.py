@@ -1,0 +1,62 @@
+"""The scripts: text files named after the verbs, each with the library it asks for.
+
+A script says which keys it touches, in itself or in its library, and gets all of them in KEYS: a
+server that runs scripts side by side keeps those apart that share a key.
+"""
+
+import re
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import NamedTuple
+
+FOLDER = files(__package__) / "lua"
+SAID = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
+# What these do can be done again.
+READS = frozenset({
+    "census", "depths", "explain", "feed", "find", "find_dead", "get", "leases", "result",
+})  # fmt: skip
+
+
+class Script(NamedTuple):
+    text: bytes
+    digest: bytes
+    keys: tuple[str, ...]
+    writes: bool
+    # It answers along with the queues that have work since.
+    wakes: bool
+
+
+class Part(NamedTuple):
+    text: str
+    keys: tuple[str, ...]
+    library: tuple[str, ...]
+
+
+@cache
+def script(verb: str) -> Script:
+    own = part(f"{verb}.lua")
+    parts = [*library("base", *own.library), own]
+    keys = tuple(dict.fromkeys(key for each in parts for key in each.keys))
+    named = f"local {', '.join(keys)} = {', '.join(f'KEYS[{n + 1}]' for n in range(len(keys)))}"
+    text = "\n".join([named, *(each.text for each in parts)]).encode()
+    digest = sha1(text, usedforsecurity=False).hexdigest().encode()
+    return Script(text, digest, keys, verb not in READS, "return woke(" in own.text)
+
+
+def library(*names: str) -> list[Part]:
+    """Each once, behind what it is built on."""
+    found: dict[str, Part] = {}
+    for name in names:
+        each = part(f"lib/{name}.lua")
+        for below in library(*each.library):
+            found.setdefault(below.text, below)
+        found.setdefault(each.text, each)
+    return list(found.values())
+
+
+@cache
+def part(path: str) -> Part:
+    text = FOLDER.joinpath(path).read_text()
+    said = {word: tuple(names.split()) for word, names in SAID.findall(text)}
+    return Part(text, said.get("keys", ()), said.get("with", ()))

@@ -1,0 +1,56 @@
+"""A connection, its scripts known to the server, that a copy of the process leaves alone."""
+
+import asyncio
+import os
+from typing import Any
+
+from hiredis import pack_command
+from redis.asyncio.connection import Connection
+from redis.exceptions import NoScriptError
+
+from penstock.stores import pool
+from penstock.stores.redis.address import DEADLINE
+from penstock.stores.redis.scripts import Script
+from penstock.stores.redis.trouble import gone
+
+
+class Session:
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.process = os.getpid()
+
+    async def open(self) -> None:
+        async with asyncio.timeout(DEADLINE):
+            await self.connection.connect()  # type: ignore[no-untyped-call]
+
+    async def ask(self, *words: Any) -> Any:
+        async with asyncio.timeout(DEADLINE):
+            await self.connection.send_packed_command(pack_command(words), check_health=False)
+            return await self.connection.read_response()
+
+    async def run(self, script: Script, keys: list[bytes], arguments: list[Any]) -> Any:
+        count = len(keys)
+        try:
+            return await self.ask(b"EVALSHA", script.digest, count, *keys, *arguments)
+        except NoScriptError:
+            # A server that was started anew knows none.
+            return await self.ask(b"EVAL", script.text, count, *keys, *arguments)
+
+    def is_closed(self) -> bool:
+        reader = self.connection._reader
+        return reader is None or reader.at_eof()
+
+    def terminate(self) -> None:
+        """The parent of a fork goes on with its own."""
+        writer = self.connection._writer
+        if writer is not None and self.process == os.getpid():
+            writer.transport.abort()
+        self.connection._reader = self.connection._writer = None
+
+
+class Pool(pool.Pool[Session]):
+    def harmless(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and not gone(error)
+
+    async def leave(self, connection: Session) -> None:
+        connection.terminate()

@@ -1,0 +1,175 @@
+"""Texts become nouns, and nouns texts. Numbers that must sort are hexadecimal."""
+
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from penstock.message import FINAL, PLAIN, HistoryRow, Leased, Message, Meta, Moment, State, Verb
+from penstock.stores.sql.rows import decode_meta
+from penstock.ticket import Answer, AnswerKind
+
+NONE = b"-"
+
+
+def id_text(id: int) -> bytes:
+    return b"%014x" % id
+
+
+def queue_text(queue_id: int) -> bytes:
+    return b"%08x" % queue_id
+
+
+def field(queue_id: int, text: str) -> bytes:
+    return b"%08x:%s" % (queue_id, text.encode())
+
+
+def digest(queue_id: int, text: str) -> bytes:
+    """Of a text that must have a certain length."""
+    return blake2b(field(queue_id, text), digest_size=20).hexdigest().encode()
+
+
+def moment(text: bytes) -> Moment | None:
+    return None if text in (b"", NONE) else int(text)
+
+
+def meta_of(text: bytes) -> Meta:
+    return decode_meta(text) if text else PLAIN
+
+
+class Head(NamedTuple):
+    """What is said of a message before its body."""
+
+    created_at: Moment
+    run_at: Moment | None
+    expires_at: Moment | None
+    queue_id: int
+    priority: int
+    type: str
+    meta: Meta
+    body: bytes
+
+
+def head_of(value: bytes) -> Head:
+    created, _, run_at, expires, queue, priority, types, metas, rest = value.split(b" ", 8)
+    body = int(types)
+    end = body + int(metas)
+    return Head(
+        int(created), moment(run_at), moment(expires), int(queue, 16), int(priority),
+        rest[:body].decode(), meta_of(rest[body:end]), rest[end:],
+    )  # fmt: skip
+
+
+def message_of(id: bytes, value: bytes) -> Message:
+    head = head_of(value)
+    return Message(
+        int(id, 16), head.queue_id, head.type, head.priority, head.created_at, head.body, head.meta
+    )
+
+
+def leased_of(id: bytes, said: bytes, value: bytes, fence: int, until: Moment) -> Leased:
+    """`said` is empty of one that was never delivered, and has nothing else to tell."""
+    created, _, _, _, queue, priority, types, metas, rest = value.split(b" ", 8)
+    body = int(types)
+    end = body + int(metas)
+    attempts, deliveries, flags = 0, 1, 0
+    if said:
+        attempts, deliveries, flags, until = map(int, said.split(b" "))
+    return Leased(
+        int(id, 16), int(queue, 16), rest[:body].decode(), int(priority), int(created), rest[end:],
+        PLAIN if end == body else decode_meta(rest[body:end]),
+        fence, attempts, deliveries, until, flags,
+    )  # fmt: skip
+
+
+class Held(NamedTuple):
+    """A lease, with what its ticket says."""
+
+    fence: int
+    claimed_at: Moment
+    length: int
+    queue_id: int
+    attempts: int
+    deliveries: int
+    flags: int
+    consumer: str
+
+
+def held_of(text: bytes) -> Held:
+    (
+        fence, _, claimed_at, length, queue, _, attempts, deliveries, _, flags, _, _, _, types,
+        rest,
+    ) = text.split(b" ", 14)  # fmt: skip
+    return Held(
+        int(fence), int(claimed_at), int(length), int(queue, 16), int(attempts), int(deliveries),
+        int(flags), rest[int(types) :].decode(),
+    )  # fmt: skip
+
+
+class Waiting(NamedTuple):
+    queue_id: int
+    attempts: int
+    deliveries: int
+
+
+def waiting_of(text: bytes) -> Waiting:
+    queue, _, attempts, deliveries, _ = text.split(b" ", 4)
+    return Waiting(int(queue, 16), int(attempts), int(deliveries))
+
+
+class Corpse(NamedTuple):
+    """Of a dead letter: why it is."""
+
+    attempts: int
+    deliveries: int
+    reason: str | None
+    error: str | None
+
+
+def corpse_of(text: bytes) -> Corpse:
+    (
+        _, reasons, errors, _, _, attempts, deliveries, _, _, _, _, _, types, rest,
+    ) = text.split(b" ", 13)  # fmt: skip
+    reason, error, _ = cut(rest[int(types) :], reasons, errors)
+    return Corpse(int(attempts), int(deliveries), reason, error)
+
+
+def cut(text: bytes, *lengths: bytes) -> tuple[Any, ...]:
+    """The first few texts of it, where there are such, and the rest."""
+    found: list[str | bytes | None] = []
+    for length in lengths:
+        size = 0 if length == NONE else int(length)
+        found.append(None if length == NONE else text[:size].decode())
+        text = text[size:]
+    return (*found, text)
+
+
+def history_of(position: bytes, row: bytes) -> HistoryRow:
+    verb, state, at, due, attempts, deliveries, reasons, errors, id, queue, rest = row.split(
+        b" ", 10
+    )
+    reason, error, lease = cut(rest, reasons, errors)
+    held = held_of(lease) if lease else None
+    led_to = State(state.decode())
+    return HistoryRow(
+        int(position), int(id, 16), held.queue_id if held else int(queue, 16),
+        Verb(verb.decode()), led_to, reason, error,
+        held.attempts + 1 if held and attempts == b"+" else int(attempts),
+        held.deliveries if held and deliveries == NONE else int(deliveries),
+        held.consumer if held else None, held.fence if held else None,
+        held.claimed_at if held else None, int(at), moment(due), led_to in FINAL,
+    )  # fmt: skip
+
+
+def answer_of(text: bytes, state: State | None = None) -> Answer:
+    """`state` is what DONE led to."""
+    kind, _, rest = text.decode().partition(" ")
+    match kind:
+        case "done":
+            return Answer(AnswerKind.DONE, state)
+        case "requested":
+            return Answer(AnswerKind.DONE, State.CLAIMED, cancel_requested=True)
+        case "changed":
+            return Answer(AnswerKind.CHANGED, State.CLAIMED)
+        case "already" | "invalid":
+            return Answer(AnswerKind(kind), State(rest))
+        case _:
+            return Answer(AnswerKind(kind))

@@ -1,0 +1,56 @@
+"""What went wrong with the server, in our words."""
+
+from redis import exceptions
+
+from penstock.errors import (
+    OutcomeUnknown,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+    StoreUnusable,
+)
+
+# What the driver may raise.
+ERRORS = (exceptions.RedisError, OSError, TimeoutError)
+# The session is over.
+GONE = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError)
+# By a word of the server's text, which a script may have wrapped, or by the driver's word for it.
+# The first that fits is told.
+TOLD: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
+    (("READONLY", "ReadOnlyError"), StoreUnreachable,
+     "is read-only: a replica, or a failover is under way"),
+    (("MISCONF",), StoreFull, "cannot write to its disk"),
+    (("OOM", "OutOfMemoryError"), StoreFull, "has no room"),
+    (("LOADING", "BusyLoadingError", "MASTERDOWN", "MasterDownError", "ClusterDownError",
+      "TryAgainError", "AskError", "max number of clients"), StoreUnreachable,
+     "takes no call now"),
+    (("NOAUTH", "WRONGPASS", "NOPERM", "invalid username", "invalid password"), StoreUnusable,
+     "refuses us"),
+    (("BUSY",), StoreBusy, "is kept busy by a script; try again"),
+    (("WRONGTYPE",), StoreUnusable, "has something else under the names of this store"),
+)  # fmt: skip
+REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
+
+
+def gone(error: BaseException) -> bool:
+    refused = isinstance(error, (*REFUSED, exceptions.BusyLoadingError))
+    return isinstance(error, GONE) and not refused
+
+
+def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
+    """`sent`: it was asked to change something, and the answer may have been lost."""
+    if isinstance(error, StoreError):
+        return error
+    text = " ".join(str(error).split()) or type(error).__name__
+    words = f"{type(error).__name__} {text}"
+    if isinstance(error, REFUSED):
+        return StoreUnusable(f"{where} refuses us: {text}")
+    if gone(error):
+        if sent:
+            return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
+        return StoreUnreachable(f"{where} cannot be reached: {text}")
+    for marks, told, what in TOLD:
+        if any(mark in words for mark in marks):
+            return told(f"{where} {what}: {text}")
+    return StoreError(f"{where}: {text}")

@@ -1,0 +1,113 @@
+"""What agents ask of a Redis store."""
+
+from collections.abc import Sequence
+
+from penstock.message import FINAL, HistoryRow, Meta, Moment
+from penstock.stores.redis import publish
+from penstock.stores.redis.engine import Engine
+from penstock.stores.redis.export import Export
+from penstock.stores.redis.texts import field, head_of, id_text, moment, queue_text
+from penstock.stores.sql.upkeep import EXPORT_HOLD
+from penstock.ticket import AgentRun, Exported, Firing, Promoted, Pruned, Retention
+
+
+class Upkeep(Export, Engine):
+    async def promote(self, limit: int) -> Promoted:
+        count, now, next_at = await self.run("promote", limit)
+        return Promoted(count, int(now), moment(next_at))
+
+    async def expire(self, limit: int) -> int:
+        return int(await self.run("expire", limit))
+
+    async def age(self, queue_id: int, waited: float, limit: int) -> int:
+        return int(await self.run("age", queue_text(queue_id), publish.micros(waited), limit))
+
+    async def sweep_keys(self, limit: int) -> int:
+        return int(await self.run("sweep_keys", limit))
+
+    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
+        return [await self.fire_one(firing) for firing in firings]
+
+    async def fire_one(self, firing: Firing) -> bool:
+        """The schedule moves on and its messages are published together, or neither."""
+        return bool(
+            await self.run(
+                "fire", firing.schedule_id, firing.seen_at, firing.next_at,
+                *(word for entry in firing.entries for word in publish.arguments([entry])),
+            )
+        )  # fmt: skip
+
+    async def dead_counts(self) -> dict[int, int]:
+        depths = await self.depths(0)
+        return {queue_id: count for (queue_id, place), count in depths.items() if place == "dead"}
+
+    async def claim_tick(self, agent: str, every: float, by: str) -> bool:
+        return bool(await self.run("claim_tick", agent, publish.micros(every), by))
+
+    async def end_tick(self, agent: str, by: str, result: str) -> None:
+        await self.run("end_tick", agent, by, result)
+
+    async def agent_runs(self) -> list[AgentRun]:
+        return sorted((run_of(*pair) for pair in (await self.pairs("agent")).items()), key=name_of)
+
+    async def prune(self, retention: Retention) -> Pruned:
+        held = hold(await self.cursors(), await self.now())
+        rows = await self.recent(retention.after, retention.limit)
+        ids, pruned = prunable(rows, retention, held)
+        if ids:
+            await self.run("prune", *await self.traces(ids))
+        return pruned
+
+    async def traces(self, ids: Sequence[int]) -> list[bytes]:
+        """Each message, and what was remembered of it beside it: its name, its correlation."""
+        values = await self.ask("HMGET", "message", *map(id_text, ids))
+        return [
+            word for id, value in zip(ids, values, strict=True) for word in traces_of(id, value)
+        ]
+
+
+def traces_of(id: int, value: bytes | None) -> tuple[bytes, bytes, bytes]:
+    if value is None:
+        return id_text(id), b"", b""
+    head = head_of(value)
+    name = b"" if head.meta.name is None else field(head.queue_id, head.meta.name)
+    return id_text(id), name, correlation_of(id, head.meta)
+
+
+def correlation_of(id: int, meta: Meta) -> bytes:
+    found = publish.correlation(meta)
+    return b"" if found is None else found + id_text(id)
+
+
+def hold(cursors: dict[str, Exported], now: Moment) -> tuple[int, int] | None:
+    """Up to which message and row all exports of late have read."""
+    active = [each.cursor for each in cursors.values() if each.advanced_at > now - EXPORT_HOLD]
+    if not active:
+        return None
+    return min(cursor.message for cursor in active), min(cursor.history for cursor in active)
+
+
+def prunable(
+    rows: Sequence[HistoryRow], retention: Retention, held: tuple[int, int] | None
+) -> tuple[list[int], Pruned]:
+    queues = frozenset(retention.queue_ids)
+    ids: list[int] = []
+    position = retention.after
+    for row in rows:
+        kept = held is not None and (row.id > held[0] or row.position > held[1])
+        if kept or row.at > retention.before:
+            return ids, Pruned(len(ids), position, False)
+        if row.state in FINAL and row.queue_id in queues:
+            ids.append(row.id)
+        position = row.position
+    return ids, Pruned(len(ids), position, len(rows) >= retention.limit)
+
+
+def run_of(name: bytes, text: bytes) -> AgentRun:
+    at, length, rest = text.split(b" ", 2)
+    by, result = rest[: int(length)], rest[int(length) + 1 :]
+    return AgentRun(name.decode(), int(at), by.decode(), result.decode() if result else None)
+
+
+def name_of(run: AgentRun) -> str:
+    return run.name

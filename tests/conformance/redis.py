@@ -1,0 +1,43 @@
+"""Redis for the suite: one server a process, emptied for each test, its clock the test's."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock import stores
+from penstock.store import Store
+from penstock.testing.clock import ManualClock
+from tests.servers.redis import Redis
+
+
+class RedisEngine:
+    lasting = True
+    still = True
+
+    def __init__(self, server: Redis) -> None:
+        self.url = server.url()
+        self.clock = ManualClock()
+        self.outside = server.connect()
+        self.outside.flushdb()
+
+    async def open(self) -> Store:
+        return await stores.open(self.url, clock=self.clock)
+
+    async def travel(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def version(self) -> int | None:
+        """How many keys the server has changed."""
+        return int(self.outside.info("persistence")["rdb_changes_since_last_save"])
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """There are none to hold."""
+        yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A script is over before another one begins."""
+        yield
+
+    def close(self) -> None:
+        self.outside.close()

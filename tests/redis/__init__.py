@@ -1,0 +1,1 @@
+"""What only the Redis store has to promise."""
