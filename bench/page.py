@@ -12,6 +12,7 @@ from msgspec import Struct
 from bench.figures import Figure
 from bench.peers.comparison import Result
 from bench.plots import Bar, bars
+from bench.reasons import REASONS
 from bench.table import Target, number, verdict
 from bench.targets import TARGETS
 
@@ -76,7 +77,7 @@ def section(run: Kept) -> str:
 ![Messages drained by one worker, as a ratio to a hand-written loop](benchmarks/{run.store}.svg)
 
 {table(run)}
-{peer_table(run.peers)}"""
+{shortfalls(run)}{peer_table(run.peers)}"""
 
 
 def drains(run: Kept) -> list[Bar]:
@@ -102,6 +103,21 @@ def row(figure: Figure, target: Target | None) -> str:
         number(figure.ratio), spread, str(target or ""), figure.note or verdict(figure, target),
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
+
+
+def shortfalls(run: Kept) -> str:
+    lines = [
+        f"- `{figure.measure}` misses by {shortfall(figure, target)}:"
+        f" {REASONS[run.store].get(figure.measure, 'the reason is not known yet')}.\n"
+        for figure in run.figures
+        if (target := TARGETS[run.store].get(figure.measure)) and not target.met_by(figure)
+    ]
+    return "".join(["What falls short, and why:\n\n", *lines, "\n"]) if lines else ""
+
+
+def shortfall(figure: Figure, target: Target) -> str:
+    reached = (figure.value if target.of == "value" else figure.ratio) or 0.0
+    return f"{abs(reached - target.limit) / target.limit:.0%}"
 
 
 def peer_table(peers: Sequence[Result]) -> str:

@@ -22,7 +22,7 @@ class Postgres:
         # No settings of our own: fsync, synchronous_commit and full_page_writes are on.
         self.server = postgres.Postgres({}, parent=directory)
         version = self.server.execute("SHOW server_version").split()[0]
-        self.terms = f"PostgreSQL {version} with its default settings. Files in {directory}."
+        self.terms = f"PostgreSQL {version} with its default settings. Files in {directory.name}."
 
     @contextmanager
     def fresh(self) -> Iterator[str]:

@@ -61,7 +61,7 @@ class Sqlite:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.terms = f"synchronous=FULL on both sides. Files in {directory}."
+        self.terms = f"synchronous=FULL on both sides. Files in {directory.name}."
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
