@@ -10,16 +10,22 @@ from bench.ground import QUICK, Ground, Sizes
 from bench.measures import Measures
 from bench.peers.comparison import Result, compared
 from bench.postgres import Postgres
+from bench.redis import Redis
 from bench.subjects import Sqlite, Subject
 from bench.table import HEADER, json_line, line, peer_line
 from bench.targets import TARGETS
 from bench.workload import BODY, WARM_UP
 
 HOME = Path(__file__).parents[1] / ".bench"
-SUBJECTS: dict[str, Callable[[Path], Subject]] = {"sqlite": Sqlite, "postgres": Postgres}
+SUBJECTS: dict[str, Callable[[Path], Subject]] = {
+    "sqlite": Sqlite,
+    "postgres": Postgres,
+    "redis": Redis,
+}
 MEASURES: dict[str, Measures] = {
     "sqlite": measures.MEASURES,
     "postgres": measures.MEASURES | postgres_measures.MEASURES,
+    "redis": measures.MEASURES,
 }
 
 TERMS = f"""\

@@ -108,7 +108,7 @@ def row(figure: Figure, target: Target | None) -> str:
 def shortfalls(run: Kept) -> str:
     lines = [
         f"- `{figure.measure}` misses by {shortfall(figure, target)}:"
-        f" {REASONS[run.store].get(figure.measure, 'the reason is not known yet')}.\n"
+        f" {REASONS.get(run.store, {}).get(figure.measure, 'the reason is not known yet')}.\n"
         for figure in run.figures
         if (target := TARGETS[run.store].get(figure.measure)) and not target.met_by(figure)
     ]

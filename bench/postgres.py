@@ -8,7 +8,16 @@ import psycopg
 
 from bench.references import postgres_loops
 from bench.subjects import Peer, Reference
+from bench.usage import Usage, server_seconds
 from tests.servers import postgres
+
+LOG = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
+COMMITS = "SELECT sum(xact_commit) FROM pg_stat_database"
+# A backend tells its numbers when it ends, a moment after its client.
+OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
 
 
 class Postgres:
@@ -29,6 +38,9 @@ class Postgres:
         with self.server.database() as url:
             yield url
 
+    def usage(self, readers: int = 0) -> Usage:
+        return usage(self.server, readers)
+
 
 @contextmanager
 def old_snapshot(url: str) -> Iterator[None]:
@@ -38,3 +50,17 @@ def old_snapshot(url: str) -> Iterator[None]:
         reader.execute("SELECT count(*) FROM pg_class")
         yield
         reader.rollback()
+
+
+def usage(server: postgres.Postgres, readers: int = 0) -> Usage:
+    """All clients but so many readers must be gone, or going."""
+    seconds = server_seconds(server.postmaster)
+    with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+        while one(connection, OTHERS) > readers:
+            pass
+        return Usage(seconds, one(connection, LOG), one(connection, COMMITS))
+
+
+def one(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> float:
+    row = connection.execute(statement).fetchone()
+    return float(str(row[0])) if row else 0.0

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bench.processes import Start
 from bench.references import huey_loop, sqlite_loops
+from bench.usage import Usage
+from tests.servers.server import Server
 
 
 class Loops(Protocol):
@@ -50,6 +52,15 @@ class Subject(Protocol):
 
     def fresh(self) -> AbstractContextManager[str]:
         """The URL of an empty store, which is gone afterwards."""
+
+
+@runtime_checkable
+class Served(Subject, Protocol):
+    """A store on a server of its own."""
+
+    server: Server
+
+    def usage(self) -> Usage: ...
 
 
 class Sqlite:

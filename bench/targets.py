@@ -51,4 +51,22 @@ POSTGRES = {
 }
 
 
-TARGETS: dict[str, dict[str, Target]] = {"sqlite": SQLITE, "postgres": POSTGRES}
+REDIS = {
+    "publish_one": Target("ratio", ">=", 0.5),
+    "publish_64_callers": Target("ratio", ">=", 5),
+    "bulk": Target("ratio", ">=", 0.4),
+    "drain": Target("ratio", ">=", 0.4),
+    "drain_two_workers": Target("ratio", ">=", 1),
+    "smaller_share": Target("value", ">=", 40),
+    "drain_threads": Target("ratio", ">=", 0.8),
+    "backlog_1m": Target("ratio", ">=", 0.9),
+    "latency_p50_ms": Target("value", "<=", 2.5),
+    "latency_p99_ms": Target("value", "<=", 6),
+    "idle_cpu_percent": Target("value", "<=", 1),
+    # A default lease, and 2 seconds.
+    "recovery_s": Target("value", "<=", 32),
+    "memory_growth_mb": Target("value", "<=", 5),
+}
+
+
+TARGETS: dict[str, dict[str, Target]] = {"sqlite": SQLITE, "postgres": POSTGRES, "redis": REDIS}

@@ -1,23 +1,15 @@
-"""What a PostgreSQL server used: processor time, log and commits."""
+"""What a server used: processor time, log and commits."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 from msgspec import Struct
 
-from tests.servers.postgres import Postgres
+from tests.servers.server import Server
 
 TICKS = os.sysconf("SC_CLK_TCK")
-LOG = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
-COMMITS = "SELECT sum(xact_commit) FROM pg_stat_database"
-# A backend tells its numbers when it ends, a moment after its client.
-OTHERS = """
-SELECT count(*) FROM pg_stat_activity
-WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
-"""
 
 
 class Usage(Struct, frozen=True):
@@ -33,24 +25,10 @@ class Usage(Struct, frozen=True):
         )
 
 
-def usage(server: Postgres, readers: int = 0) -> Usage:
-    """All clients but so many readers must be gone, or going."""
-    seconds = server_seconds(server.postmaster)
-    with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
-        while one(connection, OTHERS) > readers:
-            pass
-        return Usage(seconds, one(connection, LOG), one(connection, COMMITS))
-
-
-def one(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> float:
-    row = connection.execute(statement).fetchone()
-    return float(str(row[0])) if row else 0.0
-
-
-def server_seconds(postmaster: int) -> float:
-    """Of the postmaster and its children, those that ended too."""
-    alive = sum(own_ticks(pid) for pid in [postmaster, *children(postmaster)])
-    ended = sum(ticks(postmaster)[2:])
+def server_seconds(first: int) -> float:
+    """Of the first process of a server and its children, those that ended too."""
+    alive = sum(own_ticks(pid) for pid in [first, *children(first)])
+    ended = sum(ticks(first)[2:])
     return (alive + ended) / TICKS
 
 
@@ -82,7 +60,7 @@ def fields(pid: int) -> list[str]:
 
 
 @contextmanager
-def on_one_core(server: Postgres) -> Iterator[None]:
+def on_one_core(server: Server) -> Iterator[None]:
     """The server, this process and whatever it starts meanwhile."""
     own = os.sched_getaffinity(0)
     pids = [0, *server.processes]

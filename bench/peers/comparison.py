@@ -6,10 +6,10 @@ from contextlib import nullcontext
 from msgspec import Struct
 
 from bench.peers.peer import PEERS, Environment, Failed, Peer, Step, prepared, run
-from bench.postgres import Postgres, old_snapshot
+from bench.postgres import Postgres, old_snapshot, usage
 from bench.references import postgres_loops
 from bench.subjects import Subject
-from bench.usage import Usage, usage
+from bench.usage import Usage
 from bench.worker_measures import drain_by
 
 HAND = 30_000

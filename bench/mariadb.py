@@ -1,0 +1,42 @@
+"""MariaDB as a store that is measured: a private server on a disk, as it is shipped."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.references import mariadb_loops
+from bench.subjects import Peer, Reference
+from bench.usage import Usage, server_seconds
+from tests.servers import mariadb
+
+USED = """
+SELECT variable_value FROM information_schema.global_status
+WHERE variable_name IN ('innodb_os_log_written', 'com_commit') ORDER BY variable_name DESC
+"""
+
+
+class MariaDB:
+    """Each run has a database of its own. The server ends with this process."""
+
+    name = "mariadb"
+    reference: Reference = mariadb_loops
+    peer: Peer | None = None
+
+    def __init__(self, directory: Path) -> None:
+        # No settings of our own: every commit is flushed, and pages are written twice.
+        self.server = mariadb.MariaDB({}, parent=directory)
+        ((version,),) = self.server.execute("SELECT version()")
+        self.terms = (
+            f"MariaDB {version} with its default settings, without a log of changes for replicas."
+            f" Files in {directory.name}."
+        )
+
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        with self.server.database() as url:
+            yield url
+
+    def usage(self) -> Usage:
+        (log,), (commits,) = self.server.execute(USED)
+        seconds = server_seconds(self.server.process.pid)
+        return Usage(seconds, float(str(log)), float(str(commits)))

@@ -1,0 +1,33 @@
+"""Redis as a store that is measured: a private server on a disk, which waits for it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.references import redis_loops
+from bench.subjects import Peer, Reference
+from tests.servers import redis
+
+
+class Redis:
+    """Each run finds it empty. The server ends with this process."""
+
+    name = "redis"
+    reference: Reference = redis_loops
+    peer: Peer | None = None
+
+    def __init__(self, directory: Path) -> None:
+        self.server = redis.Redis(parent=directory)
+        with self.server.connect() as outside:
+            version = outside.info("server")["redis_version"]
+        self.terms = (
+            f"Redis {version} with appendonly yes and appendfsync always, on both sides."
+            f" Files in {directory.name}."
+        )
+
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        with self.server.connect() as outside:
+            outside.flushall()
+            yield self.server.url()
+            outside.flushall()

@@ -1,0 +1,150 @@
+"""The measures that only a server has: its costs, its neighbours, one core."""
+
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from bench import crowds, verbs, workers
+from bench.figures import Figure, compared
+from bench.ground import Ground
+from bench.measures import Measures
+from bench.processes import Start, alone
+from bench.subjects import Loops, Served
+from bench.usage import on_one_core
+from bench.worker_measures import drain_by, fill_and_drain
+from bench.workload import WARM_UP
+
+NEIGHBOURS = 1_000
+NEIGHBOURS_HOLD = 10
+
+
+class Costs(Struct, frozen=True):
+    """Of one message. The log and the commits are those of its whole life."""
+
+    client: float
+    server: float
+    wal: float
+    commits: float
+
+
+def costs(ground: Ground) -> list[Figure]:
+    """Microseconds of processor to drain a message, bytes of log and commits from publish on."""
+    hand: list[Costs] = []
+    ours: list[Costs] = []
+    for _ in range(ground.sizes.repeats):
+        for take, kept in ((costs_by_hand, hand), (costs_of_worker, ours)):
+            with ground.store() as url:
+                kept.append(take(ground, url))
+    return [
+        figure("cpu_us", "us", hand, ours, lambda each: each.client + each.server),
+        figure("server_cpu_us", "us", hand, ours, lambda each: each.server),
+        figure("wal_bytes", "B", hand, ours, lambda each: each.wal),
+        figure("commits", "", hand, ours, lambda each: each.commits),
+    ]
+
+
+def figure(
+    measure: str, unit: str, hand: list[Costs], ours: list[Costs], part: Callable[[Costs], float]
+) -> Figure:
+    return compared(measure, unit, list(map(part, hand)), list(map(part, ours)))
+
+
+def costs_by_hand(ground: Ground, url: str) -> Costs:
+    count = ground.sizes.messages
+    return costs_of(
+        ground,
+        lambda number: alone(ground.reference.fill, url, number),
+        lambda: alone(drain_with_client, ground.reference, url, count - WARM_UP),
+    )
+
+
+def costs_of_worker(ground: Ground, url: str) -> Costs:
+    return costs_of(
+        ground,
+        lambda number: alone(verbs.fill, url, number),
+        lambda: alone(workers.drain, url).client,
+    )
+
+
+def costs_of(ground: Ground, fill: Callable[[int], None], drain: Callable[[], float]) -> Costs:
+    subject, count = served(ground), ground.sizes.messages
+    fill(0)
+    empty = subject.usage()
+    fill(count)
+    full = subject.usage()
+    client = drain()
+    after = subject.usage()
+    drained, life = after.since(full), after.since(empty)
+    return Costs(
+        1e6 * client / count, 1e6 * drained.seconds / count, life.wal / count, life.commits / count
+    )
+
+
+def drain_with_client(start: Start, loops: Loops, url: str, count: int) -> float:
+    """Seconds of processor that the hand-written loop used in this process."""
+    used = 0.0
+
+    def begin() -> None:
+        nonlocal used
+        start()
+        used = time.process_time()
+
+    loops.drain(begin, url, count)
+    return time.process_time() - used
+
+
+def drain_one_core(ground: Ground) -> list[Figure]:
+    """Client and server share one core, as they do where there is no other."""
+    count = ground.sizes.messages
+    with on_one_core(served(ground).server):
+        hand, ours = ground.in_turn(
+            lambda url: drain_by(ground.reference, url, count),
+            lambda url: count / fill_and_drain(url, count).seconds,
+        )
+    return [compared("drain_one_core", "msg/s", hand, ours)]
+
+
+def drain_threads_by_hand(ground: Ground) -> list[Figure]:
+    """Handlers in threads against the hand-written loop."""
+    count = ground.sizes.messages
+    hand, ours = ground.in_turn(
+        lambda url: drain_by(ground.reference, url, count),
+        lambda url: count / fill_and_drain(url, count, "thread").seconds,
+    )
+    return [compared("drain_threads_by_hand", "msg/s", hand, ours)]
+
+
+def bulk_mixed(ground: Ground) -> list[Figure]:
+    count = ground.sizes.messages
+    bare, ours = ground.in_turn(
+        lambda url: alone(ground.reference.bulk, url, count),
+        lambda url: alone(crowds.bulk_mixed, url, count),
+    )
+    return [compared("bulk_mixed", "msg/s", bare, ours)]
+
+
+def drain_among_1000(ground: Ground) -> list[Figure]:
+    """One queue among many that hold messages, against one queue alone."""
+    count = ground.sizes.messages
+
+    def among(url: str) -> float:
+        alone(crowds.fill_others, url, NEIGHBOURS, NEIGHBOURS_HOLD)
+        return count / fill_and_drain(url, count).seconds
+
+    single, many = ground.in_turn(lambda url: count / fill_and_drain(url, count).seconds, among)
+    return [compared("drain_among_1000", "msg/s", single, many)]
+
+
+def served(ground: Ground) -> Served:
+    assert isinstance(ground.subject, Served), "only a server has these measures"
+    return ground.subject
+
+
+MEASURES: Measures = {
+    ("bulk_mixed",): bulk_mixed,
+    ("drain_threads_by_hand",): drain_threads_by_hand,
+    ("drain_one_core",): drain_one_core,
+    ("cpu_us", "server_cpu_us", "wal_bytes", "commits"): costs,
+    ("drain_among_1000",): drain_among_1000,
+}
