@@ -1,4 +1,4 @@
--- with: lease
+-- with: lease ids
 -- now. Every message there is is looked at, while nothing else goes on.
 local tallies = {}
 
@@ -27,14 +27,14 @@ local function each_member(set, place, from)
     until #members < 1000
 end
 
-local last = tonumber(call('HGET', fact, 'message')) or 0
-for start = 1, last, 500 do
-    local ids = {}
-    for number = start, math.min(last, start + 499) do ids[#ids + 1] = hex(number) end
-    for place, value in ipairs(call('HMGET', message, unpack(ids))) do
+local seen = 0
+repeat
+    local ids, numbers = ids_from(seen, 1, 500)
+    for place, value in ipairs(#ids > 0 and call('HMGET', message, unpack(ids)) or {}) do
         if value then count(match(value, '^%d+ %x+ %S+ %S+ (%x+)'), 'message', ids[place]) end
     end
-end
+    seen = numbers[#numbers]
+until #ids < 500
 each_member(ready, 'ready', 23)
 each_member(scheduled, 'scheduled', 9)
 each_member(dead_line, 'dead', 23)

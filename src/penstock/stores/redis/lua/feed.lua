@@ -1,15 +1,14 @@
 -- keys: history
--- with: message
+-- with: message ids
 -- now, after which message, after which row, how many of each. Says how far it looked.
 local after, limit = tonumber(ARGV[2]), tonumber(ARGV[4])
-local last = tonumber(call('HGET', fact, 'message')) or 0
-local messages = {}
+local messages, more = {}, true
 for _ = 1, 20 do
-    local ids = {}
-    for number = after + 1, math.min(last, after + 500) do ids[#ids + 1] = hex(number) end
-    if #ids == 0 or #messages == 2 * limit then break end
+    local ids, numbers = ids_from(after, 1, 500)
+    more = #ids > 0
+    if not more or #messages == 2 * limit then break end
     for place, value in ipairs(call('HMGET', message, unpack(ids))) do
-        after = after + 1
+        after = numbers[place]
         if value then
             messages[#messages + 1] = ids[place]
             messages[#messages + 1] = value
@@ -23,4 +22,4 @@ for _, entry in ipairs(call('XRANGE', history, '(' .. ARGV[3] .. '-0', '+', 'COU
     rows[#rows + 1] = entry[2][2]
 end
 local epoch = call('HGET', fact, 'epoch') or '0'
-return {epoch, messages, whole(after), after < last and '1' or '', rows}
+return {epoch, messages, whole(after), more and '1' or '', rows}

@@ -1,10 +1,10 @@
--- with: lease
+-- with: lease ids
 -- now, below which id, how many, state, type, the queues. Newest first; one look goes over some
 -- thousands, and says below which id the next one goes on, or nothing at the end.
 local below, limit, state, type_ = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local wanted, found = {}, {}
 for place = 6, #ARGV do wanted[ARGV[place]] = true end
-below = math.min(below, (tonumber(call('HGET', fact, 'message')) or 0) + 1)
+below = math.min(below, last_id + 1)
 
 local function fits(id, value)
     local head_of = value and heading(value)
@@ -13,8 +13,7 @@ local function fits(id, value)
 end
 
 for _ = 1, 20 do
-    local ids = {}
-    for number = below - 1, math.max(1, below - 200), -1 do ids[#ids + 1] = hex(number) end
+    local ids, numbers = ids_from(below, -1, 200)
     if #ids == 0 then return {found, ''} end
     for place, value in ipairs(call('HMGET', message, unpack(ids))) do
         if fits(ids[place], value) then
@@ -22,6 +21,6 @@ for _ = 1, 20 do
             if #found == limit then return {found, ''} end
         end
     end
-    below = below - #ids
+    below = numbers[#numbers]
 end
 return {found, whole(below)}

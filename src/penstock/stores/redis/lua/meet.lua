@@ -1,9 +1,12 @@
+-- keys: gap
 -- now, the server's run, whether it may have lost what it had confirmed. After a start, numbers
 -- that may have been handed out and forgotten are skipped.
 local before = call('HGET', fact, 'server')
 if before == ARGV[2] then return 0 end
 call('HSET', fact, 'server', ARGV[2])
 if not before then return 0 end
+local last = tonumber(call('HGET', fact, 'message') or '0')
+call('ZADD', gap, last + 1, whole(last + 1) .. ' ' .. whole(last + 1048576))
 for _, number in ipairs({'fence', 'message', 'position'}) do
     call('HINCRBY', fact, number, 1048576)
 end

@@ -1,5 +1,5 @@
 -- keys: name result result_until correlation
--- with: message history
+-- with: message history ids
 -- now, then id, name and correlation of each message that may go.
 local latest = call('HGET', fact, 'pruned') or '0'
 for place = 2, #ARGV, 3 do
@@ -17,4 +17,17 @@ for place = 2, #ARGV, 3 do
     if number > tonumber(latest) then latest = whole(number) end
 end
 call('HSET', fact, 'pruned', latest)
+
+-- The stretch at the beginning that has none any more grows along.
+local start = gaps[1] and gaps[1][1] == 1 and gaps[1] or {1, 0}
+local ids, numbers = ids_from(start[2], 1, 2000)
+local reached = start[2]
+for place, value in ipairs(#ids > 0 and call('HMGET', message, unpack(ids)) or {}) do
+    if value then break end
+    reached = numbers[place]
+end
+if reached > start[2] then
+    call('ZADD', gap, 1, '1 ' .. whole(reached))
+    if start[2] > 0 then call('ZREM', gap, '1 ' .. whole(start[2])) end
+end
 return latest
