@@ -5,8 +5,12 @@ import re
 from msgspec import Struct
 
 SOURCE = "src/penstock/"
+# Stores whose tests take longer to begin.
+SERVERS = ("postgres", "mariadb", "redis")
 # Where a statement, function or class begins, and thereby the one before it ends.
-BEGINNING = re.compile(r"^(?:-- name: (\w+)|\s*(?:async )?def (\w+)|class (\w+))", re.MULTILINE)
+BEGINNING = re.compile(
+    r"^(?:-- name: (\w+)|\s*(?:async )?def (\w+)|class (\w+)|local function (\w+))", re.MULTILINE
+)
 
 
 class NotApplicable(Exception):
@@ -14,7 +18,7 @@ class NotApplicable(Exception):
 
 
 class Mutation(Struct, frozen=True):
-    """`old` becomes `new` in the statement, function or class named `place`.
+    """`old` becomes `new` in the statement, function or class named `place`, or in all of it.
 
     `hint` names a test file, or a test, that should notice; it is tried before all the others.
     """
@@ -39,7 +43,7 @@ class Mutation(Struct, frozen=True):
     @property
     def chosen(self) -> str:
         """The tests that may notice: of what all stores share, a file's notice sooner."""
-        return self.store if self.store == "postgres" else "not postgres"
+        return self.store if self.store in SERVERS else f"not {' and not '.join(SERVERS)}"
 
     def applied(self, text: str) -> str:
         """The text of its file with the line changed."""
@@ -51,6 +55,8 @@ class Mutation(Struct, frozen=True):
         return text[:at] + self.new + text[at + len(self.old) :]
 
     def _span(self, text: str) -> tuple[int, int]:
+        if not self.place:
+            return 0, len(text)
         found = list(BEGINNING.finditer(text))
         ends = [*(match.start() for match in found[1:]), len(text)]
         spans = [

@@ -1,9 +1,10 @@
 """All mutations, as data. Each bug fixed adds one."""
 
 from tests.mutation.in_postgres import POSTGRES
+from tests.mutation.in_redis import REDIS
 from tests.mutation.in_rules import RULES
 from tests.mutation.in_shell import SHELL
 from tests.mutation.in_statements import STATEMENTS
 from tests.mutation.in_store import STORE
 
-MUTATIONS = (*STATEMENTS, *POSTGRES, *STORE, *RULES, *SHELL)
+MUTATIONS = (*STATEMENTS, *POSTGRES, *REDIS, *STORE, *RULES, *SHELL)

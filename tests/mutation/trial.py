@@ -25,6 +25,7 @@ OWN_TESTS = {
     "agents/": ("tests/agents",),
     "worker/": ("tests/worker",),
     "stores/postgres/": ("tests/postgres",),
+    "stores/redis/": ("tests/redis",),
     "stores/group_commit.py": (
         "tests/unit/test_group_commit.py",
         "tests/unit/test_group_commit_store.py",

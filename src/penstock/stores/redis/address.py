@@ -2,7 +2,7 @@
 
 import re
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
 
 from msgspec import Struct
 from redis.asyncio.connection import Connection, parse_url
@@ -14,6 +14,8 @@ from penstock.store import Durability
 from penstock.stores.urls import split, unreadable
 
 DEADLINE = 5.0
+# The only one yet of what lies on a server.
+SCHEMA = 1
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast", "trusted": "trusted"}
 
@@ -59,7 +61,8 @@ def parse(url: str) -> Address:
     if not PREFIX.fullmatch(prefix):
         raise InvalidInput("store url: prefix is up to 100 letters, digits, _, . and -")
     credentials, _, place = parts.netloc.rpartition("@")
-    if any("@" in part for part in (credentials, parts.path, parts.fragment, *options)):
+    strays = any("@" in part for part in (credentials, parts.path, parts.fragment, *options))
+    if strays or not has_port(parts):
         raise unreadable(url)
     return Address(
         f"{parts.scheme}://{place or 'localhost'}{parts.path}",
@@ -70,6 +73,14 @@ def parse(url: str) -> Address:
         int(size),
         prefix,
     )
+
+
+def has_port(parts: SplitResult) -> bool:
+    """Or none at all."""
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 def driver_options(url: str) -> dict[str, Any]:

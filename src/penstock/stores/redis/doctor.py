@@ -2,6 +2,7 @@
 
 from penstock.message import Moment
 from penstock.store import Check
+from penstock.stores.redis.address import SCHEMA
 from penstock.stores.redis.meeting import said
 from penstock.stores.redis.registry import Registry
 from penstock.stores.redis.safety import SAFE, Safety, safety_of
@@ -21,13 +22,18 @@ class Doctor(Registry, Upkeep):
             server = said(await session.ask("INFO", "server"))
         return [
             durable(safety, self.address.durability),
-            Check("server", f"{server.get('redis_version', 'unknown')}, schema 1"),
+            Check("server", f"version {server.get('redis_version', 'unknown')}"),
+            await self.schema(),
             room(memory),
             await self.type_index(),
             await self.overdue_leases(now),
             await self.stale_exports(now),
             Check("dead letters", f"{sum((await self.dead_counts()).values())}"),
         ]
+
+    async def schema(self) -> Check:
+        there = int(await self.ask("HGET", "fact", "schema"))
+        return Check("schema", f"schema {there}, this code knows {SCHEMA}")
 
     async def type_index(self) -> Check:
         there = await self.ask("HGET", "fact", "typed") is not None

@@ -4,13 +4,12 @@ import secrets
 
 from penstock.errors import StoreTooNew, StoreUnusable
 from penstock.store import Clock
-from penstock.stores.redis.address import Address, parse
+from penstock.stores.redis.address import SCHEMA, Address, parse
 from penstock.stores.redis.meeting import Meeting, said
 from penstock.stores.redis.safety import refuse_unsafe, safety_of
 from penstock.stores.redis.store import RedisStore
 from penstock.stores.redis.trouble import ERRORS, named
 
-SCHEMA = 1
 OLDEST = (6, 2)
 
 

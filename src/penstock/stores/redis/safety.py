@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from redis.exceptions import RedisError
+from redis.exceptions import ResponseError
 
 from penstock.errors import StoreUnusable
 from penstock.stores.redis.session import Session
@@ -24,7 +24,7 @@ class Safety(NamedTuple):
 async def safety_of(session: Session) -> Safety:
     try:
         flat = await session.ask("CONFIG", "GET", "*")
-    except RedisError:
+    except ResponseError:
         return Safety(unknown=True)
     settings = {
         name.decode(): value.decode("utf-8", "replace")
