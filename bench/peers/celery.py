@@ -1,4 +1,4 @@
-"""Celery on PostgreSQL, which kombu reaches through SQLAlchemy."""
+"""Celery on Redis, or on PostgreSQL, which kombu reaches through SQLAlchemy."""
 
 import json
 from contextlib import suppress
@@ -7,10 +7,11 @@ from typing import Any
 from celery import Celery
 from celery.worker import state
 
-from bench.peers.script import Drain, Fill, main
+from bench.peers.script import Drain, Fill, by_statement, main
 from bench.workload import BULK, bodies
 
 LEFT = "SELECT count(*) FROM kombu_message WHERE visible"
+LISTED, UNACKED = "celery", "unacked"
 OPTIONS = ["--pool=solo", "--loglevel=CRITICAL", "--without-gossip", "--without-mingle"]
 
 
@@ -52,5 +53,14 @@ def drain(drain: Drain) -> None:
         app.worker_main(["worker", *OPTIONS])
 
 
+def left(url: str) -> int:
+    if not url.startswith("redis:"):
+        return by_statement(LEFT)(url)
+    from redis import Redis
+
+    with Redis.from_url(url) as client:
+        return int(client.llen(LISTED)) + int(client.hlen(UNACKED))
+
+
 if __name__ == "__main__":
-    main("celery", LEFT, fill, drain)
+    main("celery", left, fill, drain)

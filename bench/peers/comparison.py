@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from typing import Any
 
 from msgspec import Struct
 
-from bench.peers.peer import PEERS, Environment, Failed, Peer, Step, prepared, run
+from bench.peers.peer import POSTGRES, REDIS, Environment, Failed, Peer, Step, prepared, run
 from bench.postgres import Postgres, old_snapshot, usage
-from bench.references import postgres_loops
+from bench.redis import Redis
+from bench.references import postgres_loops, redis_loops
 from bench.subjects import Subject
 from bench.usage import Usage
 from bench.worker_measures import drain_by
@@ -35,7 +37,8 @@ class Result(Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-def measure(subject: Postgres, peer: Peer, repeats: int) -> Result:
+def measure(subject: Postgres | Redis, peer: Peer, repeats: int) -> Result:
+    compare = compare_on_postgres if isinstance(subject, Postgres) else compare_on_redis
     try:
         with prepared(peer) as environment:
             turns = [compare(subject, peer, environment) for _ in range(repeats)]
@@ -44,7 +47,19 @@ def measure(subject: Postgres, peer: Peer, repeats: int) -> Result:
     return sorted(turns, key=lambda turn: turn.ratio)[repeats // 2]
 
 
-def compare(subject: Postgres, peer: Peer, environment: Environment) -> Result:
+def compare_on_redis(subject: Any, peer: Peer, environment: Environment) -> Result:
+    with subject.fresh() as url:
+        hand = drain_by(redis_loops, url, HAND)
+    with subject.fresh() as url:
+        fill = run(environment, "fill", url, peer.messages)
+        drain = run(environment, "drain", url, peer.messages)
+    return Result(
+        peer.name, drain.version, drain.messages, fill.rate, drain.rate, hand, drain.rate / hand,
+        note=peer.note,
+    )  # fmt: skip
+
+
+def compare_on_postgres(subject: Any, peer: Peer, environment: Environment) -> Result:
     with subject.fresh() as url:
         hand = drain_by(postgres_loops, url, HAND)
     fill, drain, used = fill_and_drain(subject, peer, environment)
@@ -78,6 +93,6 @@ def fill_and_drain(
 
 def compared(subject: Subject, repeats: int) -> Iterator[Result]:
     """Each peer as soon as it is known; none for a store that peers are not measured on."""
-    if isinstance(subject, Postgres):
-        for peer in PEERS:
+    if isinstance(subject, Postgres | Redis):
+        for peer in POSTGRES if isinstance(subject, Postgres) else REDIS:
             yield measure(subject, peer, repeats)

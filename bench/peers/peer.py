@@ -17,7 +17,7 @@ from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
 OWN_UV = ROOT / ".tools/bin/uv"
-SCRIPT = Path(__file__).with_name("graphile_worker.cjs")
+HERE = Path(__file__).parent
 PATIENCE = 120.0
 
 
@@ -33,8 +33,13 @@ class Peer(Struct, frozen=True):
     messages: int
     note: str = ""
 
+    @property
+    def script(self) -> Path:
+        """For Node; the others are modules."""
+        return HERE / f"{self.name}.cjs"
 
-PEERS = [
+
+POSTGRES = [
     Peer("graphile_worker", ("graphile-worker@0.18.0", "pg@8.23.1"), 30_000, "Node.js"),
     Peer(
         "pgmq",
@@ -64,6 +69,10 @@ PEERS = [
         "Celery calls this broker experimental",
     ),
 ]
+REDIS = [
+    Peer("bullmq", ("bullmq@5.81.5",), 20_000, "Node.js"),
+    Peer("celery", ("celery[redis]==5.7.0",), 1_000),
+]
 
 
 class Step(Struct, frozen=True):
@@ -83,13 +92,13 @@ Environment: TypeAlias = tuple[Sequence[str], dict[str, str]]
 @contextmanager
 def prepared(peer: Peer) -> Iterator[Environment]:
     """The command that runs its script, and the variables it needs."""
-    if peer.name != SCRIPT.stem:
+    if not peer.script.exists():
         yield python(peer), {}
         return
     with TemporaryDirectory() as place:
         install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place]
         call([*install, *peer.packages], {})
-        yield ["node", str(SCRIPT)], {"NODE_PATH": f"{place}/node_modules"}
+        yield ["node", str(peer.script)], {"NODE_PATH": f"{place}/node_modules"}
 
 
 def python(peer: Peer) -> list[str]:

@@ -10,22 +10,23 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 
 from bench.workload import WARM_UP
 
 POLL = 0.02
+Left: TypeAlias = Callable[[str], int]
 
 
 class Drain:
     """Counts the runs of a handler that does nothing; the first ones are not timed.
 
-    It ends when `left`, a statement that counts what is not settled, finds nothing.
+    It ends when `left`, which counts what is not settled, finds nothing.
     """
 
-    def __init__(self, url: str, count: int, left: str) -> None:
+    def __init__(self, url: str, count: int, left: Left) -> None:
         self.url, self.count, self.left = url, count, left
         self.done = 0
         self.began_at = self.ended_at = 0.0
@@ -47,10 +48,9 @@ class Drain:
         self.then(lambda: loop.call_soon_threadsafe(stopping.set))
 
     def watch(self, stop: Callable[[], object]) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            self.all_run.wait()
-            while connection.execute(self.left).fetchone() != (0,):
-                threading.Event().wait(POLL)
+        self.all_run.wait()
+        while self.left(self.url):
+            threading.Event().wait(POLL)
         self.ended_at = time.monotonic()
         stop()
 
@@ -71,13 +71,14 @@ class Fill:
 
 def main(
     package: str,
-    left: str,
+    left: str | Left,
     fill: Callable[[str, int, Fill], Coroutine[Any, Any, None] | None],
     drain: Callable[[Drain], Coroutine[Any, Any, None] | None],
 ) -> None:
     """fill URL COUNT, or drain URL COUNT; prints one line of JSON."""
     step, url, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    timer = Fill() if step == "fill" else Drain(url, count, left)
+    counted = by_statement(left) if isinstance(left, str) else left
+    timer = Fill() if step == "fill" else Drain(url, count, counted)
     if isinstance(timer, Fill):
         finish(fill(url, count + WARM_UP, timer))
         count += WARM_UP
@@ -92,6 +93,15 @@ def main(
         "rate": count / timer.seconds,
     }
     print(json.dumps(line), flush=True)
+
+
+def by_statement(statement: str) -> Left:
+    def left(url: str) -> int:
+        with psycopg.connect(url, autocommit=True) as connection:
+            row = connection.execute(statement).fetchone()
+            return int(row[0]) if row else 0
+
+    return left
 
 
 def finish(work: Coroutine[Any, Any, None] | None) -> None:
