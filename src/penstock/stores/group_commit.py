@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
-from penstock.errors import Busy, StoreError
+from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
 from penstock.store import Hot
 from penstock.ticket import (
     Answer,
@@ -17,7 +18,8 @@ from penstock.ticket import (
     Published,
 )
 
-# How often, and after how long, a publish asks again that met somebody's open transaction.
+# How often, and after how long, a publish asks again that met somebody's open transaction, or was
+# not answered.
 LOOKS, A_LOOK = 20, 0.1
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -133,7 +135,12 @@ class GroupCommit:
             return await self.store.enqueue(entries, atomic=True)
         if all(entry.plain for entry in entries):
             return await self._enqueue.add(entries)
-        outcomes = await self._enqueue_checked.add(entries)
+        try:
+            outcomes = await self._enqueue_checked.add(entries)
+        except OutcomeUnknown:
+            if any(entry.dedup is None for entry in entries):
+                raise
+            return await self._ask_again(entries)
         return outcomes if len(entries) > 1 else await self._insist(entries, outcomes)
 
     async def _insist(self, entries: Sequence[Entry], outcomes: list[Published]) -> list[Published]:
@@ -144,6 +151,14 @@ class GroupCommit:
             await asyncio.sleep(A_LOOK)
             outcomes = await self.store.enqueue(entries)
         return outcomes
+
+    async def _ask_again(self, entries: Sequence[Entry]) -> list[Published]:
+        """What has a dedup key and may have been written is found by it, or is written now."""
+        for _ in range(LOOKS):
+            await asyncio.sleep(A_LOOK)
+            with suppress(OutcomeUnknown, StoreUnreachable, StoreBusy):
+                return await self.store.enqueue(entries)
+        raise OutcomeUnknown("the store did not answer, and may have published it")
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
         return await self._complete.add(items)
