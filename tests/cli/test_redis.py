@@ -63,14 +63,19 @@ def test_workers_are_seen_and_stopped_from_elsewhere(shop: Terminal) -> None:
 
 
 def test_status_and_doctor_tell_how_the_store_is(shop: Terminal) -> None:
-    assert "durability safe" in shop.run("status").out
+    said = shop.run("status")
+    assert "no store at 'redis://127.0.0.1" in said.err
+    shop.run("migrate")
+    said = shop.run("status")
+    assert ("durability safe" in said.out, said.err) == (True, "")
     said = shop.run("doctor").out
     assert "what was accepted survives a power cut" in said
 
 
 def test_there_is_nothing_to_migrate_and_another_tool_backs_it_up(shop: Terminal) -> None:
-    shop.run("status")
-    assert "schema 1" in shop.run("migrate").out
+    assert shop.run("migrate", "--plan", "--json").json["to_do"] == ["schema 1"]
+    assert shop.run("migrate", "--json").json["done"] == ["schema 1"]
+    assert shop.run("migrate", "--json").json["done"] == []
     assert "redis-cli --rdb" in shop.run("backup", "copy.db", code=1).err
 
 

@@ -9,7 +9,7 @@ import asyncpg
 
 from penstock.message import Leased
 from penstock.store import Store
-from penstock.stores.postgres.open import open_postgres
+from penstock.stores.postgres import open as opening
 from penstock.stores.postgres.store import PostgresStore
 from penstock.ticket import Claim, Entry
 
@@ -24,7 +24,7 @@ def with_options(url: str, **options: object) -> str:
 
 
 async def open_store(url: str, **options: object) -> PostgresStore:
-    return await open_postgres(with_options(url, **options))
+    return await opening.open_store(with_options(url, **options))
 
 
 @asynccontextmanager

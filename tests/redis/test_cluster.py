@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
+from penstock import stores
 from tests.redis.scenes import CAP, claim, open_store, places, publish
 from tests.servers.redis import Redis
 
@@ -43,5 +44,6 @@ async def test_whichever_node_is_named_leads_to_the_store(
         await publish(store, 3)
         assert len(await claim(store, 2)) == 2
         found = await places(store)
+    assert await stores.exists(cluster[1 - first].url())
     async with await open_store(cluster[1 - first].url()) as other:
         assert await places(other) == found

@@ -1,5 +1,8 @@
 """Opens the store a URL names."""
 
+import os
+from importlib import import_module
+from types import ModuleType
 from urllib.parse import parse_qs
 
 from penstock.errors import InvalidInput
@@ -7,35 +10,62 @@ from penstock.store import Clock, Durability, Store
 from penstock.stores.urls import split, told
 
 DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
-MARIADB = ("mariadb", "mysql")
+# The packages of stores on a server, each with an extra of its name, by the schemes of their URLs.
+SERVERS = {
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "mariadb": "mariadb",
+    "mysql": "mariadb",
+    "redis": "redis",
+    "rediss": "redis",
+}
 
 
 async def open(url: str, *, clock: Clock | None = None) -> Store:
     """`sqlite:///file.db`, `sqlite:////absolute/file.db`, or `sqlite://` for one in memory;
-    `postgresql://user@host/database`; `mariadb://user@host/database`.
+    `postgresql://user@host/database`; `mariadb://user@host/database`; `redis://host:6379/0`.
 
     `?durability=fast` gives up the last second of commits to a power cut for speed.
     """
-    if on_server(url):
-        return await open_server(url, clock)
+    if (package := SERVERS.get(split(url).scheme)) is not None:
+        store: Store = await part_of(package, "open").open_store(url, clock=clock)
+        return store
     path, durability = parse_file(url)
     from penstock.stores.sqlite.open import open_sqlite
 
     return await open_sqlite(path, durability=durability, clock=clock)
 
 
+async def exists(url: str) -> bool:
+    """A store is there already. None is made, and one in memory is always there."""
+    if (package := SERVERS.get(split(url).scheme)) is not None:
+        there: bool = await part_of(package, "open").exists(url)
+        return there
+    return has_file(url)
+
+
 async def migrate(url: str, *, plan: bool = False) -> list[str]:
     """The steps that brought the store up to date; with `plan`, those that would."""
-    if on_server(url):
-        return await migrate_server(url, plan)
+    if (package := SERVERS.get(split(url).scheme)) is not None:
+        steps: list[str] = await part_of(package, "upgrade").upgrade(url, plan=plan)
+        return steps
     path, durability = parse_file(url)
     from penstock.stores.sqlite.upgrade import upgrade
 
     return await upgrade(path, durability, plan=plan)
 
 
-def on_server(url: str) -> bool:
-    return split(url).scheme in ("postgresql", "postgres", *MARIADB)
+def has_file(url: str) -> bool:
+    path, _ = parse_file(url)
+    return not path or os.path.exists(path)
+
+
+def part_of(package: str, name: str) -> ModuleType:
+    """Loaded when it is asked for: its driver is an extra."""
+    try:
+        return import_module(f"penstock.stores.{package}.{name}")
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"{error}: install penstock[{package}]") from None
 
 
 def parse_file(url: str) -> tuple[str, Durability]:
@@ -45,7 +75,7 @@ def parse_file(url: str) -> tuple[str, Durability]:
     options = {name: values[-1] for name, values in given.items()}
     if parts.scheme != "sqlite":
         raise InvalidInput(
-            f"store url {told(url)!r} does not begin with sqlite:, postgresql: or mariadb:"
+            f"store url {told(url)!r} does not begin with sqlite:, postgresql:, mariadb: or redis:"
         )
     if parts.netloc:
         raise InvalidInput(f"store url {told(url)!r} has a host; a file is sqlite:///name.db")
@@ -58,39 +88,3 @@ def parse_file(url: str) -> tuple[str, Durability]:
         raise InvalidInput(f"store url {told(url)!r}: no option named {', '.join(options)}")
     path = parts.path.removeprefix("/")
     return "" if path == ":memory:" else path, durability
-
-
-async def open_server(url: str, clock: Clock | None) -> Store:
-    if split(url).scheme in MARIADB:
-        return await open_mariadb(url, clock)
-    try:
-        from penstock.stores.postgres.open import open_postgres
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"{error}: install penstock[postgres]") from None
-    return await open_postgres(url, clock=clock)
-
-
-async def migrate_server(url: str, plan: bool) -> list[str]:
-    if split(url).scheme in MARIADB:
-        return await migrate_mariadb(url, plan)
-    try:
-        from penstock.stores.postgres.upgrade import upgrade
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"{error}: install penstock[postgres]") from None
-    return await upgrade(url, plan=plan)
-
-
-async def open_mariadb(url: str, clock: Clock | None) -> Store:
-    try:
-        from penstock.stores.mariadb import open as opening
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"{error}: install penstock[mariadb]") from None
-    return await opening.open_mariadb(url, clock=clock)
-
-
-async def migrate_mariadb(url: str, plan: bool) -> list[str]:
-    try:
-        from penstock.stores.mariadb.upgrade import upgrade
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"{error}: install penstock[mariadb]") from None
-    return await upgrade(url, plan=plan)

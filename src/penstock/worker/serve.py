@@ -10,6 +10,7 @@ import structlog
 from penstock.broker import Broker
 from penstock.errors import PenstockError, StoreError
 from penstock.message import State
+from penstock.queue import Queue
 from penstock.runner import Runner
 from penstock.ticket import Working
 from penstock.worker.presence import SAYS_EVERY, gone
@@ -128,18 +129,23 @@ class Service:
         """Nothing held, ready or claimed, and no retry to wait for; a paused queue has no say."""
         if self.worker.held:
             return False
-        for queue_id in self.worker.queues:
-            queue = await self.broker.directory.numbered(queue_id)
-            if not queue.serves:
-                continue
-            for state in (State.READY, State.CLAIMED):
-                if await self.broker.admin.find(
-                    queue.name, state=state, limit=1, scope=self.worker.scope
-                ):
-                    return False
-            if await self.retries(queue.name):
+        found = [await self.broker.directory.numbered(queue_id) for queue_id in self.worker.queues]
+        queues = [queue for queue in found if queue.serves]
+        for queue in queues:
+            if not await self.still(queue) or await self.retries(queue.name):
                 return False
-        return True
+        # A retry may have become due between two looks.
+        return all([await self.still(queue) for queue in queues])
+
+    async def still(self, queue: Queue) -> bool:
+        """At one moment none of its messages was ready or claimed."""
+        ready = await self.broker.admin.find(
+            queue.name, state=State.READY, limit=1, scope=self.worker.scope
+        )
+        if ready:
+            return False
+        depths = await self.broker.store.depths(0)
+        return not any(depths.get((queue.id, place)) for place in ("ready", "lease"))
 
     async def retries(self, queue: str) -> bool:
         """Some message has run before and will run again."""

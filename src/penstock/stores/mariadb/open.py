@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Clock
 from penstock.stores.mariadb.address import Address, parse
+from penstock.stores.mariadb.columns import refuse_incomplete
 from penstock.stores.mariadb.migrate import applied, migrate, missing
 from penstock.stores.mariadb.session import Session
 from penstock.stores.mariadb.statement import text_of
@@ -16,7 +17,7 @@ from penstock.stores.mariadb.trouble import ERRORS, named
 NEEDED = {"innodb_flush_log_at_trx_commit": 1, "innodb_doublewrite": 1}
 
 
-async def open_mariadb(url: str, *, clock: Clock | None = None) -> MariaStore:
+async def open_store(url: str, *, clock: Clock | None = None) -> MariaStore:
     if clock is not None:
         raise InvalidInput("a MariaDB store has the server's clock")
     return await open_at(parse(url))
@@ -29,8 +30,14 @@ async def open_at(address: Address) -> MariaStore:
         elif to_do := await missing(session):
             names = ", ".join(migration.name for migration in to_do)
             raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
-        ((secret,),) = await session.rows(text_of("secret"))
-    return MariaStore(address, secret)
+        await refuse_incomplete(session)
+        ((seal,),) = await session.rows(text_of("fact", name="secret"))
+    return MariaStore(address, seal)
+
+
+async def exists(url: str) -> bool:
+    async with fit_session(parse(url)) as session:
+        return bool(await applied(session))
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ OLDEST = 130_000
 NEEDED = ("fsync", "full_page_writes")
 
 
-async def open_postgres(url: str, *, clock: Clock | None = None) -> PostgresStore:
+async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
     if clock is not None:
         raise InvalidInput("a PostgreSQL store has the server's clock")
     address = parse(url)
@@ -39,6 +39,17 @@ async def open_postgres(url: str, *, clock: Clock | None = None) -> PostgresStor
     finally:
         connection.terminate()
     return PostgresStore(address, secret)
+
+
+async def exists(url: str) -> bool:
+    address = parse(url)
+    connection = await address.connect()
+    try:
+        return bool(await applied(connection))
+    except ERRORS as error:
+        raise named(error, address.where) from error
+    finally:
+        connection.terminate()
 
 
 async def refuse_unfit(connection: asyncpg.Connection, address: Address) -> None:

@@ -37,10 +37,13 @@ class Doctor(Registry, Upkeep):
 
     async def type_index(self) -> Check:
         there = await self.ask("HGET", "fact", "typed") is not None
-        wanted = any(queue.settings.filter_by_type for queue in await self.queues())
-        if wanted and not there:
+        if await self.lacks_type_index():
             return Check("type index", "missing: claims by type are slow; penstock migrate", False)
         return Check("type index", "there" if there else "not needed")
+
+    async def lacks_type_index(self) -> bool:
+        wanted = any(queue.settings.filter_by_type for queue in await self.queues())
+        return wanted and await self.ask("HGET", "fact", "typed") is None
 
     async def overdue_leases(self, now: Moment) -> Check:
         """An agent reclaims within seconds; leases long over mean that none is running."""

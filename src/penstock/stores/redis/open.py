@@ -2,6 +2,8 @@
 
 import secrets
 
+from redis.exceptions import MovedError
+
 from penstock.errors import StoreTooNew, StoreUnusable
 from penstock.store import Clock
 from penstock.stores.redis.address import SCHEMA, Address, parse
@@ -13,7 +15,7 @@ from penstock.stores.redis.trouble import ERRORS, named
 OLDEST = (6, 2)
 
 
-async def open_redis(url: str, *, clock: Clock | None = None) -> RedisStore:
+async def open_store(url: str, *, clock: Clock | None = None) -> RedisStore:
     address = parse(url)
     await refuse_unfit(address)
     store = RedisStore(address, clock)
@@ -25,6 +27,21 @@ async def open_redis(url: str, *, clock: Clock | None = None) -> RedisStore:
         await store.close()
         raise
     return store
+
+
+async def exists(url: str) -> bool:
+    address = parse(url)
+    meeting = Meeting(address)
+    while True:
+        session = await meeting.plain_session()
+        try:
+            return bool(await session.ask("HEXISTS", address.key("fact"), "secret"))
+        except MovedError as error:
+            meeting.move(error)
+        except ERRORS as error:
+            raise named(error, address.where) from error
+        finally:
+            session.terminate()
 
 
 def refuse_newer(schema: int, where: str) -> None:
@@ -53,17 +70,3 @@ def refuse_server(info: dict[str, str]) -> None:
         raise StoreUnusable(f"Redis {version} is too old; 6.2 or newer is needed")
     if info.get("role") == "slave":
         raise StoreUnusable("it is a read-only replica; use the primary")
-
-
-async def upgrade(url: str, *, plan: bool = False) -> list[str]:
-    """What opening does: there is one schema yet."""
-    store = await open_redis(url)
-    try:
-        wanted = any(queue.settings.filter_by_type for queue in await store.queues())
-        if not wanted or await store.ask("HGET", "fact", "typed") is not None:
-            return []
-        if not plan:
-            await store.index_types()
-        return ["index of types"]
-    finally:
-        await store.close()
