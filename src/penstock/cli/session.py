@@ -12,7 +12,9 @@ import click
 from penstock import stores
 from penstock.broker import Broker
 from penstock.cli.output import as_json
+from penstock.cli.sources import from_file
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
+from penstock.stores.urls import told
 
 T = TypeVar("T")
 DEFAULT_URL = "sqlite:///penstock.db"
@@ -44,7 +46,7 @@ class Session:
     def __init__(self, url: str | None, as_json: bool, scope: str) -> None:
         # What was said on the command line beats what an app says; the environment does not.
         self.said = url
-        self.url = url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL
+        self.url = url or os.environ.get("PENSTOCK_URL") or written_url() or DEFAULT_URL
         self.as_json = as_json
         self.scope = scope
 
@@ -54,25 +56,35 @@ class Session:
         missing: Literal["refuse", "empty", "create"] = "refuse",
     ) -> T:
         """Does the work on a store opened for it. Only a command that writes makes a new one."""
-        url = self.url
-        if missing != "create" and (file := file_of(url)) and not os.path.exists(file):
-            text = f"no store at {os.path.abspath(file)!r}; --url or PENSTOCK_URL names another"
-            if missing == "refuse":
-                raise StoreUnusable(text)
-            print(f"penstock: {text}", file=sys.stderr)
-            url = "sqlite://"
 
         async def main() -> T:
+            url = self.url
+            if missing != "create" and not await stores.exists(url):
+                text = f"no store at {place_of(url)!r}; --url or PENSTOCK_URL names another"
+                if missing == "refuse":
+                    raise StoreUnusable(text)
+                print(f"penstock: {text}", file=sys.stderr)
+                url = "sqlite://"
             async with await stores.open(url) as store:
                 return await work(Broker(store))
 
         return asyncio.run(main())
 
 
+def written_url() -> str | None:
+    url = from_file()[1].get("url")
+    return None if url is None else str(url)
+
+
 def file_of(url: str) -> str | None:
     """The file of a SQLite store; None for one in memory, or for another kind of store."""
     scheme, _, path = url.partition("?")[0].partition(":///")
     return None if scheme != "sqlite" or path in ("", ":memory:") else path
+
+
+def place_of(url: str) -> str:
+    file = file_of(url)
+    return told(url) if file is None else os.path.abspath(file)
 
 
 def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], Any]:

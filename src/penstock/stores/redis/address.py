@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 
 from penstock.errors import InvalidInput
 from penstock.store import Durability
-from penstock.stores.urls import split, unreadable
+from penstock.stores.urls import split, take_pool_size, unreadable
 
 DEADLINE = 5.0
 # The only one yet of what lies on a server.
@@ -54,9 +54,7 @@ def parse(url: str) -> Address:
     durability = DURABILITIES.get(options.pop("durability", "safe"))
     if durability is None:
         raise InvalidInput("store url: durability is safe, fast or trusted")
-    size = options.pop("pool_size", "8")
-    if not size.isdecimal() or not 2 <= int(size) <= 1_000:
-        raise InvalidInput("store url: pool_size is a number from 2 to 1000")
+    size = take_pool_size(options)
     prefix = options.pop("prefix", "penstock")
     if not PREFIX.fullmatch(prefix):
         raise InvalidInput("store url: prefix is up to 100 letters, digits, _, . and -")
@@ -70,7 +68,7 @@ def parse(url: str) -> Address:
             urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))
         ),
         durability,
-        int(size),
+        size,
         prefix,
     )
 

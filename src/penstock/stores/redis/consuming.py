@@ -16,7 +16,8 @@ from penstock.stores.redis.texts import (
     leased_of,
     queue_text,
 )
-from penstock.stores.waiters import until
+from penstock.stores.redis.wake import Wake
+from penstock.stores.wake import Waited
 from penstock.ticket import (
     DONE,
     Answer,
@@ -37,7 +38,7 @@ from penstock.ticket import (
 NOTHING = Claimed([])
 
 
-class Consuming(Engine):
+class Consuming(Engine, Waited[Wake]):
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if not entries:
             return []
@@ -147,23 +148,6 @@ class Consuming(Engine):
             return []
         reply = await self.run("settle", *words)
         return [answer_of(text, move.state) for text, move in zip(reply, moves, strict=True)]
-
-    @property
-    def wakes(self) -> int:
-        return self.waiters.wakes
-
-    async def wait_ready(
-        self, queue_ids: Collection[int], timeout: float, since: int | None = None
-    ) -> None:
-        self.refuse_closed()
-        self.waiters.listen()
-        heard = self.waiters.wait(queue_ids)
-        # Looking after listening: what came in between is not missed.
-        missed = await self.any_ready(queue_ids) if since is None else since != self.wakes
-        if missed:
-            heard.cancel()
-            return
-        await until(heard, min(timeout, self.waiters.longest_wait))
 
     async def any_ready(self, queue_ids: Collection[int]) -> bool:
         for queue_id in queue_ids:

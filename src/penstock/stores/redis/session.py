@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hiredis import pack_command
@@ -20,8 +21,9 @@ class Session:
         self.process = os.getpid()
 
     async def open(self) -> None:
+        connect: Callable[[], Awaitable[None]] = self.connection.connect
         async with asyncio.timeout(DEADLINE):
-            await self.connection.connect()  # type: ignore[no-untyped-call]
+            await connect()
 
     async def ask(self, *words: Any) -> Any:
         async with asyncio.timeout(DEADLINE):
