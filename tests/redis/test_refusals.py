@@ -11,6 +11,7 @@ from penstock.errors import (
     StoreUnusable,
 )
 from penstock.stores.redis.store import RedisStore
+from penstock.ticket import Completion
 from tests.redis.scenes import claim, open_store, places, publish
 from tests.servers.places import free_port
 from tests.servers.redis import Redis
@@ -82,6 +83,22 @@ async def test_a_server_that_keeps_its_settings_to_itself_has_to_be_trusted(
         assert store.capabilities.durability == "trusted"
         await publish(store)
         assert len(await claim(store)) == 1
+
+
+async def test_the_rights_that_are_documented_are_enough(redis_server: Redis, url: str) -> None:
+    """See docs/how-to/redis.md."""
+    with redis_server.connect() as outside:
+        outside.execute_command(
+            "ACL SETUSER", "penstock", "on", ">secret", "~{penstock}:*", "&{penstock}:*", "+@all",
+            "-@dangerous", "+info", "+config|get",
+        )  # fmt: skip
+    async with await open_store(url.replace("redis://", "redis://penstock:secret@")) as store:
+        store.waiters.listen()
+        await publish(store)
+        (held,) = await claim(store)
+        answers = await store.complete([Completion(held.id, held.fence)])
+        assert [answer.kind for answer in answers] == ["done"]
+        assert [check.name for check in await store.examine() if not check.well] == []
 
 
 async def test_a_wrong_password_is_said_and_not_repeated() -> None:

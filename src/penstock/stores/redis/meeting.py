@@ -57,7 +57,7 @@ class Meeting:
         if run != self.run:
             meet = script("meet")
             keys = [self.address.key(name) for name in meet.keys]
-            doubtful = "0" if self.address.durability == "safe" else "1"
+            doubtful = "1" if self.address.durability == "fast" else "0"
             await session.run(meet, keys, ["", run, doubtful])
             self.run = run
 
