@@ -12,7 +12,7 @@ import pytest
 from penstock.broker import Broker
 from penstock.errors import Busy
 from penstock.lifecycle import settle
-from penstock.message import Dedup, Draft, Leased, Nack
+from penstock.message import Dedup, Draft, Leased, Nack, Reject
 from penstock.settings import QueueSettings
 from penstock.stores.postgres.store import PostgresStore
 from penstock.ticket import (
@@ -235,3 +235,19 @@ async def test_a_thousand_queues_are_served_each_by_its_own(store: PostgresStore
     taken = [(await store.claim(Claim((id,), "tester", 10))).messages for id in queues]
     assert [[each.id for each in messages] for messages in taken] == [[p.id] for p in published]
     assert [each.queue_id for messages in taken for each in messages] == queues
+
+
+@pytest.mark.parametrize("verb", ["redrive", "purge_dead"])
+async def test_a_dead_letter_in_somebodys_hands_is_busy_alone(
+    store: PostgresStore, url: str, verb: str
+) -> None:
+    held, free = await publish(store, 2)
+    leased = await claim(store)
+    await Broker(store).settle_many([(each, Reject("no")) for each in leased])
+    async with connected(url) as somebody, somebody.transaction():
+        await somebody.execute(f"SELECT 1 FROM penstock.dead WHERE id = {held} FOR UPDATE")
+        answers = await getattr(store, verb)([held, free])
+        assert [answer.kind for answer in answers] == ["busy", "done"]
+        with pytest.raises(Busy):
+            await store.replace(held, Entry(QUEUE, "test", b""))
+    assert [answer.kind for answer in await getattr(store, verb)([held])] == ["done"]

@@ -105,6 +105,7 @@ WALKS: dict[str, list[str]] = {
     "timeline": [STORY, ENDED],
     "ended": [ENDED],
     "result": ["result_pkey (id)"],
+    "lock_dead": ["dead_pkey (id)"],
     "take_dead": ["dead_pkey (id)"],
     "take_some_ready": ["ready_pkey (queue_id)", "ready by place"],
     "take_some_scheduled": ["scheduled_queue (queue_id)", "scheduled by place"],

@@ -66,6 +66,7 @@ HOT: dict[str, list[str]] = {
     "take_ready": [TICKET],
     "pick_dead": ["SEARCH dead USING COVERING INDEX dead_queue (queue_id=?)"],
     "pick_dead_type": ["SEARCH dead USING INDEX dead_queue (queue_id=?)"],
+    "lock_dead": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid=?)"],
     "take_dead": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid=?)"],
     "take_some_ready": [
         "SEARCH ready USING PRIMARY KEY (queue_id=? AND (rank,id)<(?,?))",

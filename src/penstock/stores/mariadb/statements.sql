@@ -4,8 +4,6 @@
 -- A set names its index, or a small table would be read from end to end, past rows that others
 -- hold; and what is to be deleted by a set is locked by a look first, for which nobody waits.
 
--- name: secret
-SELECT value FROM penstock_fact WHERE name = 'secret';
 -- name: enter
 -- Until we commit, nothing that is written after this look is taken for final.
 SELECT number FROM penstock_generation ORDER BY number DESC LIMIT 1 LOCK IN SHARE MODE;
@@ -66,7 +64,8 @@ INSERT INTO penstock_name (queue_id, name, id) VALUES (:queue_id, :name, :id);
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id LIMIT :most) AS r)
      + (SELECT count(*) FROM (
-            SELECT 1 FROM penstock_scheduled WHERE queue_id = :queue_id LIMIT :most) AS s);
+            SELECT 1 FROM penstock_scheduled FORCE INDEX (queue)
+            WHERE queue_id = :queue_id LIMIT :most) AS s);
 
 -- name: put_ready
 INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
@@ -112,6 +111,25 @@ SELECT last_insert_id();
 
 -- name: any_ready
 SELECT 1 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id IN (:queues) LIMIT 1;
+-- name: newest_message
+SELECT coalesce(max(id), 0) FROM penstock_message;
+-- name: await_messages
+-- The server looks by itself: that costs neither a packet nor a client.
+BEGIN NOT ATOMIC
+    DECLARE look INT DEFAULT 0;
+    WHILE look < :looks AND (SELECT coalesce(max(id), 0) FROM penstock_message) <= :seen DO
+        DO sleep(:pause);
+        SET look = look + 1;
+    END WHILE;
+END;
+-- name: queues_of_news
+SELECT DISTINCT queue_id FROM (
+    SELECT queue_id FROM penstock_message FORCE INDEX (PRIMARY)
+    WHERE id > :seen ORDER BY id LIMIT :most) AS news;
+-- name: ready_queues
+SELECT q.id FROM penstock_queue AS q FORCE INDEX (PRIMARY)
+WHERE q.id IN (:queues) AND EXISTS (
+    SELECT 1 FROM penstock_ready AS r FORCE INDEX (PRIMARY) WHERE r.queue_id = q.id LIMIT 1);
 -- name: pick
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (PRIMARY)
@@ -127,33 +145,41 @@ ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- Not by SET, which would lock what it reads.
 SELECT CASE WHEN EXISTS (
     SELECT 1 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id IN (:queues) LIMIT 1)
-    THEN nextval(penstock_fence) END INTO @fence;
--- name: claim_one
-INSERT INTO penstock_lease
-    (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
-     claimed_at, lease_until, length)
-SELECT id, @fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
-       CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
-       :consumer, @now, @now + :own_length, :own_length
-FROM penstock_ready AS first FORCE INDEX (PRIMARY)
-WHERE queue_id = :queue AND expires_at > @now AND @fence IS NOT NULL
-ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED
-RETURNING queue_id, rank, id, fence, attempts, deliveries, lease_until, flags;
--- name: own_length
-CASE WHEN flags & 32 = 0 THEN :length ELSE (
-    SELECT CAST(json_value(m.meta, '$.lease') * 1000000 AS INT)
-    FROM penstock_message AS m WHERE m.id = first.id) END;
+    THEN nextval(penstock_fence) END, NULL INTO @fence, @at;
 -- name: claim
+-- Its moment is that of the first ticket in hand: what it sees was committed before.
 INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length)
 SELECT id, @fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
        CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
-       :consumer, @now, @now + length, length
-FROM (SELECT first.*, :own_length AS length
-      FROM (:picks) AS first WHERE @fence IS NOT NULL
-      ORDER BY rank, id LIMIT :limit) AS ticket
-RETURNING queue_id, rank, id, fence, attempts, deliveries, lease_until, flags;
+       :consumer, @at := ifnull(@at, :moment), @at + :length, :length
+FROM (:picks) AS first WHERE @fence IS NOT NULL
+ORDER BY rank, id LIMIT :limit;
+-- name: claimed
+-- By the one value that all leases of a claim share and that has an index.
+SELECT l.id, l.queue_id, l.type, m.priority, m.created_at, m.body, m.meta, l.fence, l.attempts,
+       l.deliveries, l.lease_until, l.flags, l.rank, l.dead_at
+FROM penstock_lease AS l FORCE INDEX (until)
+STRAIGHT_JOIN penstock_message AS m FORCE INDEX (PRIMARY) ON m.id = l.id
+WHERE l.lease_until = @at + :length AND l.fence = @fence;
+-- name: claim_leave_ready
+DELETE r FROM penstock_lease AS l FORCE INDEX (until)
+STRAIGHT_JOIN penstock_ready AS r FORCE INDEX (PRIMARY)
+    ON r.queue_id = l.queue_id AND r.rank = l.rank AND r.id = l.id
+WHERE l.lease_until = @at + :length AND l.fence = @fence;
+-- name: claim_leave_dead
+DELETE d FROM penstock_lease AS l FORCE INDEX (until)
+STRAIGHT_JOIN penstock_dead AS d FORCE INDEX (PRIMARY) ON d.id = l.id
+WHERE l.lease_until = @at + :length AND l.fence = @fence;
+-- name: own_lengths
+-- Of those that were published with a lease of their own. The last step: it moves them away from
+-- the others of their claim.
+UPDATE penstock_lease AS l FORCE INDEX (until)
+STRAIGHT_JOIN penstock_message AS m FORCE INDEX (PRIMARY) ON m.id = l.id
+SET l.length = CAST(json_value(m.meta, '$.lease') * 1000000 AS INT),
+    l.lease_until = @at + CAST(json_value(m.meta, '$.lease') * 1000000 AS INT)
+WHERE l.lease_until = @at + :length AND l.fence = @fence AND l.flags & 32;
 -- name: expired_waits
 SELECT 1 FROM penstock_ready FORCE INDEX (expiry)
 WHERE expires_at <= @now AND expires_at < 9007199254740991 AND queue_id IN (:queues) LIMIT 1;
@@ -163,9 +189,6 @@ WHERE queue_id = :queue AND rank = :rank AND id IN (:ids);
 -- name: leave_ready_each
 DELETE r FROM penstock_ready AS r FORCE INDEX (PRIMARY)
 WHERE (queue_id, rank, id) IN (:tickets);
--- name: bodies
-SELECT id, queue_id, type, priority, created_at, body, meta
-FROM penstock_message FORCE INDEX (PRIMARY) WHERE id IN (:ids);
 -- name: pick_dead
 SELECT * FROM penstock_dead FORCE INDEX (queue)
 WHERE queue_id = :queue AND (:any_type OR type IN (:types))
@@ -173,19 +196,18 @@ ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: number_dead
 SELECT CASE WHEN EXISTS (
     SELECT 1 FROM penstock_dead FORCE INDEX (queue) WHERE queue_id IN (:queues) LIMIT 1)
-    THEN nextval(penstock_fence) END INTO @fence;
+    THEN nextval(penstock_fence) END, NULL INTO @fence, @at;
 -- name: claim_dead
 INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length, dead_at, dead_reason, dead_error)
 SELECT id, @fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | 16,
-       :consumer, @now, @now + length, length, dead_at, reason, error
-FROM (SELECT first.*, :own_length AS length
-      FROM (:picks) AS first WHERE @fence IS NOT NULL
-      ORDER BY dead_at, id LIMIT :limit) AS ticket
-RETURNING queue_id, dead_at, id, fence, attempts, deliveries, lease_until, flags;
+       :consumer, @at := ifnull(@at, :moment), @at + :length, :length, dead_at, reason, error
+FROM (:picks) AS first WHERE @fence IS NOT NULL
+ORDER BY dead_at, id LIMIT :limit;
 -- name: leave_dead
-DELETE d FROM penstock_dead AS d FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+DELETE d FROM json_table(:array, '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
+STRAIGHT_JOIN penstock_dead AS d FORCE INDEX (PRIMARY) ON d.id = gone.id;
 
 -- name: complete
 INSERT INTO penstock_history
@@ -297,7 +319,9 @@ FROM (SELECT * FROM penstock_scheduled FORCE INDEX (due)
 WHERE flags & 1 = 0 OR EXISTS (SELECT 1 FROM penstock_head AS h WHERE h.id = due.id)
 RETURNING id, queue_id;
 -- name: leave_scheduled
-DELETE s FROM penstock_scheduled AS s FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+-- Of a small table a list of ids would be looked for from end to end.
+DELETE s FROM json_table(:array, '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
+STRAIGHT_JOIN penstock_scheduled AS s FORCE INDEX (PRIMARY) ON s.id = gone.id;
 -- name: due
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, `key`
 FROM penstock_scheduled FORCE INDEX (due)
@@ -319,6 +343,21 @@ RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id = :queue_id AND id = :id
 FOR UPDATE SKIP LOCKED;
+-- name: expire_ready
+-- Those that free no key.
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM penstock_ready FORCE INDEX (expiry)
+WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 3 = 0
+  AND (:everywhere OR queue_id IN (:queues))
+ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: expire_scheduled
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM penstock_scheduled FORCE INDEX (expiry)
+WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 3 = 0
+ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: expired
+INSERT INTO penstock_history (id, queue_id, attempts, deliveries, verb, state, at, final)
+VALUES :rows;
 -- name: expired_ready
 SELECT queue_id, rank, id FROM penstock_ready FORCE INDEX (expiry)
 WHERE expires_at <= :now AND expires_at < 9007199254740991 ORDER BY expires_at LIMIT :limit;
@@ -355,7 +394,8 @@ SELECT name, at, `by`, result FROM penstock_agent ORDER BY name;
 SELECT queue_id, `key` FROM penstock_dedup FORCE INDEX (expiry)
 WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
 -- name: drop_dedup
-DELETE FROM penstock_dedup WHERE queue_id = :queue_id AND `key` = :key AND expires_at <= :now;
+DELETE d FROM penstock_dedup AS d FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue_id AND `key` = :key AND expires_at <= :now;
 -- name: old_results
 SELECT id FROM penstock_result FORCE INDEX (expiry) WHERE expires_at <= :now LIMIT :limit;
 -- name: drop_result
@@ -449,6 +489,8 @@ FROM penstock_history WHERE id = :id ORDER BY position;
 SELECT state FROM penstock_history WHERE id = :id AND final = 1;
 -- name: result
 SELECT body FROM penstock_result WHERE id = :id AND expires_at > :now;
+-- name: lock_dead
+SELECT 1 FROM penstock_dead WHERE id = :id FOR UPDATE SKIP LOCKED;
 -- name: take_dead
 DELETE FROM penstock_dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
@@ -558,6 +600,8 @@ ORDER BY started_at, id;
 -- name: worker_stop
 UPDATE penstock_worker SET stopping = 1 WHERE id = :id;
 
+-- name: fact
+SELECT value FROM penstock_fact WHERE name = :name;
 -- name: fact_set
 INSERT INTO penstock_fact (name, value) VALUES (:name, :value)
 ON DUPLICATE KEY UPDATE value = VALUES(value);

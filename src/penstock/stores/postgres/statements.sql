@@ -606,6 +606,8 @@ ORDER BY 1;
 SELECT state::text FROM penstock.history WHERE id = :id AND final;
 -- name: result
 SELECT body FROM penstock.result WHERE id = :id AND expires_at > :now;
+-- name: lock_dead
+SELECT 1 FROM penstock.dead WHERE id = :id FOR UPDATE SKIP LOCKED;
 -- name: take_dead
 DELETE FROM penstock.dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;

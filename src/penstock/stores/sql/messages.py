@@ -1,8 +1,9 @@
 """Messages wherever they are: cancel, redrive, replace, purge."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from penstock.errors import InvalidState
+from penstock.errors import Busy, InvalidState
 from penstock.message import NEVER, Flag, State, Verb
 from penstock.stores.sql import keys
 from penstock.stores.sql.publish import publish_checked
@@ -13,6 +14,7 @@ from penstock.ticket import MISSING, Answer, AnswerKind, Entry, Published
 
 # At a message that moves on each time it is to be taken.
 MOST_LOOKS = 10
+HELD_DEAD = Answer(AnswerKind.BUSY, State.DEAD)
 
 
 async def cancel(tx: Transaction, ids: Sequence[int], force: bool) -> list[Answer]:
@@ -78,7 +80,7 @@ async def redrive(tx: Transaction, ids: Sequence[int]) -> list[Answer]:
 
 
 async def redrive_one(tx: Transaction, id: int) -> Answer:
-    row = await tx.one("take_dead", id=id)
+    row = await take_dead(tx, id)
     if row is None:
         return await not_dead(tx, id)
     message = await tx.one("message", id=id)
@@ -94,9 +96,18 @@ async def redrive_one(tx: Transaction, id: int) -> Answer:
     return Answer(AnswerKind.DONE, State.READY)
 
 
+async def take_dead(tx: Transaction, id: int) -> Any:
+    """None if it is not dead, or somebody's open transaction holds it: nobody waits for that."""
+    if await tx.one("lock_dead", id=id) is None:
+        return None
+    return await tx.one("take_dead", id=id)
+
+
 async def not_dead(tx: Transaction, id: int) -> Answer:
     held = await tx.one("lease_fence", id=id)
     state = State.CLAIMED if held else await state_of(tx, id)
+    if state is State.DEAD:
+        return HELD_DEAD
     return MISSING if state is None else Answer(AnswerKind.INVALID, state)
 
 
@@ -105,7 +116,7 @@ async def purge_dead(tx: Transaction, ids: Sequence[int]) -> list[Answer]:
 
 
 async def purge_one(tx: Transaction, id: int) -> Answer:
-    row = await tx.one("take_dead", id=id)
+    row = await take_dead(tx, id)
     if row is None:
         return await not_dead(tx, id)
     await end(tx, Ticket(*row), Verb.CANCEL, State.CANCELLED, "purged")
@@ -114,8 +125,10 @@ async def purge_one(tx: Transaction, id: int) -> Answer:
 
 async def replace(tx: Transaction, id: int, entry: Entry) -> Published:
     """Dead and edited: the old one ends, another takes its stead."""
-    row = await tx.one("take_dead", id=id)
+    row = await take_dead(tx, id)
     if row is None:
+        if await not_dead(tx, id) is HELD_DEAD:
+            raise Busy(f"somebody's open transaction holds message {id}")
         raise InvalidState(f"message {id} is not dead any more")
     await end(tx, Ticket(*row), Verb.REDRIVE, State.CANCELLED, "replaced")
     return await publish_checked(tx, entry)

@@ -341,6 +341,8 @@ UPDATE lease SET flags = flags | 8 WHERE id = :id AND fence = :fence;
 DELETE FROM lease WHERE id = :id AND fence = :fence
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
           consumer, fence, claimed_at, dead_at, dead_error;
+-- name: lock_dead
+SELECT 1 FROM dead WHERE id = :id;
 -- name: take_dead
 DELETE FROM dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
