@@ -4,9 +4,10 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import measures, page, postgres_measures
+from bench import measures, page, postgres_measures, server_measures
 from bench.figures import Figure
 from bench.ground import QUICK, Ground, Sizes
+from bench.mariadb import MariaDB
 from bench.measures import Measures
 from bench.peers.comparison import Result, compared
 from bench.postgres import Postgres
@@ -20,11 +21,13 @@ HOME = Path(__file__).parents[1] / ".bench"
 SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "sqlite": Sqlite,
     "postgres": Postgres,
+    "mariadb": MariaDB,
     "redis": Redis,
 }
 MEASURES: dict[str, Measures] = {
     "sqlite": measures.MEASURES,
     "postgres": measures.MEASURES | postgres_measures.MEASURES,
+    "mariadb": measures.MEASURES | server_measures.MEASURES,
     "redis": measures.MEASURES,
 }
 

@@ -37,6 +37,9 @@ class MariaDB:
             yield url
 
     def usage(self) -> Usage:
-        (log,), (commits,) = self.server.execute(USED)
-        seconds = server_seconds(self.server.process.pid)
-        return Usage(seconds, float(str(log)), float(str(commits)))
+        return usage(self.server)
+
+
+def usage(server: mariadb.MariaDB) -> Usage:
+    (log,), (commits,) = server.execute(USED)
+    return Usage(server_seconds(server.process.pid), float(str(log)), float(str(commits)))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -10,11 +11,12 @@ from bench.figures import Figure, compared
 from bench.ground import Ground
 from bench.measures import Measures
 from bench.processes import Start, alone
-from bench.subjects import Loops, Served
+from bench.subjects import Served
 from bench.usage import on_one_core
 from bench.worker_measures import drain_by, fill_and_drain
 from bench.workload import WARM_UP
 
+Drain: TypeAlias = Callable[[Start, str, int], float]
 NEIGHBOURS = 1_000
 NEIGHBOURS_HOLD = 10
 
@@ -55,7 +57,7 @@ def costs_by_hand(ground: Ground, url: str) -> Costs:
     return costs_of(
         ground,
         lambda number: alone(ground.reference.fill, url, number),
-        lambda: alone(drain_with_client, ground.reference, url, count - WARM_UP),
+        lambda: alone(drain_with_client, ground.reference.drain, url, count - WARM_UP),
     )
 
 
@@ -81,7 +83,7 @@ def costs_of(ground: Ground, fill: Callable[[int], None], drain: Callable[[], fl
     )
 
 
-def drain_with_client(start: Start, loops: Loops, url: str, count: int) -> float:
+def drain_with_client(start: Start, drain: Drain, url: str, count: int) -> float:
     """Seconds of processor that the hand-written loop used in this process."""
     used = 0.0
 
@@ -90,7 +92,7 @@ def drain_with_client(start: Start, loops: Loops, url: str, count: int) -> float
         start()
         used = time.process_time()
 
-    loops.drain(begin, url, count)
+    drain(begin, url, count)
     return time.process_time() - used
 
 

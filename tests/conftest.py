@@ -1,13 +1,26 @@
-"""What every test may rely on."""
+"""What every test may rely on: private servers, one of each kind for each test process."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
-from tests.servers.server import Unavailable
+from tests.servers.redis import Redis
+from tests.servers.server import Server, Unavailable
+
+S = TypeVar("S", bound=Server)
+
+
+def started(name: str, start: Callable[[], S]) -> S:
+    """A developer may do without; the build may not."""
+    try:
+        return start()
+    except Unavailable as reason:
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse(f"{name} cannot be started: {reason}")
 
 
 @pytest.fixture(scope="session")
@@ -17,23 +30,17 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
-    """One for each test process. A developer may do without; the build may not."""
-    try:
-        server = Postgres()
-    except Unavailable as reason:
-        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
-        refuse(f"PostgreSQL cannot be started: {reason}")
-    with server:
+    with started("PostgreSQL", Postgres) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MariaDB]:
-    """One for each test process. A developer may do without; the build may not."""
-    try:
-        server = MariaDB()
-    except Unavailable as reason:
-        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
-        refuse(f"MariaDB cannot be started: {reason}")
-    with server:
+    with started("MariaDB", MariaDB) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Redis]:
+    with started("Redis", Redis) as server:
         yield server

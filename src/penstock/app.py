@@ -190,7 +190,9 @@ class Penstock(Producer):
                 await broker.admin.schedule(placed, scope=self.scope)
 
     def agents(self, broker: Broker) -> Runner:
-        """The upkeep every worker does beside its work."""
+        """The upkeep every worker does beside its work; a server does it for those it serves."""
+        if self.connections.remote:
+            return Runner(())
         return Runner(all_agents(broker.store, broker.directory, identity()))
 
     def tell(self, event: str, context: Context, error: BaseException | None) -> None:

@@ -3,11 +3,14 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock import stores
 from penstock.broker import Broker
 from penstock.errors import InvalidState
+
+if TYPE_CHECKING:
+    from penstock.client.nouns import Ledger
 
 # The process and the loop.
 Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
@@ -16,6 +19,10 @@ Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
 class Connections:
     def __init__(self, url: str, tenant: str) -> None:
         self.url = url
+        # Behind a server, which has the agents too.
+        self.remote = url.startswith(("http://", "https://"))
+        # What was claimed over HTTP is settled on one loop and renewed on another.
+        self.ledger: Ledger | None = None
         self.tenant = tenant
         self.in_memory = url.partition("?")[0] in ("sqlite://", "sqlite:///:memory:")
         self.opening: dict[Where, asyncio.Task[Broker]] = {}
@@ -64,7 +71,17 @@ class Connections:
             await broker.store.close()
 
     async def open(self) -> Broker:
+        if self.remote:
+            return self.open_remote()
         return Broker(await stores.open(self.url), tenant=self.tenant)
+
+    def open_remote(self) -> Broker:
+        # Only for this, and not quickly loaded.
+        from penstock.client.broker import RemoteBroker
+        from penstock.client.nouns import Ledger
+
+        self.ledger = self.ledger or Ledger()
+        return RemoteBroker(self.url, self.ledger)
 
     async def close_ended(self) -> None:
         """What loops that are closed by now have left open."""

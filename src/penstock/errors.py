@@ -3,9 +3,13 @@
 PenstockError
 ├── InvalidInput         INVALID_INPUT         the call makes no sense as given
 │   ├── BodyTooLarge     BODY_TOO_LARGE
+│   ├── Malformed        MALFORMED             not JSON, or not what HTTP allows
+│   ├── InvalidToken     INVALID_TOKEN         a lock token or cursor that we did not give
 │   └── NotYet           NOT_YET               asked for a feature that is not built
 ├── Refused              REFUSED               understood, and not allowed now
 │   ├── Forbidden        FORBIDDEN
+│   ├── MethodNotAllowed METHOD_NOT_ALLOWED    the path is right, the HTTP method is not
+│   ├── TooManyWaiting   TOO_MANY_WAITING      no room for another long poll or event stream
 │   ├── QueuePaused      QUEUE_PAUSED
 │   ├── QueueDraining    QUEUE_DRAINING
 │   ├── QueueArchived    QUEUE_ARCHIVED
@@ -15,6 +19,7 @@ PenstockError
 │   └── Archived         ARCHIVED              it was here; retention took it
 ├── Conflict             CONFLICT              it collides with what is stored
 │   ├── LockLost         LOCK_LOST             another fence holds it now
+│   ├── AlreadySettled   ALREADY_SETTLED       this very call was done before
 │   ├── InvalidState     INVALID_STATE         its state does not allow that
 │   ├── NameTaken        NAME_TAKEN
 │   ├── SlugConflict     SLUG_CONFLICT
@@ -38,6 +43,8 @@ class PenstockError(Exception):
     """The root. `code` is the wire word; the text names the thing it happened to."""
 
     code: ClassVar[str] = "PENSTOCK_ERROR"
+    # What is the matter with which field, where that is known.
+    details: tuple[tuple[str, str], ...] = ()
 
 
 class InvalidInput(PenstockError):
@@ -46,6 +53,14 @@ class InvalidInput(PenstockError):
 
 class BodyTooLarge(InvalidInput):
     code = "BODY_TOO_LARGE"
+
+
+class Malformed(InvalidInput):
+    code = "MALFORMED"
+
+
+class InvalidToken(InvalidInput):
+    code = "INVALID_TOKEN"
 
 
 class NotYet(InvalidInput):
@@ -58,6 +73,14 @@ class Refused(PenstockError):
 
 class Forbidden(Refused):
     code = "FORBIDDEN"
+
+
+class MethodNotAllowed(Refused):
+    code = "METHOD_NOT_ALLOWED"
+
+
+class TooManyWaiting(Refused):
+    code = "TOO_MANY_WAITING"
 
 
 class QueuePaused(Refused):
@@ -94,6 +117,10 @@ class Conflict(PenstockError):
 
 class LockLost(Conflict):
     code = "LOCK_LOST"
+
+
+class AlreadySettled(Conflict):
+    code = "ALREADY_SETTLED"
 
 
 class InvalidState(Conflict):

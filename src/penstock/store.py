@@ -39,7 +39,8 @@ from penstock.ticket import (
 )
 
 Clock: TypeAlias = Callable[[], Moment]
-Durability = Literal["safe", "fast"]
+# Trusted: the server does not say how it keeps what it confirms; its owner does.
+Durability = Literal["safe", "fast", "trusted"]
 
 
 class Capabilities(Struct, frozen=True):
@@ -150,6 +151,9 @@ class Upkeep(Protocol):
 
 class Admin(Protocol):
     """What operators do."""
+
+    async def secret(self) -> bytes:
+        """Of this store alone: what servers on it sign with."""
 
     async def directory_version(self) -> int:
         """Changes whenever a scope or a queue does."""

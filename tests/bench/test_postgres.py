@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from bench.peers.peer import Failed, call
-from bench.postgres import old_snapshot
+from bench.postgres import old_snapshot, usage
 from bench.processes import Job, alone, together
 from bench.references import postgres_loops
-from bench.usage import on_one_core, usage
+from bench.usage import on_one_core
 from bench.workload import WARM_UP
 from tests.servers.postgres import Postgres
 

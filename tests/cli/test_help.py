@@ -14,10 +14,12 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
     promised = {
         "enqueue", "send", "status", "list", "show", "cancel", "redrive", "agents", "backup",
         "migrate", "doctor", "bench", "demo", "worker start", "worker stop", "worker list",
-        "dlq list", "dlq show", "dlq retry", "dlq purge", "config get", "config set",
+        "dlq list", "dlq show", "dlq retry", "dlq purge", "config get", "config set", "config show",
+        "serve", "up",
         "queue create", "queue list", "queue show", "queue set", "queue pause", "queue resume",
         "queue drain", "queue archive", "queue delete", "schedule list", "schedule pause",
-        "schedule resume", "schedule run", "schedule delete",
+        "schedule resume", "schedule run", "schedule delete", "pipeline extract",
+        "pipeline compact", "pipeline balance",
     }  # fmt: skip
     assert {path.removeprefix("penstock ") for path in EACH} == promised
 

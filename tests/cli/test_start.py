@@ -11,7 +11,7 @@ from tests.cli.terminal import Terminal
 HEAVY = (
     "structlog", "rich", "importlib.resources", "multiprocessing", "penstock.app",
     "penstock.agents", "penstock.worker.worker", "penstock.worker.shell", "tempfile",
-    "cronsim", "zoneinfo",
+    "cronsim", "zoneinfo", "fastapi", "uvicorn", "aiohttp", "prometheus_client", "penstock.wire",
 )  # fmt: skip
 LIGHT = (["status"], ["list"], ["enqueue", '{"command":"true"}'], ["worker", "list"])
 

@@ -13,7 +13,7 @@ from penstock.store import Store
 from penstock.testing.clock import ManualClock
 from tests.conformance.mariadb import MariadbEngine
 from tests.conformance.postgres import PostgresEngine
-from tests.servers.mariadb import MARIADB
+from tests.conformance.redis import RedisEngine
 
 
 class Engine(Protocol):
@@ -96,10 +96,14 @@ def postgres(request: pytest.FixtureRequest, directory: Path) -> Engine:
     return PostgresEngine(request.getfixturevalue("postgres_server"))
 
 
+def redis(request: pytest.FixtureRequest, directory: Path) -> Engine:
+    return RedisEngine(request.getfixturevalue("redis_server"))
+
+
 ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Engine]] = {
     "sqlite-memory": lambda request, directory: Sqlite(None),
     "sqlite-file": lambda request, directory: Sqlite(directory / "queue.db"),
     "postgres": postgres,
+    "mariadb": mariadb,
+    "redis": redis,
 }
-if MARIADB:
-    ENGINES["mariadb"] = mariadb

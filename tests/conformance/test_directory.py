@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock import stores
 from penstock.broker import Broker
 from penstock.errors import (
     Forbidden,
@@ -199,3 +200,14 @@ async def test_a_deleted_queue_fences_its_workers(stage: Stage) -> None:
     await stage.admin.delete_queue("work", force=True)
     with pytest.raises(LockLost):
         await stage.broker.complete(leased)
+
+
+async def test_a_store_has_a_secret_that_stays_and_is_its_own(stage: Stage) -> None:
+    secret = await stage.store.secret()
+    assert len(secret) == 32
+    assert await stage.store.secret() == secret
+    if stage.engine.lasting:
+        async with await stage.engine.open() as again:
+            assert await again.secret() == secret
+    async with await stores.open("sqlite://") as other:
+        assert await other.secret() != secret

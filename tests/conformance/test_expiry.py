@@ -26,6 +26,17 @@ async def test_nothing_expires_before_its_time(stage: Stage) -> None:
     assert await stage.drain() == ids
 
 
+async def test_what_expires_takes_nothing_with_it_whose_time_is_still_to_come(
+    stage: Stage,
+) -> None:
+    await stage.publish(ttl=10)
+    await stage.publish(ttl=10, delay=60)
+    ready, waiting = await stage.publish(ttl=100), await stage.publish(ttl=100, delay=60)
+    await stage.travel(11)
+    assert await stage.store.expire(100) == 2
+    assert [await stage.state(id) for id in (ready, waiting)] == [State.READY, State.SCHEDULED]
+
+
 async def test_a_claimed_message_does_not_expire(stage: Stage) -> None:
     id = await stage.publish(ttl=10)
     leased = await stage.take()

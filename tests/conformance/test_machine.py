@@ -10,7 +10,7 @@ from tests.conformance.engines import ENGINES, Engine
 from tests.conformance.machine.rules import Machine
 
 STEPS = 40
-EXAMPLES = {"sqlite-memory": 80, "sqlite-file": 8, "postgres": 8, "mariadb": 8}
+EXAMPLES = {"sqlite-memory": 80, "sqlite-file": 8, "postgres": 8, "mariadb": 8, "redis": 20}
 MORE = 10 if os.environ.get("PENSTOCK_TEST_ALL") else 1
 
 

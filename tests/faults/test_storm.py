@@ -3,26 +3,36 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.faults.storm.ground import Weather
+from tests.faults.storm.mariadb_ground import WEATHER as MARIADB
 from tests.faults.storm.postgres_ground import WEATHER as POSTGRES
+from tests.faults.storm.redis_ground import WEATHER as REDIS
 from tests.faults.storm.sqlite_ground import WEATHER as SQLITE
 from tests.faults.storm.strikes import Strike, plan
-from tests.servers.postgres import find_programs
+from tests.servers import mariadb, postgres, redis
 from tests.servers.server import Unavailable
 
 ROOT = Path(__file__).parents[2]
 # Faults rage for so long; starting, draining and judging take as long again on a busy machine.
 SECONDS = 120 if os.environ.get("PENSTOCK_TEST_ALL") else 20
-WEATHERS = pytest.mark.parametrize("weather", [SQLITE, POSTGRES], ids=["sqlite", "postgres"])
+WEATHERS = pytest.mark.parametrize(
+    "weather", [SQLITE, POSTGRES, MARIADB, REDIS], ids=["sqlite", "postgres", "mariadb", "redis"]
+)
+SERVERS: dict[str, Callable[[], object]] = {
+    "postgres": postgres.find_programs,
+    "mariadb": lambda: mariadb.find("mariadbd"),
+    "redis": lambda: redis.find("redis-server"),
+}
 
 
-def installed() -> bool:
+def installed(store: str) -> bool:
     try:
-        find_programs()
+        SERVERS[store]()
     except Unavailable:
         return False
     return True
@@ -30,11 +40,11 @@ def installed() -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "mariadb", "redis"])
 def test_a_storm_breaks_no_promise(store: str) -> None:
     # A developer may do without; the build may not.
-    if store == "postgres" and not installed() and not os.environ.get("CI"):
-        pytest.skip("PostgreSQL is not installed")
+    if store in SERVERS and not installed(store) and not os.environ.get("CI"):
+        pytest.skip(f"{store} is not installed")
     command = [sys.executable, "-m", "tests.faults.storm", store, "--seconds", str(SECONDS)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     # Shown by pytest when it fails: the seed, the report, and where the histories are kept.

@@ -7,9 +7,7 @@ import pytest
 from penstock.stores.mariadb.address import parse
 from penstock.stores.mariadb.open import open_at
 from penstock.stores.mariadb.store import MariaStore
-from tests.servers.mariadb import MARIADB, MariaDB
-
-collect_ignore_glob = [] if MARIADB else ["test_*.py"]
+from tests.servers.mariadb import MariaDB
 
 
 @pytest.fixture

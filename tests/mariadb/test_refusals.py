@@ -1,5 +1,7 @@
 """A server that cannot be used is said to be, in our words, with what to do about it."""
 
+import re
+
 import pytest
 
 from penstock import stores
@@ -9,6 +11,7 @@ from penstock.stores.mariadb.store import MariaStore
 from penstock.ticket import Claim, Completion, Cursor, Entry
 from tests.servers.mariadb import GUARDED, PASSWORD, SMALL, MariaDB
 from tests.servers.places import free_port
+from tests.servers.proxy import Link, Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -58,9 +61,25 @@ async def test_an_option_that_makes_no_sense_is_named(url: str, end: str, told: 
         await stores.open(url + end)
 
 
-async def test_mysql_is_another_server_and_told_so() -> None:
-    with pytest.raises(StoreUnusable, match=r"the server is MySQL 8\.0\.36; .* needs MariaDB"):
-        refuse_other("mysql://host/name", "8.0.36")
+class Posing(Proxy):
+    """Before a MariaDB that says it is a MySQL."""
+
+    async def pass_on(self, link: Link, what: str, chunk: bytes) -> None:
+        await super().pass_on(link, what, VERSION.sub(as_long, chunk))
+
+
+VERSION = re.compile(rb"5\.5\.5-[\w.~+-]*MariaDB[\w.~+-]*")
+
+
+def as_long(found: re.Match[bytes]) -> bytes:
+    return b"8.0.36".ljust(len(found[0]), b" ")
+
+
+async def test_mysql_is_another_server_and_told_so(mariadb_server: MariaDB, url: str) -> None:
+    async with Posing(mariadb_server.port) as proxy:
+        error = await refusal(proxy.url(url).replace("mariadb:", "mysql:"))
+    assert isinstance(error, StoreUnusable)
+    assert re.search(r"the server is MySQL 8\.0\.36 *; Penstock needs MariaDB", str(error))
 
 
 @pytest.mark.parametrize("version", ["5.5.5-10.3.39-MariaDB", "10.5.27-MariaDB-log"])

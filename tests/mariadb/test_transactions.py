@@ -16,7 +16,7 @@ from penstock.errors import InvalidInput
 from penstock.message import Dedup, State, Verb
 from penstock.task import AsyncTask
 from tests.app.scenes import until, working
-from tests.servers.mariadb import MariaDB
+from tests.servers.mariadb import MariaDB, place
 
 pytestmark = pytest.mark.anyio
 ORDER = "INSERT INTO orders VALUES ('tea')"
@@ -42,16 +42,6 @@ def send(app: Penstock) -> AsyncTask[[str], None]:
     async def send(to: str) -> None: ...
 
     return send
-
-
-def place(url: str) -> dict[str, Any]:
-    parts = sqlalchemy.make_url(url)
-    return {
-        "host": parts.host,
-        "port": parts.port,
-        "user": parts.username,
-        "database": parts.database,
-    }
 
 
 def asyncmy_with(*, autocommit: bool) -> Callable[[str], AbstractAsyncContextManager[Any]]:

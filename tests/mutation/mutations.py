@@ -1,5 +1,8 @@
 """All mutations, as data. Each bug fixed adds one."""
 
+from tests.mutation.in_http import HTTP
+from tests.mutation.in_mariadb import MARIADB
+from tests.mutation.in_pipeline import PIPELINE
 from tests.mutation.in_postgres import POSTGRES
 from tests.mutation.in_redis import REDIS
 from tests.mutation.in_rules import RULES
@@ -7,4 +10,4 @@ from tests.mutation.in_shell import SHELL
 from tests.mutation.in_statements import STATEMENTS
 from tests.mutation.in_store import STORE
 
-MUTATIONS = (*STATEMENTS, *POSTGRES, *REDIS, *STORE, *RULES, *SHELL)
+MUTATIONS = (*STATEMENTS, *POSTGRES, *MARIADB, *REDIS, *STORE, *RULES, *SHELL, *PIPELINE, *HTTP)

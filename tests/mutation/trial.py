@@ -17,6 +17,7 @@ from tests.mutation.workshop import Stuck, Workshop
 
 SENSELESS = (
     *("SyntaxError", "NameError", "ImportError", "syntax error", "no such", "binding"),
+    "error in your SQL syntax",
     *("lacks what this code needs", "does not exist", "could not determine data type"),
 )
 SUITE = ("tests/conformance",)
@@ -25,6 +26,7 @@ OWN_TESTS = {
     "agents/": ("tests/agents",),
     "worker/": ("tests/worker",),
     "stores/postgres/": ("tests/postgres",),
+    "stores/mariadb/": ("tests/mariadb",),
     "stores/redis/": ("tests/redis",),
     "stores/group_commit.py": (
         "tests/unit/test_group_commit.py",

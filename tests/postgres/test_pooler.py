@@ -18,7 +18,7 @@ from penstock.store import Check
 from penstock.stores.postgres.address import SETTINGS
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.upgrade import SETTLE, upgrade
-from penstock.stores.postgres.wake import DEAF
+from penstock.stores.wake import DEAF
 from penstock.ticket import Completion, Dedupe, Entry
 from tests.postgres.scenes import (
     CAP,

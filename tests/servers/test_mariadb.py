@@ -11,10 +11,8 @@ import pymysql
 import pytest
 
 from tests.servers.keeper import ROOT
-from tests.servers.mariadb import GUARDED, MARIADB, PASSWORD, SMALL, MariaDB
+from tests.servers.mariadb import GUARDED, PASSWORD, SMALL, MariaDB
 from tests.servers.processes import at_work_in
-
-pytestmark = pytest.mark.skipif(not MARIADB, reason="PENSTOCK_TEST_MARIADB is not set")
 
 OWNER = """
 import os, signal

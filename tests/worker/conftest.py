@@ -10,19 +10,21 @@ from typing import TypeAlias
 import pytest
 
 from penstock import Penstock
+from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
+from tests.servers.redis import Redis
 
 ROOT = Path(__file__).parents[2]
 Start: TypeAlias = Callable[..., "subprocess.Popen[bytes]"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "mariadb", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Of a store that other processes see as well."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/queue.db"
         return
-    server: Postgres = request.getfixturevalue("postgres_server")
+    server: Postgres | MariaDB | Redis = request.getfixturevalue(f"{request.param}_server")
     with server.database() as url:
         yield url
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 import psycopg
+import pymysql
 import pytest
 from structlog.testing import capture_logs
 
@@ -27,9 +28,12 @@ from penstock.testing.faults import Faults
 from penstock.worker.worker import Worker
 from tests.app.scenes import counters, record, turning, until, until_true, working
 from tests.conformance.engines import ENGINES, Engine
+from tests.servers.mariadb import place
 from tests.worker.conftest import Start
 
 pytestmark = pytest.mark.anyio
+# Stores with tables, and with transactions of their callers.
+OF_DATABASES = pytest.mark.parametrize("url", ["sqlite", "postgres", "mariadb"], indirect=True)
 SECOND = 1_000_000
 
 
@@ -90,6 +94,7 @@ async def test_publish_then_handler_ok_is_completed_and_the_main_table_is_empty(
     assert await places(app) == {"ended": 1}
 
 
+@OF_DATABASES
 async def test_publish_with_the_callers_connection_follows_its_rollback_and_commit(
     url: str,
 ) -> None:
@@ -109,10 +114,12 @@ async def test_publish_with_the_callers_connection_follows_its_rollback_and_comm
     await app.aclose()
 
 
-def connected(url: str) -> "sqlite3.Connection | psycopg.Connection":
+def connected(url: str) -> Any:
     """A connection of the caller's own."""
     if url.startswith("postgresql:"):
         return psycopg.connect(url)
+    if url.startswith("mariadb:"):
+        return pymysql.connect(**place(url))
     return sqlite3.connect(url.removeprefix("sqlite:///"))
 
 
@@ -389,12 +396,13 @@ async def test_if_the_graceful_timeout_passes_finished_ones_are_still_flushed(
     ]
 
 
+@OF_DATABASES
 async def test_a_missing_column_is_reported_at_start(url: str) -> None:
     async with await stores.open(url):
         pass
-    schema = "penstock." if url.startswith("postgresql:") else ""
+    tables = {"postgresql": "penstock.", "mariadb": "penstock_"}.get(url.partition(":")[0], "")
     with closing(connected(url)) as db:
-        db.execute(f"ALTER TABLE {schema}lease DROP COLUMN note")
+        db.cursor().execute(f"ALTER TABLE {tables}lease DROP COLUMN note")
         db.commit()
     app = Penstock(url)
 

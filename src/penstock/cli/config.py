@@ -8,18 +8,21 @@ import msgspec
 from penstock.broker import Broker
 from penstock.cli.find import SHELL_QUEUE
 from penstock.cli.jobs import shell_queue
-from penstock.cli.output import as_json, details
+from penstock.cli.output import as_json, details, table
 from penstock.cli.session import Session, command
+from penstock.cli.sources import resolve
 from penstock.durations import seconds
 from penstock.errors import InvalidInput, NotFound
 from penstock.settings import QueueSettings, preset
+from penstock.stores.urls import told as without_password
 
 
 @click.group("config")
 def config() -> None:
-    """Settings of the shell queue, kept in the store.
+    """Settings of the shell queue, and of this program.
 
     \b
+    penstock config show
     penstock config get
     penstock config set max-retries 3
     """
@@ -122,6 +125,30 @@ def set_(session: Session, name: str, value: str, queue: str) -> None:
     found = session.run(work, "create")
     told = {name: found[name]}
     as_json(told) if session.as_json else print(f"{name} is {found[name]} in queue {queue}")
+
+
+@command(config, "show")
+def show(session: Session) -> None:
+    """Shows what this program goes by, and who said so: a flag, the environment, a file.
+
+    The file is penstock.toml, or [tool.penstock] in pyproject.toml, of the working directory. A
+    password in a URL is not shown.
+
+    \b
+    penstock config show
+    PENSTOCK_PORT=8080 penstock config show --json
+    """
+    found = resolve({"url": session.said})
+    told = {name: (shown(name, each.value), each.source) for name, each in found.items()}
+    if session.as_json:
+        as_json({name: {"value": value, "from": source} for name, (value, source) in told.items()})
+    else:
+        rows = [(name.replace("_", "-"), value, source) for name, (value, source) in told.items()]
+        table(("setting", "value", "from"), rows, "")
+
+
+def shown(name: str, value: Any) -> Any:
+    return without_password(value) if name == "url" else value
 
 
 COMMANDS = {"config": config}

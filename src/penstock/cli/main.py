@@ -17,6 +17,8 @@ COMMANDS = {
     "status": "status",
     "agents": "status",
     "worker": "workers",
+    "serve": "serving",
+    "up": "serving",
     "queue": "queues",
     "config": "config",
     "schedule": "schedules",
@@ -24,6 +26,7 @@ COMMANDS = {
     "backup": "stores",
     "doctor": "stores",
     "bench": "stores",
+    "pipeline": "pipeline",
     "demo": "demo",
 }
 
@@ -64,7 +67,8 @@ def main() -> None:
     penstock status
     penstock show shell/j1
 
-    The store is --url, or PENSTOCK_URL, or sqlite:///penstock.db. Every command takes --json.
+    The store is --url, or PENSTOCK_URL, or url in penstock.toml, or sqlite:///penstock.db. Every
+    command takes --json.
 
     Exit codes: 0 done, 1 refused, failed or not found, 2 wrong usage, 3 trouble with the store.
 

@@ -6,13 +6,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock import stores
 from penstock.agents import all_agents
 from penstock.app import Penstock
 from penstock.broker import Broker
 from penstock.cli.find import SHELL_QUEUE
 from penstock.cli.job_output import output_directory
 from penstock.cli.jobs import shell_queue
+from penstock.connections import Connections
 from penstock.errors import InvalidInput
 from penstock.locate import locate
 from penstock.runner import Agent, Runner, identity
@@ -61,15 +61,17 @@ async def run_one(plan: Plan) -> None:
     url, tenant = (plan.url, "default") if app is None else (app.url, app.tenant)
     plan = plan if app is None else replace(plan, scope=app.scope)
     output = Path(output_directory(url))
-
-    async def connect() -> Broker:
-        return Broker(await stores.open(url), tenant=tenant)
-
-    async with await stores.open(url) as store:
-        broker = Broker(store, tenant=tenant)
+    connections = Connections(url, tenant)
+    broker = await connections.open()
+    async with broker.store as store:
         handlers = await handlers_of(plan, app, broker, output)
-        agents: list[Agent] = [*all_agents(store, broker.directory, identity())]
-        if any(isinstance(handler, ShellHandler) for handler in handlers):
+        shell = any(isinstance(handler, ShellHandler) for handler in handlers)
+        if shell and connections.remote:
+            raise InvalidInput("shell jobs are run by workers on the store itself, not over HTTP")
+        agents: list[Agent] = []
+        if not connections.remote:
+            agents += all_agents(store, broker.directory, identity())
+        if shell:
             agents.append(Tidy(store, output))
         worker = Worker(
             broker,
@@ -81,7 +83,7 @@ async def run_one(plan: Plan) -> None:
             ),
             scope=plan.scope,
             hook=app.tell if app is not None and app.hooks else None,
-            connect=connect,
+            connect=connections.open,
         )
         service = Service(
             worker, Runner(agents), stop_when_empty=plan.stop_when_empty, parent=plan.parent

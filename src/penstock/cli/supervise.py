@@ -1,20 +1,27 @@
-"""Workers as child processes: several at once, or one that restarts when code changes."""
+"""Workers and servers as child processes: several, or one that restarts when code changes."""
 
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import structlog
-
-from penstock.cli.running import Plan
 
 log = structlog.get_logger()
 # One that is killed sooner than this after its start will not fare better the next time.
 TOO_SOON = 1.0
 LOOK = 0.5
+
+
+class Plan(Protocol):
+    """What a child process is to do."""
+
+    def words(self) -> list[str]:
+        """The command line that asks for it."""
 
 
 def spawn(plan: Plan) -> int:
@@ -24,28 +31,27 @@ def spawn(plan: Plan) -> int:
 
 
 class Crew:
-    """Whole workers, each with its own connections. One that is killed is replaced."""
+    """Whole processes, each with its own connections. One that is killed is replaced."""
 
-    def __init__(self, plan: Plan, count: int) -> None:
-        self.plan = plan
-        self.count = count
-        self.started: dict[int, float] = {}
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self.plans = plans
+        self.started: dict[int, tuple[Plan, float]] = {}
         self.stopping = False
         self.code = 0
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.forward)
-        for _ in range(self.count):
-            self.start()
+        for plan in self.plans:
+            self.start(plan)
         while self.started:
             pid, status = os.wait()
             self.ended(pid, os.waitstatus_to_exitcode(status))
         return self.code
 
-    def start(self) -> None:
-        pid = spawn(self.plan)
-        self.started[pid] = time.monotonic()
+    def start(self, plan: Plan) -> None:
+        pid = spawn(plan)
+        self.started[pid] = plan, time.monotonic()
         if self.stopping:
             os.kill(pid, signal.SIGTERM)
 
@@ -55,7 +61,8 @@ class Crew:
             os.kill(pid, number)
 
     def ended(self, pid: int, code: int) -> None:
-        lived = time.monotonic() - self.started.pop(pid)
+        plan, started_at = self.started.pop(pid)
+        lived = time.monotonic() - started_at
         if code == 0 or self.stopping:
             self.code = self.code or told(code)
         elif code > 0 or lived < TOO_SOON:
@@ -64,7 +71,7 @@ class Crew:
             self.forward(signal.SIGTERM)
         else:
             log.warning("worker_replaced", pid=pid, killed_by=signal.Signals(-code).name)
-            self.start()
+            self.start(plan)
 
 
 def told(code: int) -> int:

@@ -92,7 +92,7 @@ def start(session: Session, processes: int, reload: bool, **given: Any) -> None:
     if reload:
         sys.exit(run_reloading(plan, Path.cwd()))
     if processes > 1:
-        sys.exit(Crew(plan, processes).run())
+        sys.exit(Crew([plan] * processes).run())
     quickest(run_one(plan))
 
 

@@ -4,7 +4,9 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from penstock.errors import InvalidInput
+from penstock.store import Durability
 
+DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
 SCHEME = re.compile(r"[a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -33,3 +35,17 @@ def told(url: str) -> str:
     if "@" in options or "password" in place:
         return f"{begin}..."
     return begin + place.rpartition("@")[2]
+
+
+def take_durability(options: dict[str, str]) -> Durability:
+    durability = DURABILITIES.get(options.pop("durability", "safe"))
+    if durability is None:
+        raise InvalidInput("store url: durability is safe or fast")
+    return durability
+
+
+def take_pool_size(options: dict[str, str]) -> int:
+    size = options.pop("pool_size", "8")
+    if not size.isdecimal() or not 2 <= int(size) <= 1_000:
+        raise InvalidInput("store url: pool_size is a number from 2 to 1000")
+    return int(size)

@@ -14,7 +14,9 @@ import msgspec
 from penstock.errors import StoreError
 from penstock.testing.checker.__main__ import text as checked
 from tests.faults.storm.ground import Ground
+from tests.faults.storm.mariadb_ground import MariadbGround
 from tests.faults.storm.postgres_ground import PostgresGround
+from tests.faults.storm.redis_ground import RedisGround
 from tests.faults.storm.scene import Scene, Stores
 from tests.faults.storm.sqlite_ground import SqliteGround
 from tests.faults.storm.storm import Outcome, Storm
@@ -26,6 +28,8 @@ EXAMPLES = 10
 GROUNDS: dict[Stores, Callable[[Path], Ground]] = {
     "sqlite": SqliteGround,
     "postgres": PostgresGround,
+    "mariadb": MariadbGround,
+    "redis": RedisGround,
 }
 
 

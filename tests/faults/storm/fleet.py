@@ -18,6 +18,7 @@ PRELOAD = [
     "tests.faults.storm.nursery",
     "penstock.stores.sqlite.open",
     "penstock.stores.postgres.open",
+    "penstock.stores.mariadb.open",
 ]
 CAP = 30.0
 HOPELESS = 30

@@ -7,7 +7,10 @@ from pathlib import Path
 ERROR = re.compile(r"\[error\s*\]\s*(\w+)|\[warning\s*\]\s*(\w+)")
 RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+)(?::|$)")
 TRACEBACK = "Traceback (most recent call last):"
-CAUSE = "The above exception was the direct cause of the following exception:"
+CAUSES = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -27,7 +30,7 @@ def raised(lines: list[str], expected: frozenset[str]) -> list[str]:
     found: list[str] = []
     inside = False
     for line in lines:
-        if line == CAUSE and found:
+        if line in CAUSES and found:
             # What it was turned into is told next.
             found.pop()
         elif line.strip() == TRACEBACK:

@@ -1,28 +1,22 @@
-"""What befalls a PostgreSQL server, and the network between it and its clients."""
+"""What befalls a server, and the network between it and its clients."""
 
 import asyncio
 import os
 import random
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Generic, TypeVar
 
 from penstock.testing.checker import Recorder
 from tests.faults.storm.ground import Deed
 from tests.faults.storm.strikes import Kind, Strike
-from tests.servers.postgres import Postgres
-from tests.servers.processes import kill
 from tests.servers.proxy import Proxy
-from tests.servers.server import Unavailable
+from tests.servers.server import Server
 
+S = TypeVar("S", bound=Server)
 SERVER = "server"
-TERMINATE = """
-SELECT pg_terminate_backend(pid) FROM (
-    SELECT pid FROM pg_stat_activity
-    WHERE application_name = 'penstock' ORDER BY random() LIMIT 3) AS victims
-"""
-# The end of a transaction, a body that is published, or any request at all.
-REQUESTS = (b"COMMIT", b'"filling":', b"")
 DELAY = 0.3
 
 
@@ -32,16 +26,17 @@ def send(number: signal.Signals, pids: list[int]) -> None:
             os.kill(pid, number)
 
 
-class Outages:
-    def __init__(self, server: Postgres, proxy: Proxy, recorder: Recorder) -> None:
+class Outages(ABC, Generic[S]):
+    # The end of a transaction, a body that is published, or any request at all.
+    requests = (b"COMMIT", b'"filling":', b"")
+
+    def __init__(self, server: S, proxy: Proxy, recorder: Recorder) -> None:
         self.server = server
         self.proxy = proxy
         self.recorder = recorder
         self.turn = asyncio.Lock()
         self.deeds: dict[Kind, Deed] = {
-            "backend": self.kill_backend,
             "crash": self.crash,
-            "orphans": self.orphan,
             "hang": self.hang,
             "terminate": self.terminate,
             "cut_before": self.cut_before,
@@ -60,30 +55,8 @@ class Outages:
             yield
             self.recorder.fault("heal", SERVER)
 
-    async def kill_backend(self, strike: Strike) -> None:
-        """The server ends all the others too, and recovers."""
-        async with self.down("backend"):
-            backends = await asyncio.to_thread(lambda: self.server.backends)
-            if backends:
-                await asyncio.to_thread(kill, random.choice(backends))
-            await self.recovered()
-
-    async def recovered(self) -> None:
-        while True:
-            if await self.asked("SELECT 1"):
-                return
-            await asyncio.sleep(0.1)
-
     async def crash(self, strike: Strike) -> None:
         async with self.down("crash"):
-            await asyncio.to_thread(self.server.kill)
-            await asyncio.to_thread(self.server.start)
-
-    async def orphan(self, strike: Strike) -> None:
-        """Who works at that moment goes on without a postmaster, until it next waits."""
-        async with self.down("orphans"):
-            await asyncio.to_thread(self.server.kill_postmaster)
-            await asyncio.sleep(strike.length)
             await asyncio.to_thread(self.server.kill)
             await asyncio.to_thread(self.server.start)
 
@@ -99,21 +72,18 @@ class Outages:
 
     async def terminate(self, strike: Strike) -> None:
         """As an operator does, or a failover."""
-        if await self.asked(TERMINATE):
+        if await asyncio.to_thread(self.end_sessions):
             self.recorder.fault("terminate", SERVER)
 
-    async def asked(self, statement: str) -> bool:
-        try:
-            await asyncio.to_thread(self.server.execute, statement)
-        except Unavailable:
-            return False
-        return True
+    @abstractmethod
+    def end_sessions(self) -> bool:
+        """Some of ours. False: the server is down."""
 
     async def cut_before(self, strike: Strike) -> None:
-        await self.cut(strike, [self.proxy.cut_before_request(each) for each in REQUESTS])
+        await self.cut(strike, [self.proxy.cut_before_request(each) for each in self.requests])
 
     async def cut_after(self, strike: Strike) -> None:
-        await self.cut(strike, [self.proxy.cut_after_request(each) for each in REQUESTS])
+        await self.cut(strike, [self.proxy.cut_after_request(each) for each in self.requests])
 
     async def cut(self, strike: Strike, struck: list[asyncio.Event]) -> None:
         """Whether it hits somebody depends on what they ask for."""

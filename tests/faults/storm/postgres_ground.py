@@ -1,39 +1,19 @@
 """A storm on PostgreSQL: a server that is killed, and a network that fails, before half of all."""
 
-import asyncio
-from collections import defaultdict
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 
 from penstock.testing.checker import Plan, Recorder
-from tests.faults.storm.fleet import Child
 from tests.faults.storm.ground import Deed, Weather
-from tests.faults.storm.outages import Outages
 from tests.faults.storm.postgres import EFFECT
+from tests.faults.storm.postgres_outages import PostgresOutages
+from tests.faults.storm.server_ground import ServerGround
 from tests.faults.storm.strikes import SMALL, Kind
-from tests.servers.postgres import SMALL as SMALL_SERVER
 from tests.servers.postgres import Postgres
-from tests.servers.proxy import Proxy
 
-PLACES = ("ready", "scheduled", "lease", "dead")
-HOLDERS = ("snapshot", "uncommitted", "rows")
-# Few connections: a process that needs more has to wait for them.
-OPTIONS = "?pool_size=4"
 # A message in the server's log that no fault of ours explains.
 DAMAGE = ("PANIC:", "could not read", "corrupt", "invalid page")
-# Those of the other consumers are completed without an effect.
-HALVES = f"""
-SELECT e.id, 'an effect without its completion' FROM {EFFECT} AS e
-LEFT JOIN penstock.history AS h ON h.id = e.id AND h.fence = e.fence AND h.verb = 'complete'
-WHERE h.id IS NULL
-UNION ALL
-SELECT h.id, 'a completion without its effect' FROM penstock.history AS h
-JOIN penstock.message AS m ON m.id = h.id AND m.type = 'book'
-LEFT JOIN {EFFECT} AS e ON e.id = h.id AND e.fence = h.fence
-WHERE h.verb = 'complete' AND h.consumer NOT LIKE 'consumer-%' AND e.id IS NULL
-"""
 WEATHER = Weather(
     # Half of all are never cut off: only a server that is down, or rows that somebody holds,
     # excuse a late reclaim.
@@ -66,53 +46,19 @@ WEATHER = Weather(
 )  # fmt: skip
 
 
-class PostgresGround:
-    """The processes of odd slots reach the server by way of a proxy."""
-
+class PostgresGround(ServerGround[Postgres]):
     weather = WEATHER
-
-    def __init__(self, directory: Path) -> None:
-        self.log = directory / "postgres.log"
-
-    async def __aenter__(self) -> Self:
-        self.server = await asyncio.to_thread(Postgres, SMALL_SERVER)
-        self.url = await asyncio.to_thread(self.server.create_database)
-        self.ask(f"CREATE TABLE {EFFECT} (id bigint, fence bigint)")
-        self.proxy = await Proxy(self.server.port).__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.proxy.refuse()
-        self.proxy.cut()
-        self.log.write_text(self.server.log)
-        await asyncio.to_thread(self.server.close)
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        return self.url + OPTIONS, self.proxy.url(self.url) + OPTIONS
+    kind = Postgres
+    tables = "penstock."
+    effect = EFFECT
 
     def deeds(self, recorder: Recorder) -> dict[Kind, Deed]:
-        return Outages(self.server, self.proxy, recorder).deeds
-
-    def seen(self, child: Child) -> list[str]:
-        if child.role not in HOLDERS:
-            return []
-        return [child.role, "cut"] if child.role == "rows" else [child.role]
-
-    def heal(self) -> None:
-        self.proxy.heal()
-
-    def places(self) -> dict[int, tuple[str, ...]]:
-        found: dict[int, list[str]] = defaultdict(list)
-        for place in PLACES:
-            for (id,) in self.ask(f"SELECT id FROM penstock.{place}"):
-                found[id].append(place)
-        return {id: tuple(tables) for id, tables in found.items()}
+        return PostgresOutages(self.server, self.proxy, recorder).all
 
     def damages(self) -> list[str]:
         lines = self.server.log.splitlines()
         damages = [line for line in lines if any(word in line for word in DAMAGE)]
-        return damages + [f"message {id}: {what}" for id, what in self.ask(HALVES)]
+        return damages + self.halves()
 
     def ask(self, statement: str) -> list[Any]:
         with psycopg.connect(self.url) as connection:

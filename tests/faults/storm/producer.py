@@ -7,15 +7,14 @@ from contextlib import closing
 from itertools import count
 from typing import Any, TypeVar
 
-import psycopg
-
 from penstock.errors import StoreError
 from penstock.message import Dedup, Draft
 from penstock.testing.checker import Answer, Publish
-from tests.faults.storm import postgres, sqlite
+from tests.faults.storm import mariadb, postgres, sqlite
 from tests.faults.storm.bodies import body_of, filling
+from tests.faults.storm.holding import DRIVER_ERRORS
 from tests.faults.storm.part import CorePart, tolerated
-from tests.faults.storm.product import app_of
+from tests.faults.storm.product import BOOKS, app_of
 from tests.faults.storm.recording import refused
 from tests.faults.storm.scene import Scene, Stores
 
@@ -23,6 +22,7 @@ T = TypeVar("T")
 OWN: dict[Stores, Callable[[Scene], Any]] = {
     "sqlite": sqlite.connection,
     "postgres": postgres.connection,
+    "mariadb": mariadb.connection,
 }
 HANDS = 3
 CROWD = 500
@@ -107,12 +107,14 @@ class Producer(CorePart):
 
     async def booked(self) -> None:
         """A task that ends in a transaction of its own, where it has one in common with us."""
-        if self.scene.store == "postgres":
+        if self.scene.store in BOOKS:
             label = self.label()
             await self.book.aenqueue(label, filling(label))
 
     async def own(self) -> None:
-        """In a transaction of the application's own, which it commits or rolls back."""
+        """In a transaction of the application's own, where there are such."""
+        if self.scene.store not in OWN:
+            return
         label = self.label()
         call = self.recorder.invoke(Publish(label, "jobs"))
         try:
@@ -127,7 +129,7 @@ class Producer(CorePart):
                     self.recorder.result(call, Answer("ok", id=job.id))
         except StoreError as error:
             self.recorder.result(call, refused(error))
-        except psycopg.Error as error:
+        except DRIVER_ERRORS as error:
             # The server went away, perhaps in the middle of the commit: nobody knows.
             print(f"{type(error).__name__}: {error}", flush=True)
 

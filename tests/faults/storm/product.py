@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from msgspec import Struct
 
@@ -11,13 +11,18 @@ from penstock.queue import Missed
 from penstock.task import AsyncTask, Task
 from penstock.worker.options import WorkerOptions
 from penstock.worker.serve import Service
-from tests.faults.storm import postgres
+from tests.faults.storm import mariadb, postgres
 from tests.faults.storm.part import Part
 from tests.faults.storm.recording_store import RecordingConnections
-from tests.faults.storm.scene import CRON
+from tests.faults.storm.scene import CRON, Stores
 
 OPTIONS = WorkerOptions(concurrency=6, fetch_batch_size=30, grace=5.0)
 LONG = 0.25
+# Where a handler has a database in common with us.
+BOOKS: dict[Stores, Callable[[str, Context], Awaitable[None]]] = {
+    "postgres": postgres.book,
+    "mariadb": mariadb.book,
+}
 
 
 class Body(Struct):
@@ -64,7 +69,7 @@ def app_of(
     @app.task(name="book", queue="jobs")
     async def book(context: Context, label: str, filling: str) -> None:
         await behave(part, context, label)
-        await postgres.book(url, context)
+        await BOOKS[part.scene.store](url, context)
 
     @app.task(name="tick", queue="jobs", cron=CRON, missed=Missed.ALL)
     async def tick() -> None:

@@ -8,18 +8,18 @@ import sys
 import traceback
 from collections.abc import Callable
 
-import psycopg
 import structlog
 import uvloop
 
 from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
-from tests.faults.storm import postgres, sqlite
+from tests.faults.storm import mariadb, postgres, sqlite
 from tests.faults.storm.consumer import Consumer
+from tests.faults.storm.holding import DRIVER_ERRORS
 from tests.faults.storm.meddler import Meddler
 from tests.faults.storm.part import Part
 from tests.faults.storm.producer import Producer
 from tests.faults.storm.product import Product
-from tests.faults.storm.scene import Scene
+from tests.faults.storm.scene import Scene, Stores
 
 PR_SET_PDEATHSIG = 1
 # A process that could not open the store in time; whoever started it tries again.
@@ -30,12 +30,19 @@ PARTS: dict[str, type[Part]] = {
     "product": Product,
     "meddler": Meddler,
 }
-HOLDERS: dict[str, Callable[[Scene, str], None]] = {
-    "gate": sqlite.hold_gate,
-    "transaction": sqlite.hold_transaction,
-    "snapshot": postgres.hold_snapshot,
-    "uncommitted": postgres.hold_uncommitted,
-    "rows": postgres.hold_rows,
+HOLDERS: dict[Stores, dict[str, Callable[[Scene, str], None]]] = {
+    "sqlite": {"gate": sqlite.hold_gate, "transaction": sqlite.hold_transaction},
+    "postgres": {
+        "snapshot": postgres.hold_snapshot,
+        "uncommitted": postgres.hold_uncommitted,
+        "rows": postgres.hold_rows,
+    },
+    "mariadb": {
+        "snapshot": mariadb.hold_snapshot,
+        "uncommitted": mariadb.hold_uncommitted,
+        "rows": mariadb.hold_rows,
+    },
+    "redis": {},
 }
 
 
@@ -43,7 +50,7 @@ def main(scene: Scene, role: str, name: str) -> None:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log_to(scene, name)
-    if role in HOLDERS:
+    if role in HOLDERS[scene.store]:
         hold(scene, role, name)
         return
     # Both loops that people use.
@@ -52,15 +59,16 @@ def main(scene: Scene, role: str, name: str) -> None:
         try:
             runner.run(play(scene, role, name))
         except (StoreBusy, StoreUnreachable, OutcomeUnknown):
-            traceback.print_exc()
+            # In one piece: whoever is killed while it tells of a cause would seem to fail of it.
+            traceback.print_exc(chain=False)
             sys.exit(TRY_AGAIN)
 
 
 def hold(scene: Scene, role: str, name: str) -> None:
     """The server may go down meanwhile: then nothing is held any more."""
     try:
-        HOLDERS[role](scene, name)
-    except (psycopg.Error, StoreError) as error:
+        HOLDERS[scene.store][role](scene, name)
+    except (*DRIVER_ERRORS, StoreError) as error:
         print(f"{type(error).__name__}: {error}", flush=True)
 
 

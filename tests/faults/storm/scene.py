@@ -14,7 +14,7 @@ from penstock.testing import checker
 from tests.faults.storm.bodies import NO_ARGUMENTS, body_of
 
 Workers = Literal["core", "real", "both"]
-Stores = Literal["sqlite", "postgres"]
+Stores = Literal["sqlite", "postgres", "mariadb", "redis"]
 BACKOFF = {"kind": "exponential", "initial": 0.1, "factor": 2, "max": 0.8, "jitter": "equal"}
 # The presets that count differently, with leases so short that many run out.
 QUEUES: dict[str, dict[str, Any]] = {

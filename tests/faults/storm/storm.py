@@ -30,6 +30,12 @@ FLEETS: dict[tuple[Stores, Workers], Roles] = {
     ("postgres", "core"): {"producer": 2, "consumer": 4, "meddler": 1},
     ("postgres", "real"): {"producer": 2, "product": 3, "meddler": 1},
     ("postgres", "both"): {"producer": 2, "consumer": 2, "product": 2, "meddler": 1},
+    ("mariadb", "core"): {"producer": 2, "consumer": 4, "meddler": 1},
+    ("mariadb", "real"): {"producer": 2, "product": 3, "meddler": 1},
+    ("mariadb", "both"): {"producer": 2, "consumer": 2, "product": 2, "meddler": 1},
+    ("redis", "core"): {"producer": 2, "consumer": 4, "meddler": 1},
+    ("redis", "real"): {"producer": 2, "product": 3, "meddler": 1},
+    ("redis", "both"): {"producer": 2, "consumer": 2, "product": 2, "meddler": 1},
 }
 WAITING = ("ready", "scheduled", "lease")
 DRAIN = 90.0

@@ -14,6 +14,8 @@ Kind = Literal[
     # What befalls a server, and the network before it.
     "backend", "crash", "orphans", "hang", "terminate",
     "cut_before", "cut_after", "delay", "half_open", "refuse",
+    # Nobody is told of work any more.
+    "silence",
 ]  # fmt: skip
 # At these shares of the storm's time, and again in each half minute.
 Shares = Mapping[Kind, tuple[float, ...]]

@@ -1,5 +1,6 @@
 """Where the server is, and how our sessions there behave."""
 
+import asyncio
 import re
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote
@@ -8,11 +9,11 @@ import asyncmy
 from asyncmy.constants import CLIENT
 from msgspec import Struct
 
-from penstock.errors import InvalidInput, StoreUnusable
+from penstock.errors import InvalidInput, StoreUnreachable, StoreUnusable
 from penstock.store import Durability
 from penstock.stores.mariadb.session import DEADLINE, Session
 from penstock.stores.mariadb.trouble import ERRORS, named
-from penstock.stores.urls import split, unreadable
+from penstock.stores.urls import split, take_durability, take_pool_size, unreadable
 
 # By UTC: a local clock is turned back once a year.
 MOMENT = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
@@ -31,7 +32,6 @@ SETTINGS = {
     "idle_transaction_timeout": "10",
 }
 OLDEST = (10, 6)
-DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
 
 
 class Address(Struct, frozen=True):
@@ -43,17 +43,23 @@ class Address(Struct, frozen=True):
     where: str
     durability: Durability = "safe"
     pool_size: int = 8
+    # The Redis that carries wake-ups between processes; without one, the server is asked.
+    wake: str | None = None
     # The one clock: what the server is asked for its time.
     moment: str = MOMENT
 
     async def connect(self) -> Session:
         try:
-            connection = await asyncmy.connect(
-                host=self.host, port=self.port, user=self.user, password=self.password,
-                database=self.database, connect_timeout=int(DEADLINE), autocommit=None,
-                charset="utf8mb4", program_name="penstock",
-                client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
-            )  # fmt: skip
+            async with asyncio.timeout(DEADLINE):
+                connection = await asyncmy.connect(
+                    host=self.host, port=self.port, user=self.user, password=self.password,
+                    database=self.database, autocommit=None, charset="utf8mb4",
+                    program_name="penstock",
+                    client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
+                )  # fmt: skip
+        except RuntimeError as error:
+            # The driver's, about a socket that was closed before it looked at it.
+            raise StoreUnreachable(f"{self.where} cannot be reached: {error}") from error
         except ERRORS as error:
             raise named(error, self.where) from error
         refuse_other(self.where, connection.get_server_info())
@@ -90,15 +96,12 @@ def refuse_other(where: str, version: str) -> None:
 def parse(url: str) -> Address:
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    durability = DURABILITIES.get(options.pop("durability", "safe"))
-    if durability is None:
-        raise InvalidInput("store url: durability is safe or fast")
-    size = options.pop("pool_size", "8")
-    if not size.isdecimal() or not 2 <= int(size) <= 1_000:
-        raise InvalidInput("store url: pool_size is a number from 2 to 1000")
+    durability = take_durability(options)
+    size = take_pool_size(options)
+    wake = options.pop("wake", None)
     if options:
         raise InvalidInput(f"store url: no option named {', '.join(options)}")
-    return Address(**place(url, parts), durability=durability, pool_size=int(size))
+    return Address(**place(url, parts), durability=durability, pool_size=size, wake=wake)
 
 
 def place(url: str, parts: SplitResult) -> dict[str, Any]:

@@ -1,39 +1,47 @@
-"""Hands out messages: one packet picks and locks them, one moves and reads them."""
+"""Hands out messages: one packet picks, moves and reads them."""
 
 from collections.abc import Sequence
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
-from penstock.message import PLAIN, Leased
+from penstock.message import PLAIN, Flag, Leased
 from penstock.stores.mariadb.statement import Raw, text_of
-from penstock.stores.mariadb.transaction import leaving_ready
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.rows import decode_meta
 from penstock.stores.sql.transaction import Transaction
 from penstock.ticket import Claim
 
+RANK, DEAD_AT = 12, 13
 
-def picking(claim: Claim) -> list[str]:
-    if len(claim.queue_ids) == 1 and not claim.types:
-        taking = text_of("claim_one", queue=claim.queue_ids[0], **terms(claim))
-    else:
-        taking = text_of("claim", picks=picks(claim), **terms(claim))
+
+def claiming(claim: Claim, moment: Raw) -> list[str]:
+    """The statements; the last one tells whether something expired in line."""
+    given = terms(claim)
     return [
         text_of("number_claim", queues=claim.queue_ids),
-        taking,
+        text_of("claim", picks=picks(claim), moment=moment, **given),
+        *handing_out("claim_leave_ready", given["length"]),
         text_of("expired_waits", queues=claim.queue_ids),
     ]
 
 
-def picking_dead(claim: Claim) -> list[str]:
+def claiming_dead(claim: Claim, moment: Raw) -> list[str]:
     types = {"any_type": not claim.types, "types": claim.types}
     lines = [
         text_of("pick_dead", queue=queue, limit=claim.limit, **types) for queue in claim.queue_ids
     ]
+    given = terms(claim)
     return [
         text_of("number_dead", queues=claim.queue_ids),
-        text_of("claim_dead", picks=together(lines), **terms(claim)),
+        text_of("claim_dead", picks=together(lines), moment=moment, **given),
+        *handing_out("claim_leave_dead", given["length"]),
     ]
+
+
+def handing_out(leaving: str, length: int) -> list[str]:
+    names = (leaving, "claimed", "own_lengths")
+    return [text_of(name, length=length) for name in names]
 
 
 def picks(claim: Claim) -> Raw:
@@ -58,44 +66,30 @@ def together(lines: Sequence[str]) -> Raw:
 def terms(claim: Claim) -> dict[str, Any]:
     return {
         "limit": claim.limit,
-        "own_length": Raw(text_of("own_length", length=int(claim.lease * 1_000_000))),
+        "length": int(claim.lease * 1_000_000),
         "consumer": claim.consumer,
         "begins": claim.begins,
     }
 
 
-def moving(rows: Sequence[Any]) -> list[str]:
-    """Out of ready; what the messages are is read when nobody has to wait for us any more."""
-    return [leaving_ready([tuple(row[:3]) for row in rows]), "COMMIT", reading(rows)]
-
-
-def moving_dead(rows: Sequence[Any]) -> list[str]:
-    ids = sorted(row[2] for row in rows)
-    return [text_of("leave_dead", ids=ids), "COMMIT", reading(rows)]
-
-
-def reading(rows: Sequence[Any]) -> str:
-    return text_of("bodies", ids=sorted(row[2] for row in rows))
-
-
-def leased(rows: Sequence[Any], messages: Sequence[Any]) -> list[Leased]:
-    """In the order of their line."""
-    found = {message[0]: message for message in messages}
+def leased(rows: list[Any], length: int, order: int = RANK) -> list[Leased]:
+    """In the order of their line; they come in that of their ids."""
+    rows.sort(key=itemgetter(order))
     return [
         Leased(
             id, queue, type_, priority, created, body,
-            PLAIN if meta is None else decode_meta(meta),
-            fence, attempts, deliveries, until, flags,
+            PLAIN if meta is None else decode_meta(meta), fence, attempts, deliveries,
+            until if not flags & Flag.OWN_LEASE else until - length + own_length(meta), flags,
         )
-        for _, _, number, fence, attempts, deliveries, until, flags in sorted(
-            rows, key=in_line
-        )
-        for id, queue, type_, priority, created, body, meta in [found[number]]
+        for (
+            id, queue, type_, priority, created, body, meta, fence, attempts, deliveries, until,
+            flags, _, _,
+        ) in rows
     ]  # fmt: skip
 
 
-def in_line(row: Any) -> tuple[int, int]:
-    return row[1], row[2]
+def own_length(meta: str) -> int:
+    return round((decode_meta(meta).lease or 0) * 1_000_000)
 
 
 async def clear(tx: Transaction, queues: Sequence[int], limit: int) -> int:

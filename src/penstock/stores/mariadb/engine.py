@@ -1,17 +1,18 @@
 """Where the work of a MariaDB store runs: on one of a few connections, each call with an end."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from penstock.errors import NotYet, OutcomeUnknown, PenstockError, StoreClosed
+from penstock.errors import InvalidInput, NotYet, OutcomeUnknown, PenstockError
 from penstock.message import Moment
 from penstock.store import Capabilities
+from penstock.stores.handle import Handle
 from penstock.stores.mariadb.address import Address
+from penstock.stores.mariadb.lookout import Watch
 from penstock.stores.mariadb.pool import Pool
 from penstock.stores.mariadb.session import DEADLINE, Outcome, Session
-from penstock.stores.mariadb.statement import text_of
+from penstock.stores.mariadb.statement import Raw, text_of
 from penstock.stores.mariadb.transaction import Transaction
 from penstock.stores.mariadb.trouble import (
     DUPLICATE,
@@ -22,10 +23,13 @@ from penstock.stores.mariadb.trouble import (
     named,
     number_of,
 )
-from penstock.stores.waiters import Waiters
+
+if TYPE_CHECKING:
+    from penstock.stores.mariadb.wake import RedisWake
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Waiting: TypeAlias = "Watch | RedisWake"
 Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 BEGIN = "START TRANSACTION"
 BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY"
@@ -36,31 +40,23 @@ NOW = "SELECT @now"
 TRIES, WAITS = 10, 2
 
 
-class Engine:
-    def __init__(self, address: Address, secret: str) -> None:
+class Engine(Handle):
+    def __init__(self, address: Address, seal: str) -> None:
+        super().__init__(address.where)
         self.address = address
         # Which store this is, to whoever looks at a connection to it.
-        self.secret = secret
-        self.loop = asyncio.get_running_loop()
-        self.where = address.where
+        self.seal = seal
         self.capabilities = Capabilities("mariadb", address.durability)
         self.pool = Pool(address.connect, address.pool_size, DEADLINE)
-        self.waiters = Waiters()
+        self.waiters = waiters_of(address, seal)
         # Every packet begins with the moment that all of it is at.
         self.clock = f"SELECT {address.moment} INTO @now"
-        self.closed = False
+        # Not that of the begin of its statement. Our own sessions have the time of UTC.
+        self.moment = Raw(address.moment.replace("utc_timestamp", "sysdate"))
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self.waiters.wake(None)
-            await self.pool.close()
+    async def let_go(self) -> None:
+        await self.waiters.close()
+        await self.pool.close()
 
     async def backup(self, path: str) -> None:
         raise NotYet(f"{self.where}: back it up with mariadb-dump --single-transaction")
@@ -122,7 +118,7 @@ class Engine:
     async def write_once(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         async with self.transaction(BEGIN, ENTER) as tx:
             value = await work(tx, *args, **kwargs)
-        self.waiters.wake(tx.woken)
+        self.waiters.tell(tx.woken)
         return value
 
     async def look(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -161,6 +157,12 @@ class Engine:
         moment: Moment = (await self.ask(NOW))[0][0]
         return moment
 
-    def refuse_closed(self) -> None:
-        if self.closed:
-            raise StoreClosed(f"{self.where} is closed")
+
+def waiters_of(address: Address, seal: str) -> Waiting:
+    if address.wake is None:
+        return Watch(address.connect)
+    try:
+        from penstock.stores.mariadb.wake import RedisWake
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"{error}: install penstock[redis]") from None
+    return RedisWake(address.connect, address.wake, seal)

@@ -5,6 +5,7 @@ done again: two processes may migrate at once, and one that was killed is made u
 """
 
 from penstock.stores import migrations
+from penstock.stores.mariadb import columns
 from penstock.stores.mariadb.session import Session
 from penstock.stores.mariadb.statement import literal
 from penstock.stores.mariadb.transaction import Transaction
@@ -52,6 +53,7 @@ async def migrate(
     to_do = await missing(session, known)
     for migration in to_do:
         await apply(session, moment, migration)
+    await columns.note(session)
     return to_do
 
 

@@ -18,6 +18,10 @@ class Outcome(NamedTuple):
     changed: int
     first: int
 
+    @property
+    def listed(self) -> list[Any]:
+        return list(self.rows or ())
+
 
 class Session:
     """A forked child has copies of its parent's sessions, and leaves them alone."""

@@ -1,7 +1,7 @@
 """The statements of MariaDB, with values as the text of the statement."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from penstock.stores.statements import load
@@ -48,6 +48,11 @@ def quoted(text: str) -> str:
 def listed(values: Sequence[Any]) -> str:
     """For IN, which wants at least one."""
     return ",".join(map(literal, values)) if values else "NULL"
+
+
+def array(numbers: Iterable[int]) -> str:
+    """For json_table."""
+    return f"[{','.join(map(str, sorted(numbers)))}]"
 
 
 def tuples(rows: Sequence[Sequence[Any]]) -> Raw:

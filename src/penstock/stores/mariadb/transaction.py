@@ -7,7 +7,7 @@ from typing import Any
 from penstock.message import Moment
 from penstock.stores.mariadb import publish
 from penstock.stores.mariadb.session import Outcome, Session, rows_of
-from penstock.stores.mariadb.statement import text_of, tuples
+from penstock.stores.mariadb.statement import array, text_of, tuples
 from penstock.stores.sql.locking import LockingTransaction
 from penstock.stores.sql.transaction import Lockable, Ticket
 from penstock.ticket import Entry, Published
@@ -19,6 +19,8 @@ UNASKED = frozenset({
 })  # fmt: skip
 # What is taken by a look, which locks it, leaves its place right after.
 PLACES = {
+    "expire_ready": "ready",
+    "expire_scheduled": "scheduled",
     "scan_ready": "ready",
     "take_some_ready": "ready",
     "take_some_scheduled": "scheduled",
@@ -104,7 +106,7 @@ class Transaction(Guarded):
 
 def leaving(place: str, tickets: Sequence[Ticket]) -> str:
     if place != "ready":
-        return text_of(f"leave_{place}", ids=sorted(ticket.id for ticket in tickets))
+        return text_of(f"leave_{place}", array=array(ticket.id for ticket in tickets))
     return leaving_ready([ticket[:3] for ticket in tickets])
 
 

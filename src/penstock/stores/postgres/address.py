@@ -12,7 +12,7 @@ from penstock.store import Durability
 from penstock.stores.postgres.session import Session
 from penstock.stores.postgres.transaction import DEADLINE
 from penstock.stores.postgres.trouble import ERRORS, named
-from penstock.stores.urls import split, unreadable
+from penstock.stores.urls import split, take_durability, take_pool_size, unreadable
 
 # Plans that stay the same: a table that was empty when it was analysed is no reason to read, or to
 # sort, all of one that grew, and a claim is not planned anew each time.
@@ -29,7 +29,6 @@ SETTINGS = {
 }
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:(?P<port>\d*))?")
 LAST_PORT = 65_535
-DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
 
 
 class Address(Struct, frozen=True):
@@ -75,19 +74,15 @@ def parse(url: str) -> Address:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if not readable(parts, options):
         raise unreadable(url)
-    durability = DURABILITIES.get(options.pop("durability", "safe"))
-    if durability is None:
-        raise InvalidInput("store url: durability is safe or fast")
+    durability = take_durability(options)
     pooler = options.pop("pooler", "off")
     if pooler not in ("on", "off"):
         raise InvalidInput("store url: pooler is on or off")
-    size = options.pop("pool_size", "8")
-    if not size.isdecimal() or not 2 <= int(size) <= 1_000:
-        raise InvalidInput("store url: pool_size is a number from 2 to 1000")
+    size = take_pool_size(options)
     place = parts.netloc.rpartition("@")[2] or "localhost"
     where = f"postgresql://{place}{parts.path}"
     plain = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
-    return Address(plain, where, durability, int(size), pooler == "on")
+    return Address(plain, where, durability, size, pooler == "on")
 
 
 def readable(parts: SplitResult, options: dict[str, str]) -> bool:

@@ -1,14 +1,14 @@
 """Where the work of a PostgreSQL store runs: on one of a few connections, each call with an end."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 
-from penstock.errors import NotYet, PenstockError, StoreClosed
+from penstock.errors import NotYet, PenstockError
 from penstock.store import Capabilities
+from penstock.stores.handle import Handle
 from penstock.stores.postgres.address import Address
 from penstock.stores.postgres.lines import Line
 from penstock.stores.postgres.pool import Pool
@@ -29,32 +29,20 @@ BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 TRIES = 5
 
 
-class Engine:
-    def __init__(self, address: Address, secret: str) -> None:
+class Engine(Handle):
+    def __init__(self, address: Address, seal: str) -> None:
+        super().__init__(address.where)
         self.address = address
         # Which store this is, to whoever looks at a connection to it.
-        self.secret = secret
-        self.loop = asyncio.get_running_loop()
-        self.where = address.where
+        self.seal = seal
         self.capabilities = Capabilities("postgres", address.durability)
         self.pool = Pool(address.connect, address.pool_size, DEADLINE)
         self.waiters = Wake(address.connect_aside, listens=not address.pooler)
         self.lines: dict[int, Line] = {}
-        self.closed = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            # Of a loop that is closed nothing can be asked: its sockets go with it.
-            if not self.loop.is_closed():
-                await self.waiters.close()
-                await self.pool.close()
+    async def let_go(self) -> None:
+        await self.waiters.close()
+        await self.pool.close()
 
     async def backup(self, path: str) -> None:
         raise NotYet(f"{self.where}: back it up with pg_dump, which needs no pause")
@@ -129,7 +117,3 @@ class Engine:
                 raise
             connection.terminate()
             raise named(error, self.where, sent=sent) from error
-
-    def refuse_closed(self) -> None:
-        if self.closed:
-            raise StoreClosed(f"{self.where} is closed")

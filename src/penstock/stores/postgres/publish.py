@@ -1,26 +1,12 @@
-"""Writes entries: one statement for those that need no look at what is stored."""
+"""Entries that need no look at what is stored: one statement writes them."""
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from penstock.errors import Busy
-from penstock.stores.postgres import transaction
-from penstock.stores.postgres.transaction import lock_name
-from penstock.stores.sql.publish import (
-    alike,
-    lockables,
-    none_of,
-    publish_checked,
-    refused,
-)
-from penstock.stores.sql.transaction import Transaction
+from penstock.stores.sql.publish import alike
 from penstock.ticket import Entry, Published
 
-BUSY = Published(0, code=Busy.code)
-# Of one message only.
-ALONE = ("dedup", "name")
 ID = itemgetter(0)
 USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")
 USUAL = ("zero", 0.0, None, None, None)
@@ -79,51 +65,3 @@ def timed(entries: Sequence[Entry]) -> dict[str, Any]:
 def published(rows: Iterable[Any]) -> list[Published]:
     """Numbers are taken in the order of the entries."""
     return list(map(Published, sorted(map(ID, rows))))
-
-
-async def publish_plain(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
-    name, values = call(entries)
-    tx.woken.update(entry.queue_id for entry in entries)
-    return published(await tx.all(name, **values))
-
-
-async def publish_all(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
-    """One step. What somebody else is about to decide is BUSY, and holds up nobody here."""
-    kept = await free_ones(tx, entries)
-    outcomes = [BUSY] * len(entries)
-    for plain, run in groupby(kept, lambda place: entries[place].plain):
-        places = list(run)
-        asked = [entries[place] for place in places]
-        written = await publish_plain(tx, asked) if plain else await publish_each(tx, asked)
-        for place, outcome in zip(places, written, strict=True):
-            outcomes[place] = outcome
-    return outcomes
-
-
-async def publish_each(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
-    return [await publish_checked(tx, entry) for entry in entries]
-
-
-async def free_ones(tx: Transaction, entries: Sequence[Entry]) -> list[int]:
-    """The places of those whose locks are ours now."""
-    asked = [
-        (place, what)
-        for place, entry in enumerate(entries)
-        for what in lockables(entry)
-        # A caller may keep its transaction open for long: what others need is not kept from them.
-        if not tx.foreign or what[0] in ALONE
-    ]
-    rows = await tx.all("try_lock", all=[lock_name(what) for _, what in asked]) if asked else []
-    taken = {place for (place, _), (free,) in zip(asked, rows, strict=True) if not free}
-    return [place for place in range(len(entries)) if place not in taken]
-
-
-async def publish_atomic(tx: transaction.Transaction, entries: Sequence[Entry]) -> list[Published]:
-    await tx.lock(*sorted({what for entry in entries for what in lockables(entry)}))
-    await tx.connection.execute("SAVEPOINT atomic")
-    outcomes = await publish_all(tx, entries)
-    if refused(outcomes):
-        await tx.connection.execute("ROLLBACK TO atomic")
-        outcomes = none_of(outcomes)
-        tx.woken.clear()
-    return outcomes

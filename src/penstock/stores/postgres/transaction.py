@@ -1,19 +1,41 @@
 """One transaction on one asyncpg connection."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 
 from penstock.message import Moment
+from penstock.stores.postgres import publish
 from penstock.stores.postgres.statement import SQL
-from penstock.stores.sql import transaction
+from penstock.stores.sql.locking import LockingTransaction
 from penstock.stores.sql.transaction import Lockable
+from penstock.ticket import Entry, Published
 
 # Every call has an end, whatever became of the server.
 DEADLINE = 5.0
 
 
-class Transaction(transaction.Transaction):
+class Locks(LockingTransaction):
+    """Locks are advisory ones, on whatever connection."""
+
+    __slots__ = ()
+
+    async def lock(self, *what: Lockable) -> None:
+        for each in what:
+            await self.one("lock", what=lock_name(each))
+
+    async def try_lock(self, what: Sequence[Lockable]) -> list[bool]:
+        rows = await self.all("try_lock", all=[lock_name(each) for each in what])
+        return [free for (free,) in rows]
+
+    async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
+        name, values = publish.call(entries)
+        self.woken.update(entry.queue_id for entry in entries)
+        return publish.published(await self.all(name, **values))
+
+
+class Transaction(Locks):
     __slots__ = ("connection",)
 
     def __init__(self, connection: asyncpg.Connection, now: Moment) -> None:
@@ -39,9 +61,11 @@ class Transaction(transaction.Transaction):
             text, *[values[name] for name in names], timeout=DEADLINE
         )
 
-    async def lock(self, *what: Lockable) -> None:
-        for each in what:
-            await self.one("lock", what=lock_name(each))
+    async def save(self) -> None:
+        await self.connection.execute("SAVEPOINT atomic")
+
+    async def undo(self) -> None:
+        await self.connection.execute("ROLLBACK TO atomic")
 
 
 def lock_name(what: Lockable) -> str:

@@ -25,6 +25,10 @@ async def found_default(tx: Transaction) -> None:
     await tx.run("fact_set", name="secret", value=secrets.token_hex(32))
 
 
+async def secret(tx: Transaction) -> bytes:
+    return bytes.fromhex((await tx.one("fact", name="secret"))[0])
+
+
 async def directory_version(tx: Transaction) -> int:
     version: int = (await tx.one("number", name="directory"))[0]
     return version

@@ -89,6 +89,9 @@ class SqlStore(ABC):
 
     # Operators.
 
+    async def secret(self) -> bytes:
+        return await self.look(registry.secret)
+
     async def directory_version(self) -> int:
         return await self.look(registry.directory_version)
 

@@ -124,7 +124,8 @@ CREATE TABLE IF NOT EXISTS penstock_lease (
     dead_at     BIGINT,
     dead_reason TEXT,
     dead_error  TEXT,
-    KEY until (lease_until)
+    -- With the fence, so that a claim finds its own and touches nobody else's.
+    KEY until (lease_until, fence)
 ) ENGINE InnoDB COLLATE utf8mb4_nopad_bin;
 
 CREATE TABLE IF NOT EXISTS penstock_dead (

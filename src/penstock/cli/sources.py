@@ -1,0 +1,94 @@
+"""Where a setting of this program comes from: a flag, the environment, a file, or its default."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+
+T = TypeVar("T")
+FILE = "penstock.toml"
+PROJECT = "pyproject.toml"
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a file may say; the environment says PENSTOCK_HOST and the like."""
+
+    url: str = "sqlite:///penstock.db"
+    app: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 7070
+    workers: int = 1
+    grace: float = 30.0
+    max_request: int = 33_554_432
+    allow_shell: bool = False
+
+
+class Found(Struct, frozen=True):
+    """A value, and who said it."""
+
+    value: Any
+    source: str
+
+
+def resolve(flags: Mapping[str, Any] | None = None) -> dict[str, Found]:
+    """Flags beat the environment, which beats the file."""
+    said = {name: value for name, value in (flags or {}).items() if value is not None}
+    file, written = from_file()
+    found: dict[str, Found] = {}
+    for field in msgspec.structs.fields(Settings):
+        name, variable = field.name, f"PENSTOCK_{field.name.upper()}"
+        if name in said:
+            found[name] = Found(said[name], f"--{name.replace('_', '-')}")
+        elif os.environ.get(variable):
+            found[name] = Found(read(variable, os.environ[variable], field.type), variable)
+        elif name in written:
+            found[name] = Found(read(f"{file}: {name}", written[name], field.type), file)
+        else:
+            found[name] = Found(field.default, "default")
+    return found
+
+
+def settings(flags: Mapping[str, Any] | None = None) -> Settings:
+    return Settings(**{name: each.value for name, each in resolve(flags).items()})
+
+
+def from_file() -> tuple[str, dict[str, Any]]:
+    """penstock.toml, or [tool.penstock] of pyproject.toml, in the working directory."""
+    for name in (FILE, PROJECT):
+        if (path := Path(name)).exists():
+            written = load(path)
+            table = written if name == FILE else written.get("tool", {}).get("penstock", {})
+            if table or name == FILE:
+                refuse_unknown(name, table)
+                return name, table
+    return FILE, {}
+
+
+def load(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def refuse_unknown(name: str, table: Mapping[str, Any]) -> None:
+    known = Settings.__struct_fields__
+    if unknown := table.keys() - set(known):
+        raise InvalidInput(
+            f"{name}: no setting named {', '.join(sorted(unknown))}; there are {', '.join(known)}"
+        )
+
+
+def read(where: str, value: Any, kind: Any) -> Any:
+    """A text of the environment becomes what the setting is."""
+    try:
+        return msgspec.convert(value, kind, strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{where}: {error}") from None

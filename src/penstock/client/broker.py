@@ -1,0 +1,180 @@
+"""A broker whose store is behind a server: apps and workers use it as they use any other."""
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from typing import Any, Self, cast
+
+from penstock.admin import Admin
+from penstock.broker import Broker
+from penstock.client.nouns import Ledger, working_of
+from penstock.client.remote import Client
+from penstock.consumer import Held, Taken, Want
+from penstock.directory import FRESH, Directory
+from penstock.errors import InvalidInput, NotFound
+from penstock.message import Draft, Flag, Meta, Moment, Settlement
+from penstock.queue import Queue
+from penstock.store import Store
+from penstock.stores.group_commit import GroupCommit
+from penstock.ticket import (
+    Answer,
+    AnswerKind,
+    Completion,
+    Entry,
+    Extension,
+    Lease,
+    Lock,
+    Mark,
+    Published,
+    Working,
+)
+from penstock.wire.places import Workers
+from penstock.wire.texts import moment_at
+
+# A claim without a wait of its own is held so long by the server: a worker that stops waits for it.
+HELD = 1.0
+# Never shortens a lease, and tells whether it is held.
+LOOK = 0.1
+NO_TRANSACTION = "over HTTP there is no transaction of yours to take part in"
+
+
+class RemoteBroker(Broker):
+    """The verbs are the client's."""
+
+    def __init__(self, url: str, ledger: Ledger) -> None:
+        self.client = Client(url, ledger=ledger)
+        self.tenant = "default"
+        self.store = cast(Store, RemoteStore(self.client))
+        self.directory = RemoteDirectory(self.client)
+        self.lanes = cast(GroupCommit, RemoteLanes(self.client))
+        self.admin = cast(Admin, self.client.admin)
+
+    async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
+        return await self.client.publish(draft, scope=scope)
+
+    async def publish_many(
+        self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
+    ) -> list[Published]:
+        return await self.client.publish_many(drafts, atomic=atomic, scope=scope)
+
+    async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
+        raise InvalidInput(NO_TRANSACTION)
+
+    async def claim(self, *wants: Want, wait: float = 0.0, **given: Any) -> Taken:
+        return await self.client.claim(*wants, wait=wait or HELD, **given)
+
+    async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
+        return await self.client.complete_many(items)
+
+    async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        return await self.client.settle_many(items)
+
+    async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
+        return await self.client.extend_many(items)
+
+
+class RemoteLanes:
+    """The server makes batches of what comes from all its callers."""
+
+    def __init__(self, client: Client) -> None:
+        self.complete = client.complete_many
+
+
+class RemoteDirectory(Directory):
+    """Queues as they were a second ago at most."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.by_id: dict[int, Queue] = {}
+        self.known: dict[tuple[str, str], tuple[Queue, float]] = {}
+
+    def cached(self, tenant: str, scope: str, name: str) -> Queue | None:
+        queue, until = self.known.get((scope, name), (None, 0.0))
+        return queue if time.monotonic() < until else None
+
+    async def named(self, tenant: str, scope: str, name: str) -> Queue:
+        queue = await self.client.admin.queue(name, scope=scope)
+        self.known[scope, name] = queue, time.monotonic() + FRESH
+        self.by_id[queue.id] = queue
+        return queue
+
+    async def numbered(self, queue_id: int) -> Queue:
+        if queue_id not in self.by_id:
+            raise NotFound(f"no queue with id {queue_id}")
+        return self.by_id[queue_id]
+
+    def forget(self) -> None:
+        self.known.clear()
+
+
+class RemoteStore:
+    """The little that apps and workers ask of a store themselves."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.looks = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    def in_transaction(self, connection: object) -> bool:
+        raise InvalidInput(NO_TRANSACTION)
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        raise InvalidInput(NO_TRANSACTION)
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        raise InvalidInput(NO_TRANSACTION)
+
+    async def result(self, id: int) -> bytes | None:
+        return await self.client.admin.result(id)
+
+    @property
+    def wakes(self) -> int:
+        return self.looks
+
+    async def wait_ready(
+        self, queue_ids: Collection[int], timeout: float, since: int | None = None
+    ) -> None:
+        """The next claim waits at the server."""
+        self.looks += 1
+        await asyncio.sleep(0)
+
+    async def mark(self, marks: Sequence[Mark]) -> list[Answer]:
+        return await self.client.mark(marks)
+
+    async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
+        items = [Extension(lock.id, lock.fence, LOOK) for lock in locks]
+        answers = await self.client.extend_many(items)
+        return [lease_of(*each) for each in zip(locks, answers, strict=True)]
+
+    async def now(self) -> Moment:
+        return moment_at((await self._workers()).now)
+
+    async def workers(self) -> list[Working]:
+        return [working_of(each) for each in (await self._workers()).workers]
+
+    async def _workers(self) -> Workers:
+        return await self.client.transport.send("GET", "/v1/workers", gives=Workers)
+
+    async def save_worker(self, worker: Working) -> None:
+        sent = {"host": worker.host, "pid": worker.pid, "queues": worker.queues}
+        await self.client.transport.exchange("PUT", f"/v1/workers/{worker.id}", sent)
+
+    async def delete_worker(self, worker_id: str) -> None:
+        await self.client.transport.exchange("DELETE", f"/v1/workers/{worker_id}")
+
+
+def lease_of(lock: Lock, answer: Answer) -> Lease | None:
+    """As much of it as is known: that it is held, and whether a cancel was requested."""
+    if answer.kind not in (AnswerKind.DONE, AnswerKind.BUSY):
+        return None
+    flags = Flag.CANCEL_REQUESTED if answer.cancel_requested else 0
+    until = answer.lease_until or 0
+    return Lease(lock.id, lock.fence, 0, 0, 0, flags, 0, until, LOOK, 0, Meta(), 0)

@@ -1,0 +1,120 @@
+"""One request to the service, and the errors its answers stand for."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from penstock import errors
+from penstock.errors import OutcomeUnknown, PenstockError, StoreError, StoreUnreachable
+
+T = TypeVar("T")
+# For one answer, beyond what the call itself waits.
+PATIENCE = 30.0
+encode = msgspec.json.Encoder().encode
+
+
+def tree(parent: type[PenstockError]) -> Iterator[type[PenstockError]]:
+    yield parent
+    for child in parent.__subclasses__():
+        yield from tree(child)
+
+
+KNOWN = {error.code: error for error in tree(PenstockError) if error.__module__ == errors.__name__}
+
+
+class Failure(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+    details: list[dict[str, str]] = []
+
+
+class Failed(msgspec.Struct, frozen=True):
+    error: Failure
+
+
+class Transport:
+    """Connections to one server, on one loop; opened on first use."""
+
+    def __init__(self, url: str, patience: float = PATIENCE) -> None:
+        self.url = url.rstrip("/")
+        self.patience = patience
+        self.session: aiohttp.ClientSession | None = None
+
+    def opened(self) -> aiohttp.ClientSession:
+        if self.session is None:
+            # As many as there are calls: most of them are long polls.
+            connector = aiohttp.TCPConnector(limit=0)
+            self.session = aiohttp.ClientSession(connector=connector)
+        return self.session
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        gives: type[T],
+        query: Mapping[str, Any] | None = None,
+        wait: float = 0.0,
+        again: bool = True,
+    ) -> T:
+        """What the answer says. `again`: to repeat the call does no harm."""
+        _, answer = await self.exchange(method, path, body, query=query, wait=wait, again=again)
+        return msgspec.json.decode(answer, type=gives)
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        wait: float = 0.0,
+        again: bool = True,
+    ) -> tuple[int, bytes]:
+        """The status and the bytes of a good answer; a bad one raises."""
+        given = {name: worded(value) for name, value in (query or {}).items() if value is not None}
+        sent = None if body is None else encode(body)
+        timeout = aiohttp.ClientTimeout(total=wait + self.patience)
+        try:
+            async with self.opened().request(
+                method, self.url + path, data=sent, params=given, timeout=timeout
+            ) as response:
+                answer = await response.read()
+        except aiohttp.ClientConnectorError as error:
+            raise StoreUnreachable(f"{self.url} cannot be reached: {error}") from None
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise self.unanswered(error, again) from None
+        if response.status >= 400:
+            raise error_of(answer, response.status)
+        return response.status, answer
+
+    def unanswered(self, error: BaseException, again: bool) -> StoreError:
+        text = f"{self.url} did not answer: {str(error) or type(error).__name__}"
+        return StoreUnreachable(text) if again else OutcomeUnknown(text)
+
+    async def close(self) -> None:
+        if self.session is not None:
+            await self.session.close()
+            self.session = None
+
+
+def worded(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def error_of(answer: bytes, status: int) -> PenstockError:
+    """The error that the server raised; one that only a newer server knows is a plain one."""
+    try:
+        failure = msgspec.json.decode(answer, type=Failed).error
+    except msgspec.DecodeError:
+        return StoreError(f"the server answered {status}: {answer[:200]!r}")
+    return raised(failure.code, failure.message, failure.details)
+
+
+def raised(code: str, text: str, details: list[dict[str, str]] | None = None) -> PenstockError:
+    error = KNOWN.get(code, StoreError)(text)
+    error.details = tuple((each["field"], each["message"]) for each in details or ())
+    return error

@@ -1,0 +1,109 @@
+"""The whole service as one ASGI application."""
+
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from structlog.typing import FilteringBoundLogger
+
+from penstock.errors import (
+    InvalidInput,
+    Malformed,
+    MethodNotAllowed,
+    NotFound,
+    PenstockError,
+)
+from penstock.http.call import KEY, Call
+from penstock.http.envelope import envelope_of, internal, status_of
+from penstock.http.front import Front, headers_of
+from penstock.http.openapi import document
+from penstock.http.route import Route
+from penstock.http.routes.bulk import bulk
+from penstock.http.routes.events import events
+from penstock.http.routes.messages import messages
+from penstock.http.routes.queues import queues, scopes
+from penstock.http.routes.schedules import schedules
+from penstock.http.routes.system import system
+from penstock.http.service import Service
+
+PARTS = (scopes, queues, bulk, messages, schedules, events, system)
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+def application(service: Service) -> Front:
+    return Front(service, cold_routes())
+
+
+def cold_routes() -> FastAPI:
+    """Those that need not be quick. What they serve comes with each call."""
+    app = FastAPI(title="Penstock", version=version("penstock"), redirect_slashes=False,
+                  docs_url=None, redoc_url=None)  # fmt: skip
+    routes: dict[str, list[Route]] = {}
+    for part in PARTS:
+        routes.setdefault(part.tag, []).extend(part.all)
+        for route in part.all:
+            app.add_api_route(
+                route.path,
+                route.endpoint,
+                methods=[route.method],
+                summary=route.summary,
+                tags=[part.tag],
+                response_model=None,
+                status_code=route.status,
+            )
+    app.add_exception_handler(PenstockError, refused)
+    app.add_exception_handler(RequestValidationError, unfit)
+    app.add_exception_handler(HTTPException, not_routed)
+    app.add_exception_handler(Exception, failed)
+
+    @cache
+    def openapi() -> dict[str, Any]:
+        return document(app, routes)
+
+    vars(app)["openapi"] = openapi
+    return app
+
+
+def answer(request: Request, error: PenstockError) -> Response:
+    call: Call = request.scope[KEY]
+    status = status_of(error)
+    headers = {name.decode(): value.decode() for name, value in headers_of(error, status)}
+    return Response(
+        envelope_of(error, call.request_id), status, headers, media_type="application/json"
+    )
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PenstockError)
+    return answer(request, error)
+
+
+async def unfit(request: Request, error: Exception) -> Response:
+    """What FastAPI found wrong with the path, the query or the headers."""
+    assert isinstance(error, RequestValidationError)
+    details = tuple((".".join(map(str, each["loc"][1:])), each["msg"]) for each in error.errors())
+    told = InvalidInput("; ".join(f"{field}: {text}" for field, text in details))
+    told.details = details
+    return answer(request, told)
+
+
+async def not_routed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = request.url.path[:200]
+    if error.status_code == 404:
+        return answer(request, NotFound(f"no route {path!r}; /openapi.json lists them"))
+    if error.status_code == 405:
+        response = answer(request, MethodNotAllowed(f"{path} does not take {request.method}"))
+        response.headers.update(error.headers or {})
+        return response
+    return answer(request, Malformed(str(error.detail)))
+
+
+async def failed(request: Request, error: Exception) -> Response:
+    """The front logs it."""
+    call: Call = request.scope[KEY]
+    return Response(internal(call.request_id), 500, media_type="application/json")

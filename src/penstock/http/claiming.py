@@ -1,0 +1,95 @@
+"""Claims over HTTP: in line with others, and given back if nobody is there to take them."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from penstock.consumer import Taken
+from penstock.http.call import Call, Gone
+from penstock.http.events import Event, Told
+from penstock.http.parking import Waiter, Wish, give_back
+from penstock.message import Leased
+from penstock.wire.consume import Claim, Deliveries, Delivery
+from penstock.wire.texts import time_at, time_of, told
+
+
+async def claim(call: Call, sent: Claim) -> Deliveries:
+    waiter = call.service.parking.join(
+        call.broker,
+        wish_of(call, sent),
+        sent.consumer or call.caller.subject,
+        sent.limit,
+        sent.wait,
+    )
+    leaving = asyncio.ensure_future(call.receive())
+    leaving.add_done_callback(lambda _: waiter.fail(Gone()))
+    try:
+        taken = await waiter.future
+    finally:
+        left = leaving.done()
+        leaving.cancel()
+        waiter.leave()
+    if left:
+        await give_back(call.broker, taken.messages)
+        raise Gone
+    tell(call, taken, waiter)
+    return Deliveries([delivery_of(call, each) for each in taken.messages], taken.queues)
+
+
+def wish_of(call: Call, sent: Claim) -> Wish:
+    return Wish(
+        call.caller.tenant,
+        call.scope,
+        tuple((want.queue, tuple(want.types)) for want in sent.queues),
+        sent.lease,
+        sent.begins,
+        sent.merge,
+    )
+
+
+def delivery_of(call: Call, message: Leased) -> Delivery:
+    meta = message.meta
+    body, base64 = told(message.body)
+    return Delivery(
+        str(message.id),
+        call.service.tokens.sign(message.id, message.fence, call.caller.subject),
+        call.broker.directory.by_id[message.queue_id].name,
+        message.type,
+        message.priority,
+        message.attempts,
+        message.deliveries,
+        time_at(message.created_at),
+        time_at(message.lease_until),
+        body,
+        base64,
+        meta.content_type,
+        message.fence,
+        message.suspect,
+        meta.name,
+        meta.headers,
+        meta.labels,
+        time_of(meta.deadline),
+        meta.timeout,
+        meta.lease,
+        meta.max_attempts,
+        meta.max_deliveries,
+        meta.ordering_key,
+        meta.correlation_id,
+        meta.causation_id,
+        None if meta.parent_id is None else str(meta.parent_id),
+        meta.traceparent,
+    )
+
+
+def tell(call: Call, taken: Taken, waiter: Waiter) -> None:
+    """Counts them; a claim is told live only, since history has no row of it."""
+    metrics, hub = call.service.metrics, call.service.hub
+    for message in taken.messages:
+        queue = call.broker.directory.by_id[message.queue_id]
+        metrics.count(metrics.claimed, metrics.queue(queue.name))
+        if hub.listeners:
+            event = Event(
+                "message.claimed", datetime.now(UTC), call.scope, queue.name, str(message.id),
+                message.type, "claimed", message.attempts, waiter.consumer,
+                correlation_id=message.meta.correlation_id,
+            )  # fmt: skip
+            hub.tell((Told(event, call.caller.tenant),))

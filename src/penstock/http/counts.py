@@ -1,0 +1,134 @@
+"""How many messages are where, and how fast they end: counted now and then, for everybody."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from penstock.http.follower import newest
+from penstock.message import HistoryRow, Moment
+from penstock.store import Store
+
+# Of those that ended, only so many of the latest are counted.
+ENDED = 10_000
+# A count is not repeated before so many times its own length have passed.
+SPARE = 20
+# Nobody asked for so long: nothing is counted.
+FORGOTTEN = 120.0
+SAMPLE = 500
+SMOOTH = 0.3
+SECOND = 1_000_000
+# How long a run takes, while nothing is known of a queue.
+UNKNOWN_RUN = 1.0
+
+
+class Snapshot(Struct, frozen=True):
+    at: Moment
+    depths: dict[tuple[int, str], int]
+
+
+class Pace(Struct, frozen=True):
+    """Ended deliveries a second, and the seconds of a run."""
+
+    rate: float = 0.0
+    run: float = UNKNOWN_RUN
+
+
+class Counts:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.latest: Snapshot | None = None
+        self.counting = asyncio.Lock()
+        self.next_at = 0.0
+        self.asked_at = -math.inf
+
+    def ask(self) -> Snapshot | None:
+        """The last one, whenever it was; from now on there are newer ones."""
+        self.asked_at = time.monotonic()
+        return self.latest
+
+    async def fresh(self) -> Snapshot:
+        """Not older than a second, or than what counting it cost allows."""
+        self.ask()
+        async with self.counting:
+            if self.latest is None or time.monotonic() >= self.next_at:
+                self.latest = await self.count()
+            return self.latest
+
+    async def count(self) -> Snapshot:
+        began = time.monotonic()
+        snapshot = Snapshot(await self.store.now(), await self.store.depths(ENDED))
+        took = time.monotonic() - began
+        self.next_at = time.monotonic() + max(1.0, SPARE * took)
+        return snapshot
+
+
+class Paces:
+    """By queue id, from a sample of history."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.position: int | None = None
+        self.read_at = 0.0
+        self.of_queue: dict[int, Pace] = {}
+
+    async def read(self) -> list[HistoryRow]:
+        now = time.monotonic()
+        if self.position is None:
+            self.position, self.read_at = (await newest(self.store)).history, now
+            return []
+        rows = await self.store.recent(self.position, SAMPLE)
+        full = len(rows) == SAMPLE
+        seconds = (rows[-1].at - rows[0].at) / SECOND if full else now - self.read_at
+        self.learn(rows, max(seconds, 0.001))
+        self.position = None if full else max([self.position, *(row.position for row in rows)])
+        self.read_at = now
+        return rows
+
+    def learn(self, rows: list[HistoryRow], seconds: float) -> None:
+        for queue_id in {*self.of_queue, *(row.queue_id for row in rows)}:
+            runs = [run_of(row) for row in rows if row.queue_id == queue_id]
+            known = [run for run in runs if run is not None]
+            old = self.of_queue.get(queue_id, Pace())
+            run = blend(old.run, sum(known) / len(known)) if known else old.run
+            self.of_queue[queue_id] = Pace(blend(old.rate, len(known) / seconds), run)
+
+
+def run_of(row: HistoryRow) -> float | None:
+    return None if row.claimed_at is None else max(0, row.at - row.claimed_at) / SECOND
+
+
+def blend(old: float, new: float) -> float:
+    return new if old == 0.0 else old + SMOOTH * (new - old)
+
+
+def workers_needed(pace: Pace, ready: int, concurrency: int, catch_up: float) -> int:
+    """To keep pace, and to work off in `catch_up` seconds what is ready."""
+    runs = pace.rate * pace.run + ready * pace.run / catch_up
+    return max(math.ceil(runs / concurrency), 1 if ready or runs else 0)
+
+
+class Snapshotter:
+    """Counts while somebody asks."""
+
+    name = "metrics_snapshotter"
+    every = 5.0
+
+    def __init__(self, counts: Counts, paces: Paces, ran: Callable[[int, float], None]) -> None:
+        self.counts = counts
+        self.paces = paces
+        self.ran = ran
+
+    async def tick(self) -> float:
+        if time.monotonic() - self.counts.asked_at > FORGOTTEN:
+            self.paces.position = None
+            return self.every
+        asked_at = self.counts.asked_at
+        await self.counts.fresh()
+        self.counts.asked_at = asked_at
+        for row in await self.paces.read():
+            if (run := run_of(row)) is not None:
+                self.ran(row.queue_id, run)
+        return self.every

@@ -1,0 +1,83 @@
+"""Errors on the wire: one shape, and the status of each code."""
+
+import re
+
+import msgspec
+from msgspec import Struct
+
+from penstock import errors
+from penstock.errors import PenstockError
+
+AT_FIELD = re.compile(r" - at `(?P<path>[^`]*)`$")
+
+STATUS: dict[type[PenstockError], int] = {
+    errors.PenstockError: 500,
+    errors.InvalidInput: 422,
+    errors.BodyTooLarge: 413,
+    errors.Malformed: 400,
+    errors.InvalidToken: 400,
+    errors.Refused: 409,
+    errors.Forbidden: 403,
+    errors.MethodNotAllowed: 405,
+    errors.TooManyWaiting: 503,
+    errors.QueueFull: 429,
+    errors.NotFound: 404,
+    errors.Archived: 410,
+    errors.Conflict: 409,
+    errors.JobFailed: 409,
+    errors.StoreError: 503,
+    # It may have happened: a client that repeats by itself must not take this for a 503.
+    errors.OutcomeUnknown: 504,
+}
+RETRY_AFTER = {429: b"1", 503: b"1"}
+
+
+class Detail(Struct, frozen=True):
+    """What is wrong with one field."""
+
+    field: str
+    message: str
+
+
+class Error(Struct, frozen=True):
+    """`code` does not change; `message` is for people."""
+
+    code: str
+    message: str
+    details: list[Detail]
+    request_id: str
+
+
+class Envelope(Struct, frozen=True):
+    error: Error
+
+
+encode = msgspec.json.Encoder().encode
+
+
+def status_of(error: PenstockError) -> int:
+    """Of the nearest class that has one."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def envelope_of(error: PenstockError, request_id: str) -> bytes:
+    details = [Detail(field, message) for field, message in error.details]
+    return encode(Envelope(Error(error.code, str(error), details, request_id)))
+
+
+def internal(request_id: str) -> bytes:
+    text = "something went wrong in the server; its log has the request id"
+    return encode(Envelope(Error("INTERNAL", text, [], request_id)))
+
+
+def unreadable(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> PenstockError:
+    """What msgspec says of a body: not JSON, or JSON that is not what the route takes."""
+    if not isinstance(error, msgspec.ValidationError):
+        return errors.Malformed(f"the body is not JSON: {error}")
+    text = str(error)
+    found = AT_FIELD.search(text)
+    field = found["path"].removeprefix("$").removeprefix(".") if found else ""
+    said = text[: found.start()] if found else text
+    unfit = errors.InvalidInput(f"{field or 'body'}: {said}")
+    unfit.details = ((field or "body", said),)
+    return unfit

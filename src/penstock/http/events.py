@@ -1,0 +1,189 @@
+"""What happens to messages and queues, told to whoever listens."""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import TooManyWaiting
+from penstock.message import HistoryRow, State, Verb
+from penstock.wire.texts import Time
+
+# A listener who is so many events behind is let go, and comes back by its last event id.
+MOST_BEHIND = 1_000
+MOST_LISTENERS = 2_000
+# Messages whose type and correlation id are known without a look.
+MOST_KNOWN = 20_000
+# The follower may lag behind somebody's long transaction; past these an event may come twice.
+MOST_ANNOUNCED = 100_000
+OF_VERB = {
+    Verb.REDRIVE: "message.redriven",
+    Verb.RELEASE: "message.released",
+    Verb.PARK: "message.parked",
+    Verb.RECLAIM: "message.lease_lost",
+}
+PUBLISHED = "message.published"
+LIVE = ("message.claimed", "message.extended", "queue.changed", "queue.deleted", "scope.changed")
+KINDS = (
+    PUBLISHED, *sorted(OF_VERB.values()), "message.retried", "message.dead",
+    "message.completed", "message.failed", "message.expired", "message.cancelled", *LIVE,
+)  # fmt: skip
+encode = msgspec.json.Encoder().encode
+
+
+class Event(Struct, frozen=True, omit_defaults=True):
+    """No bodies. Only those with a `cursor` come again to a listener who comes back."""
+
+    kind: str
+    at: Time
+    scope: str
+    queue: str
+    id: str | None = None
+    type: str | None = None
+    state: str | None = None
+    attempts: int = 0
+    consumer: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    correlation_id: str | None = None
+
+
+class Told(Struct, frozen=True):
+    """An event, whose it is, and from where to go on after it."""
+
+    event: Event
+    tenant: str
+    cursor: str | None = None
+
+
+class Filter(Struct, frozen=True):
+    """Of a tenant; of these scopes, queues and kinds, if any are named."""
+
+    tenant: str
+    scopes: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+
+    def fits(self, told: Told) -> bool:
+        event = told.event
+        return (
+            told.tenant == self.tenant
+            and (not self.scopes or event.scope in self.scopes)
+            and (not self.queues or event.queue in self.queues)
+            and (not self.kinds or event.kind in self.kinds)
+        )
+
+
+class Listener:
+    """What it has not read yet; `lost` ends when that became too much."""
+
+    def __init__(self, filter: Filter) -> None:
+        self.filter = filter
+        self.unread: deque[Told] = deque()
+        self.news = asyncio.Event()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed = False
+
+    def tell(self, told: Told) -> None:
+        if self.lost.done() or not self.filter.fits(told):
+            return
+        if len(self.unread) >= MOST_BEHIND:
+            self.unread.clear()
+            self.lost.set_result(None)
+            return
+        self.unread.append(told)
+        self.news.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self.news.set()
+
+
+class Hub:
+    """Events of this process and, by a follower of history, of all others."""
+
+    def __init__(self) -> None:
+        self.listeners: set[Listener] = set()
+        self.awaited: dict[int, set[asyncio.Event]] = {}
+        self.closed = False
+        self.known: OrderedDict[int, tuple[str, str | None]] = OrderedDict()
+        # Told live, and to come again in what the follower reads.
+        self.announced: set[int] = set()
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.listeners or self.awaited)
+
+    def listen(self, filter: Filter) -> Listener:
+        if len(self.listeners) >= MOST_LISTENERS:
+            raise TooManyWaiting(f"{MOST_LISTENERS} listen here already")
+        listener = Listener(filter)
+        if self.closed:
+            listener.close()
+        self.listeners.add(listener)
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        self.listeners.discard(listener)
+
+    def tell(self, events: Iterable[Told]) -> None:
+        for told in events:
+            for listener in self.listeners:
+                listener.tell(told)
+
+    def expect(self, id: int) -> asyncio.Event:
+        """Set when something happened to the message."""
+        happened = asyncio.Event()
+        self.awaited.setdefault(id, set()).add(happened)
+        if self.closed:
+            happened.set()
+        return happened
+
+    def forget(self, id: int, happened: asyncio.Event) -> None:
+        self.awaited[id].discard(happened)
+        if not self.awaited[id]:
+            del self.awaited[id]
+
+    def happened(self, ids: Iterable[int]) -> None:
+        for id in ids:
+            for each in self.awaited.get(id, ()):
+                each.set()
+
+    def know(self, id: int, type: str, correlation_id: str | None) -> None:
+        self.known[id] = (type, correlation_id)
+        if len(self.known) > MOST_KNOWN:
+            self.known.popitem(last=False)
+
+    def announce(self, told: Told, id: int) -> None:
+        """A message published here: told at once, and not again when the follower reads it."""
+        if self.listeners:
+            if len(self.announced) >= MOST_ANNOUNCED:
+                self.announced.clear()
+            self.announced.add(id)
+            self.tell((told,))
+
+    def was_announced(self, event: Event) -> bool:
+        if not self.announced or event.kind != PUBLISHED or event.id is None:
+            return False
+        known = int(event.id) in self.announced
+        self.announced.discard(int(event.id))
+        return known
+
+    def close(self) -> None:
+        """Whoever listens or waits is let go."""
+        self.closed = True
+        for listener in self.listeners:
+            listener.close()
+        self.happened(list(self.awaited))
+
+
+def kind_of(row: HistoryRow) -> str:
+    if row.state is State.DEAD:
+        return "message.dead"
+    if row.verb in OF_VERB:
+        return OF_VERB[row.verb]
+    if row.state in (State.SCHEDULED, State.READY):
+        return "message.retried"
+    return f"message.{row.state}"

@@ -1,0 +1,135 @@
+"""The door of the service: hot routes by one lookup, everything else by FastAPI.
+
+Who calls, the request's id, the limit of a body and the shape of errors hold on both ways.
+"""
+
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from penstock.errors import BodyTooLarge, MethodNotAllowed, PenstockError
+from penstock.http.call import KEY, Call, Gone, Message, Receive, Scope, Send, scope_of
+from penstock.http.caller import caller_of
+from penstock.http.envelope import RETRY_AFTER, envelope_of, internal, status_of
+from penstock.http.hot import OPERATIONS
+from penstock.http.service import Service
+from penstock.runner import identity
+
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+log: FilteringBoundLogger = structlog.get_logger()
+encode = msgspec.json.Encoder().encode
+JSON = (b"content-type", b"application/json")
+LONGEST_ID = 128
+OTHER = "other"
+
+
+class Front:
+    def __init__(self, service: Service, app: App) -> None:
+        self.service = service
+        self.app = app
+        self.routes = {
+            path: (operation.reader(), operation.act, operation.status)
+            for path, operation in OPERATIONS.items()
+        }
+        self.name = identity()
+        self.numbers = itertools.count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        answer = Answer(send, self.request_id(scope["headers"]))
+        route = scope["path"] if scope["path"] in self.routes else OTHER
+        try:
+            await self.serve(scope, receive, answer)
+        except Gone:
+            return
+        except PenstockError as error:
+            await answer.refuse(error)
+        except Exception as error:
+            log.error("request_failed", request=answer.request_id, path=scope["path"],
+                      exc_info=error)  # fmt: skip
+            await answer.fail()
+        found = scope.get("route")
+        route = route if found is None else found.path
+        self.service.metrics.answered(route, answer.status, time.perf_counter() - began)
+
+    async def serve(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
+        caller = caller_of(scope["headers"])
+        found = self.routes.get(scope["path"])
+        if found is None:
+            scope[KEY] = Call(self.service, caller, "default", answer.request_id, receive)
+            await self.app(scope, receive, answer.send_marked)
+            return
+        if scope["method"] != "POST":
+            raise MethodNotAllowed(f"{scope['path']} takes POST alone")
+        read, act, status = found
+        namespace = scope_of(scope["query_string"])
+        call = Call(self.service, caller, namespace, answer.request_id, receive)
+        sent = read(await call.body())
+        await answer.send(status, encode(await act(call, sent)))
+
+    def request_id(self, headers: Headers) -> str:
+        """The caller's own, if it is fit to be printed; else a new one."""
+        for name, value in headers:
+            if name == b"x-request-id" and 0 < len(value) <= LONGEST_ID and value.isascii():
+                text = value.decode()
+                if text.isprintable():
+                    return text
+        return f"{self.name}-{next(self.numbers)}"
+
+
+class Answer:
+    """One answer, on whichever way it is given."""
+
+    __slots__ = ("request_id", "status", "to")
+
+    def __init__(self, to: Send, request_id: str) -> None:
+        self.to = to
+        self.request_id = request_id
+        self.status = 0
+
+    async def send(self, status: int, body: bytes, more: Headers | None = None) -> None:
+        self.status = status
+        headers = [JSON, (b"content-length", b"%d" % len(body)), self.mark()]
+        headers += more or []
+        await self.to({"type": "http.response.start", "status": status, "headers": headers})
+        await self.to({"type": "http.response.body", "body": body})
+
+    async def send_marked(self, message: Message) -> None:
+        """What FastAPI sends, with the request's id."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message["headers"], self.mark()]
+        await self.to(message)
+
+    def mark(self) -> tuple[bytes, bytes]:
+        return b"x-request-id", self.request_id.encode()
+
+    async def refuse(self, error: PenstockError) -> None:
+        status = status_of(error)
+        await self.send(status, envelope_of(error, self.request_id), headers_of(error, status))
+
+    async def fail(self) -> None:
+        """Only if nothing was sent: half an answer cannot become another one."""
+        if not self.status:
+            await self.send(500, internal(self.request_id))
+
+
+def headers_of(error: PenstockError, status: int) -> Headers:
+    headers: Headers = []
+    if status in RETRY_AFTER:
+        headers.append((b"retry-after", RETRY_AFTER[status]))
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", b"POST"))
+    if isinstance(error, BodyTooLarge):
+        # The rest of the body is not read.
+        headers.append((b"connection", b"close"))
+    return headers

@@ -1,0 +1,91 @@
+"""The OpenAPI document: FastAPI's, with the nouns of the wire and the hot routes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from penstock.http.envelope import Envelope
+from penstock.http.hot import OPERATIONS, Operation
+from penstock.http.route import NAME, Route
+
+REF = "#/components/schemas/{name}"
+SCOPE = {
+    "name": "scope",
+    "in": "query",
+    "required": False,
+    "description": "The namespace of queues.",
+    "schema": {"type": "string", "pattern": NAME, "default": "default"},
+}
+VERBS = "verbs"
+TEXT = """Work for anybody who speaks HTTP. An error is always
+`{"error": {"code", "message", "details", "request_id"}}`; the codes do not change."""
+
+
+class Schemas:
+    """References to the nouns, and the nouns themselves."""
+
+    def __init__(self, kinds: Iterable[Any]) -> None:
+        self.kinds = [kind for kind in kinds if kind is not None and not isinstance(kind, str)]
+        told, self.components = msgspec.json.schema_components(self.kinds, ref_template=REF)
+        self.references = {
+            repr(kind): schema for kind, schema in zip(self.kinds, told, strict=True)
+        }
+
+    def content(self, kind: Any, example: Any = None) -> dict[str, Any]:
+        """Of a noun, or of a media type that is not JSON."""
+        if isinstance(kind, str):
+            schema = {} if kind == "application/json" else {"type": "string"}
+            return {kind: {"schema": schema}}
+        shown = {} if example is None else {"example": example}
+        return {"application/json": {"schema": self.references[repr(kind)], **shown}}
+
+
+def document(app: FastAPI, routes: dict[str, list[Route]]) -> dict[str, Any]:
+    listed = [route for each in routes.values() for route in each]
+    kinds = [each.takes for each in listed] + [each.gives for each in listed]
+    hot = OPERATIONS.values()
+    schemas = Schemas([*kinds, *(o.takes for o in hot), *(o.gives for o in hot), Envelope])
+    made = get_openapi(title=app.title, version=app.version, description=TEXT, routes=app.routes)
+    for route in listed:
+        path = made["paths"][route.path.replace(":path", "")]
+        describe(path[route.method.lower()], route, schemas)
+    for path, operation in OPERATIONS.items():
+        made["paths"][path] = {"post": hot_route(operation, schemas)}
+    made["components"] = {"schemas": schemas.components}
+    return made
+
+
+def describe(told: dict[str, Any], route: Route, schemas: Schemas) -> None:
+    if route.takes is not None:
+        content = schemas.content(route.takes, route.example)
+        told["requestBody"] = {"required": False, "content": content}
+    good: dict[str, Any] = {"description": route.summary}
+    if route.gives is not None:
+        good["content"] = schemas.content(route.gives)
+    others = {str(status): {"description": text} for status, text in route.also.items()}
+    told["responses"] = {str(route.status): good, **others, **bad(schemas)}
+
+
+def bad(schemas: Schemas) -> dict[str, Any]:
+    return {"default": {"description": "An error.", "content": schemas.content(Envelope)}}
+
+
+def hot_route(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    good = {
+        "description": operation.summary,
+        "content": schemas.content(operation.gives, operation.answer),
+    }
+    return {
+        "tags": [VERBS],
+        "summary": operation.summary,
+        "operationId": operation.path.removeprefix("/v1/").replace("/", "_"),
+        "parameters": [SCOPE] if operation.scoped else [],
+        "requestBody": {
+            "required": True,
+            "content": schemas.content(operation.takes, operation.example),
+        },
+        "responses": {str(operation.status): good, **bad(schemas)},
+    }

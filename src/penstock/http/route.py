@@ -1,0 +1,114 @@
+"""How routes that need not be quick are declared: what they take, what they give, an example."""
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from fastapi import Depends, Path, Query, Request, Response
+from msgspec import Struct
+
+from penstock.http.call import KEY, Call
+from penstock.http.envelope import unreadable
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
+encode = msgspec.json.Encoder().encode
+
+
+class Route(Struct, frozen=True):
+    """`gives` is what it is answered with: a noun of the wire, or a media type."""
+
+    method: Method
+    path: str
+    summary: str
+    gives: Any
+    endpoint: Callable[..., Awaitable[Any]]
+    takes: Any = None
+    status: int = 200
+    example: Any = None
+    # Other good answers, without a body.
+    also: dict[int, str] = {}
+
+
+class Routes:
+    """Those of one part of the service."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.all: list[Route] = []
+
+    def add(
+        self,
+        method: Method,
+        path: str,
+        summary: str,
+        gives: Any,
+        *,
+        takes: Any = None,
+        status: int = 200,
+        example: Any = None,
+        also: dict[int, str] | None = None,
+    ) -> Callable[[Endpoint], Endpoint]:
+        def declare(endpoint: Endpoint) -> Endpoint:
+            answers = answering(endpoint, status)
+            more = (takes, status, example, also or {})
+            self.all.append(Route(method, path, summary, gives, answers, *more))
+            return endpoint
+
+        return declare
+
+
+def answering(endpoint: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Any]:
+    """What the endpoint gives, as JSON; None is no content."""
+
+    @functools.wraps(endpoint)
+    async def answer(*args: Any, **kwargs: Any) -> Response:
+        given = await endpoint(*args, **kwargs)
+        if isinstance(given, Response):
+            return given
+        if given is None:
+            return Response(status_code=status)
+        return Response(encode(given), status, media_type="application/json")
+
+    return answer
+
+
+def call_of(
+    request: Request,
+    scope: Annotated[str, Query(pattern=NAME, description="The namespace of queues.")] = "default",
+) -> Call:
+    call: Call = request.scope[KEY]
+    call.scope = scope
+    return call
+
+
+def sent(kind: Any) -> Any:
+    """The body, read as that noun."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    async def read(request: Request) -> Any:
+        call: Call = request.scope[KEY]
+        try:
+            return decode(await call.body() or b"{}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise unreadable(error) from None
+
+    return Depends(read)
+
+
+Called = Annotated[Call, Depends(call_of)]
+QueueName = Annotated[str, Path(pattern=NAME, description="The name of a queue.")]
+Reference = Annotated[
+    str, Path(min_length=1, max_length=400, description="An id, or `queue/name`.")
+]
+
+
+def call_alone(request: Request) -> Call:
+    """Of a route that is about no one scope."""
+    call: Call = request.scope[KEY]
+    return call
+
+
+Alone = Annotated[Call, Depends(call_alone)]

@@ -1,0 +1,1 @@
+"""Routes that need not be quick, by FastAPI."""

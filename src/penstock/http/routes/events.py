@@ -1,0 +1,38 @@
+"""Live events."""
+
+from typing import Annotated
+
+from fastapi import Header, Query
+
+from penstock.errors import InvalidInput, InvalidToken
+from penstock.http.events import KINDS, Filter
+from penstock.http.follower import Mark, mark_of
+from penstock.http.route import Alone, Routes
+from penstock.http.stream import EventStream
+
+events = Routes("events")
+Names = Annotated[list[str], Query(max_length=100)]
+
+
+@events.add("GET", "/v1/events", "What happens, as server-sent events", "text/event-stream")
+async def listen(
+    call: Alone,
+    scope: Names = [],  # noqa: B006 - FastAPI copies it
+    queue: Names = [],  # noqa: B006
+    kind: Names = [],  # noqa: B006
+    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+) -> EventStream:
+    """Of these scopes, queues and kinds, or of all. Without bodies. With Last-Event-ID, what came
+    since is sent first: some of it again, none of it left out."""
+    if unknown := set(kind) - set(KINDS):
+        raise InvalidInput(f"no kind {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    missed = None if last_event_id is None else known(last_event_id)
+    wanted = Filter(call.caller.tenant, frozenset(scope), frozenset(queue), frozenset(kind))
+    return EventStream(call.service, call.service.hub.listen(wanted), missed)
+
+
+def known(text: str) -> Mark:
+    mark = mark_of(text)
+    if mark is None:
+        raise InvalidToken("Last-Event-ID is not the id of one of our events")
+    return mark

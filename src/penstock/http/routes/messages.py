@@ -1,0 +1,162 @@
+"""Messages wherever they are: look, search, cancel, send again, wait for a result."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from penstock.errors import JobFailed
+from penstock.http.call import Call
+from penstock.http.producing import refuse_shell
+from penstock.http.route import NAME, Called, Reference, Routes, sent
+from penstock.message import Record, State
+from penstock.wire.records import (
+    Cancel,
+    Cancelled,
+    Page,
+    Redriven,
+    Resend,
+    Stored,
+    stored_of,
+)
+from penstock.wire.texts import body_of, is_json
+
+messages = Routes("messages")
+LONGEST_WAIT = 30.0
+# Without an event in time, this is how often the store is asked.
+LOOK = 1.0
+
+
+@messages.add("GET", "/v1/messages", "Search messages", Page)
+async def list_messages(
+    call: Called,
+    queue: Annotated[str | None, Query(pattern=NAME)] = None,
+    state: Annotated[State | None, Query()] = None,
+    type: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    correlation_id: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=200, description="Of the page before.")] = None,
+) -> Page:
+    tokens = call.service.tokens
+    filter = (call.caller.tenant, call.scope, queue, state, type, correlation_id)
+    before = None if cursor is None else tokens.unseal(cursor, filter)
+    found = await call.broker.admin.find(
+        queue,
+        state=state,
+        type=type,
+        correlation_id=correlation_id,
+        before=before,
+        limit=limit,
+        scope=call.scope,
+    )
+    listed = [await stored(call, record) for record in found]
+    more = len(found) == limit
+    return Page(listed, tokens.seal(found[-1].message.id, filter) if more else None)
+
+
+@messages.add(
+    "POST", "/v1/messages/{reference:path}/cancel", "Cancel a message", Cancelled, takes=Cancel,
+    example={"force": False},
+)  # fmt: skip
+async def cancel(
+    call: Called, reference: Reference, how: Annotated[Cancel, sent(Cancel)]
+) -> Cancelled:
+    record = await call.broker.admin.get(reference, scope=call.scope)
+    answer = await call.broker.admin.cancel(record.message.id, force=how.force, scope=call.scope)
+    call.service.nudge()
+    state = answer.state or State.CANCELLED
+    return Cancelled(str(record.message.id), state, answer.cancel_requested)
+
+
+@messages.add(
+    "POST", "/v1/messages/{reference:path}/redrive", "Send an ended message again", Redriven,
+    takes=Resend, example={"body": {"to": "ada@example.org"}},
+)  # fmt: skip
+async def redrive(
+    call: Called, reference: Reference, edited: Annotated[Resend, sent(Resend)]
+) -> Redriven:
+    body = body_of(edited.body, edited.body_base64) or None
+    if body is not None:
+        record = await call.broker.admin.get(reference, scope=call.scope)
+        refuse_shell(call, record.message.type)
+    published = await call.broker.admin.redrive(reference, body=body, scope=call.scope)
+    call.service.nudge()
+    return Redriven(str(published.id))
+
+
+@messages.add(
+    "POST", "/v1/messages/{reference:path}/purge", "End a dead letter as cancelled", Cancelled
+)
+async def purge(call: Called, reference: Reference) -> Cancelled:
+    record = await call.broker.admin.get(reference, scope=call.scope)
+    await call.broker.admin.purge_dead(record.message.id, scope=call.scope)
+    call.service.nudge()
+    return Cancelled(str(record.message.id), State.CANCELLED, False)
+
+
+@messages.add(
+    "GET", "/v1/messages/{reference:path}/result", "The result, once there is one",
+    "application/json",
+    also={202: "It has not ended yet.", 204: "It completed without a result."},
+)  # fmt: skip
+async def result(
+    call: Called,
+    reference: Reference,
+    wait: Annotated[float, Query(ge=0, le=2**31, description="Seconds; at most 30.")] = 0.0,
+) -> Response:
+    """JOB_FAILED if it never will complete."""
+    record = await ended(call, reference, min(wait, LONGEST_WAIT))
+    id = str(record.message.id)
+    if not over(record):
+        return Response(status_code=202, headers={"x-message-state": record.state.value})
+    if record.state is not State.COMPLETED:
+        raise JobFailed(f"message {id} is {record.state}: {record.error or record.reason}")
+    body = await call.broker.store.result(record.message.id)
+    if body is None:
+        return Response(status_code=204)
+    media_type = "application/json" if is_json(body or b" ") else "application/octet-stream"
+    return Response(body, media_type=media_type)
+
+
+async def ended(call: Call, reference: str, wait: float) -> Record:
+    """The message when it has ended, or when the wait is over."""
+    admin, hub = call.broker.admin, call.service.hub
+    record = await admin.get(reference, scope=call.scope)
+    if over(record) or wait <= 0:
+        return record
+    happened = hub.expect(record.message.id)
+    until = asyncio.get_running_loop().time() + wait
+    try:
+        await call.service.follower.start()
+        while not over(record) and (left := until - asyncio.get_running_loop().time()) > 0:
+            await heard(happened, min(left, LOOK))
+            record = await admin.get(record.message.id, scope=call.scope)
+            if hub.closed:
+                break
+    finally:
+        hub.forget(record.message.id, happened)
+    return record
+
+
+async def heard(happened: asyncio.Event, timeout: float) -> None:
+    try:
+        async with asyncio.timeout(timeout):
+            await happened.wait()
+    except TimeoutError:
+        return
+    happened.clear()
+
+
+def over(record: Record) -> bool:
+    return record.state.final or record.state is State.DEAD
+
+
+@messages.add("GET", "/v1/messages/{reference:path}", "A message and its timeline", Stored)
+async def get_message(call: Called, reference: Reference) -> Stored:
+    record = await call.broker.admin.get(reference, scope=call.scope)
+    return await stored(call, record, timeline=True)
+
+
+async def stored(call: Call, record: Record, *, timeline: bool = False) -> Stored:
+    queue = await call.broker.directory.numbered(record.message.queue_id)
+    return stored_of(record, queue.name, timeline=timeline)

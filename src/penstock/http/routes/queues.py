@@ -1,0 +1,163 @@
+"""Scopes and queues."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Query
+
+from penstock.errors import NotFound
+from penstock.http.call import Call
+from penstock.http.events import Event, Told
+from penstock.http.route import Alone, Called, QueueName, Routes, sent
+from penstock.queue import Queue, QueueState
+from penstock.wire.places import (
+    ChangeQueue,
+    NewQueue,
+    NewScope,
+    Purge,
+    Purged,
+    Queues,
+    QueueTold,
+    Rename,
+    Scopes,
+    ScopeState,
+    queue_of,
+)
+
+scopes = Routes("scopes")
+queues = Routes("queues")
+
+
+@scopes.add("GET", "/v1/scopes", "List scopes", Scopes)
+async def list_scopes(call: Alone) -> Scopes:
+    found = {queue.scope.name: queue.scope for queue in await call.broker.admin.queues()}
+    return Scopes([ScopeState(name, found[name].paused) for name in sorted(found)])
+
+
+@scopes.add(
+    "POST", "/v1/scopes", "Create a scope", ScopeState, takes=NewScope, status=201,
+    example={"name": "orders"},
+)  # fmt: skip
+async def create_scope(call: Alone, new: Annotated[NewScope, sent(NewScope)]) -> ScopeState:
+    scope = await call.broker.admin.create_scope(new.name)
+    return ScopeState(scope.name, scope.paused)
+
+
+@scopes.add("POST", "/v1/scopes/{name}/pause", "Pause all queues of a scope", ScopeState)
+async def pause_scope(call: Alone, name: QueueName) -> ScopeState:
+    return await switch_scope(call, name, paused=True)
+
+
+@scopes.add("POST", "/v1/scopes/{name}/resume", "Resume a scope", ScopeState)
+async def resume_scope(call: Alone, name: QueueName) -> ScopeState:
+    return await switch_scope(call, name, paused=False)
+
+
+async def switch_scope(call: Call, name: str, *, paused: bool) -> ScopeState:
+    await call.broker.admin.pause_scope(name, paused=paused)
+    tell(call, "scope.changed", name, "")
+    return ScopeState(name, paused)
+
+
+@queues.add("GET", "/v1/queues", "List queues", Queues)
+async def list_queues(call: Called) -> Queues:
+    found = await call.broker.admin.queues(scope=call.scope)
+    if not found:
+        raise NotFound(f"no scope named {call.scope!r}")
+    return Queues([queue_of(queue) for queue in found])
+
+
+@queues.add(
+    "POST", "/v1/queues", "Create a queue", QueueTold, takes=NewQueue, status=201,
+    example={"name": "mail", "settings": {"max_attempts": 3, "backoff": {"initial": 5}}},
+)  # fmt: skip
+async def create_queue(call: Called, new: Annotated[NewQueue, sent(NewQueue)]) -> QueueTold:
+    queue = await call.broker.admin.create_queue(
+        new.name, preset_name=new.preset, scope=call.scope, **new.settings
+    )
+    return changed(call, queue)
+
+
+@queues.add("GET", "/v1/queues/{queue}", "Look at a queue", QueueTold)
+async def get_queue(call: Called, queue: QueueName) -> QueueTold:
+    return queue_of(await call.broker.admin.queue(queue, scope=call.scope))
+
+
+@queues.add(
+    "PATCH", "/v1/queues/{queue}", "Change settings of a queue", QueueTold, takes=ChangeQueue,
+    example={"settings": {"lease": 60}},
+)  # fmt: skip
+async def change_queue(
+    call: Called, queue: QueueName, change: Annotated[ChangeQueue, sent(ChangeQueue)]
+) -> QueueTold:
+    set_queue = call.broker.admin.set_queue
+    return changed(call, await set_queue(queue, scope=call.scope, **change.settings))
+
+
+@queues.add("POST", "/v1/queues/{queue}/pause", "Hand out no more messages", QueueTold)
+async def pause_queue(call: Called, queue: QueueName) -> QueueTold:
+    return await switch(call, queue, QueueState.PAUSED)
+
+
+@queues.add("POST", "/v1/queues/{queue}/resume", "Accept and hand out again", QueueTold)
+async def resume_queue(call: Called, queue: QueueName) -> QueueTold:
+    return await switch(call, queue, QueueState.ACTIVE)
+
+
+@queues.add("POST", "/v1/queues/{queue}/drain", "Accept no more messages", QueueTold)
+async def drain_queue(call: Called, queue: QueueName) -> QueueTold:
+    return await switch(call, queue, QueueState.DRAINING)
+
+
+@queues.add("POST", "/v1/queues/{queue}/archive", "Neither accept nor hand out", QueueTold)
+async def archive_queue(call: Called, queue: QueueName) -> QueueTold:
+    return await switch(call, queue, QueueState.ARCHIVED)
+
+
+@queues.add(
+    "POST", "/v1/queues/{queue}/rename", "Rename a queue", QueueTold, takes=Rename,
+    example={"name": "letters"},
+)  # fmt: skip
+async def rename_queue(
+    call: Called, queue: QueueName, new: Annotated[Rename, sent(Rename)]
+) -> QueueTold:
+    return changed(call, await call.broker.admin.rename_queue(queue, new.name, scope=call.scope))
+
+
+@queues.add(
+    "POST", "/v1/queues/{queue}/purge", "End messages as cancelled", Purged, takes=Purge,
+    example={"places": ["ready", "scheduled"], "limit": 1000},
+)  # fmt: skip
+async def purge_queue(
+    call: Called, queue: QueueName, purge: Annotated[Purge, sent(Purge)]
+) -> Purged:
+    places = dict.fromkeys(purge.places)
+    purged = await call.broker.admin.purge(queue, *places, limit=purge.limit, scope=call.scope)
+    call.service.nudge()
+    return Purged(purged)
+
+
+@queues.add("DELETE", "/v1/queues/{queue}", "Delete a queue", None, status=204)
+async def delete_queue(
+    call: Called,
+    queue: QueueName,
+    force: Annotated[bool, Query(description="Cancel what it holds first.")] = False,
+) -> None:
+    await call.broker.admin.delete_queue(queue, force=force, scope=call.scope)
+    tell(call, "queue.deleted", call.scope, queue)
+
+
+async def switch(call: Call, name: str, state: QueueState) -> QueueTold:
+    return changed(call, await call.broker.admin.set_state(name, state, scope=call.scope))
+
+
+def changed(call: Call, queue: Queue) -> QueueTold:
+    tell(call, "queue.changed", call.scope, queue.name, queue.state.value)
+    return queue_of(queue)
+
+
+def tell(call: Call, kind: str, scope: str, queue: str, state: str | None = None) -> None:
+    """Also those who wait for work of it."""
+    call.service.parking.wake()
+    event = Event(kind, datetime.now(UTC), scope, queue, state=state)
+    call.service.hub.tell((Told(event, call.caller.tenant),))

@@ -1,0 +1,164 @@
+"""How the store, its helpers and this server are doing."""
+
+from importlib.metadata import version
+from typing import Annotated, Literal
+
+from fastapi import Path, Query, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from penstock.errors import NotFound
+from penstock.http.call import Call
+from penstock.http.counts import Pace, Snapshot, workers_needed
+from penstock.http.route import Alone, Called, Routes, sent
+from penstock.message import Moment
+from penstock.queue import Queue
+from penstock.ticket import AgentRun, Working
+from penstock.wire.places import (
+    Agents,
+    AgentTold,
+    Health,
+    Need,
+    Needs,
+    Present,
+    QueueCounts,
+    Stats,
+    Version,
+    Workers,
+    WorkerTold,
+    worker_of,
+)
+from penstock.wire.texts import time_at, time_of
+from penstock.worker.presence import gone
+
+system = Routes("system")
+NEVER = AgentRun("", 0, "", None)
+WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+ENDS = ("completed", "failed", "expired", "cancelled")
+
+
+@system.add("GET", "/healthz", "The process lives", Health)
+async def healthz(call: Alone) -> Health:
+    return Health("ok")
+
+
+@system.add("GET", "/readyz", "The store answers", Health)
+async def readyz(call: Alone) -> Health:
+    await call.service.store.directory_version()
+    return Health("ok")
+
+
+@system.add("GET", "/version", "What runs here", Version)
+async def get_version(call: Alone) -> Version:
+    able = call.service.store.capabilities
+    return Version(version("penstock"), "v1", able.engine, able.durability)
+
+
+@system.add("GET", "/metrics", "For Prometheus", "text/plain")
+async def metrics(call: Alone) -> Response:
+    return Response(call.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@system.add("GET", "/v1/system-agents", "The agents that keep the store in order", Agents)
+async def agents(call: Alone) -> Agents:
+    runs = {run.name: run for run in await call.service.store.agent_runs()}
+    return Agents(
+        [
+            AgentTold(
+                status.name,
+                status.every,
+                status.runs,
+                status.ran_ago,
+                status.runs_in,
+                time_of(runs.get(status.name, NEVER).at or None),
+                runs.get(status.name, NEVER).by or None,
+                runs.get(status.name, NEVER).result,
+                status.error,
+            )
+            for status in call.service.runner.statuses()
+        ]
+    )
+
+
+@system.add("GET", "/v1/workers", "The workers on this store", Workers)
+async def list_workers(call: Alone) -> Workers:
+    now = await call.service.store.now()
+    rows = await call.service.store.workers()
+    return Workers([worker_of(row, state_of(row, now)) for row in rows], time_at(now))
+
+
+@system.add(
+    "PUT", "/v1/workers/{id}", "Say that a worker is there", None, takes=Present, status=204,
+    example={"host": "box", "pid": 4711, "queues": ["mail"]},
+)  # fmt: skip
+async def save_worker(
+    call: Alone, id: WorkerId, present: Annotated[Present, sent(Present)]
+) -> None:
+    row = Working(id, present.host, present.pid, tuple(present.queues))
+    await call.service.store.save_worker(row)
+
+
+@system.add("DELETE", "/v1/workers/{id}", "Say that a worker has left", None, status=204)
+async def delete_worker(call: Alone, id: WorkerId) -> None:
+    await call.service.store.delete_worker(id)
+
+
+@system.add("POST", "/v1/workers/{id}/stop", "Ask a worker to stop", WorkerTold, status=202)
+async def stop_worker(call: Alone, id: WorkerId) -> WorkerTold:
+    store = call.service.store
+    for row in await store.workers():
+        if row.id == id:
+            await store.stop_worker(id)
+            return worker_of(row, "stopping")
+    raise NotFound(f"no worker with id {id[:100]!r}")
+
+
+def state_of(row: Working, now: Moment) -> Literal["running", "stopping", "gone"]:
+    if gone(row, now):
+        return "gone"
+    return "stopping" if row.stopping else "running"
+
+
+@system.add("GET", "/v1/stats", "How many messages are where", Stats)
+async def stats(call: Called) -> Stats:
+    store = call.service.store
+    snapshot = await call.service.counts.fresh()
+    now = await store.now()
+    living = [row for row in await store.workers() if not gone(row, now)]
+    return Stats(
+        [counts_of(queue, snapshot) for queue in await own_queues(call)],
+        len(living),
+        store.capabilities.durability,
+        time_at(snapshot.at),
+    )
+
+
+async def own_queues(call: Call) -> list[Queue]:
+    found = await call.broker.admin.queues(scope=call.scope)
+    return [queue for queue in found if not queue.system]
+
+
+def counts_of(queue: Queue, snapshot: Snapshot) -> QueueCounts:
+    places = ("ready", "scheduled", "lease", "dead", *ENDS)
+    numbers = [snapshot.depths.get((queue.id, place), 0) for place in places]
+    return QueueCounts(queue.name, queue.scope.name, queue.state, *numbers)
+
+
+@system.add("GET", "/v1/autoscale", "How many workers each queue needs", Needs)
+async def autoscale(
+    call: Called,
+    concurrency: Annotated[int, Query(ge=1, le=100_000, description="Of one worker.")] = 10,
+    catch_up: Annotated[
+        float, Query(gt=0, le=86_400, description="Seconds to work off what is ready.")
+    ] = 60.0,
+) -> Needs:
+    snapshot = await call.service.counts.fresh()
+    found: list[Need] = []
+    for queue in await own_queues(call):
+        pace = call.service.paces.of_queue.get(queue.id, Pace())
+        ready = snapshot.depths.get((queue.id, "ready"), 0) if queue.serves else 0
+        claimed = snapshot.depths.get((queue.id, "lease"), 0)
+        needed = workers_needed(pace, ready, concurrency, catch_up)
+        found.append(
+            Need(queue.name, queue.scope.name, needed, ready, claimed, pace.rate, pace.run)
+        )
+    return Needs(found)

@@ -1,0 +1,112 @@
+"""Runs the service until a signal: who waits is answered, who works may finish."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+import uvicorn
+from msgspec import Struct
+from structlog.typing import FilteringBoundLogger
+
+from penstock import stores
+from penstock.http.application import application
+from penstock.http.service import Limits, Service
+
+log: FilteringBoundLogger = structlog.get_logger()
+KEEP_ALIVE = 75
+
+
+class Serving(Struct, frozen=True):
+    """What one server process is to do."""
+
+    url: str
+    grace: float = 30.0
+    limits: Limits = Limits()
+    parent: int | None = None
+
+
+class Server(uvicorn.Server):
+    """Signals are the service's own; whoever waits is answered before anybody is waited for."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, parent: int | None = None) -> None:
+        super().__init__(config)
+        self.service = service
+        # One of several processes ends when nobody is there who would stop it.
+        self.parent = parent
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.service.close()
+        await super().shutdown(sockets)
+        await self.service.parking.drained()
+
+    def stop(self, number: int) -> None:
+        """The first signal asks; the second is a crash, and the leases will tell."""
+        if self.should_exit:
+            os._exit(128 + number)
+        log.info("server_stopping", why=signal.Signals(number).name)
+        self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if self.parent is not None and os.getppid() != self.parent:
+            log.warning("server_stopping", why="its parent is gone")
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Listening: whoever connects before the store is open waits, and is not refused."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(2_048)
+    listener.setblocking(False)
+    return listener
+
+
+async def serve(plan: Serving, listener: socket.socket) -> None:
+    async with await stores.open(plan.url) as store:
+        service = Service(store, await store.secret(), plan.limits)
+        config = uvicorn.Config(
+            application(service),
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=int(plan.grace),
+        )
+        server = Server(config, service, plan.parent)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
+        settle_down()
+        async with service.runner:
+            log.info("server_started", address=told(listener), engine=store.capabilities.engine)
+            log.warning("no_credentials_asked", so="whoever reaches this address may do everything")
+            await server.serve([listener])
+    log.info("server_stopped")
+
+
+def settle_down() -> None:
+    """What is loaded stays: collecting it again and again costs long pauses."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+
+
+def told(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,166 @@
+"""The verbs that end or prolong a lease, over HTTP: each for one item and for many."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from msgspec import UNSET
+
+from penstock import checks
+from penstock import message as settlements
+from penstock.broker import Broker
+from penstock.consumer import each, expect
+from penstock.errors import AlreadySettled, InvalidInput, PenstockError
+from penstock.http.call import Call
+from penstock.http.events import Event, Told
+from penstock.message import Settlement, State
+from penstock.ticket import DONE, Answer, AnswerKind, Completion, Extension, Lock, Mark
+from penstock.wire import consume as wire
+from penstock.wire.publish import Problem
+from penstock.wire.texts import body_of, time_at
+
+Sent = TypeVar("Sent", bound=Any)
+Held: TypeAlias = Sequence[tuple[Lock, Sent]]
+Act: TypeAlias = Callable[[Broker, Held[Sent]], Awaitable[list[Answer]]]
+
+
+COMPLETED = Answer(AnswerKind.DONE, State.COMPLETED)
+
+
+class Settling(Generic[Sent]):
+    """One verb: how many items of it are done at once."""
+
+    def __init__(self, verb: str, act: Act[Sent]) -> None:
+        self.verb = verb
+        self.act = act
+
+    async def one(self, call: Call, sent: Sent) -> wire.Settled:
+        lock = call.service.tokens.read(sent.token, call.caller.subject)
+        (answer,) = await self.act(call.broker, [(lock, sent)])
+        self.tell(call, [(lock, answer)])
+        settled(answer, lock)
+        until = UNSET if answer.lease_until is None else time_at(answer.lease_until)
+        return wire.Settled(str(lock.id), answer.state, until, answer.cancel_requested)
+
+    async def many(self, call: Call, sent: wire.Items[Sent]) -> wire.SettleOutcomes:
+        read = [try_read(call, item.token) for item in sent.items]
+        held = [
+            (lock, item)
+            for lock, item in zip(read, sent.items, strict=True)
+            if isinstance(lock, Lock)
+        ]
+        answers = await self.act(call.broker, held) if held else []
+        self.tell(call, [(lock, answer) for (lock, _), answer in zip(held, answers, strict=True)])
+        told = iter(answers)
+        items = [outcome(lock, next(told) if isinstance(lock, Lock) else None) for lock in read]
+        refused = sum(item.error is not None for item in items)
+        return wire.SettleOutcomes(items, len(items) - refused, refused)
+
+    def tell(self, call: Call, answered: Sequence[tuple[Lock, Answer]]) -> None:
+        """Counts them. History tells of settlements, nobody but us of an extension."""
+        service = call.service
+        for lock, answer in answered:
+            service.metrics.count(service.metrics.settled, self.verb, answer.kind.value)
+            if self.verb == "extend" and service.hub.listeners and answer.kind is AnswerKind.DONE:
+                event = Event("message.extended", datetime.now(UTC), call.scope, "", str(lock.id))
+                service.hub.tell((Told(event, call.caller.tenant),))
+        service.nudge()
+
+
+def try_read(call: Call, token: str) -> Lock | PenstockError:
+    try:
+        return call.service.tokens.read(token, call.caller.subject)
+    except PenstockError as error:
+        return error
+
+
+def settled(answer: Answer, lock: Lock) -> None:
+    """Raises what a call that was not done now stands for."""
+    expect(answer, lock.id)
+    if answer.kind is AnswerKind.ALREADY:
+        state = answer.state.value if answer.state else "settled"
+        error = AlreadySettled(f"message {lock.id} was settled so before: it is {state}")
+        error.details = (("state", state),)
+        raise error
+
+
+def outcome(lock: Lock | PenstockError, answer: Answer | None) -> wire.SettleOutcome:
+    if isinstance(lock, PenstockError):
+        return wire.SettleOutcome(error=problem(lock))
+    assert answer is not None
+    try:
+        settled(answer, lock)
+    except PenstockError as error:
+        return wire.SettleOutcome(str(lock.id), answer.state, error=problem(error))
+    until = UNSET if answer.lease_until is None else time_at(answer.lease_until)
+    return wire.SettleOutcome(str(lock.id), answer.state, until, answer.cancel_requested)
+
+
+def problem(error: PenstockError) -> Problem:
+    return Problem(error.code, str(error))
+
+
+async def complete(broker: Broker, held: Held[wire.Complete]) -> list[Answer]:
+    items = [Completion(lock.id, lock.fence, result_of(sent)) for lock, sent in held]
+    return [COMPLETED if answer == DONE else answer for answer in await broker.complete_many(items)]
+
+
+def result_of(sent: wire.Complete) -> bytes | None:
+    if sent.result_base64 is None and sent.result is UNSET:
+        return None
+    try:
+        return body_of(sent.result, sent.result_base64)
+    except InvalidInput as error:
+        raise InvalidInput(str(error).replace("body", "result")) from None
+
+
+async def extend(broker: Broker, held: Held[wire.Extend]) -> list[Answer]:
+    return await broker.extend_many(
+        [Extension(lock.id, lock.fence, sent.lease) for lock, sent in held]
+    )
+
+
+async def begin(broker: Broker, held: Held[wire.Begin]) -> list[Answer]:
+    marks = [Mark(lock.id, lock.fence, begin=True) for lock, _ in held]
+    return await each(marks, broker.store.mark)
+
+
+async def progress(broker: Broker, held: Held[wire.Progress]) -> list[Answer]:
+    marks = [Mark(lock.id, lock.fence, False, sent.percent, note_of(sent)) for lock, sent in held]
+    return await each(marks, broker.store.mark)
+
+
+def note_of(sent: wire.Progress) -> str | None:
+    return None if sent.note is None else checks.readable(sent.note)
+
+
+def by(settlement: Callable[[Sent], Settlement]) -> Act[Sent]:
+    async def act(broker: Broker, held: Held[Sent]) -> list[Answer]:
+        return await broker.settle_many([(lock, settlement(sent)) for lock, sent in held])
+
+    return act
+
+
+def nack(sent: wire.Nack) -> Settlement:
+    limits = sent.max_attempts, sent.max_total
+    return settlements.Nack(sent.error, sent.delay, sent.reason, *limits)
+
+
+def fail(sent: wire.Fail) -> Settlement:
+    return settlements.Fail(sent.error)
+
+
+def reject(sent: wire.Reject) -> Settlement:
+    return settlements.Reject(sent.error)
+
+
+def release(_: wire.Release) -> Settlement:
+    return settlements.Release()
+
+
+def park(sent: wire.Park) -> Settlement:
+    return settlements.Park(sent.reason)
+
+
+def cancel(sent: wire.Stop) -> Settlement:
+    return settlements.Cancelled(sent.error)

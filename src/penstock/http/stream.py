@@ -1,0 +1,96 @@
+"""An event stream: what was missed, what happens, and a sign of life in between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from fastapi import Response
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+
+from penstock.http.call import Receive, Scope, Send
+from penstock.http.events import Listener, Told
+from penstock.http.follower import Mark, Reader
+from penstock.http.service import Service
+
+HEARTBEAT = 15.0
+# Milliseconds until a client comes back.
+RETRY = 1_000
+encode = msgspec.json.Encoder().encode
+
+
+def frame(told: Told) -> bytes:
+    data = encode(told.event).decode()
+    return format_sse_event(event=told.event.kind, data_str=data, id=told.cursor)
+
+
+async def events(service: Service, listener: Listener, missed: Mark | None) -> AsyncIterator[bytes]:
+    """Listening began before: nothing falls between what was missed and what happens."""
+    reader = await service.follower.start()
+    yield format_sse_event(comment="penstock", retry=RETRY, id=str(missed or reader.mark))
+    if missed is not None:
+        async for frames in catch_up(service, listener, missed):
+            yield frames
+    while not listener.closed:
+        if await heard(listener):
+            unread = [frame(listener.unread.popleft()) for _ in range(len(listener.unread))]
+            yield b"".join(unread)
+        else:
+            yield KEEPALIVE_COMMENT
+    yield format_sse_event(comment="the server stops")
+
+
+async def catch_up(service: Service, listener: Listener, missed: Mark) -> AsyncIterator[bytes]:
+    directory = service.broker(listener.filter.tenant).directory
+    reader = Reader(service.store, directory, service.hub, missed)
+    while (told := await reader.read()) and not listener.closed:
+        yield b"".join(frame(each) for each in told if listener.filter.fits(each))
+
+
+async def heard(listener: Listener) -> bool:
+    try:
+        async with asyncio.timeout(HEARTBEAT):
+            await listener.news.wait()
+    except TimeoutError:
+        return False
+    listener.news.clear()
+    return True
+
+
+async def left(receive: Receive) -> None:
+    """When the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class EventStream(Response):
+    """Sent for as long as the client is there and reads. One that does not is cut off, since it
+    would not read a farewell either."""
+
+    def __init__(self, service: Service, listener: Listener, missed: Mark | None) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+                         media_type="text/event-stream")  # fmt: skip
+        del self.headers["content-length"]
+        self.service = service
+        self.listener = listener
+        self.missed = missed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self.send_all(send))
+        leaving = asyncio.ensure_future(left(receive))
+        tasks: set[asyncio.Future[None]] = {sending, leaving, self.listener.lost}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.service.hub.leave(self.listener)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        if not sending.cancelled():
+            sending.result()
+
+    async def send_all(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        async for frames in events(self.service, self.listener, self.missed):
+            await send({"type": "http.response.body", "body": frames, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,72 @@
+"""Compares the lake with the store row by row, up to where the lake is."""
+
+from functools import reduce
+from typing import Literal
+
+from msgspec import Struct
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.pipeline.ranges import position
+from penstock.pipeline.schema import SCHEMAS, Table
+from penstock.ticket import Cursor
+
+KEYS: dict[Table, str] = {"message": "id", "history": "position"}
+NAMED: dict[Table, tuple[str, ...]] = {"message": ("queue_id",), "history": ("queue_id", "id")}
+KIND = """CASE WHEN lake.mark IS NULL THEN 'lost'
+               WHEN store.mark IS NULL THEN 'extra' ELSE 'changed' END"""
+# A queue may have got another name since.
+RENAMED = ("tenant", "scope", "queue")
+# How many are told.
+MOST = 1_000
+
+
+class Difference(Struct, frozen=True):
+    """A row that the lake lost, has twice, has changed, or has and the store never had."""
+
+    kind: Literal["lost", "doubled", "changed", "extra"]
+    table: Table
+    queue_id: int
+    id: int
+    position: int | None = None
+
+
+def doubled(rows: DataFrame, table: Table) -> DataFrame:
+    grouped = rows.groupBy(KEYS[table]).agg(*first_of(table), f.count("*").alias("times"))
+    return told(grouped.filter("times > 1").withColumn("kind", f.lit("doubled")), table)
+
+
+def first_of(table: Table) -> list[Column]:
+    return [f.min(name).alias(name) for name in ("queue_id", "id") if name != KEYS[table]]
+
+
+def compared(
+    spark: SparkSession, url: str, table: Table, lake: DataFrame, ended: DataFrame, end: Cursor
+) -> DataFrame:
+    """Rows are written once, so each is on both sides alike, or retention took it."""
+    source = spark.read.format("penstock").option("url", url).option("table", table)
+    store = source.option("until", str(position(end, table))).load()
+    key = KEYS[table]
+    ours, theirs = marked(lake, table, "lake").dropDuplicates([key]), marked(store, table, "store")
+    both = ours.join(theirs, key, "full").filter("not lake.mark <=> store.mark")
+    named = [f.expr(f"coalesce(store.{name}, lake.{name})").alias(name) for name in NAMED[table]]
+    found = both.select(f.expr(KIND).alias("kind"), key, *named)
+    archived = ended.select("id").distinct().withColumn("archived", f.lit(True))
+    kept = found.join(archived, "id", "left").filter("kind <> 'extra' or archived is null")
+    return told(kept, table)
+
+
+def marked(rows: DataFrame, table: Table, name: str) -> DataFrame:
+    columns = [column for column in SCHEMAS[table].names if column not in RENAMED]
+    text = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
+    return rows.select(KEYS[table], *NAMED[table], f.sha2(text, 256).alias("mark")).alias(name)
+
+
+def told(rows: DataFrame, table: Table) -> DataFrame:
+    at = f.col("position") if table == "history" else f.lit(None).cast("long")
+    return rows.select("kind", f.lit(table).alias("table"), "queue_id", "id", at.alias("position"))
+
+
+def collected(found: list[DataFrame]) -> tuple[Difference, ...]:
+    rows = reduce(DataFrame.unionByName, found).orderBy("kind", "table", "id", "position")
+    return tuple(Difference(**row.asDict()) for row in rows.limit(MOST).collect())

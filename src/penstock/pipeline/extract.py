@@ -1,0 +1,136 @@
+"""Carries a store's history into the lake, each row once, from where it stopped."""
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from operator import gt
+
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+from penstock.errors import InvalidState
+from penstock.pipeline import lake as lakes
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.manifest import Manifest
+from penstock.pipeline.ranges import Range, latest, pages, position, ranges, stride
+from penstock.pipeline.schema import TABLES, VERSION
+from penstock.pipeline.stores import everywhere, identity, using
+from penstock.pipeline.writing import Extraction, run
+from penstock.store import Store
+from penstock.ticket import Cursor
+
+# Rows of each table, about: in a batch, and in a file of it.
+BATCH, PART = 2_000_000, 200_000
+
+
+class Extracted(Struct, frozen=True):
+    """What one call brought into the lake, and how far the lake is now."""
+
+    batches: int
+    messages: int
+    history: int
+    cursor: Cursor
+
+
+def extract(
+    spark: SparkSession,
+    url: str,
+    lake: str,
+    *,
+    batch: int = BATCH,
+    progress: Callable[[Manifest], None] = lambda _: None,
+) -> Extracted:
+    """All that is final now. Killed at any moment, the next call goes on without loss or double."""
+    url = everywhere(url)
+    with lakes.held(lake, using(url, identity)) as place:
+        chain = place.manifests()
+        cursor, target = using(url, partial(resume, place, chain))
+        number = chain[-1].last if chain else 0
+        written: list[Manifest] = []
+        while cursor != target:
+            number += 1
+            end = using(url, partial(next_end, cursor, target, batch))
+            manifest = extract_batch(spark, url, place, number, cursor, end)
+            written.append(manifest)
+            progress(manifest)
+            cursor = manifest.end
+        return summed(written, cursor)
+
+
+async def next_end(start: Cursor, target: Cursor, rows: int, store: Store) -> Cursor:
+    ends = []
+    for table in TABLES:
+        first, step = await stride(store, table, position(start, table), rows)
+        ends.append(min(first + step, position(target, table)))
+    return Cursor(target.epoch, *ends)
+
+
+async def divided(start: Cursor, end: Cursor, store: Store) -> list[Range]:
+    return [part for table in TABLES for part in await ranges(store, table, start, end, PART)]
+
+
+def summed(written: list[Manifest], cursor: Cursor) -> Extracted:
+    parts = [part for manifest in written for part in manifest.parts]
+    messages, history = (
+        sum(part.rows for part in parts if part.table == table) for table in TABLES
+    )
+    return Extracted(len(written), messages, history, cursor)
+
+
+def extract_batch(
+    spark: SparkSession, url: str, lake: Lake, number: int, start: Cursor, end: Cursor
+) -> Manifest:
+    """The manifest first, then the store's record of it: retention never runs ahead of the lake."""
+    stretches = using(url, partial(divided, start, end))
+    parts = run(spark, lake.root, number, [Extraction(url, part) for part in stretches])
+    seen = using(url, lambda store: witness(store, end))
+    manifest = Manifest(VERSION, lake.label.id, number, number, start, end, seen, parts)
+    lake.publish(manifest)
+    using(url, lambda store: store.save_cursor(lake.cursor_name, end))
+    return manifest
+
+
+async def resume(lake: Lake, chain: list[Manifest], store: Store) -> tuple[Cursor, Cursor]:
+    """Where the lake is and where the store is. From here on retention waits for the lake."""
+    end = chain[-1].end if chain else Cursor()
+    await refuse_strange(lake, chain, store)
+    target = await latest(store, end)
+    cursor = Cursor(target.epoch, end.message, end.history)
+    await store.save_cursor(lake.cursor_name, cursor)
+    return cursor, target
+
+
+async def refuse_strange(lake: Lake, chain: list[Manifest], store: Store) -> None:
+    """The store's record is where the lake is, or one batch behind if a driver was killed."""
+    exported = (await store.cursors()).get(lake.cursor_name)
+    recorded = places(exported.cursor) if exported else (0, 0)
+    reached = places(chain[-1].end) if chain else (0, 0)
+    if recorded == reached:
+        return
+    name = str(lake.root)
+    if any(map(gt, recorded, reached)):
+        raise InvalidState(
+            f"lake {name!r} lost batches: the store gave it all up to {recorded}, and it has"
+            f" {reached}: put back a copy of it, or begin a new lake"
+        )
+    behind = recorded != places(chain[-1].start)
+    if behind or await witness(store, chain[-1].end) != chain[-1].witness:
+        raise InvalidState(
+            f"the store went back in time: lake {name!r} has it up to {reached}, and the"
+            f" store knows of {recorded}; was it restored from a backup? Begin a new lake for it"
+        )
+
+
+def places(cursor: Cursor) -> tuple[int, int]:
+    return cursor.message, cursor.history
+
+
+async def witness(store: Store, end: Cursor) -> str:
+    """Of the rows at the very end."""
+    digest = sha256()
+    for table in TABLES:
+        last = position(end, table)
+        async for rows in pages(store, Range(table, max(last - 1, 0), last)):
+            for row in sorted(rows, key=lambda row: row.id):
+                digest.update(repr(row).encode())
+    return digest.hexdigest()

@@ -1,0 +1,65 @@
+"""How far a stream has read a table: a final position, and the store it is of."""
+
+from typing import Any, TypeAlias
+
+from penstock.errors import InvalidState
+from penstock.pipeline.ranges import PAGE, last_position, one_table, position, rows_of
+from penstock.pipeline.schema import Table
+from penstock.pipeline.stores import identity
+from penstock.store import Store
+from penstock.ticket import Cursor
+
+# As Spark keeps it, in JSON.
+Offset: TypeAlias = dict[str, Any]
+
+
+async def first(store: Store) -> Offset:
+    return {"store": await identity(store), "position": 0}
+
+
+async def last(store: Store, table: Table) -> Offset:
+    return {"store": await identity(store), "position": await last_position(store, table, 0)}
+
+
+async def after(
+    store: Store, table: Table, start: Offset, rows: int | None, target: Offset | None
+) -> Offset:
+    """The end of the next micro-batch, not past the target; the start if nothing is new."""
+    await refuse_foreign(store, table, start)
+    begin = start["position"]
+    if rows is None:
+        end = await last_position(store, table, begin)
+    else:
+        end = await skip(store, table, begin, rows)
+    if target is not None:
+        end = max(begin, min(end, target["position"]))
+    return start | {"position": end}
+
+
+async def refuse_foreign(store: Store, table: Table, start: Offset) -> None:
+    if start["store"] != await identity(store):
+        raise InvalidState("the checkpoint is of another store; start the stream with a new one")
+    if start["position"] == 0:
+        return
+    if await last_position(store, table, 0) < start["position"]:
+        raise InvalidState(
+            f"the checkpoint is at position {start['position']} of {table}, and the store has not"
+            " come that far: was it restored from a backup? Start the stream with a new checkpoint"
+        )
+
+
+async def skip(store: Store, table: Table, begin: int, rows: int) -> int:
+    """The position after so many rows; what shares a position stays together."""
+    left = rows
+    while left > 0:
+        feed = await one_table(store, table, begin, min(left, PAGE))
+        found = rows_of(feed, table)
+        if not found:
+            return begin
+        begin, left = position(feed.cursor, table), left - len(found)
+    return begin
+
+
+def cursor(offset: Offset, table: Table) -> Cursor:
+    at: int = offset["position"]
+    return Cursor(message=at) if table == "message" else Cursor(history=at)

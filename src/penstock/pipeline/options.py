@@ -1,0 +1,54 @@
+"""What a reader of the format penstock was asked for."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.pipeline.schema import Table, chosen, table_named
+from penstock.pipeline.stores import everywhere
+
+KNOWN = {"url", "table", "columns", "partitionrows", "maxrowspertrigger", "until", "path"}
+PARTITION_ROWS = 100_000
+
+
+class Options(Struct, frozen=True):
+    url: str
+    table: Table
+    columns: tuple[str, ...]
+    # About how many a task reads.
+    rows: int
+    # How many rows a micro-batch may have.
+    limit: int | None
+    # The last position that a reader at once takes; None for the last there is.
+    until: int | None
+
+    @property
+    def schema(self) -> Any:
+        return chosen(self.table, self.columns)
+
+
+def parse(given: MutableMapping[str, str]) -> Options:
+    # Spark does not keep the case of their names.
+    said = {name.lower(): value for name, value in given.items()}
+    if unknown := said.keys() - KNOWN:
+        raise InvalidInput(f"the format penstock has no option named {', '.join(sorted(unknown))}")
+    if not said.get("url"):
+        raise InvalidInput("the format penstock needs an option url, like sqlite:///penstock.db")
+    return Options(
+        everywhere(said["url"]),
+        table_named(said.get("table", "message")),
+        tuple(name.strip() for name in said.get("columns", "").split(",") if name.strip()),
+        whole("partitionRows", said.get("partitionrows")) or PARTITION_ROWS,
+        whole("maxRowsPerTrigger", said.get("maxrowspertrigger")),
+        whole("until", said.get("until"), 0),
+    )
+
+
+def whole(name: str, text: str | None, least: int = 1) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise InvalidInput(f"{name} is a whole number from {least}, not {text!r}")
+    return int(text)

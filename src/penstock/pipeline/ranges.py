@@ -1,0 +1,144 @@
+"""Stretches of a store's feed: where it ends now, how to divide it, how to read one exactly.
+
+All by `feed` alone, so a position means whatever the store means by it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.message import NEVER, HistoryRow, Message
+from penstock.pipeline.rows import batch_of
+from penstock.pipeline.schema import Table
+from penstock.pipeline.stores import existing
+from penstock.store import Store
+from penstock.ticket import Cursor, Feed
+
+# Rows of a page, at first and at most; and how much of bodies is too much, or little.
+FIRST_PAGE, PAGE = 1_000, 20_000
+# How many rows show how dense the others are, and how many parts are too many.
+SAMPLE, MOST_PARTS = 1_000, 10_000
+MOST_BYTES, FEW_BYTES = 16_000_000, 4_000_000
+
+
+class Range(Struct, frozen=True):
+    """The rows of one table above `after`, up to `last`."""
+
+    table: Table
+    after: int
+    last: int
+    epoch: int = 0
+
+
+async def ranges(store: Store, table: Table, after: Cursor, last: Cursor, rows: int) -> list[Range]:
+    """What is between the two, in parts of about so many rows."""
+    first, step = await stride(store, table, position(after, table), rows)
+    end = position(last, table)
+    step = max(step, (end - first) // MOST_PARTS + 1)
+    return [
+        Range(table, start, min(start + step, end), last.epoch) for start in range(first, end, step)
+    ]
+
+
+async def stride(store: Store, table: Table, after: int, rows: int) -> tuple[int, int]:
+    """Where the next row is about to come, and how many positions hold about so many rows.
+
+    A position is a row here, a transaction of thousands there: the first ones show it.
+    """
+    next_row = await one_table(store, table, after, 1)
+    if not rows_of(next_row, table):
+        return NEVER, 1
+    begin = position(next_row.cursor, table)
+    sample = await one_table(store, table, begin, SAMPLE)
+    found, span = len(rows_of(sample, table)), position(sample.cursor, table) - begin
+    return begin - 1, max(rows * span // found, 1) if found else rows
+
+
+def position(cursor: Cursor, table: Table) -> int:
+    return cursor.message if table == "message" else cursor.history
+
+
+async def latest(store: Store, after: Cursor) -> Cursor:
+    """The last position of each table that holds a row and is final; `after` if there is none."""
+    epoch = (await store.feed(replace(after, message=NEVER, history=NEVER), 1)).cursor.epoch
+    # History first: no row of it is without its message.
+    history = await last_position(store, "history", after.history)
+    message = await last_position(store, "message", after.message)
+    return Cursor(epoch, message, history)
+
+
+async def last_position(store: Store, table: Table, after: int) -> int:
+    """Leaps, then halves: the feed after a position holds something, or nothing ever further."""
+    found, step, beyond = after, 1, NEVER
+    while found + 1 < beyond:
+        probed = min(found + step, beyond - 1) - 1
+        feed = await one_table(store, table, probed, 1)
+        if rows_of(feed, table):
+            found, step = position(feed.cursor, table), step * 2
+        else:
+            beyond = probed + 1
+        if beyond != NEVER:
+            step = max((beyond - found) // 2, 1)
+    return found
+
+
+async def one_table(store: Store, table: Table, after: int, limit: int) -> Feed:
+    """A feed of one table: that of the other ends before it begins."""
+    message, history = (after, NEVER) if table == "message" else (NEVER, after)
+    return await store.feed(Cursor(0, message, history), limit)
+
+
+def rows_of(feed: Feed, table: Table) -> Sequence[Message] | Sequence[HistoryRow]:
+    return feed.messages if table == "message" else feed.history
+
+
+async def pages(
+    store: Store, part: Range
+) -> AsyncIterator[Sequence[Message] | Sequence[HistoryRow]]:
+    """Exactly the rows of the range. A page that reaches past its end is asked for again, smaller.
+
+    What shares a position is never divided, so a page of one is either inside or outside.
+    """
+    after, limit = part.after, FIRST_PAGE
+    while after < part.last:
+        feed = await one_table(store, part.table, after, limit)
+        rows, reached = rows_of(feed, part.table), position(feed.cursor, part.table)
+        if reached <= part.last and rows:
+            yield rows
+            after, limit = reached, next_limit(limit, rows)
+        elif not rows or limit == 1:
+            return
+        else:
+            # Most often the positions left hold their share of the rows, and the next page is it.
+            share = len(rows) * (part.last - after) // (reached - after)
+            limit = max(min(share, limit // 2), 1)
+
+
+def next_limit(limit: int, rows: Sequence[Message] | Sequence[HistoryRow]) -> int:
+    """Bodies may be small or large: a page is to fit in memory either way."""
+    size = sum(len(row.body) for row in rows if isinstance(row, Message))
+    if size > MOST_BYTES:
+        return max(limit // 2, 1)
+    return min(limit * 4, PAGE) if size < FEW_BYTES else limit
+
+
+def read(url: str, part: Range, schema: Any) -> Iterator[Any]:
+    """Arrow batches of a range, for a caller without an event loop: a task of Spark."""
+    with asyncio.Runner() as runner:
+        store = runner.run(existing(url))
+        try:
+            queues = {queue.id: queue for queue in runner.run(store.queues())}
+            source = pages(store, part)
+            while rows := runner.run(next_of(source)):
+                yield batch_of(rows, schema, queues)
+        finally:
+            runner.run(store.close())
+
+
+async def next_of(
+    source: AsyncIterator[Sequence[Message] | Sequence[HistoryRow]],
+) -> Sequence[Message] | Sequence[HistoryRow] | None:
+    return await anext(source, None)

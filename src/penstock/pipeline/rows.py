@@ -1,0 +1,39 @@
+"""Nouns become columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.message import HistoryRow, Message, Meta
+from penstock.queue import Queue
+
+PLACE = {"tenant", "scope", "queue"}
+OF_META = set(Meta.__struct_fields__)
+
+
+def batch_of(
+    rows: Sequence[Message] | Sequence[HistoryRow], schema: Any, queues: Mapping[int, Queue]
+) -> Any:
+    """One Arrow batch. A queue that is gone has a number and no name."""
+    columns = [
+        pa.array(values_of(rows, field.name, queues), type=field.type, from_pandas=False)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def values_of(rows: Sequence[Any], name: str, queues: Mapping[int, Queue]) -> list[Any]:
+    if name in PLACE:
+        names = {id: place_of(queue, name) for id, queue in queues.items()}
+        return [names.get(row.queue_id) for row in rows]
+    if name in ("headers", "labels"):
+        texts = [getattr(row.meta, name) for row in rows]
+        return [None if each is None else list(each.items()) for each in texts]
+    if name in OF_META and rows and isinstance(rows[0], Message):
+        return [getattr(row.meta, name) for row in rows]
+    return [getattr(row, name) for row in rows]
+
+
+def place_of(queue: Queue, name: str) -> str:
+    return {"tenant": queue.scope.tenant, "scope": queue.scope.name, "queue": queue.name}[name]

@@ -1,0 +1,62 @@
+"""What a message and a history row look like as a row of a table, in the lake and in Spark."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.errors import InvalidInput
+
+# Every file and every manifest carries it. A reader takes this one and all older ones.
+VERSION = 1
+VERSION_KEY = b"penstock.schema"
+
+Table = Literal["message", "history"]
+TABLES: tuple[Table, ...] = ("message", "history")
+
+MOMENT = pa.timestamp("us", "UTC")
+TEXTS = pa.map_(pa.string(), pa.string())
+QUEUE = [("queue_id", pa.int64()), ("tenant", pa.string()), ("scope", pa.string()),
+         ("queue", pa.string())]  # fmt: skip
+
+MESSAGE = pa.schema([
+    ("id", pa.int64()), *QUEUE,
+    ("type", pa.string()), ("priority", pa.int64()), ("created_at", MOMENT), ("body", pa.binary()),
+    ("content_type", pa.string()), ("name", pa.string()), ("headers", TEXTS), ("labels", TEXTS),
+    ("deadline", MOMENT), ("lease", pa.float64()), ("timeout", pa.float64()),
+    ("max_attempts", pa.int64()), ("max_deliveries", pa.int64()), ("ordering_key", pa.string()),
+    ("dedup", pa.string()), ("correlation_id", pa.string()), ("causation_id", pa.string()),
+    ("parent_id", pa.int64()), ("traceparent", pa.string()), ("hops", pa.int64()),
+])  # fmt: skip
+HISTORY = pa.schema([
+    ("position", pa.int64()), ("id", pa.int64()), *QUEUE,
+    ("verb", pa.string()), ("state", pa.string()), ("reason", pa.string()), ("error", pa.string()),
+    ("attempts", pa.int64()), ("deliveries", pa.int64()), ("consumer", pa.string()),
+    ("fence", pa.int64()), ("claimed_at", MOMENT), ("at", MOMENT), ("due_at", MOMENT),
+    ("final", pa.bool_()),
+])  # fmt: skip
+SCHEMAS = {"message": MESSAGE, "history": HISTORY}
+
+
+def table_named(name: str) -> Table:
+    for table in TABLES:
+        if name == table:
+            return table
+    hint = "; penstock.pipeline.joined joins the two" if name == "joined" else ""
+    raise InvalidInput(f"no table named {name!r}, only message and history{hint}")
+
+
+def chosen(table: Table, columns: Sequence[str]) -> Any:
+    """The schema of these columns, in this order; of all of them if none is named."""
+    whole = SCHEMAS[table]
+    if unknown := [name for name in columns if name not in whole.names]:
+        raise InvalidInput(
+            f"{table} has no column named {', '.join(unknown)}; it has {', '.join(whole.names)}"
+        )
+    return pa.schema([whole.field(name) for name in columns]) if columns else whole
+
+
+def spark_schema(schema: Any) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)

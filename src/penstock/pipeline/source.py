@@ -1,0 +1,109 @@
+"""The format penstock: a table of a store as a DataFrame, at once or as a stream."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from penstock.pipeline import offsets
+from penstock.pipeline.filters import apply, takes
+from penstock.pipeline.options import Options, parse
+from penstock.pipeline.ranges import latest, ranges, read
+from penstock.pipeline.schema import spark_schema
+from penstock.pipeline.stores import using
+from penstock.ticket import Cursor
+
+
+class PenstockSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> StructType:
+        made: StructType = spark_schema(parse(self.options).schema)
+        return made
+
+    def reader(self, schema: StructType) -> "Reader":
+        return Reader(parse(self.options))
+
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+        return StreamReader(parse(self.options))
+
+
+class Reader(DataSourceReader):
+    """Everything that is final when the query is planned."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        schema = self.options.schema
+        self.filters = [each for each in filters if takes(each, schema)]
+        return [each for each in filters if not takes(each, schema)]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        until = self.options.until
+        if until is not None:
+            return partitions(self.options, Cursor(), Cursor(message=until, history=until))
+        end = using(self.options.url, lambda store: latest(store, Cursor()))
+        return partitions(self.options, Cursor(), end)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        for batch in read(self.options.url, partition.value, self.options.schema):
+            yield apply(self.filters, batch)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.target: offsets.Offset | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return using(self.options.url, offsets.first)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self.options.limit
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.target = self.reportLatestOffset()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        table = self.options.table
+        return using(self.options.url, lambda store: offsets.last(store, table))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        table, target = self.options.table, self.target
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return using(
+            self.options.url, lambda store: offsets.after(store, table, start, rows, target)
+        )
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        table = self.options.table
+        begin, last = offsets.cursor(start, table), offsets.cursor(end, table)
+        return partitions(self.options, begin, last)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read(self.options.url, partition.value, self.options.schema)
+
+
+def partitions(options: Options, after: Cursor, last: Cursor) -> list[InputPartition]:
+    parts = using(
+        options.url, lambda store: ranges(store, options.table, after, last, options.rows)
+    )
+    return [InputPartition(part) for part in parts]

@@ -1,0 +1,95 @@
+"""Wake-ups between processes by way of Redis. It holds nothing: what it forgets is looked for."""
+
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from penstock.errors import InvalidInput
+from penstock.store import Check
+from penstock.stores.mariadb.lookout import Lookout
+from penstock.stores.mariadb.session import Session
+from penstock.stores.wake import HEARING, Wake
+
+# Nobody waits longer for an answer.
+DEADLINE = 1.0
+# After so long without a word it asks whether it would hear one.
+SILENCE = 5.0
+
+
+class RedisWake(Wake):
+    """While Redis is away a lookout does its work."""
+
+    errors = (RedisError, OSError, TimeoutError)
+
+    @property
+    def longest_wait(self) -> float:
+        return HEARING
+
+    def __init__(self, connect: Callable[[], Awaitable[Session]], url: str, seal: str) -> None:
+        super().__init__()
+        self.lookout = Lookout(connect, self)
+        self.redis = client(url)
+        # Stores may share a Redis, and the seal is not for it.
+        self.channel = f"penstock:{blake2b(seal.encode(), digest_size=8).hexdigest()}"
+
+    def listen(self) -> None:
+        super().listen()
+        if not self.hears:
+            self.lookout.begin()
+
+    async def send(self, notice: str) -> None:
+        await self.redis.publish(self.channel, notice)
+
+    async def listen_once(self) -> None:
+        async with self.redis.pubsub() as channel:
+            await channel.subscribe(self.channel)
+            while True:
+                message = await channel.get_message(timeout=SILENCE)
+                if message is None:
+                    await channel.ping()
+                    message = await channel.get_message(timeout=DEADLINE)
+                self.take(message)
+
+    def take(self, message: dict[str, str] | None) -> None:
+        if message is None:
+            raise TimeoutError("Redis does not answer")
+        if message["type"] == "subscribe":
+            self.hears = True
+            # Whatever came before is looked for.
+            self.wake(None)
+        elif message["type"] == "message":
+            self.heard(message["data"])
+
+    async def examine(self) -> Check:
+        try:
+            await self.redis.ping()
+        except self.errors as error:
+            text = f"Redis cannot be reached, whoever waits looks by itself: {error}"
+            return Check("wake", text, False)
+        return Check("wake", "Redis tells of work")
+
+    async def drop(self) -> None:
+        """The client does by itself."""
+
+    async def close(self) -> None:
+        await super().close()
+        await self.lookout.close()
+        await self.redis.aclose()
+
+
+def client(url: str) -> Redis:
+    """It tells of every failure at once: whoever listens begins anew by itself."""
+    try:
+        return Redis.from_url(
+            url,
+            decode_responses=True,
+            retry=Retry(NoBackoff(), 0),
+            socket_connect_timeout=DEADLINE,
+            socket_timeout=DEADLINE,
+        )
+    except ValueError as error:
+        raise InvalidInput(f"store url: wake={url} cannot be read: {error}") from None

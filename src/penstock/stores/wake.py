@@ -1,0 +1,159 @@
+"""Tells other processes of work, and hears of theirs. Only ever a hint: polling is the truth."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import Generic, TypeVar
+
+from penstock.store import Check
+from penstock.stores.waiters import Waiters, until
+
+# The first is told at once, what comes after it together.
+PAUSE = 0.005
+AFTER_TROUBLE = 1.0
+# Queues in one notice; PostgreSQL's may have 8,000 bytes.
+MOST = 500
+HEARING, DEAF = 1.0, 0.05
+
+W = TypeVar("W", bound="Silence")
+
+
+class Silence(Waiters):
+    """There is no way to other processes: whoever waits there looks by itself."""
+
+    hears = False
+
+    @property
+    def longest_wait(self) -> float:
+        """How long a waiter may trust that it would be told."""
+        return HEARING if self.hears else DEAF
+
+    def tell(self, queue_ids: Iterable[int]) -> None:
+        """After the commit, never in it."""
+        self.wake(queue_ids)
+
+    def listen(self) -> None: ...
+
+    async def close(self) -> None:
+        self.wake(None)
+
+    async def examine(self) -> Check:
+        return Check("wake", "whoever waits looks by itself")
+
+
+class Hearing(Silence, ABC):
+    """There is a channel that tells of what other processes did."""
+
+    # What a channel may raise; whoever is not told looks by itself.
+    errors: tuple[type[BaseException], ...]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listening: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def listen_once(self) -> None:
+        """Until the channel is gone. Says `hears` as soon as nothing is missed any more."""
+
+    @abstractmethod
+    async def drop(self) -> None:
+        """The channel is of no use any more."""
+
+    def listen(self) -> None:
+        if self.listening is None:
+            self.listening = asyncio.get_running_loop().create_task(self.keep_listening())
+
+    async def keep_listening(self) -> None:
+        while True:
+            try:
+                await self.listen_once()
+            except self.errors:
+                await asyncio.sleep(AFTER_TROUBLE)
+            finally:
+                self.hears = False
+
+    def heard(self, notice: str) -> None:
+        self.wake({int(word) for word in notice.split(",") if word.isdecimal()})
+
+    async def close(self) -> None:
+        await super().close()
+        await end(self.listening)
+        await self.drop()
+
+
+class Wake(Hearing):
+    """And we tell them, after the commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news: set[int] = set()
+        self.telling: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def send(self, notice: str) -> None: ...
+
+    def tell(self, queue_ids: Iterable[int]) -> None:
+        woken = set(queue_ids)
+        if not woken:
+            return
+        self.wake(woken)
+        self.news |= woken
+        if self.telling is None:
+            self.telling = asyncio.get_running_loop().create_task(self.tell_all())
+
+    async def tell_all(self) -> None:
+        try:
+            while self.news:
+                queues, self.news = sorted(self.news), set()
+                for start in range(0, len(queues), MOST):
+                    await self.say(",".join(map(str, queues[start : start + MOST])))
+                await asyncio.sleep(PAUSE)
+        finally:
+            self.telling = None
+
+    async def say(self, notice: str) -> None:
+        try:
+            await self.send(notice)
+        except self.errors:
+            await self.drop()
+
+    async def close(self) -> None:
+        if self.telling is not None:
+            await asyncio.wait([self.telling], timeout=AFTER_TROUBLE)
+        await end(self.telling)
+        await super().close()
+
+
+class Waited(ABC, Generic[W]):
+    """A store whose waiters are woken, or look by themselves."""
+
+    waiters: W
+
+    @abstractmethod
+    def refuse_closed(self) -> None: ...
+
+    @abstractmethod
+    async def any_ready(self, queue_ids: Collection[int]) -> bool: ...
+
+    @property
+    def wakes(self) -> int:
+        return self.waiters.wakes
+
+    async def wait_ready(
+        self, queue_ids: Collection[int], timeout: float, since: int | None = None
+    ) -> None:
+        self.refuse_closed()
+        self.waiters.listen()
+        heard = self.waiters.wait(queue_ids)
+        # Looking after listening: what came in between is not missed.
+        missed = await self.any_ready(queue_ids) if since is None else since != self.wakes
+        if missed:
+            heard.cancel()
+            return
+        await until(heard, min(timeout, self.waiters.longest_wait))
+
+
+async def end(task: "asyncio.Task[None] | None") -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])

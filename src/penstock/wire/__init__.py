@@ -1,0 +1,1 @@
+"""What travels over HTTP: the same nouns for the server, its OpenAPI document and the client."""

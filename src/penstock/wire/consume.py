@@ -1,0 +1,181 @@
+"""What consumers send, and what they are told."""
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from penstock.queue import QueueState
+from penstock.wire.publish import Problem
+from penstock.wire.texts import Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
+
+MOST_ITEMS = 1_000
+
+
+class Want(Struct, frozen=True, forbid_unknown_fields=True):
+    """A queue, and the types wanted of it; none means any."""
+
+    queue: Name
+    types: Annotated[list[Word], Meta(max_length=100)] = []
+
+
+class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Up to `limit` messages of up to 16 queues. With `wait` it waits so many seconds for the
+    first one, at most 30; whoever goes away meanwhile gets none."""
+
+    queues: Annotated[list[Want], Meta(min_length=1, max_length=16)]
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    wait: Annotated[float, Meta(ge=0, le=2**31)] = 0.0
+    lease: Lease | None = None
+    consumer: Word | None = None
+    begins: bool = False
+    merge: Literal["rotate", "rank"] | None = None
+
+
+class Delivery(Struct, frozen=True, omit_defaults=True):
+    """A message in your hands until `lease_until`. Settle it with its `token`."""
+
+    id: str
+    token: str
+    queue: str
+    type: str
+    priority: int
+    attempts: int
+    deliveries: int
+    created_at: Time
+    lease_until: Time
+    body: Json = UNSET
+    body_base64: str | None = None
+    content_type: str = "application/json"
+    fence: int = 0
+    suspect: bool = False
+    name: str | None = None
+    headers: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    deadline: Time | None = None
+    timeout: float | None = None
+    lease: float | None = None
+    max_attempts: int | None = None
+    max_deliveries: int | None = None
+    ordering_key: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    parent_id: str | None = None
+    traceparent: str | None = None
+
+
+class Deliveries(Struct, frozen=True):
+    """What the claim handed out, and the state of each queue it asked: an empty list of a paused
+    queue says so."""
+
+    messages: list[Delivery]
+    queues: dict[str, QueueState]
+
+
+class Complete(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """It worked. `result` is any JSON; other bytes go in `result_base64`."""
+
+    token: Token
+    result: Json = UNSET
+    result_base64: str | None = None
+
+
+class Fail(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """It is final: never again, and not among the dead letters."""
+
+    token: Token
+    error: Annotated[str, Meta(min_length=1, max_length=1_000_000)]
+
+
+class Nack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """It did not work: again after `delay`, or the queue's backoff, while attempts are left."""
+
+    token: Token
+    error: Text | None = None
+    reason: Word | None = None
+    delay: Seconds | None = None
+    max_attempts: Runs | None = None
+    max_total: Seconds | None = None
+
+
+class Reject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """To the dead letters, whatever attempts are left."""
+
+    token: Token
+    error: Text | None = None
+
+
+class Release(Struct, frozen=True, forbid_unknown_fields=True):
+    """Back unworked: no attempt and no delivery is used."""
+
+    token: Token
+
+
+class Park(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """You do not know what to do with its type: it waits for somebody who does."""
+
+    token: Token
+    reason: Word = "UNKNOWN_TASK"
+
+
+class Stop(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """You stopped because a cancel was requested."""
+
+    token: Token
+    error: Text | None = None
+
+
+class Extend(Struct, frozen=True, forbid_unknown_fields=True):
+    """At least so many seconds from now."""
+
+    token: Token
+    lease: Lease
+
+
+class Begin(Struct, frozen=True, forbid_unknown_fields=True):
+    """Work on a suspect begins now."""
+
+    token: Token
+
+
+class Progress(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How far it is."""
+
+    token: Token
+    percent: Annotated[float, Meta(ge=0, le=100)] | None = None
+    note: Annotated[str, Meta(max_length=8_192)] | None = None
+
+
+class Settled(Struct, frozen=True, omit_defaults=True):
+    """The state it led to. `cancel_requested`: somebody asks you to stop."""
+
+    id: str
+    state: str | None = None
+    lease_until: Time | UnsetType = UNSET
+    cancel_requested: bool = False
+
+
+class SettleOutcome(Struct, frozen=True, omit_defaults=True):
+    """Of one item: what it became, or the error."""
+
+    id: str | None = None
+    state: str | None = None
+    lease_until: Time | UnsetType = UNSET
+    cancel_requested: bool = False
+    error: Problem | None = None
+
+
+class SettleOutcomes(Struct, frozen=True):
+    """In the order of the items."""
+
+    items: list[SettleOutcome]
+    done: int
+    refused: int
+
+
+Item = TypeVar("Item")
+
+
+class Items(Struct, Generic[Item], frozen=True, forbid_unknown_fields=True):
+    """Many of the same verb; each answers for itself."""
+
+    items: Annotated[list[Item], Meta(min_length=1, max_length=MOST_ITEMS)]

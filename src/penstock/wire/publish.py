@@ -1,0 +1,169 @@
+"""What producers send, and what they are told."""
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct
+
+from penstock.message import Dedup, Draft
+from penstock.wire.texts import (
+    JSON,
+    Id,
+    Json,
+    Lease,
+    Name,
+    Number,
+    Runs,
+    Seconds,
+    Time,
+    Word,
+    body_of,
+    moment_of,
+    time_of,
+    told,
+)
+
+Pairs = dict[Word, Annotated[str, Meta(max_length=8_192)]]
+
+
+class DedupKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The same key inside the window is the same message."""
+
+    key: Word
+    window: Annotated[float, Meta(ge=0.001, le=316_224_000)] = 86_400.0
+
+
+class Publish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A message to publish. `body` is any JSON, kept as it is written; other bytes go in
+    `body_base64`, with their `content_type`."""
+
+    queue: Name = "default"
+    type: Word = "message"
+    body: Json = UNSET
+    body_base64: str | None = None
+    content_type: Word = JSON
+    priority: Number = 0
+    delay: Seconds = 0.0
+    run_at: Time | None = None
+    ttl: Seconds | None = None
+    expires_at: Time | None = None
+    deadline: Time | None = None
+    dedup: DedupKey | None = None
+    unique: Word | None = None
+    name: Word | None = None
+    headers: Pairs | None = None
+    labels: Pairs | None = None
+    lease: Lease | None = None
+    timeout: Seconds | None = None
+    max_attempts: Runs | None = None
+    max_deliveries: Runs | None = None
+    ordering_key: Word | None = None
+    correlation_id: Word | None = None
+    causation_id: Word | None = None
+    parent_id: Id | None = None
+    traceparent: Word | None = None
+
+
+class PublishMany(Struct, frozen=True, forbid_unknown_fields=True):
+    """One durable step. With `atomic` all are published or none; else each answers for itself."""
+
+    messages: Annotated[list[Publish], Meta(min_length=1, max_length=1_000)]
+    atomic: bool = False
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """Why one item of many was refused."""
+
+    code: str
+    message: str
+
+
+class Accepted(Struct, frozen=True):
+    """`duplicate`: an earlier message with the same key stands in for this one."""
+
+    id: str
+    duplicate: bool = False
+
+
+class PublishOutcome(Struct, frozen=True, omit_defaults=True):
+    """The id, or the error."""
+
+    id: str | None = None
+    duplicate: bool = False
+    error: Problem | None = None
+
+
+class PublishOutcomes(Struct, frozen=True):
+    """In the order of the messages."""
+
+    items: list[PublishOutcome]
+    published: int
+    refused: int
+
+
+def draft_of(sent: Publish) -> Draft:
+    return Draft(
+        queue=sent.queue,
+        type=sent.type,
+        body=body_of(sent.body, sent.body_base64),
+        priority=sent.priority,
+        delay=sent.delay,
+        run_at=moment_of(sent.run_at),
+        ttl=sent.ttl,
+        expires_at=moment_of(sent.expires_at),
+        dedup=dedup_of(sent),
+        name=sent.name,
+        headers=sent.headers,
+        labels=sent.labels,
+        content_type=sent.content_type,
+        deadline=moment_of(sent.deadline),
+        lease=sent.lease,
+        timeout=sent.timeout,
+        max_attempts=sent.max_attempts,
+        max_deliveries=sent.max_deliveries,
+        ordering_key=sent.ordering_key,
+        correlation_id=sent.correlation_id,
+        causation_id=sent.causation_id,
+        parent_id=None if sent.parent_id is None else int(sent.parent_id),
+        traceparent=sent.traceparent,
+    )
+
+
+def dedup_of(sent: Publish) -> Dedup | None:
+    """`unique` beats `dedup`: while it is unfinished there is no other."""
+    if sent.unique is not None:
+        return Dedup(sent.unique, window=None)
+    return None if sent.dedup is None else Dedup(sent.dedup.key, sent.dedup.window)
+
+
+def publish_of(draft: Draft) -> Publish:
+    """The other way: what a client sends of a draft."""
+    body, base64 = told(draft.body)
+    dedup = draft.dedup
+    lasting = dedup is not None and dedup.window is None
+    return Publish(
+        queue=draft.queue,
+        type=draft.type,
+        body=body,
+        body_base64=base64,
+        content_type=draft.content_type,
+        priority=draft.priority,
+        delay=draft.delay,
+        run_at=time_of(draft.run_at),
+        ttl=draft.ttl,
+        expires_at=time_of(draft.expires_at),
+        deadline=time_of(draft.deadline),
+        dedup=None if dedup is None or dedup.window is None else DedupKey(dedup.key, dedup.window),
+        unique=dedup.key if dedup is not None and lasting else None,
+        name=draft.name,
+        headers=draft.headers,
+        labels=draft.labels,
+        lease=draft.lease,
+        timeout=draft.timeout,
+        max_attempts=draft.max_attempts,
+        max_deliveries=draft.max_deliveries,
+        ordering_key=draft.ordering_key,
+        correlation_id=draft.correlation_id,
+        causation_id=draft.causation_id,
+        parent_id=None if draft.parent_id is None else str(draft.parent_id),
+        traceparent=draft.traceparent,
+    )

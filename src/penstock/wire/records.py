@@ -1,0 +1,195 @@
+"""Messages as they are stored: where each is, and how it came there."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct
+
+from penstock.message import HistoryRow, Record, State, Verb
+from penstock.message import Meta as MessageMeta
+from penstock.wire.publish import Problem
+from penstock.wire.texts import Id, Json, Name, Time, Word, time_at, time_of, told
+
+Cursor = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One ended delivery, expiry, cancel or redrive of a message's life."""
+
+    at: Time
+    verb: Verb
+    state: State
+    attempts: int
+    deliveries: int
+    claimed_at: Time | None = None
+    due_at: Time | None = None
+    consumer: str | None = None
+    reason: str | None = None
+    error: str | None = None
+
+
+class Stored(Struct, frozen=True, omit_defaults=True):
+    """A message, and where it is now."""
+
+    id: str
+    queue: str
+    type: str
+    state: State
+    priority: int
+    attempts: int
+    deliveries: int
+    created_at: Time
+    body: Json = UNSET
+    body_base64: str | None = None
+    content_type: str = "application/json"
+    name: str | None = None
+    headers: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    reason: str | None = None
+    error: str | None = None
+    run_at: Time | None = None
+    due_at: Time | None = None
+    expires_at: Time | None = None
+    deadline: Time | None = None
+    lease_until: Time | None = None
+    lease: float | None = None
+    timeout: float | None = None
+    max_attempts: int | None = None
+    max_deliveries: int | None = None
+    consumer: str | None = None
+    cancel_requested: bool = False
+    percent: float | None = None
+    note: str | None = None
+    redrives: int = 0
+    ordering_key: str | None = None
+    dedup_key: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    parent_id: str | None = None
+    traceparent: str | None = None
+    timeline: list[Step] = []
+
+
+class Page(Struct, frozen=True, omit_defaults=True):
+    """The newest first. `cursor` gives the next page; without one, this was the last."""
+
+    messages: list[Stored]
+    cursor: str | None = None
+
+
+class Cancel(Struct, frozen=True, forbid_unknown_fields=True):
+    """One that runs is asked to stop; with `force` its fence is void at once."""
+
+    force: bool = False
+
+
+class Cancelled(Struct, frozen=True):
+    id: str
+    state: State
+    cancel_requested: bool
+
+
+class Resend(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """With a body, a new message with that body takes the old one's place."""
+
+    body: Json = UNSET
+    body_base64: str | None = None
+
+
+class Redriven(Struct, frozen=True):
+    """The id under which it goes on."""
+
+    id: str
+
+
+class Redrive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Those named by `ids`; or all of a state that fit the filter, the newest first, at most
+    `limit` of them and `rate` a second. `cursor` goes on where an answer ended."""
+
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=1_000)] | None = None
+    state: Literal["dead", "failed", "expired", "cancelled", "completed"] = "dead"
+    queue: Name | None = None
+    type: Word | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 1_000
+    rate: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
+    cursor: Cursor | None = None
+
+
+class RedriveOutcome(Struct, frozen=True, omit_defaults=True):
+    """`new_id`: it goes on as another message."""
+
+    id: str
+    new_id: str | None = None
+    error: Problem | None = None
+
+
+class RedriveOutcomes(Struct, frozen=True, omit_defaults=True):
+    items: list[RedriveOutcome]
+    redriven: int
+    refused: int
+    cursor: str | None = None
+
+
+class Imported(Struct, frozen=True):
+    """How many lines were published, and why the first of the others were not."""
+
+    published: int
+    refused: int
+    errors: list[Problem]
+
+
+def step_of(row: HistoryRow) -> Step:
+    return Step(
+        time_at(row.at), row.verb, row.state, row.attempts, row.deliveries, time_of(row.claimed_at),
+        time_of(row.due_at), row.consumer, row.reason, row.error,
+    )  # fmt: skip
+
+
+def stored_of(record: Record, queue: str, *, timeline: bool = False) -> Stored:
+    message = record.message
+    body, base64 = told(message.body)
+    return Stored(
+        id=str(message.id),
+        queue=queue,
+        type=message.type,
+        state=record.state,
+        priority=message.priority,
+        attempts=record.attempts,
+        deliveries=record.deliveries,
+        created_at=time_at(message.created_at),
+        body=body,
+        body_base64=base64,
+        reason=record.reason,
+        error=record.error,
+        run_at=time_of(record.run_at),
+        due_at=time_of(record.due_at),
+        expires_at=time_of(record.expires_at),
+        lease_until=time_of(record.lease_until),
+        consumer=record.consumer,
+        cancel_requested=record.cancel_requested,
+        percent=record.percent,
+        note=record.note,
+        redrives=record.redrives,
+        timeline=[step_of(row) for row in record.timeline] if timeline else [],
+        **rare_of(message.meta),
+    )
+
+
+def rare_of(meta: MessageMeta) -> dict[str, Any]:
+    """What few messages say."""
+    return {
+        "content_type": meta.content_type,
+        "name": meta.name,
+        "headers": meta.headers,
+        "labels": meta.labels,
+        "deadline": time_of(meta.deadline),
+        "lease": meta.lease,
+        "timeout": meta.timeout,
+        "max_attempts": meta.max_attempts,
+        "max_deliveries": meta.max_deliveries,
+        "ordering_key": meta.ordering_key,
+        "dedup_key": meta.dedup,
+        "correlation_id": meta.correlation_id,
+        "causation_id": meta.causation_id,
+        "parent_id": None if meta.parent_id is None else str(meta.parent_id),
+        "traceparent": meta.traceparent,
+    }

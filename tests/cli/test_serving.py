@@ -1,0 +1,148 @@
+"""serve, up, and where their settings come from."""
+
+import signal
+import subprocess
+from http.client import HTTPConnection
+
+import pytest
+
+from tests.cli.terminal import Terminal, until
+from tests.servers.places import free_port
+
+
+def answers(port: int, path: str = "/healthz") -> bytes:
+    """Empty while nobody listens."""
+    return asked(port, path)[0]
+
+
+def asked(port: int, path: str = "/healthz") -> tuple[bytes, str]:
+    """The answer, and which process gave it."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.read(), response.headers["x-request-id"].partition("-")[0]
+    except ConnectionRefusedError:
+        return b"", ""
+    finally:
+        connection.close()
+
+
+def ended(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> str:
+    process.send_signal(number)
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 0, log
+    return log
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_an_address_that_others_reach_is_refused(
+    terminal: Terminal, command: str, host: str
+) -> None:
+    said = terminal.call(command, "--host", host, code=1)
+    assert f"--host {host} would let anyone in" in said.err
+    assert list(terminal.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_serves_until_it_is_told_to_stop(terminal: Terminal, number: int) -> None:
+    port = free_port()
+    with terminal.start("serve", "--port", port) as server:
+        assert until(lambda: answers(port)) == b'{"status":"ok"}'
+        log = ended(server, number)
+    assert "server started" in log
+    assert "whoever reaches this address may do everything" in log
+    assert log.splitlines()[-1].endswith("server stopped")
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(terminal: Terminal) -> None:
+    port = free_port()
+    with terminal.start("serve", "--port", port) as server:
+        until(lambda: answers(port))
+        said = terminal.run("serve", "--port", port, code=1)
+        assert said.err == f"penstock: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+        ended(server)
+
+
+def test_several_server_processes_share_a_port_and_end_together(terminal: Terminal) -> None:
+    port = free_port()
+    with terminal.start("serve", "--port", port, "--workers", 2) as servers:
+        until(lambda: len({asked(port)[1] for _ in range(20)} - {""}) == 2)
+        log = ended(servers)
+    assert (log.count("server started"), log.count("server stopped")) == (2, 2)
+
+
+def test_up_is_a_server_and_a_worker(terminal: Terminal) -> None:
+    port = free_port()
+    with terminal.start("up", "--port", port) as both:
+        until(lambda: b'"running"' in answers(port, "/v1/workers"))
+        terminal.run("enqueue", '{"id": "j1", "command": "echo hi"}')
+        until(lambda: b'"completed"' in answers(port, "/v1/messages/shell/j1"))
+        log = ended(both)
+    assert "server stopped" in log
+    assert "worker stopped" in log
+
+
+def test_up_runs_the_tasks_of_an_app(terminal: Terminal) -> None:
+    terminal.write(
+        "shop.py",
+        "from penstock import Penstock\napp = Penstock()\n"
+        "@app.task\ndef add(a: int, b: int) -> int:\n    return a + b\n",
+    )
+    port = free_port()
+    with terminal.start("up", "shop:app", "--port", port, PYTHONPATH=".") as both:
+        until(lambda: b'"running"' in answers(port, "/v1/workers"))
+        sent = terminal.run("send", "shop.add", 1, 2, "--wait", PENSTOCK_APP="shop:app")
+        assert sent.out == "3\n"
+        ended(both)
+
+
+def test_the_settings_are_shown_with_who_said_them(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal.write("penstock.toml", 'port = 8000\nhost = "::1"\ngrace = 5\n')
+    monkeypatch.setenv("PENSTOCK_PORT", "9000")
+    told = terminal.call("config", "show", "--json", "--url", "sqlite:///x.db").json
+    assert told["port"] == {"value": 9000, "from": "PENSTOCK_PORT"}
+    assert told["host"] == {"value": "::1", "from": "penstock.toml"}
+    assert told["grace"] == {"value": 5.0, "from": "penstock.toml"}
+    assert told["url"] == {"value": "sqlite:///x.db", "from": "--url"}
+    assert told["workers"] == {"value": 1, "from": "default"}
+    assert ["port", "9000", "PENSTOCK_PORT"] in terminal.call("config", "show").rows()
+
+
+def test_a_password_is_not_shown(terminal: Terminal) -> None:
+    terminal.write("penstock.toml", 'url = "postgresql://me:s3cret@db/work"\n')
+    for words in (["config", "show"], ["config", "show", "--json"]):
+        said = terminal.call(*words)
+        assert "postgresql://db/work" in said.out
+        assert "s3cret" not in said.out + said.err
+
+
+def test_a_project_file_says_where_the_store_is(terminal: Terminal) -> None:
+    terminal.write("pyproject.toml", '[tool.penstock]\nurl = "sqlite:///other.db"\n')
+    terminal.call("enqueue", '{"command": "true"}')
+    assert (terminal.folder / "other.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("prot = 1", "penstock.toml: no setting named prot; there are url"),
+        ('port = "x"', "penstock.toml: port: Expected `int`"),
+        ("port = ", "penstock.toml: "),
+    ],
+)
+def test_a_wrong_file_is_told_in_one_line(terminal: Terminal, text: str, told: str) -> None:
+    terminal.write("penstock.toml", text)
+    said = terminal.call("config", "show", code=1)
+    assert said.err.startswith(f"penstock: {told}")
+    assert said.err.count("\n") == 1
+
+
+def test_a_wrong_variable_is_told_in_one_line(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_PORT", "many")
+    assert "PENSTOCK_PORT: Expected `int`" in terminal.call("config", "show", code=1).err

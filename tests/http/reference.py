@@ -1,0 +1,68 @@
+"""Writes the reference of the routes from the routes: python -m tests.http.reference."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock.http.application import cold_routes
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
+BEGIN = "<!-- From here on by python -m tests.http.reference -->\n"
+TITLES = {
+    "verbs": "Verbs",
+    "messages": "Messages",
+    "queues": "Queues",
+    "scopes": "Scopes",
+    "schedules": "Schedules",
+    "events": "Events",
+    "system": "System",
+}
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in cold_routes().openapi()["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def takes(operation: dict[str, Any]) -> str:
+    """The noun of its body, and its parameters beside those of the path."""
+    content = operation.get("requestBody", {}).get("content", {})
+    nouns = [named(media, each["schema"]) for media, each in content.items()]
+    given = [each["name"] for each in operation.get("parameters", []) if each["in"] != "path"]
+    return ", ".join([*nouns, *(f"`{name}`" for name in given)])
+
+
+def gives(operation: dict[str, Any]) -> str:
+    status, answer = next(iter(operation["responses"].items()))
+    content = answer.get("content", {})
+    return " ".join([status, *(named(media, each["schema"]) for media, each in content.items())])
+
+
+def named(media: str, schema: dict[str, Any]) -> str:
+    name = schema.get("$ref", media).rpartition("/schemas/")[2]
+    return f"`{name}`"
+
+
+def generated() -> str:
+    found = list(operations())
+    parts = []
+    for tag, title in TITLES.items():
+        rows = [
+            f"| `{method}` | `{path}` | {operation['summary']} | {takes(operation)}"
+            f" | {gives(operation)} |"
+            for method, path, operation in found
+            if operation["tags"] == [tag]
+        ]
+        head = ["| method | path | what it does | takes | gives |", "|---|---|---|---|---|"]
+        parts.append("\n".join([f"## {title}", "", *head, *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def page() -> str:
+    head, _, _ = PAGE.read_text().partition(BEGIN)
+    return f"{head}{BEGIN}\n{generated()}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,90 @@
+"""Lines of claims without a network: who is served, who has left, what is given back."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from penstock import stores
+from penstock.broker import Broker
+from penstock.consumer import Taken
+from penstock.errors import StoreUnreachable, TooManyWaiting
+from penstock.http.call import Gone
+from penstock.http.parking import Parking, Wish
+from penstock.message import Draft, State
+from penstock.testing.faults import Faults
+
+pytestmark = pytest.mark.anyio
+WISH = Wish("default", "default", (("default", ()),), None, False, None)
+
+
+async def test_what_was_claimed_for_somebody_who_left_meanwhile_is_given_back() -> None:
+    async with await stores.open("sqlite://") as store:
+        broker, parking = Broker(store), Parking(10)
+        waiter = parking.join(broker, WISH, "me", 1, 5.0)
+        published = await broker.publish(Draft())
+        claimed = asyncio.Event()
+        claim = broker.claim
+
+        async def slow(*args: Any, **kwargs: Any) -> Taken:
+            taken = await claim(*args, **kwargs)
+            waiter.fail(Gone())
+            claimed.set()
+            return taken
+
+        vars(broker)["claim"] = slow
+        await claimed.wait()
+        await parking.drained()
+        record = await broker.admin.get(published.id)
+        assert (record.state, record.deliveries) == (State.READY, 0)
+        assert isinstance(waiter.future.exception(), Gone)
+
+
+async def test_a_store_that_fails_fails_those_who_wait_and_no_others() -> None:
+    faults = Faults()
+    async with await stores.open("sqlite://") as opened:
+        broker, parking = Broker(faults.wrap(opened)), Parking(10)
+        with faults.outage(StoreUnreachable("away")):
+            waiter = parking.join(broker, WISH, "me", 1, 5.0)
+            with pytest.raises(StoreUnreachable):
+                await waiter.future
+        await parking.drained()
+        await broker.publish(Draft())
+        again = parking.join(broker, WISH, "me", 1, 5.0)
+        assert len((await again.future).messages) == 1
+
+
+async def test_there_is_a_limit_to_those_who_wait_and_none_to_the_others() -> None:
+    async with await stores.open("sqlite://") as store:
+        broker, parking = Broker(store), Parking(2)
+        waiters = [parking.join(broker, WISH, "me", 1, 5.0) for _ in range(2)]
+        with pytest.raises(TooManyWaiting):
+            parking.join(broker, WISH, "me", 1, 5.0)
+        assert (await parking.join(broker, WISH, "me", 1, 0.0).future).messages == []
+        parking.close()
+        assert [(await waiter.future).messages for waiter in waiters] == [[], []]
+        assert (await parking.join(broker, WISH, "me", 1, 5.0).future).messages == []
+        await parking.drained()
+
+
+async def test_many_claims_at_once_are_few_claims_of_the_store() -> None:
+    faults = Faults()
+    async with await stores.open("sqlite://") as opened:
+        broker, parking = Broker(faults.wrap(opened)), Parking(1_000)
+        await broker.publish_many([Draft()] * 100)
+        faults.calls.clear()
+        waiters = [parking.join(broker, WISH, "me", 1, 0.0) for _ in range(100)]
+        ids = [(await waiter.future).messages[0].id for waiter in waiters]
+        assert ids == sorted(ids)
+        assert faults.calls.count("claim") == 1
+
+
+async def test_an_empty_line_is_forgotten() -> None:
+    async with await stores.open("sqlite://") as store:
+        broker, parking = Broker(store), Parking(10)
+        await parking.join(broker, WISH, "me", 1, 0.0).future
+        await parking.drained()
+        other = Wish("default", "default", (("default", ("t",)),), None, False, None)
+        await parking.join(broker, other, "me", 1, 0.0).future
+        assert list(parking.lines) == [other]
+        await parking.drained()

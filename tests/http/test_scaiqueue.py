@@ -1,0 +1,161 @@
+"""What users of ScaiQueue expect, by real servers: its cases of the acceptance list."""
+
+from contextlib import closing
+
+import pytest
+
+from tests.cli.terminal import until
+from tests.http.served import Later, Served, Stream
+
+
+@pytest.fixture
+def queue(server: Served) -> str:
+    return server.queue("scaiqueue")
+
+
+def test_a_new_scope_has_its_dead_letters_and_a_second_one_is_a_conflict(server: Served) -> None:
+    scope = f"scope-{server.queue()}"
+    assert server.post("/v1/scopes", {"name": scope}).status == 201
+    queues = server.get("/v1/queues", scope=scope).json["queues"]
+    assert [(each["name"], each["system"]) for each in queues] == [("_dead_letter", True)]
+    again = server.post("/v1/scopes", {"name": scope})
+    assert (again.status, again.code) == (409, "SLUG_CONFLICT")
+
+
+@pytest.mark.parametrize(
+    ("verb", "code"),
+    [("pause", "QUEUE_PAUSED"), ("drain", "QUEUE_DRAINING"), ("archive", "QUEUE_ARCHIVED")],
+)
+def test_a_queue_that_is_not_active_refuses_with_its_own_code(
+    server: Served, queue: str, verb: str, code: str
+) -> None:
+    server.post(f"/v1/queues/{queue}/{verb}")
+    assert server.post("/v1/publish", {"queue": queue}).code == code
+    assert server.get("/v1/messages", queue=queue).json["messages"] == []
+
+
+def test_a_paused_queue_of_the_default_preset_accepts(server: Served) -> None:
+    queue = server.queue()
+    server.post(f"/v1/queues/{queue}/pause")
+    assert server.post("/v1/publish", {"queue": queue}).status == 201
+
+
+def test_a_thousand_messages_of_one_second_are_drained_in_publish_order(server: Served) -> None:
+    queue = server.queue("scaiqueue", ordering="fifo", aging=False)
+    messages = [{"queue": queue, "body": number} for number in range(1_000)]
+    assert server.post("/v1/publish/batch", {"messages": messages}).json["published"] == 1_000
+    drained: list[int] = []
+    while found := server.claim(queue, limit=300):
+        drained += [message["body"] for message in found]
+    assert drained == list(range(1_000))
+
+
+def test_tiers_are_drained_critical_normal_low(server: Served, queue: str) -> None:
+    tiers = {"low": 1_000, "critical": 4_000, "normal": 2_000}
+    for name, priority in tiers.items():
+        server.publish(queue, name, priority=priority)
+    found = [message["body"] for message in server.claim(queue, limit=3)]
+    assert found == ["critical", "normal", "low"]
+
+
+def test_the_earliest_deadline_is_first_and_none_is_last(server: Served) -> None:
+    queue = server.queue("scaiqueue", ordering="deadline", aging=False)
+    for body, deadline in (("none", None), ("late", "2090-01-02T00:00:00Z"),
+                           ("early", "2090-01-01T00:00:00Z")):  # fmt: skip
+        server.publish(queue, body, **({} if deadline is None else {"deadline": deadline}))
+    assert [message["body"] for message in server.claim(queue, limit=3)] == [
+        "early",
+        "late",
+        "none",
+    ]
+
+
+def test_a_claim_moves_one_from_ready_to_claimed(server: Served, queue: str) -> None:
+    id = server.publish(queue)
+    server.claim_one(queue, consumer="me")
+    told = server.message(id)
+    assert (told["state"], told["deliveries"], told["consumer"]) == ("claimed", 1, "me")
+
+
+def test_eight_consumers_get_every_message_exactly_once(server: Served, queue: str) -> None:
+    messages = [{"queue": queue, "body": number} for number in range(1_000)]
+    for _ in range(2):
+        server.post("/v1/publish/batch", {"messages": messages})
+
+    def drain(name: str) -> list[str]:
+        ids: list[str] = []
+        while found := server.claim(queue, limit=37, consumer=name):
+            ids += [message["id"] for message in found]
+            items = [{"token": message["token"]} for message in found]
+            assert server.post("/v1/complete/batch", {"items": items}).json["refused"] == 0
+        return ids
+
+    drains = [Later(drain, f"c{number}") for number in range(8)]
+    ids = [id for each in drains for id in each.result()]
+    assert (len(ids), len(set(ids))) == (2_000, 2_000)
+
+
+def test_a_completed_message_is_one_event_with_its_correlation_id(
+    server: Served, queue: str
+) -> None:
+    with closing(Stream(server, queue=queue, kind="message.completed")) as stream:
+        id = server.publish(queue, correlation_id="order-7")
+        server.post("/v1/complete", {"token": server.claim_one(queue)["token"]})
+        event = stream.event()
+    assert (event["id"], event["correlation_id"]) == (id, "order-7")
+
+
+def test_five_failures_are_four_retries_and_a_dead_letter(server: Served, queue: str) -> None:
+    id = server.publish(queue)
+    for _ in range(5):
+        token = server.claim_one(queue)["token"]
+        server.post("/v1/nack", {"token": token, "error": "boom", "delay": 0})
+    told = server.message(id)
+    assert (told["state"], told["reason"], told["error"]) == ("dead", "retries_exhausted", "boom")
+    asked = {"queues": [{"queue": "_dead_letter"}], "limit": 1_000}
+    dead = server.post("/v1/claim", asked).json["messages"]
+    (letter,) = [message for message in dead if message["id"] == id]
+    assert letter["queue"] == queue
+    server.post("/v1/release/batch", {"items": [{"token": each["token"]} for each in dead]})
+
+
+def test_ttl_ends_what_waits_and_not_what_is_claimed(server: Served, queue: str) -> None:
+    held = server.publish(queue, ttl=10)
+    server.claim_one(queue, lease=600)
+    waiting = server.publish(queue, ttl=0.1, delay=0.2)
+    until(lambda: server.claim(queue) == [] and server.state(waiting) == "expired")
+    assert server.state(held) == "claimed"
+
+
+def test_the_same_key_and_body_are_one_message_for_fifty_at_once(
+    server: Served, queue: str
+) -> None:
+    sent = {"queue": queue, "body": 1, "dedup": {"key": f"key-{queue}"}}
+    calls = [Later(server.post, "/v1/publish", sent) for _ in range(50)]
+    assert len({call.result().json["id"] for call in calls}) == 1
+    other = server.post("/v1/publish", {**sent, "body": 2})
+    assert (other.status, other.code) == (409, "IDEMPOTENCY_CONFLICT")
+
+
+def test_the_eleventh_of_ten_is_refused(server: Served) -> None:
+    queue = server.queue("scaiqueue", max_depth=10)
+    replies = [server.post("/v1/publish", {"queue": queue}) for _ in range(11)]
+    assert [reply.status for reply in replies] == [201] * 10 + [429]
+    assert replies[-1].code == "QUEUE_FULL"
+
+
+def test_a_correlation_id_over_three_queues_is_found_whole(server: Served) -> None:
+    queues = [server.queue("scaiqueue") for _ in range(3)]
+    story = f"story-{queues[0]}"
+    ids = [server.publish(queue, correlation_id=story) for queue in queues]
+    found = server.get("/v1/messages", correlation_id=story).json["messages"]
+    assert [message["id"] for message in found] == ids[::-1]
+
+
+def test_the_system_agents_are_told_with_runs_that_advance(server: Served) -> None:
+    def runs() -> int:
+        return sum(each["runs"] for each in server.get("/v1/system-agents").json["agents"])
+
+    first = runs()
+    assert len(server.get("/v1/system-agents").json["agents"]) >= 5
+    until(lambda: runs() > first)

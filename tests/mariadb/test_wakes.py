@@ -1,0 +1,294 @@
+"""Who waits finds the work of other processes: the server looks for it, or Redis tells."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import anyio
+import pytest
+
+from penstock import stores
+from penstock.errors import InvalidInput, StoreUnreachable
+from penstock.stores.mariadb.store import MariaStore
+from penstock.stores.mariadb.wake import RedisWake
+from penstock.ticket import AnswerKind, Completion, Entry
+from tests.mariadb.scenes import CAP, QUEUE, claim, open_store, publish, wait_for, wait_until
+from tests.servers.mariadb import MariaDB
+from tests.servers.places import free_port
+from tests.servers.redis import Redis
+
+pytestmark = pytest.mark.anyio
+
+# Longer than any test: who returns before was woken.
+LONG = 1_000.0
+
+
+@pytest.fixture
+async def other(url: str) -> AsyncIterator[MariaStore]:
+    async with await open_store(url) as store:
+        yield store
+
+
+async def found(store: MariaStore) -> list[int]:
+    while not (taken := await claim(store)):
+        await store.wait_ready([QUEUE], LONG, store.wakes)
+    return [each.id for each in taken]
+
+
+async def looking(store: MariaStore) -> "asyncio.Future[None]":
+    """Somebody waits, and the lookout knows of all there is."""
+    heard = store.waiters.wait([QUEUE])
+    store.waiters.lookout.begin()
+    await wait_for(lambda: store.waiters.lookout.session is not None)
+    return heard
+
+
+async def test_a_waiter_finds_what_another_process_published(
+    store: MariaStore, other: MariaStore
+) -> None:
+    waiting = asyncio.ensure_future(found(store))
+    await wait_for(lambda: store.waiters.lookout.session is not None)
+    ids = await publish(other)
+    assert await asyncio.wait_for(waiting, CAP) == ids
+
+
+async def test_a_waiter_is_told_of_its_queue_only(store: MariaStore, other: MariaStore) -> None:
+    heard = await looking(store)
+    elsewhere = store.waiters.wait([QUEUE + 1])
+    *_, last = await publish(other, 3)
+    await asyncio.wait_for(heard, CAP)
+    assert (elsewhere.done(), store.waiters.lookout.seen) == (False, last)
+    elsewhere.cancel()
+
+
+async def test_a_waiter_finds_what_became_ready_again(store: MariaStore, other: MariaStore) -> None:
+    await other.enqueue([Entry(QUEUE, "test", b"", delay=0.001)])
+    heard = await looking(store)
+    await wait_until(lambda: promoted(other))
+    await asyncio.wait_for(heard, CAP)
+
+
+async def promoted(store: MariaStore) -> bool:
+    return (await store.promote(10)).count > 0
+
+
+async def test_with_nobody_waiting_nobody_looks(store: MariaStore) -> None:
+    await store.wait_ready([QUEUE], 0.01, store.wakes)
+    await wait_for(lambda: store.waiters.lookout.task is None)
+
+
+async def test_a_lookout_whose_session_was_killed_looks_again(
+    store: MariaStore, other: MariaStore, mariadb_server: MariaDB
+) -> None:
+    waiting = asyncio.ensure_future(found(store))
+    await wait_for(lambda: store.waiters.lookout.session is not None)
+    assert store.waiters.lookout.session is not None
+    mariadb_server.execute(f"KILL {store.waiters.lookout.session.connection.thread_id()}")
+    ids = await publish(other)
+    assert await asyncio.wait_for(waiting, CAP) == ids
+
+
+async def test_what_was_published_before_a_wait_is_not_waited_for(
+    store: MariaStore, other: MariaStore
+) -> None:
+    await publish(other)
+    with anyio.fail_after(CAP):
+        await store.wait_ready([QUEUE], LONG)
+        assert len(await claim(store)) == 1
+
+
+async def test_a_closed_store_waits_and_looks_no_more(url: str) -> None:
+    async with await open_store(url) as store:
+        heard = await looking(store)
+    await asyncio.wait_for(heard, CAP)
+    assert store.waiters.lookout.task is None
+
+
+# With a Redis beside it.
+
+
+@pytest.fixture
+def wake(redis_server: Redis) -> str:
+    return redis_server.url()
+
+
+@pytest.fixture
+async def told(url: str, wake: str) -> AsyncIterator[MariaStore]:
+    async with await open_store(url, wake=wake) as store:
+        yield store
+
+
+@pytest.fixture
+async def teller(url: str, wake: str) -> AsyncIterator[MariaStore]:
+    async with await open_store(url, wake=wake) as store:
+        yield store
+
+
+async def hearing(store: MariaStore) -> None:
+    store.waiters.listen()
+    await wait_for(lambda: store.waiters.hears)
+
+
+async def woken(store: MariaStore) -> "asyncio.Future[None]":
+    """Ends when the store hears of the queue; by nothing else."""
+    await hearing(store)
+    return store.waiters.wait([QUEUE])
+
+
+async def test_redis_wakes_a_waiter_of_another_process(
+    told: MariaStore, teller: MariaStore
+) -> None:
+    heard = await woken(told)
+    await publish(teller)
+    await asyncio.wait_for(heard, CAP)
+    assert told.waiters.lookout.session is None
+
+
+async def test_redis_tells_of_promotions_and_of_checked_publishes(
+    told: MariaStore, teller: MariaStore
+) -> None:
+    await teller.enqueue([Entry(QUEUE, "test", b"", delay=0.001)])
+    heard = await woken(told)
+    await wait_until(lambda: promoted(teller))
+    await asyncio.wait_for(heard, CAP)
+    heard = await woken(told)
+    await teller.enqueue([Entry(QUEUE, "test", b"", name="mine")])
+    await asyncio.wait_for(heard, CAP)
+
+
+async def test_stores_that_share_a_redis_do_not_wake_each_other(
+    told: MariaStore, teller: MariaStore, mariadb_server: MariaDB, wake: str
+) -> None:
+    with mariadb_server.database() as elsewhere:
+        async with await open_store(elsewhere, wake=wake) as stranger:
+            strange = await woken(stranger)
+            heard = await woken(told)
+            await publish(teller)
+            await asyncio.wait_for(heard, CAP)
+            assert not strange.done()
+            strange.cancel()
+
+
+async def test_many_publishes_are_told_of_together(
+    told: MariaStore, teller: MariaStore, redis_server: Redis
+) -> None:
+    with redis_server.connect() as redis:
+        before = redis.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"]
+        for _ in range(50):
+            await asyncio.gather(*(publish(teller) for _ in range(4)))
+        await wait_for(lambda: isinstance(teller.waiters, RedisWake) and not teller.waiters.telling)
+        after = redis.info("commandstats")["cmdstat_publish"]["calls"]
+    assert 1 <= after - before < 200
+
+
+@pytest.mark.parametrize("words", ["", "nonsense", "2,x", "-1", "9" * 40])
+async def test_a_notice_that_makes_no_sense_does_no_harm(
+    told: MariaStore, teller: MariaStore, redis_server: Redis, words: str
+) -> None:
+    heard = await woken(told)
+    assert isinstance(told.waiters, RedisWake)
+    with redis_server.connect() as redis:
+        redis.publish(told.waiters.channel, words)
+    await publish(teller)
+    await asyncio.wait_for(heard, CAP)
+
+
+async def test_without_redis_everything_goes_on_by_looking(url: str) -> None:
+    nowhere = f"redis://127.0.0.1:{free_port()}/0"
+    async with (
+        await open_store(url, wake=nowhere) as store,
+        await open_store(url, wake=nowhere) as other,
+    ):
+        waiting = asyncio.ensure_future(found(store))
+        await wait_for(lambda: store.waiters.lookout.session is not None)
+        ids = await publish(other)
+        assert await asyncio.wait_for(waiting, CAP) == ids
+        checks = {check.name: check for check in await store.examine()}
+        assert not checks["wake"].well
+        assert "cannot be reached" in checks["wake"].text
+
+
+async def test_a_redis_that_stops_and_comes_back_is_heard_again(url: str) -> None:
+    with Redis() as server:
+        async with (
+            await open_store(url, wake=server.url()) as store,
+            await open_store(url, wake=server.url()) as other,
+        ):
+            await hearing(store)
+            server.kill()
+            await wait_for(lambda: not store.waiters.hears)
+            waiting = asyncio.ensure_future(found(store))
+            ids = await publish(other)
+            assert await asyncio.wait_for(waiting, CAP) == ids
+            server.start()
+            heard = await woken(store)
+            await publish(other)
+            await asyncio.wait_for(heard, CAP)
+
+
+async def test_a_redis_that_forgets_everything_changes_nothing(
+    told: MariaStore, teller: MariaStore, redis_server: Redis
+) -> None:
+    await hearing(told)
+    with redis_server.connect() as redis:
+        redis.flushall()
+    heard = told.waiters.wait([QUEUE])
+    await publish(teller)
+    await asyncio.wait_for(heard, CAP)
+    assert {check.name: check.well for check in await told.examine()}["wake"]
+
+
+COUNT = 200
+
+
+async def test_a_redis_that_stops_and_forgets_under_load_loses_and_doubles_nothing(
+    url: str,
+) -> None:
+    with Redis() as server:
+        wake = server.url()
+        befall: dict[int, Callable[[], object]] = {
+            50: server.kill,
+            100: server.start,
+            150: partial(forget, server),
+        }
+        done: list[int] = []
+        async with (
+            await open_store(url, wake=wake) as store,
+            await open_store(url, wake=wake) as other,
+        ):
+            consuming = asyncio.ensure_future(consume(store, done))
+            for number in range(COUNT):
+                if number in befall:
+                    befall[number]()
+                await publish(other)
+            with anyio.fail_after(CAP):
+                await consuming
+        assert sorted(done) == list(range(1, COUNT + 1))
+
+
+def forget(server: Redis) -> None:
+    with server.connect() as redis:
+        redis.flushall()
+
+
+async def consume(store: MariaStore, done: list[int]) -> None:
+    while len(done) < COUNT:
+        before = store.wakes
+        taken = await claim(store, 10)
+        if not taken:
+            await store.wait_ready([QUEUE], LONG, before)
+        answers = await store.complete([Completion(each.id, each.fence) for each in taken])
+        assert {each.kind for each in answers} <= {AnswerKind.DONE}
+        done += [each.id for each in taken]
+
+
+@pytest.mark.parametrize("wake", ["http://there", "redis", "redis://host:port"])
+async def test_a_wake_that_cannot_be_read_is_named(url: str, wake: str) -> None:
+    with pytest.raises(InvalidInput, match="wake"):
+        await stores.open(f"{url}?wake={wake}")
+
+
+async def test_a_redis_says_nothing_of_a_database_that_is_away(wake: str) -> None:
+    nowhere = f"mariadb://penstock@127.0.0.1:{free_port()}/queue"
+    with pytest.raises(StoreUnreachable):
+        await stores.open(f"{nowhere}?wake={wake}")

@@ -1,0 +1,126 @@
+"""Stores with something in them, and what of it is in a lake."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
+
+import pyarrow.parquet as parquet
+from pyspark.sql import SparkSession
+
+from penstock import stores
+from penstock.broker import Broker
+from penstock.errors import NotFound
+from penstock.message import Draft, Fail, HistoryRow, Message, Nack
+from penstock.pipeline import lake as lakes
+from penstock.ticket import Completion, Cursor
+from tests.servers.mariadb import MariaDB
+from tests.servers.postgres import Postgres
+from tests.servers.redis import Redis
+
+AnyServer: TypeAlias = Postgres | MariaDB | Redis
+T = TypeVar("T")
+BODIES = (b'{"n":1}', b"not JSON", b"\xff\x00", b"")
+
+
+def on(url: str, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
+    async def main() -> T:
+        async with await stores.open(url) as store:
+            return await work(Broker(store))
+
+    return asyncio.run(main())
+
+
+def publish(url: str, count: int, queue: str = "mail") -> None:
+    async def work(broker: Broker) -> None:
+        try:
+            await broker.admin.queue(queue)
+        except NotFound:
+            await broker.admin.create_queue(queue)
+        drafts = [
+            Draft(queue=queue, body=BODIES[n % 4], headers={"n": str(n)}, correlation_id=f"c{n}")
+            for n in range(count)
+        ]
+        for begin in range(0, count, 1_000):
+            await broker.publish_many(drafts[begin : begin + 1_000])
+
+    on(url, work)
+
+
+def consume(url: str, count: int, queue: str = "mail") -> None:
+    """Completes all but two: one fails, one is put back."""
+
+    async def work(broker: Broker) -> None:
+        taken = await broker.claim(queue, consumer="c1", limit=count)
+        first, second, *rest = taken.messages
+        await broker.settle(first, Fail("broken"))
+        await broker.settle(second, Nack("later", delay=3_600))
+        await broker.complete_many([Completion(each.id, each.fence) for each in rest])
+
+    on(url, work)
+
+
+def fed(url: str) -> tuple[list[Message], list[HistoryRow]]:
+    """Everything in the store, as its feed tells it."""
+
+    async def work(broker: Broker) -> tuple[list[Message], list[HistoryRow]]:
+        messages: list[Message] = []
+        history: list[HistoryRow] = []
+        cursor = Cursor()
+        while (feed := await broker.store.feed(cursor, 1_000)).messages or feed.history:
+            messages += feed.messages
+            history += feed.history
+            cursor = feed.cursor
+        return messages, history
+
+    return on(url, work)
+
+
+def files(lake: Path, table: str) -> list[Path]:
+    found = lakes.find(str(lake))
+    parts = [part for each in found.manifests() for part in each.parts if part.table == table]
+    return [lake / part.path for part in parts]
+
+
+def stored(lake: Path, table: str, column: str) -> list[Any]:
+    """A column of all that the lake holds, sorted."""
+    found: list[Any] = []
+    for path in files(lake, table):
+        found += parquet.read_table(path).column(column).to_pylist()
+    return sorted(found)
+
+
+def agrees(url: str, lake: Path) -> bool:
+    """Every row once, and no other."""
+    messages, history = fed(url)
+    ids, positions = stored(lake, "message", "id"), stored(lake, "history", "position")
+    return ids == sorted(row.id for row in messages) and positions == sorted(
+        row.position for row in history
+    )
+
+
+class Tasks:
+    def __init__(self, items: Sequence[Any], work: Callable[[Any], Any] = lambda item: item):
+        self.items = items
+        self.work = work
+
+    def map(self, work: Callable[[Any], Any]) -> "Tasks":
+        return Tasks(self.items, work)
+
+    def collect(self) -> list[Any]:
+        return [self.work(item) for item in self.items]
+
+
+class InProcess:
+    """Does the tasks of Spark here: for what a driver does around them, and no Java."""
+
+    @property
+    def sparkContext(self) -> "InProcess":  # noqa: N802
+        return self
+
+    def parallelize(self, items: Sequence[Any], _: int) -> Tasks:
+        return Tasks(items)
+
+
+def in_process() -> SparkSession:
+    return cast(SparkSession, InProcess())

@@ -1,0 +1,269 @@
+"""What a driver of extracts does around Spark: nothing lost, nothing doubled, clear words."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pyarrow.parquet as parquet
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from penstock.errors import InvalidInput, InvalidState, NotYet
+from penstock.pipeline import lake as lakes
+from penstock.pipeline.compact import Compacted, compact
+from penstock.pipeline.extract import Extracted, extract
+from penstock.pipeline.manifest import encode
+from penstock.pipeline.schema import MESSAGE, VERSION, VERSION_KEY
+from penstock.ticket import Cursor
+from tests.pipeline.scenes import (
+    InProcess,
+    Tasks,
+    agrees,
+    consume,
+    files,
+    in_process,
+    on,
+    publish,
+    stored,
+)
+
+EVERY = "1" if os.environ.get("PENSTOCK_TEST_ALL") else "4"
+
+
+def run(url: str, lake: Path, batch: int = 1_000) -> Extracted:
+    return extract(in_process(), url, str(lake), batch=batch)
+
+
+def manifest_of(lake: Path, number: int) -> Path:
+    return lake / "_manifest" / f"{number:010}-{number:010}.json"
+
+
+def test_an_extract_brings_every_row_once(url: str, lake: Path) -> None:
+    assert run(url, lake) == Extracted(1, 30, 20, Cursor(0, 30, 20))
+    assert agrees(url, lake)
+
+
+def test_the_next_extract_brings_what_is_new(url: str, lake: Path) -> None:
+    run(url, lake)
+    publish(url, 5)
+    done = run(url, lake)
+    assert (done.batches, done.messages, done.history) == (1, 5, 0)
+    assert run(url, lake).batches == 0
+    assert agrees(url, lake)
+
+
+def test_much_is_brought_in_several_batches(url: str, lake: Path) -> None:
+    assert run(url, lake, batch=7).batches == 5
+    assert agrees(url, lake)
+
+
+def test_the_store_knows_how_far_the_lake_is(url: str, lake: Path) -> None:
+    done = run(url, lake)
+    cursors = on(url, lambda broker: broker.store.cursors())
+    assert [each.cursor for each in cursors.values()] == [done.cursor]
+
+
+def test_an_empty_store_makes_an_empty_lake(tmp_path: Path, lake: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'empty.db'}"
+    on(url, lambda broker: broker.store.now())
+    assert run(url, lake) == Extracted(0, 0, 0, Cursor())
+    assert stored(lake, "message", "id") == []
+
+
+def test_a_driver_killed_at_every_step_loses_and_doubles_nothing(url: str, lake: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.killing", url, str(lake), EVERY],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert int(said.stdout) >= 5
+
+
+def test_two_extracts_at_once_do_not_meet(url: str, lake: Path) -> None:
+    run(url, lake)
+    with lakes.lock(lake), pytest.raises(InvalidState, match="another process is at work"):
+        run(url, lake)
+
+
+def test_a_batch_is_published_once_even_without_a_lock(url: str, lake: Path) -> None:
+    run(url, lake)
+    place = lakes.find(str(lake))
+    with pytest.raises(InvalidState, match="another process wrote batch 1"):
+        place.publish(place.manifests()[0])
+
+
+def test_a_half_written_batch_is_swept_away(url: str, lake: Path) -> None:
+    run(url, lake)
+    half = lake / "message" / "batch=0000000002" / "part-00000-dead.parquet"
+    half.parent.mkdir()
+    half.write_bytes(b"PAR1")
+    publish(url, 1)
+    run(url, lake)
+    assert (half.exists(), agrees(url, lake)) == (False, True)
+
+
+@pytest.mark.parametrize("cut", [0, 10, -1])
+def test_a_torn_manifest_is_named(url: str, lake: Path, cut: int) -> None:
+    run(url, lake)
+    path = manifest_of(lake, 1)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(InvalidState, match=r"0000000001-0000000001.json' is torn"):
+        run(url, lake)
+
+
+def test_an_edited_manifest_is_noticed(url: str, lake: Path) -> None:
+    run(url, lake)
+    path = manifest_of(lake, 1)
+    path.write_bytes(path.read_bytes().replace(b'"rows":30', b'"rows":29'))
+    with pytest.raises(InvalidState, match="torn or was edited"):
+        run(url, lake)
+
+
+def test_a_lake_of_another_store_is_refused(url: str, lake: Path, tmp_path: Path) -> None:
+    run(url, lake)
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    publish(other, 1)
+    with pytest.raises(InvalidState, match="is of another store"):
+        run(other, lake)
+
+
+def test_a_lake_of_a_newer_schema_is_refused(url: str, lake: Path) -> None:
+    run(url, lake)
+    place = lakes.find(str(lake))
+    newer = replace(place.manifests()[0], schema=VERSION + 1)
+    manifest_of(lake, 1).write_bytes(encode(newer))
+    with pytest.raises(InvalidState, match=r"has schema 2, and this Penstock knows up to 1"):
+        run(url, lake)
+
+
+def test_a_directory_that_is_no_lake_is_left_alone(url: str, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    with pytest.raises(InvalidInput, match=r"not a lake and not empty: it has letter.txt"):
+        run(url, tmp_path / "home")
+
+
+def test_a_lake_that_cannot_be_written_is_named(url: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="cannot write the lake"):
+        run(url, tmp_path / "file" / "lake")
+
+
+def test_a_lake_in_an_object_store_is_not_built_yet(url: str) -> None:
+    with pytest.raises(NotYet, match="s3:// is not built yet"):
+        extract(in_process(), url, "s3://bucket/lake")
+
+
+@pytest.mark.parametrize("more", [0, 10])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_store_that_went_back_in_time_is_refused(
+    url: str, lake: Path, tmp_path: Path, batches: int, more: int
+) -> None:
+    """Also if it has come as far again since, with other messages under the same numbers."""
+    if batches == 2:
+        run(url, lake)
+    publish(url, 1)
+    on(url, lambda broker: broker.store.backup(str(tmp_path / "backup.db")))
+    publish(url, 5)
+    run(url, lake)
+    restored = f"sqlite:///{tmp_path / 'backup.db'}"
+    publish(restored, more)
+    with pytest.raises(InvalidState, match="the store went back in time"):
+        run(restored, lake)
+
+
+def test_a_lake_that_lost_its_last_batch_is_refused(url: str, lake: Path) -> None:
+    run(url, lake)
+    publish(url, 1)
+    run(url, lake)
+    manifest_of(lake, 2).unlink()
+    with pytest.raises(InvalidState, match="lost batches"):
+        run(url, lake)
+
+
+def test_a_lake_that_lost_a_batch_between_is_refused(url: str, lake: Path) -> None:
+    run(url, lake, batch=10)
+    manifest_of(lake, 2).unlink()
+    with pytest.raises(InvalidState, match="no manifest of batch 2"):
+        run(url, lake)
+
+
+def test_retention_waits_for_the_lake(url: str, lake: Path) -> None:
+    """The cursor is there before the first row is read."""
+    seen: list[int] = []
+
+    class Looking(InProcess):
+        def parallelize(self, items: Sequence[Any], slices: int) -> Tasks:
+            seen.append(len(on(url, lambda broker: broker.store.cursors())))
+            return super().parallelize(items, slices)
+
+    extract(cast(SparkSession, Looking()), url, str(lake))
+    assert seen == [1]
+
+
+def test_compaction_keeps_every_row_and_its_order(url: str, lake: Path) -> None:
+    run(url, lake, batch=3)
+    before = len(files(lake, "message"))
+    done = compact(in_process(), str(lake))
+    assert (done.batches, done.files, before) == (10, 2, 10)
+    assert agrees(url, lake)
+    publish(url, 4)
+    consume(url, 3)
+    assert run(url, lake).messages == 4
+    assert agrees(url, lake)
+
+
+def test_what_was_compacted_stays_until_the_next_time(url: str, lake: Path) -> None:
+    run(url, lake, batch=10)
+    old = files(lake, "message")
+    compact(in_process(), str(lake))
+    run(url, lake)
+    assert all(path.exists() for path in old)
+    assert compact(in_process(), str(lake)) == Compacted(0, 0, 0, 3)
+    assert not any(path.exists() for path in old)
+    assert agrees(url, lake)
+
+
+def test_compaction_notices_a_lost_row(url: str, lake: Path) -> None:
+    run(url, lake, batch=15)
+    path = files(lake, "message")[0]
+    parquet.write_table(parquet.read_table(path).slice(1), path)
+    with pytest.raises(InvalidState, match="nothing was changed"):
+        compact(in_process(), str(lake))
+    assert len(lakes.find(str(lake)).manifests()) == 2
+
+
+def test_every_file_says_its_schema_and_keeps_bodies_as_they_were(url: str, lake: Path) -> None:
+    run(url, lake)
+    (path,) = files(lake, "message")
+    table = parquet.read_table(path)
+    assert table.schema.metadata[VERSION_KEY] == str(VERSION).encode()
+    assert set(table.column("body").to_pylist()) == {b'{"n":1}', b"not JSON", b"\xff\x00", b""}
+    assert table.schema.remove_metadata() == MESSAGE
+
+
+def test_a_lake_is_found_by_a_file_url(url: str, lake: Path) -> None:
+    extract(in_process(), url, f"file://{lake}")
+    assert agrees(url, lake)
+
+
+def test_a_label_that_is_torn_is_named(url: str, lake: Path) -> None:
+    run(url, lake)
+    (lake / "lake.json").write_bytes(msgspec.json.encode({"schema": 1}))
+    with pytest.raises(InvalidState, match=r"lake.json' is torn"):
+        run(url, lake)
+
+
+def test_a_copied_lake_has_the_same_rows(url: str, lake: Path, tmp_path: Path) -> None:
+    run(url, lake)
+    copy = tmp_path / "copy"
+    shutil.copytree(lake, copy)
+    assert agrees(url, copy)

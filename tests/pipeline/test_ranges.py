@@ -1,0 +1,112 @@
+"""A stretch of the feed is read exactly, on every store."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from penstock.broker import Broker
+from penstock.errors import StoreUnusable
+from penstock.pipeline.ranges import Range, latest, next_limit, pages, ranges
+from penstock.pipeline.schema import TABLES
+from penstock.pipeline.stores import everywhere, using
+from penstock.store import Store
+from penstock.ticket import Cursor
+from tests.pipeline.scenes import AnyServer, consume, fed, on, publish
+
+ENGINES = ("sqlite", "postgres", "mariadb", "redis")
+
+
+@pytest.fixture(params=ENGINES)
+def each_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            yield f"sqlite:///{tmp_path / 'store.db'}"
+        else:
+            server: AnyServer = request.getfixturevalue(f"{request.param}_server")
+            yield stack.enter_context(server.database())
+
+
+async def read(store: Store, part: Range) -> list[int]:
+    return [row.id for rows in [rows async for rows in pages(store, part)] for row in rows]
+
+
+def test_any_division_of_the_feed_reads_every_row_once(each_url: str) -> None:
+    for count in (1, 700, 3):
+        publish(each_url, count)
+    consume(each_url, 500)
+    messages, history = fed(each_url)
+
+    async def work(broker: Broker) -> list[list[int]]:
+        end = await latest(broker.store, Cursor())
+        return [
+            [
+                id
+                for part in await ranges(broker.store, table, Cursor(), end, rows)
+                for id in await read(broker.store, part)
+            ]
+            for table in TABLES
+            for rows in (10_000, 200)
+        ]
+
+    whole, parts, whole_history, history_parts = on(each_url, work)
+    assert whole == parts == [row.id for row in messages]
+    assert whole_history == history_parts == [row.id for row in history]
+
+
+def test_the_latest_position_is_the_end_of_the_feed(each_url: str) -> None:
+    publish(each_url, 50)
+    consume(each_url, 10)
+
+    async def work(broker: Broker) -> tuple[Cursor, Cursor, Cursor]:
+        end = (await broker.store.feed(Cursor(), 1_000)).cursor
+        return end, await latest(broker.store, Cursor()), await latest(broker.store, end)
+
+    end, from_nothing, from_there = on(each_url, work)
+    assert end == from_nothing == from_there
+
+
+def test_an_empty_store_has_no_ranges(each_url: str) -> None:
+    async def work(broker: Broker) -> list[list[Range]]:
+        end = await latest(broker.store, Cursor())
+        return [await ranges(broker.store, table, Cursor(), end, 10) for table in TABLES]
+
+    assert on(each_url, work) == [[], []]
+
+
+def test_parts_have_about_as_many_rows_whatever_a_position_is(each_url: str) -> None:
+    """On PostgreSQL the first position is far from 0, and a thousand rows have the same."""
+    publish(each_url, 5_000)
+
+    async def work(broker: Broker) -> list[int]:
+        end = await latest(broker.store, Cursor())
+        parts = await ranges(broker.store, "message", Cursor(), end, 2_000)
+        return [len(await read(broker.store, part)) for part in parts]
+
+    counts = on(each_url, work)
+    assert (sum(counts), 2 <= len(counts) <= 10, max(counts) <= 4_000) == (5_000, True, True)
+
+
+def test_pages_of_large_bodies_are_small(url: str) -> None:
+    messages, history = fed(url)
+    large = [type(messages[0])(1, 1, "t", 0, 0, bytes(20_000_000), messages[0].meta)]
+    assert (next_limit(500, messages), next_limit(500, large)) == (2_000, 250)
+    assert next_limit(10_000, history) == 20_000
+
+
+def test_reading_makes_no_store(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.db"
+    with pytest.raises(StoreUnusable, match="no store at"):
+        using(f"sqlite:///{missing}", lambda store: store.now())
+    with pytest.raises(StoreUnusable, match="in memory"):
+        using("sqlite://", lambda store: store.now())
+    assert not missing.exists()
+
+
+def test_a_file_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert everywhere("sqlite:///a.db?durability=fast") == (
+        f"sqlite:///{tmp_path}/a.db?durability=fast"
+    )
+    assert everywhere("postgresql://h/d") == "postgresql://h/d"

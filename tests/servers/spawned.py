@@ -1,0 +1,46 @@
+"""A private server that is one process: started by us, it says when it is ready."""
+
+import signal
+import subprocess
+from abc import abstractmethod
+
+from tests.servers.processes import at_work_in, end
+from tests.servers.server import Server, Unavailable
+
+# How often a server that starts is asked whether it has.
+LOOK, PATIENCE = 0.02, 30.0
+
+
+class Spawned(Server):
+    process: "subprocess.Popen[bytes]"
+    # What its log says then.
+    ready: str
+
+    @abstractmethod
+    def command(self) -> list[str]: ...
+
+    def start(self) -> None:
+        before, command = self.log.count(self.ready), self.command()
+        with (self.directory / "log").open("a") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.data, stdout=log, stderr=log, start_new_session=True,
+                user=self.user, group=self.user,
+                extra_groups=None if self.user is None else [],
+            )  # fmt: skip
+        for _ in range(int(PATIENCE / LOOK)):
+            if self.log.count(self.ready) > before:
+                return
+            try:
+                self.process.wait(LOOK)
+            except subprocess.TimeoutExpired:
+                continue
+            break
+        raise Unavailable(f"{command[0]} did not start: {self.log[-2_000:]}")
+
+    def stop(self) -> None:
+        assert end(signal.SIGTERM, at_work_in(self.data)), "the server does not stop"
+        self.process.wait()
+
+    def kill(self) -> None:
+        super().kill()
+        self.process.wait()
