@@ -1,14 +1,14 @@
 """Where the work of a Redis store runs: scripts on one of a few connections, each with an end."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any
 
 from redis.exceptions import MovedError
 
-from penstock.errors import NotYet, StoreClosed
+from penstock.errors import NotYet
 from penstock.store import Capabilities, Clock
+from penstock.stores.handle import Handle
 from penstock.stores.redis.address import Address
 from penstock.stores.redis.meeting import Meeting
 from penstock.stores.redis.scripts import script
@@ -17,31 +17,20 @@ from penstock.stores.redis.trouble import ERRORS, named
 from penstock.stores.redis.wake import Wake
 
 
-class Engine:
+class Engine(Handle):
     def __init__(self, address: Address, clock: Clock | None) -> None:
+        super().__init__(address.where)
         self.address = address
         self.clock = clock
-        self.loop = asyncio.get_running_loop()
-        self.where = address.where
         self.capabilities = Capabilities("redis", address.durability)
         self.meeting = Meeting(address)
         self.pool = Pool(self.meeting.session, address.pool_size, 5.0)
         self.waiters = Wake(self.meeting.session, address.key("fact") + b":wake")
         self.keys: dict[str, list[bytes]] = {}
-        self.closed = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            if not self.loop.is_closed():
-                await self.waiters.close()
-                await self.pool.close()
+    async def let_go(self) -> None:
+        await self.waiters.close()
+        await self.pool.close()
 
     async def backup(self, path: str) -> None:
         raise NotYet(f"{self.where}: back it up with redis-cli --rdb, which needs no pause")
@@ -94,7 +83,3 @@ class Engine:
     async def pairs(self, key: str) -> dict[bytes, bytes]:
         flat = await self.ask("HGETALL", key)
         return dict(zip(flat[::2], flat[1::2], strict=True))
-
-    def refuse_closed(self) -> None:
-        if self.closed:
-            raise StoreClosed(f"{self.where} is closed")
