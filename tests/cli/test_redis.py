@@ -68,8 +68,8 @@ def test_status_and_doctor_tell_how_the_store_is(shop: Terminal) -> None:
     shop.run("migrate")
     said = shop.run("status")
     assert ("durability safe" in said.out, said.err) == (True, "")
-    said = shop.run("doctor").out
-    assert "what was accepted survives a power cut" in said
+    told = shop.run("doctor").out
+    assert "what was accepted survives a power cut" in told
 
 
 def test_there_is_nothing_to_migrate_and_another_tool_backs_it_up(shop: Terminal) -> None:

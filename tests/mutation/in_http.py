@@ -3,7 +3,7 @@
 from tests.mutation.mutation import Mutation
 
 ERRORS, LINES = "tests/http/test_errors.py", "tests/http/test_lines.py"
-TOKENS, EVENTS = "tests/http/test_tokens.py", "tests/http/test_events.py"
+TOKENS, HUB = "tests/http/test_tokens.py", "tests/http/test_hub.py"
 BODIES, PARKING = "tests/http/test_bodies.py", "tests/http/test_parking.py"
 
 HTTP = (
@@ -33,8 +33,10 @@ HTTP = (
              "wait > 0 and self.waiting >= self.most", "False", LINES),
     Mutation("gone_stays_in_line", "http/claiming.py", "claim",
              "leaving.add_done_callback(lambda _: waiter.fail(Gone()))", "pass", PARKING),
-    Mutation("announced_twice", "http/follower.py", "follow",
-             "if not self.hub.was_announced(each.event)", "if True", EVENTS),
+    Mutation("announced_twice", "http/events.py", "is_news",
+             "return not announced", "return True", HUB),
+    Mutation("told_twice", "http/events.py", "announce",
+             "self.listeners and id not in self.known", "self.listeners", HUB),
     Mutation("slow_listener_kept", "http/events.py", "",
-             "self.lost.set_result(None)", "pass", EVENTS),
+             "self.lost.set_result(None)", "pass", HUB),
 )  # fmt: skip

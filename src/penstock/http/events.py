@@ -157,19 +157,23 @@ class Hub:
             self.known.popitem(last=False)
 
     def announce(self, told: Told, id: int) -> None:
-        """A message published here: told at once, and not again when the follower reads it."""
-        if self.listeners:
+        """A message published here: told at once, unless the follower was quicker, and not again
+        when it reads it."""
+        if self.listeners and id not in self.known:
             if len(self.announced) >= MOST_ANNOUNCED:
                 self.announced.clear()
             self.announced.add(id)
             self.tell((told,))
 
-    def was_announced(self, event: Event) -> bool:
-        if not self.announced or event.kind != PUBLISHED or event.id is None:
-            return False
-        known = int(event.id) in self.announced
-        self.announced.discard(int(event.id))
-        return known
+    def is_news(self, event: Event) -> bool:
+        """What the follower read is told now, unless it was announced; from then on it is known."""
+        if event.kind != PUBLISHED or event.id is None:
+            return True
+        id = int(event.id)
+        announced = id in self.announced
+        self.announced.discard(id)
+        self.know(id, event.type or "", event.correlation_id)
+        return not announced
 
     def close(self) -> None:
         """Whoever listens or waits is let go."""

@@ -101,7 +101,6 @@ class Reader:
         self.mark = Mark(self.mark.message, history)
 
     async def told_message(self, message: Message) -> Told:
-        self.hub.know(message.id, message.type, message.meta.correlation_id)
         queue = await self.directory.numbered(message.queue_id)
         event = Event(
             PUBLISHED,
@@ -206,5 +205,5 @@ class Follower:
     async def follow(self) -> float:
         reader = await self.start()
         told = await reader.read()
-        self.hub.tell(each for each in told if not self.hub.was_announced(each.event))
+        self.hub.tell([each for each in told if self.hub.is_news(each.event)])
         return 0 if len(told) >= PAGE else self.every

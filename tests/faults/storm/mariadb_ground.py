@@ -1,7 +1,7 @@
 """A storm on MariaDB: a server that is killed, and a network that fails, before half of all."""
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Self
 
 import pymysql
@@ -14,6 +14,7 @@ from tests.faults.storm.server_ground import ServerGround
 from tests.faults.storm.strikes import SMALL, Kind, Strike
 from tests.servers.mariadb import MariaDB, place
 from tests.servers.redis import Redis
+from tests.servers.server import Unavailable
 
 # A line of the server's log that no fault of ours explains.
 DAMAGE = ("corrupt", "Assertion", "signal 11", "signal 6")
@@ -63,7 +64,7 @@ class MariadbOutages(Outages[MariaDB]):
                 cursor.execute(VICTIMS)
                 for (number,) in cursor.fetchall():
                     cursor.execute(f"KILL {number}")
-        except pymysql.MySQLError:
+        except (pymysql.MySQLError, OSError):
             return False
         return True
 
@@ -97,7 +98,9 @@ class MariadbGround(ServerGround[MariaDB]):
     async def silence(self, strike: Strike) -> None:
         await asyncio.to_thread(self.redis.kill)
         await asyncio.sleep(strike.length)
-        await asyncio.to_thread(self.redis.start)
+        # Somebody else may have its port by now: then it stays away.
+        with suppress(Unavailable):
+            await asyncio.to_thread(self.redis.start)
 
     def damages(self) -> list[str]:
         lines = self.server.log.splitlines()

@@ -1,0 +1,34 @@
+"""Events without a network: told once, whoever is quicker."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock.http.events import PUBLISHED, Event, Filter, Hub, Told
+
+pytestmark = pytest.mark.anyio
+EVENT = Event(PUBLISHED, datetime.now(UTC), "default", "q", "7")
+
+
+async def test_a_message_that_was_announced_is_not_told_again_by_the_follower() -> None:
+    hub = Hub()
+    listener = hub.listen(Filter("default"))
+    hub.announce(Told(EVENT, "default"), 7)
+    assert len(listener.unread) == 1
+    assert not hub.is_news(EVENT)
+
+
+async def test_a_message_that_the_follower_read_first_is_not_announced() -> None:
+    hub = Hub()
+    listener = hub.listen(Filter("default"))
+    assert hub.is_news(EVENT)
+    hub.announce(Told(EVENT, "default"), 7)
+    assert len(listener.unread) == 0
+
+
+async def test_a_listener_who_is_too_far_behind_is_lost_and_keeps_nothing() -> None:
+    hub = Hub()
+    listener, other = hub.listen(Filter("default")), hub.listen(Filter("other"))
+    hub.tell(Told(EVENT, "default") for _ in range(1_001))
+    assert (listener.lost.done(), len(listener.unread)) == (True, 0)
+    assert (other.lost.done(), len(other.unread)) == (False, 0)
