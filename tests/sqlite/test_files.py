@@ -222,3 +222,17 @@ async def test_every_refusal_names_its_file(path: Path) -> None:
     write(path, b"SQLite format 3\0" + bytes(4080))
     with pytest.raises(PenstockError, match=r"queue\.db"):
         await open_file(path)
+
+
+async def test_a_folder_that_vanishes_under_a_store_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    async with await open_file(folder / "queue.db") as store:
+        await publish(store)
+        assert store.files is not None
+        store.files.room_checked = 0.0
+        folder.rename(tmp_path / "moved")
+        with pytest.raises(StoreUnusable, match="is gone"):
+            await publish(store)
+        (tmp_path / "moved").rename(folder)
+        await publish(store)

@@ -78,7 +78,10 @@ class Files:
         self.load_ballast()
 
     def room(self) -> int:
-        disk = os.statvfs(os.path.dirname(self.path) or ".")
+        try:
+            disk = os.statvfs(os.path.dirname(self.path) or ".")
+        except OSError as error:
+            raise StoreUnusable(f"the folder of {self.path!r} is gone: {error}") from None
         return disk.f_bavail * disk.f_frsize
 
     def load_ballast(self) -> None:
