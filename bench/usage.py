@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -73,4 +73,6 @@ def on_one_core(server: Server) -> Iterator[None]:
 
 def pin(pids: list[int], cores: set[int]) -> None:
     for pid in pids:
-        os.sched_setaffinity(pid, cores)
+        # A backend may be going.
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cores)
