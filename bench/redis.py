@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 
 from bench.references import redis_loops
@@ -10,7 +11,7 @@ from tests.servers import redis
 
 
 class Redis:
-    """Each run finds it empty. The server ends with this process."""
+    """Each run has a database of its own. The server ends with this process."""
 
     name = "redis"
     reference: Reference = redis_loops
@@ -18,6 +19,7 @@ class Redis:
 
     def __init__(self, directory: Path) -> None:
         self.server = redis.Redis(parent=directory)
+        self.databases = cycle(range(16))
         with self.server.connect() as outside:
             version = outside.info("server")["redis_version"]
         self.terms = (
@@ -27,7 +29,8 @@ class Redis:
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
-        with self.server.connect() as outside:
-            outside.flushall()
-            yield self.server.url()
-            outside.flushall()
+        database = next(self.databases)
+        with self.server.connect(database) as outside:
+            outside.flushdb()
+            yield self.server.url(database)
+            outside.flushdb()

@@ -9,8 +9,9 @@ const count = Number(countText);
 const WARM_UP = 200;
 const BULK = 1000;
 const BODY = 200;
-const { hostname: host, port } = new URL(url);
-const connection = { host, port: Number(port), maxRetriesPerRequest: null };
+const { hostname: host, port, pathname } = new URL(url);
+const db = Number(pathname.slice(1));
+const connection = { host, port: Number(port), db, maxRetriesPerRequest: null };
 const now = () => Number(process.hrtime.bigint()) / 1e9;
 
 function body(number) {
