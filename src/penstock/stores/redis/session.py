@@ -27,7 +27,11 @@ class Session:
 
     async def ask(self, *words: Any) -> Any:
         async with asyncio.timeout(DEADLINE):
-            await self.connection.send_packed_command(pack_command(words), check_health=False)
+            try:
+                await self.connection.send_packed_command(pack_command(words), check_health=False)
+            except RuntimeError as error:
+                # uvloop's word for a connection that is gone already.
+                raise ConnectionResetError(str(error)) from error
             return await self.connection.read_response()
 
     async def run(self, script: Script, keys: list[bytes], arguments: list[Any]) -> Any:
@@ -39,8 +43,10 @@ class Session:
             return await self.ask(b"EVAL", script.text, count, *keys, *arguments)
 
     def is_closed(self) -> bool:
-        reader = self.connection._reader
-        return reader is None or reader.at_eof()
+        reader, writer = self.connection._reader, self.connection._writer
+        if reader is None or writer is None:
+            return True
+        return reader.at_eof() or reader.exception() is not None or writer.is_closing()
 
     def terminate(self) -> None:
         """The parent of a fork goes on with its own."""
