@@ -23,7 +23,8 @@ SILENCE = 5.0
 class RedisWake(Wake):
     """While Redis is away a lookout does its work."""
 
-    errors = (RedisError, OSError, TimeoutError)
+    # The last is uvloop's word for a connection that is gone.
+    errors = (RedisError, OSError, TimeoutError, RuntimeError)
 
     @property
     def longest_wait(self) -> float:
