@@ -16,15 +16,12 @@ NEARLY_FULL = 0.9
 class Doctor(Registry, Upkeep):
     async def examine(self) -> list[Check]:
         now = await self.now()
-        async with self.asking() as session:
-            safety = await safety_of(session)
-            memory = said(await session.ask("INFO", "memory"))
-            server = said(await session.ask("INFO", "server"))
+        info = said(await self.call(lambda session: session.ask("INFO")))
         return [
-            durable(safety, self.address.durability),
-            Check("server", f"version {server.get('redis_version', 'unknown')}"),
+            durable(await self.call(safety_of), self.address.durability),
+            Check("server", f"version {info.get('redis_version', 'unknown')}"),
             await self.schema(),
-            room(memory),
+            room(info),
             await self.type_index(),
             await self.overdue_leases(now),
             await self.stale_exports(now),

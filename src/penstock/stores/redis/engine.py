@@ -1,8 +1,7 @@
 """Where the work of a Redis store runs: scripts on one of a few connections, each with an end."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from redis.exceptions import MovedError
 
@@ -15,6 +14,8 @@ from penstock.stores.redis.scripts import script
 from penstock.stores.redis.session import Pool, Session
 from penstock.stores.redis.trouble import ERRORS, named
 from penstock.stores.redis.wake import Wake
+
+T = TypeVar("T")
 
 
 class Engine(Handle):
@@ -37,23 +38,26 @@ class Engine(Handle):
 
     async def run(self, verb: str, *arguments: Any) -> Any:
         """One script, which is a transaction by itself."""
-        self.refuse_closed()
         found = script(verb)
         keys = self.keys.get(verb)
         if keys is None:
             keys = self.keys[verb] = [self.address.key(name) for name in found.keys]
-        moment = "" if self.clock is None else self.clock()
+        words = ["" if self.clock is None else self.clock(), *arguments]
+        reply = await self.call(lambda session: session.run(found, keys, words), found.writes)
+        return self.woken(*reply) if found.wakes else reply
+
+    async def call(self, do: Callable[[Session], Awaitable[T]], writes: bool = False) -> T:
+        self.refuse_closed()
         try:
             async with self.pool.use() as session:
-                reply = await session.run(found, keys, [moment, *arguments])
+                return await do(session)
         except MovedError as error:
             # It was not done: another shard has the store now.
             self.meeting.move(error)
             self.pool.drop_idle()
-            return await self.run(verb, *arguments)
+            return await self.call(do, writes)
         except ERRORS as error:
-            raise named(error, self.where, sent=found.writes) from error
-        return self.woken(*reply) if found.wakes else reply
+            raise named(error, self.where, sent=writes) from error
 
     def woken(self, reply: Any, queues: bytes) -> Any:
         """Whoever listens hears of them anyway."""
@@ -63,22 +67,8 @@ class Engine(Handle):
 
     async def ask(self, command: str, key: str, *words: Any, writes: bool = False) -> Any:
         """A plain command on one key."""
-        self.refuse_closed()
-        try:
-            async with self.pool.use() as session:
-                return await session.ask(command, self.address.key(key), *words)
-        except ERRORS as error:
-            raise named(error, self.where, sent=writes) from error
-
-    @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Session]:
-        """For commands of no key."""
-        self.refuse_closed()
-        try:
-            async with self.pool.use() as session:
-                yield session
-        except ERRORS as error:
-            raise named(error, self.where) from error
+        name = self.address.key(key)
+        return await self.call(lambda session: session.ask(command, name, *words), writes)
 
     async def pairs(self, key: str) -> dict[bytes, bytes]:
         flat = await self.ask("HGETALL", key)

@@ -17,8 +17,7 @@ class Export(Engine):
     async def now(self) -> Moment:
         if self.clock is not None:
             return self.clock()
-        async with self.asking() as session:
-            seconds, micros = map(int, await session.ask("TIME"))
+        seconds, micros = map(int, await self.call(lambda session: session.ask("TIME")))
         return seconds * 1_000_000 + micros
 
     async def feed(self, cursor: Cursor, limit: int) -> Feed:
