@@ -7,9 +7,8 @@ from urllib.parse import parse_qs
 
 from penstock.errors import InvalidInput
 from penstock.store import Clock, Durability, Store
-from penstock.stores.urls import split, told
+from penstock.stores.urls import split, take_durability, told
 
-DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
 # The packages of stores on a server, each with an extra of its name, by the schemes of their URLs.
 SERVERS = {
     "postgresql": "postgres",
@@ -81,9 +80,7 @@ def parse_file(url: str) -> tuple[str, Durability]:
         raise InvalidInput(f"store url {told(url)!r} has a host; a file is sqlite:///name.db")
     if parts.fragment:
         raise InvalidInput(f"store url {told(url)!r} has a '#', which means nothing here")
-    durability = DURABILITIES.get(options.pop("durability", "safe"))
-    if durability is None:
-        raise InvalidInput(f"store url {told(url)!r}: durability is safe or fast")
+    durability = take_durability(options)
     if options:
         raise InvalidInput(f"store url {told(url)!r}: no option named {', '.join(options)}")
     path = parts.path.removeprefix("/")

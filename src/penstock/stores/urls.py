@@ -6,7 +6,6 @@ from urllib.parse import SplitResult, urlsplit
 from penstock.errors import InvalidInput
 from penstock.store import Durability
 
-DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast"}
 SCHEME = re.compile(r"[a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -37,11 +36,13 @@ def told(url: str) -> str:
     return begin + place.rpartition("@")[2]
 
 
-def take_durability(options: dict[str, str]) -> Durability:
-    durability = DURABILITIES.get(options.pop("durability", "safe"))
-    if durability is None:
-        raise InvalidInput("store url: durability is safe or fast")
-    return durability
+def take_durability(options: dict[str, str], *more: Durability) -> Durability:
+    known: tuple[Durability, ...] = ("safe", "fast", *more)
+    given = options.pop("durability", "safe")
+    for durability in known:
+        if durability == given:
+            return durability
+    raise InvalidInput(f"store url: durability is {', '.join(known[:-1])} or {known[-1]}")
 
 
 def take_pool_size(options: dict[str, str]) -> int:

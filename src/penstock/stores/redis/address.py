@@ -11,13 +11,12 @@ from redis.backoff import NoBackoff
 
 from penstock.errors import InvalidInput
 from penstock.store import Durability
-from penstock.stores.urls import split, take_pool_size, unreadable
+from penstock.stores.urls import split, take_durability, take_pool_size, unreadable
 
 DEADLINE = 5.0
 # The only one yet of what lies on a server.
 SCHEMA = 1
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-DURABILITIES: dict[str, Durability] = {"safe": "safe", "fast": "fast", "trusted": "trusted"}
 
 
 class Address(Struct, frozen=True):
@@ -51,9 +50,7 @@ def parse(url: str) -> Address:
     """Ours are durability, pool_size and prefix; every other option is the driver's."""
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    durability = DURABILITIES.get(options.pop("durability", "safe"))
-    if durability is None:
-        raise InvalidInput("store url: durability is safe, fast or trusted")
+    durability = take_durability(options, "trusted")
     size = take_pool_size(options)
     prefix = options.pop("prefix", "penstock")
     if not PREFIX.fullmatch(prefix):
