@@ -6,6 +6,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec.structs import astuple, replace
 
+from penstock.callback import check_url
 from penstock.checks import check_number, check_text, clip, readable
 from penstock.errors import (
     BodyTooLarge,
@@ -112,6 +113,8 @@ def check_texts(draft: Draft) -> None:
             check_pairs(field, getattr(draft, field))
     if draft.dedup is not None:
         check_dedup(draft.dedup)
+    if draft.callback is not None:
+        check_url("callback", draft.callback)
 
 
 def check_pairs(field: str, pairs: dict[str, str]) -> None:
@@ -239,6 +242,7 @@ def flags_of(draft: Draft, meta: Meta) -> int:
         Flag.KEYED * (draft.ordering_key is not None)
         | Flag.UNIQUE * unique
         | Flag.OWN_LEASE * (meta.lease is not None)
+        | Flag.CALLBACK * (meta.callback is not None)
     )
 
 
@@ -260,6 +264,7 @@ def meta_of(draft: Draft, settings: QueueSettings) -> Meta:
         draft.parent_id,
         draft.traceparent,
         draft.hops,
+        draft.callback,
     )
     return PLAIN if meta == PLAIN else meta
 

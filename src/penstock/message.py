@@ -56,9 +56,13 @@ class Flag:
     CANCEL_REQUESTED = 8
     FROM_DEAD = 16
     OWN_LEASE = 32
+    # Somebody is to be told when the message ends.
+    CALLBACK = 64
 
+    # What there is to do for when the message ends.
+    ENDING = KEYED | UNIQUE | CALLBACK
     # What a ticket keeps when its lease ends.
-    LASTING = KEYED | UNIQUE | OWN_LEASE
+    LASTING = ENDING | OWN_LEASE
 
 
 class Dedup(Struct, frozen=True):
@@ -87,6 +91,7 @@ class Meta(Struct, frozen=True, omit_defaults=True, gc=False):
     parent_id: int | None = None
     traceparent: str | None = None
     hops: int = 0
+    callback: str | None = None
 
 
 PLAIN = Meta()
@@ -119,6 +124,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     parent_id: int | None = None
     traceparent: str | None = None
     hops: int = 0
+    callback: str | None = None
 
 
 class Message(Struct, frozen=True, gc=False):

@@ -5,9 +5,17 @@ from enum import StrEnum
 from msgspec import Struct
 
 from penstock.message import Draft, Moment
-from penstock.settings import QueueSettings
+from penstock.settings import Backoff, QueueSettings
 
 DEAD_LETTER = "_dead_letter"
+# In the default scope of the default tenant: what is to be told of messages that ended.
+CALLBACK = "_callback"
+CALLBACK_SETTINGS = QueueSettings(
+    ordering="fifo",
+    max_attempts=12,
+    backoff=Backoff(initial=1, factor=2, max=300, jitter="add:0.2"),
+    lease=60.0,
+)
 
 
 class QueueState(StrEnum):

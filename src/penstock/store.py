@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock.message import HistoryRow, Moment, Record, Verb
+from penstock.document import Act, Document
+from penstock.message import NEVER, HistoryRow, Moment, Record, Verb
 from penstock.queue import Queue, QueueState, Schedule, Scope
 from penstock.settings import QueueSettings
 from penstock.ticket import (
@@ -101,6 +102,9 @@ class Hot(Protocol):
         """Why each verb found nothing to do under that fence."""
 
     async def settle(self, moves: Sequence[Move]) -> list[Answer]: ...
+
+    async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
+        """There is work in that queue, of one of these types if any is named. Only a hint."""
 
     @property
     def wakes(self) -> int:
@@ -222,6 +226,29 @@ class Admin(Protocol):
     async def delete_worker(self, worker_id: str) -> None: ...
 
 
+class Records(Protocol):
+    """What features keep beside the queues, and who did what."""
+
+    async def save_documents(self, given: Sequence[Document]) -> list[bool]:
+        """One step. False, and that one is left alone, where another version is stored."""
+
+    async def document(self, kind: str, name: str) -> Document | None:
+        """One that has expired is not there."""
+
+    async def documents(self, kind: str, after: str = "", limit: int = 1_000) -> list[Document]:
+        """In order of their names."""
+
+    async def delete_documents(self, kind: str, names: Sequence[str]) -> int: ...
+
+    async def record(self, acts: Sequence[Act]) -> None:
+        """Writes down what changed nothing: what `acting` says is recorded by what it changes."""
+
+    async def acts(
+        self, tenant: str | None = None, before: int = NEVER, limit: int = 100
+    ) -> list[Act]:
+        """The newest first; those of a year are kept."""
+
+
 class Export(Protocol):
     """The two readers of history, and the count of everything."""
 
@@ -237,12 +264,15 @@ class Export(Protocol):
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:
         """By queue id and place, for people; the ended by state, and only the last `ended`."""
 
+    async def waiting_since(self) -> dict[int, Moment]:
+        """By queue id, since when the message that is next in line could be claimed."""
+
     async def save_cursor(self, name: str, cursor: Cursor) -> None: ...
 
     async def cursors(self) -> dict[str, Exported]: ...
 
 
-class Store(Hot, Upkeep, Admin, Export, Protocol):
+class Store(Hot, Upkeep, Admin, Records, Export, Protocol):
     """All of it."""
 
     @property

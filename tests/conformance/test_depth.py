@@ -129,3 +129,22 @@ async def test_a_limit_holds_among_many_publishers(stage: Stage) -> None:
             tasks.start_soon(publish)
     assert len(refused) == 13
     assert await stage.places("work") == {"ready": 7}
+
+
+async def test_of_each_queue_it_is_told_since_when_the_next_message_waits(stage: Stage) -> None:
+    work, empty = await stage.queue("work"), await stage.queue("empty")
+    assert await stage.store.waiting_since() == {}
+    began = await stage.store.now()
+    await stage.publish(queue="work")
+    await stage.travel(5)
+    await stage.publish(queue="work")
+    await stage.publish(queue="empty", delay=60)
+    assert await stage.store.waiting_since() == {work: began}
+    await stage.take("work")
+    assert await stage.store.waiting_since() == {work: began + 5_000_000}
+    await stage.travel(70)
+    await stage.promote()
+    assert await stage.store.waiting_since() == {
+        work: began + 5_000_000,
+        empty: began + 65_000_000,
+    }

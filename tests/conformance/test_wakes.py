@@ -91,3 +91,20 @@ async def test_an_empty_claim_wakes_nobody(stage: Stage) -> None:
     before = stage.store.wakes
     assert await stage.claim() == []
     assert stage.store.wakes == before
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+async def test_a_queue_says_whether_it_has_work_and_of_which_type(
+    stage: Stage, indexed: bool
+) -> None:
+    queue = await stage.queue("work", filter_by_type=indexed)
+    await stage.publish(queue="work", type="a", delay=60)
+    await stage.publish(type="a")
+    assert not await stage.store.has_ready(queue)
+    await stage.publish(queue="work", type="b")
+    assert await stage.store.has_ready(queue)
+    assert not await stage.store.has_ready(queue, ("a", "c"))
+    assert await stage.store.has_ready(queue, ("a", "b"))
+    await stage.take("work")
+    assert not await stage.store.has_ready(queue)
+    assert not await stage.store.has_ready(queue, ("b",))

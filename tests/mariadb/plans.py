@@ -63,8 +63,8 @@ VALUES: dict[str, Any] = {
     "more": 10, "most": 10, "name": "name9", "note": "n", "now": 10, "number": 1, "pause": 0.001,
     "percent": 0.5, "queue": 2, "queue_id": 2, "queues": [2, 3], "rank": 1, "seen": 10,
     "slots": [1, 2], "state": "completed", "tickets": tuples([(2, 1, 8), (2, 1, 15)]),
-    "type": "type5", "types": ["type5", "type6"], "body": "", "at": 1, "scope": "default",
-    "tenant": "default", "settings": "{}",
+    "kind": "paper", "type": "type5", "types": ["type5", "type6"], "body": "", "at": 1,
+    "scope": "default", "tenant": "default", "settings": "{}",
 }  # fmt: skip
 # Before all others: what they begin with is set by the statements before them.
 BEGIN = "SELECT 10, 7, 10, 10 INTO @now, @fence, @at, @final"

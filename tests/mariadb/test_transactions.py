@@ -246,9 +246,10 @@ async def test_effect_and_completion_are_one(app: Penstock, url: str, caller: An
                 raise RollBack
 
     async with working(app):
-        job = await buy.options(max_attempts=3).aenqueue()
+        job = await buy.options(max_attempts=3, callback="https://example.org/").aenqueue()
         await job.aresult()
     assert (tries, orders(url)) == ([1, 2], 1)
+    assert len(await (await app.broker()).admin.callbacks(job.id)) == 1
 
 
 async def test_a_rollback_that_nobody_mentions_is_a_nack(app: Penstock, url: str) -> None:

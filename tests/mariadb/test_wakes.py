@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from itertools import count
 
 import anyio
 import pytest
+from asyncmy.errors import MySQLError
 
 from penstock import stores
 from penstock.errors import InvalidInput, StoreUnreachable
+from penstock.stores.mariadb.bell import RUNG, Bell
+from penstock.stores.mariadb.statement import text_of
 from penstock.stores.mariadb.store import MariaStore
 from penstock.stores.mariadb.wake import RedisWake
 from penstock.ticket import AnswerKind, Completion, Entry
@@ -102,6 +106,74 @@ async def test_a_closed_store_waits_and_looks_no_more(url: str) -> None:
         heard = await looking(store)
     await asyncio.wait_for(heard, CAP)
     assert store.waiters.lookout.task is None
+
+
+# Whoever publishes rings.
+
+
+async def sleeping(store: MariaStore) -> "asyncio.Task[list[tuple[int]]]":
+    """Fails if somebody ends its sleep."""
+    session = await store.address.connect()
+    session.deadline = None
+    listening = store.bell.listen([QUEUE])
+    task = asyncio.create_task(session.rows(*listening, f"SELECT sleep({LONG})"))
+    task.add_done_callback(lambda _: session.terminate())
+    return task
+
+
+@pytest.mark.parametrize("name", [None, "one"], ids=["plain", "checked"])
+async def test_a_publish_ends_the_sleep_of_who_listens(
+    store: MariaStore, other: MariaStore, name: str | None
+) -> None:
+    heard = await sleeping(store)
+    with anyio.fail_after(CAP):
+        for number in count():
+            if heard.done():
+                break
+            named = None if name is None else f"{name}{number}"
+            await other.enqueue([Entry(QUEUE, "test", b"", name=named)])
+    with pytest.raises(MySQLError, match="interrupted"):
+        await heard
+
+
+async def test_who_listens_to_another_queue_sleeps_on(store: MariaStore, other: MariaStore) -> None:
+    heard = await sleeping(store)
+    for _ in range(20):
+        await other.enqueue([Entry(QUEUE + 1, "test", b"")])
+    assert not heard.done()
+    heard.cancel()
+
+
+async def test_a_lookout_goes_on_after_many_rings(store: MariaStore, other: MariaStore) -> None:
+    waiting = asyncio.ensure_future(found(store))
+    await wait_for(lambda: store.waiters.lookout.session is not None)
+    session = store.waiters.lookout.session
+    for _ in range(100):
+        await other.ask(text_of("ring", lock=other.bell.lock(QUEUE)))
+    ids = await publish(other)
+    assert await asyncio.wait_for(waiting, CAP) == ids
+    assert store.waiters.lookout.session is session
+
+
+async def test_who_may_not_ring_publishes_all_the_same(
+    store: MariaStore, mariadb_server: MariaDB, url: str
+) -> None:
+    database = url.rpartition("/")[2]
+    mariadb_server.execute(
+        f"CREATE USER {database}@'127.0.0.1'; GRANT ALL ON {database}.* TO {database}@'127.0.0.1'"
+    )
+    waiting = asyncio.ensure_future(found(store))
+    listener = f"SELECT is_used_lock('{store.bell.lock(QUEUE)}')"
+    await wait_for(lambda: mariadb_server.execute(listener) != [(None,)])
+    async with await open_store(mariadb_server.url(database, database)) as plain:
+        ids = await publish(plain)
+    assert await asyncio.wait_for(waiting, CAP) == ids
+
+
+def test_a_queue_is_rung_for_once_in_a_while() -> None:
+    bell = Bell("seal")
+    first, again, more = bell.ring([1, 2]), bell.ring([2]), bell.ring(range(100))
+    assert (len(first), again, len(more)) == (2, [], RUNG)
 
 
 # With a Redis beside it.

@@ -45,7 +45,7 @@ async def assert_sound(url: str, *later: Migration) -> None:
     applied = await asked(url, "SELECT number, name, checksum FROM penstock.migration ORDER BY 1")
     assert applied == [(each.number, each.name, each.checksum) for each in known(*later)]
     names = await asked(url, "SELECT name FROM penstock.queue ORDER BY id")
-    assert names == [("_dead_letter",), ("default",)]
+    assert names == [("_dead_letter",), ("default",), ("_callback",)]
     assert await asked(url, "SELECT 1 FROM pg_index WHERE NOT indisvalid") == []
 
 
@@ -238,8 +238,9 @@ def test_the_command_makes_a_store_and_then_has_nothing_to_do(
     terminal: Terminal, bare: str
 ) -> None:
     plan = ["migrate", "--plan", "--url", bare]
-    assert terminal.call(*plan, "--json").json == {"to_do": ["migration 1 core"]}
-    assert terminal.call("migrate", "--url", bare, "--json").json["done"] == ["migration 1 core"]
+    steps = [f"migration {each.number} {each.name}" for each in MIGRATIONS]
+    assert terminal.call(*plan, "--json").json == {"to_do": steps}
+    assert terminal.call("migrate", "--url", bare, "--json").json["done"] == steps
     assert terminal.call(*plan).out == "nothing to do\n"
     assert terminal.call("migrate", "--url", bare, "--json").json["done"] == []
 

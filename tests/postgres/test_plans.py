@@ -125,7 +125,7 @@ WHOLE = {
 }
 # By an index from end to end.
 COUNTS = {"dead_counts": "it counts the dead, once a minute"}
-ELSEWHERE = {"pick_types"} | PAGES | WHOLE.keys() | COUNTS.keys()
+ELSEWHERE = {"pick_types", "peek_type"} | PAGES | WHOLE.keys() | COUNTS.keys()
 
 
 @pytest.fixture(scope="module", params=SHAPES)
@@ -162,6 +162,7 @@ def test_a_claim_by_type_walks_its_own_index_where_there_is_one(connection: Conn
     (found,) = connection.execute("SELECT to_regclass('penstock.ready_type')").fetchall()
     first = "ready_pkey (queue_id)" if found[0] is None else "ready_type (queue_id, type)"
     assert walk(connection, "pick_types") == sorted([first, *CLAIMED])
+    assert walk(connection, "peek_type") == [first]
 
 
 def test_no_statement_reads_a_whole_table_of_messages(connection: Connection) -> None:

@@ -44,7 +44,8 @@ def assert_sound(path: Path) -> None:
     assert asked(path, "PRAGMA journal_mode") == [("wal",)]
     assert asked(path, "PRAGMA auto_vacuum") == [(INCREMENTAL,)]
     assert asked(path, "PRAGMA user_version") == [(MIGRATIONS[-1].floor,)]
-    assert asked(path, "SELECT name FROM queue ORDER BY id") == [("_dead_letter",), ("default",)]
+    names = asked(path, "SELECT name FROM queue ORDER BY id")
+    assert names == [("_dead_letter",), ("default",), ("_callback",)]
 
 
 @pytest.mark.parametrize("count", [2, 8])

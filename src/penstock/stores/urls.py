@@ -36,6 +36,12 @@ def told(url: str) -> str:
     return begin + place.rpartition("@")[2]
 
 
+def file_of(url: str) -> str | None:
+    """The file of a SQLite store; None for one in memory, or for another kind of store."""
+    scheme, _, path = url.partition("?")[0].partition(":///")
+    return None if scheme != "sqlite" or path in ("", ":memory:") else path
+
+
 def take_durability(options: dict[str, str], *more: Durability) -> Durability:
     known: tuple[Durability, ...] = ("safe", "fast", *more)
     given = options.pop("durability", "safe")

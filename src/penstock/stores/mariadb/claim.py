@@ -1,4 +1,4 @@
-"""Hands out messages: one packet picks, moves and reads them."""
+"""Hands out messages: one statement picks, moves and reads them."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -13,35 +13,47 @@ from penstock.stores.sql.transaction import Transaction
 from penstock.ticket import Claim
 
 RANK, DEAD_AT = 12, 13
+NOTHING_EXPIRES = "SELECT 1 FROM DUAL WHERE FALSE"
 
 
-def claiming(claim: Claim, moment: Raw) -> list[str]:
-    """The statements; the last one tells whether something expired in line."""
-    given = terms(claim)
-    return [
+def claiming(claim: Claim, clock: str, moment: Raw) -> str:
+    return taking(
+        clock,
         text_of("number_claim", queues=claim.queue_ids),
-        text_of("claim", picks=picks(claim), moment=moment, **given),
-        *handing_out("claim_leave_ready", given["length"]),
+        text_of("claim", picks=picks(claim), moment=moment, **terms(claim)),
+        "claim_leave_ready",
         text_of("expired_waits", queues=claim.queue_ids),
-    ]
+        length_of(claim),
+    )
 
 
-def claiming_dead(claim: Claim, moment: Raw) -> list[str]:
+def claiming_dead(claim: Claim, clock: str, moment: Raw) -> str:
     types = {"any_type": not claim.types, "types": claim.types}
     lines = [
         text_of("pick_dead", queue=queue, limit=claim.limit, **types) for queue in claim.queue_ids
     ]
-    given = terms(claim)
-    return [
+    return taking(
+        clock,
         text_of("number_dead", queues=claim.queue_ids),
-        text_of("claim_dead", picks=together(lines), moment=moment, **given),
-        *handing_out("claim_leave_dead", given["length"]),
-    ]
+        text_of("claim_dead", picks=together(lines), moment=moment, **terms(claim)),
+        "claim_leave_dead",
+        NOTHING_EXPIRES,
+        length_of(claim),
+    )
 
 
-def handing_out(leaving: str, length: int) -> list[str]:
-    names = (leaving, "claimed", "own_lengths")
-    return [text_of(name, length=length) for name in names]
+def taking(clock: str, number: str, claim: str, leave: str, expired: str, length: int) -> str:
+    """It answers with what was claimed, if anything was, and with whether something expired."""
+    texts = {
+        "clock": clock,
+        "number": number,
+        "claim": claim,
+        "expired": expired,
+        "leave": text_of(leave, length=length),
+        "claimed": text_of("claimed", length=length),
+        "own_lengths": text_of("own_lengths", length=length),
+    }
+    return text_of("take", length=length, **{name: Raw(text) for name, text in texts.items()})
 
 
 def picks(claim: Claim) -> Raw:
@@ -66,10 +78,14 @@ def together(lines: Sequence[str]) -> Raw:
 def terms(claim: Claim) -> dict[str, Any]:
     return {
         "limit": claim.limit,
-        "length": int(claim.lease * 1_000_000),
+        "length": length_of(claim),
         "consumer": claim.consumer,
         "begins": claim.begins,
     }
+
+
+def length_of(claim: Claim) -> int:
+    return int(claim.lease * 1_000_000)
 
 
 def leased(rows: list[Any], length: int, order: int = RANK) -> list[Leased]:

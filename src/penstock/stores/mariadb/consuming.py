@@ -13,15 +13,13 @@ from penstock.stores.sql import consuming
 from penstock.ticket import Claim, Claimed, Completion, Extension, Lock, Move
 
 Locked = TypeVar("Locked", Completion, Extension)
-# Among the answers of a claim's statements.
-FOUND, EXPIRED = 3, 5
 
 
 class Consuming(Engine, consuming.Consuming):
     async def claim(self, claim: Claim) -> Claimed:
-        outcomes = await self.act(*claims.claiming(claim, self.moment), writes=False)
-        messages = claims.leased(outcomes[FOUND].listed, int(claim.lease * 1_000_000))
-        if not outcomes[EXPIRED].rows:
+        rows, expired = await self.taken(claims.claiming(claim, self.clock, self.moment))
+        messages = claims.leased(rows, claims.length_of(claim))
+        if not expired:
             return Claimed(messages)
         if messages:
             # They are ours already, whatever becomes of the others.
@@ -37,9 +35,13 @@ class Consuming(Engine, consuming.Consuming):
         return bool(ended or await self.write(claims.clear, queue_ids, most))
 
     async def claim_dead(self, claim: Claim) -> Claimed:
-        outcomes = await self.act(*claims.claiming_dead(claim, self.moment), writes=False)
-        rows, length = outcomes[FOUND].listed, int(claim.lease * 1_000_000)
-        return Claimed(claims.leased(rows, length, claims.DEAD_AT))
+        rows, _ = await self.taken(claims.claiming_dead(claim, self.clock, self.moment))
+        return Claimed(claims.leased(rows, claims.length_of(claim), claims.DEAD_AT))
+
+    async def taken(self, text: str) -> tuple[list[Any], list[Any]]:
+        """The rows that were claimed, and whether something expired in line."""
+        *found, expired, _ = await self.trying(lambda: self.act_once(text))
+        return rows_of(found), expired.listed
 
     async def complete_set(self, items: Sequence[Completion]) -> list[Any]:
         return await self.as_a_set(settle.completing, items, writes=True)

@@ -1,6 +1,6 @@
 """Where the work of a MariaDB store runs: on one of a few connections, each call with an end."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -9,6 +9,7 @@ from penstock.message import Moment
 from penstock.store import Capabilities
 from penstock.stores.handle import Handle
 from penstock.stores.mariadb.address import Address
+from penstock.stores.mariadb.bell import Bell
 from penstock.stores.mariadb.lookout import Watch
 from penstock.stores.mariadb.pool import Pool
 from penstock.stores.mariadb.session import DEADLINE, Outcome, Session
@@ -48,7 +49,8 @@ class Engine(Handle):
         self.seal = seal
         self.capabilities = Capabilities("mariadb", address.durability)
         self.pool = Pool(address.connect, address.pool_size, DEADLINE)
-        self.waiters = waiters_of(address, seal)
+        self.bell = Bell(seal)
+        self.waiters = waiters_of(address, seal, self.bell)
         # Every packet begins with the moment that all of it is at.
         self.clock = f"SELECT {address.moment} INTO @now"
         # Not that of the begin of its statement. Our own sessions have the time of UTC.
@@ -84,6 +86,10 @@ class Engine(Handle):
         begin = (BEGIN, ENTER, self.clock) if writes else (BEGIN, self.clock)
         outcomes = await self.trying(lambda: self.act_once(*begin, *texts, COMMIT))
         return outcomes[len(begin) : -1]
+
+    def ringing(self, queue_ids: Collection[int]) -> list[str]:
+        """Where Redis carries wake-ups nobody listens."""
+        return self.bell.ring(queue_ids) if self.address.wake is None else []
 
     async def act_once(self, *texts: str) -> list[Outcome]:
         self.refuse_closed()
@@ -147,7 +153,7 @@ class Engine(Handle):
     async def commit(self, tx: Transaction, *, sent: bool) -> None:
         """Of everything before it we know, without an answer, that it did not happen."""
         try:
-            await tx.send(COMMIT)
+            await tx.send(*self.ringing(tx.woken), COMMIT)
         except ERRORS as error:
             if gone(error):
                 raise named(error, self.where, sent=sent) from error
@@ -158,11 +164,11 @@ class Engine(Handle):
         return moment
 
 
-def waiters_of(address: Address, seal: str) -> Waiting:
+def waiters_of(address: Address, seal: str, bell: Bell) -> Waiting:
     if address.wake is None:
-        return Watch(address.connect)
+        return Watch(address.connect, bell)
     try:
         from penstock.stores.mariadb.wake import RedisWake
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{error}: install penstock[redis]") from None
-    return RedisWake(address.connect, address.wake, seal)
+    return RedisWake(address.connect, address.wake, seal, bell)

@@ -111,25 +111,43 @@ SELECT last_insert_id();
 
 -- name: any_ready
 SELECT 1 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id IN (:queues) LIMIT 1;
--- name: newest_message
-SELECT coalesce(max(id), 0) FROM penstock_message;
--- name: await_messages
--- The server looks by itself: that costs neither a packet nor a client.
+-- name: look
+-- The server looks by itself: that costs neither a packet nor a client. News are told by their
+-- queues; without any, those of the wanted that have work for another reason.
 BEGIN NOT ATOMIC
     DECLARE look INT DEFAULT 0;
-    WHILE look < :looks AND (SELECT coalesce(max(id), 0) FROM penstock_message) <= :seen DO
+    DECLARE newest BIGINT;
+    SELECT coalesce(max(id), 0) INTO newest FROM penstock_message;
+    WHILE look < :looks AND newest <= :seen DO
         DO sleep(:pause);
         SET look = look + 1;
+        SELECT coalesce(max(id), 0) INTO newest FROM penstock_message;
     END WHILE;
+    SELECT newest;
+    IF newest > :seen THEN :news; ELSE :ready; END IF;
+END;
+-- name: listen
+DO :locks;
+-- name: ring
+-- Before the commit: who is woken takes longer to ask than we to commit. Another user's session
+-- goes on sleeping.
+BEGIN NOT ATOMIC
+    DECLARE listener BIGINT;
+    DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+    SET listener = is_used_lock(:lock);
+    IF listener IS NOT NULL THEN KILL QUERY listener; END IF;
 END;
 -- name: queues_of_news
 SELECT DISTINCT queue_id FROM (
     SELECT queue_id FROM penstock_message FORCE INDEX (PRIMARY)
     WHERE id > :seen ORDER BY id LIMIT :most) AS news;
 -- name: ready_queues
+-- Not EXISTS, which would become a join that reads all of them.
 SELECT q.id FROM penstock_queue AS q FORCE INDEX (PRIMARY)
-WHERE q.id IN (:queues) AND EXISTS (
+WHERE q.id IN (:queues) AND (
     SELECT 1 FROM penstock_ready AS r FORCE INDEX (PRIMARY) WHERE r.queue_id = q.id LIMIT 1);
+-- name: peek_type
+SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id AND type = :type LIMIT 1;
 -- name: pick
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (PRIMARY)
@@ -180,6 +198,26 @@ STRAIGHT_JOIN penstock_message AS m FORCE INDEX (PRIMARY) ON m.id = l.id
 SET l.length = CAST(json_value(m.meta, '$.lease') * 1000000 AS INT),
     l.lease_until = @at + CAST(json_value(m.meta, '$.lease') * 1000000 AS INT)
 WHERE l.lease_until = @at + :length AND l.fence = @fence AND l.flags & 32;
+-- name: take
+-- One statement, so that what is not needed is not sent, and nobody waits for its answer.
+BEGIN NOT ATOMIC
+    START TRANSACTION;
+    :clock;
+    :number;
+    IF @fence IS NOT NULL THEN
+        :claim;
+        IF @at IS NOT NULL THEN
+            :leave;
+            :claimed;
+            IF EXISTS (
+                SELECT 1 FROM penstock_lease FORCE INDEX (until)
+                WHERE lease_until = @at + :length AND fence = @fence AND flags & 32)
+            THEN :own_lengths; END IF;
+        END IF;
+    END IF;
+    :expired;
+    COMMIT;
+END;
 -- name: expired_waits
 SELECT 1 FROM penstock_ready FORCE INDEX (expiry)
 WHERE expires_at <= @now AND expires_at < 9007199254740991 AND queue_id IN (:queues) LIMIT 1;
@@ -215,18 +253,18 @@ INSERT INTO penstock_history
 SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
        claimed_at, @now, 1
 FROM penstock_lease FORCE INDEX (PRIMARY)
-WHERE (:locks) AND flags & 3 = 0
+WHERE (:locks) AND flags & 67 = 0
 RETURNING id, fence;
 -- name: complete_results
 INSERT INTO penstock_result (id, expires_at, body)
 SELECT l.id, @now + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT), given.body
 FROM (:given) AS given
-JOIN penstock_lease AS l ON l.id = given.id AND l.fence = given.fence AND l.flags & 3 = 0
+JOIN penstock_lease AS l ON l.id = given.id AND l.fence = given.fence AND l.flags & 67 = 0
 JOIN penstock_queue AS q ON q.id = l.queue_id
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), body = VALUES(body);
 -- name: complete_leave
 DELETE l FROM penstock_lease AS l FORCE INDEX (PRIMARY)
-WHERE (:locks) AND flags & 3 = 0;
+WHERE (:locks) AND flags & 67 = 0;
 -- name: free_leases
 -- Those of the leases that nobody's open transaction holds.
 SELECT id, fence FROM penstock_lease FORCE INDEX (PRIMARY)
@@ -347,13 +385,13 @@ FOR UPDATE SKIP LOCKED;
 -- Those that free no key.
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (expiry)
-WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 3 = 0
+WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 67 = 0
   AND (:everywhere OR queue_id IN (:queues))
 ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: expire_scheduled
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_scheduled FORCE INDEX (expiry)
-WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 3 = 0
+WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 67 = 0
 ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: expired
 INSERT INTO penstock_history (id, queue_id, attempts, deliveries, verb, state, at, final)
@@ -580,6 +618,12 @@ UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock_dead GROUP BY queue_id
 UNION ALL SELECT queue_id, state, count(*) FROM (
     SELECT queue_id, state FROM penstock_history WHERE final = 1
     ORDER BY position DESC LIMIT :ended) AS last GROUP BY queue_id, state;
+-- name: waiting_since
+SELECT q.id, (
+    SELECT coalesce(m.run_at, m.created_at) FROM penstock_ready AS r
+    JOIN penstock_message AS m ON m.id = r.id
+    WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1)
+FROM penstock_queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
 INSERT INTO penstock_cursor (name, epoch, message, history, advanced_at)
 VALUES (:name, :epoch, :message, :history, :now)
@@ -605,3 +649,34 @@ SELECT value FROM penstock_fact WHERE name = :name;
 -- name: fact_set
 INSERT INTO penstock_fact (name, value) VALUES (:name, :value)
 ON DUPLICATE KEY UPDATE value = VALUES(value);
+
+-- name: document_save
+INSERT INTO penstock_document (kind, name, body, version, expires_at)
+VALUES (:kind, :name, :body, :version, :expires_at)
+ON DUPLICATE KEY UPDATE
+    body = VALUES(body), version = VALUES(version), expires_at = VALUES(expires_at);
+-- name: document
+SELECT kind, name, body, version, expires_at FROM penstock_document
+WHERE kind = :kind AND name = :name AND expires_at > :now;
+-- name: documents
+SELECT kind, name, body, version, expires_at FROM penstock_document
+WHERE kind = :kind AND name > :after AND expires_at > :now ORDER BY name LIMIT :limit;
+-- name: document_delete
+DELETE FROM penstock_document WHERE kind = :kind AND name = :name;
+-- name: old_documents
+SELECT kind, name FROM penstock_document FORCE INDEX (expiry)
+WHERE expires_at <= :now LIMIT :limit;
+-- name: drop_document
+DELETE FROM penstock_document WHERE kind = :kind AND name = :name AND expires_at <= :now;
+
+-- name: act_save
+INSERT INTO penstock_act (at, tenant, subject, verb, target, request_id, detail)
+VALUES (:at, :tenant, :subject, :verb, :target, :request_id, :detail);
+-- name: acts
+SELECT id, at, tenant, subject, verb, target, request_id, detail FROM penstock_act
+WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
+-- name: old_acts
+-- A year is kept.
+SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
+-- name: drop_acts
+DELETE FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;

@@ -19,8 +19,9 @@ class MariaStore(Consuming, ServerStore[Waiting]):
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
         if sum(len(entry.body) for entry in entries) > publish.ONE_PACKET:
             return await self.write(publish.publish_chunks, entries)
-        outcomes = await self.act(*publish.writing(entries))
-        self.waiters.tell({entry.queue_id for entry in entries})
+        queues = {entry.queue_id for entry in entries}
+        outcomes = await self.act(*publish.writing(entries), *self.ringing(queues))
+        self.waiters.tell(queues)
         return publish.published(outcomes[0].first, len(entries))
 
     def inside(self, connection: object) -> Inside:

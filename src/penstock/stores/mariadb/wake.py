@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from penstock.errors import InvalidInput
 from penstock.store import Check
+from penstock.stores.mariadb.bell import Bell
 from penstock.stores.mariadb.lookout import Lookout
 from penstock.stores.mariadb.session import Session
 from penstock.stores.wake import HEARING, Wake
@@ -30,9 +31,11 @@ class RedisWake(Wake):
     def longest_wait(self) -> float:
         return HEARING
 
-    def __init__(self, connect: Callable[[], Awaitable[Session]], url: str, seal: str) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[Session]], url: str, seal: str, bell: Bell
+    ) -> None:
         super().__init__()
-        self.lookout = Lookout(connect, self)
+        self.lookout = Lookout(connect, self, bell)
         self.redis = client(url)
         # Stores may share a Redis, and the seal is not for it.
         self.channel = f"penstock:{blake2b(seal.encode(), digest_size=8).hexdigest()}"

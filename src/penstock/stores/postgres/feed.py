@@ -1,5 +1,6 @@
 """What is read in the order it was written: by the export, which never sees a gap, by retention."""
 
+from operator import itemgetter
 from typing import Any
 
 from penstock.message import HistoryRow
@@ -8,8 +9,13 @@ from penstock.stores.sql import export, upkeep
 from penstock.stores.sql.rows import history_of, message_of
 from penstock.ticket import Cursor, Feed, Pruned, Retention
 
-# How many transactions are looked at first: the index knows stretches of them, not each.
-FIRST_LOOK = 1_000
+# By transaction, then as they were numbered.
+in_order = itemgetter(-1, 0)
+# For how many rows one transaction more is looked at, at first: all that is looked at is sorted.
+# Producers that publish in batches write about as many.
+DENSE = 1_000
+# How much further the next look goes, at most.
+LEAP = 16
 
 
 async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
@@ -30,19 +36,15 @@ async def page(
     tx: Transaction, statement: str, after: int, horizon: int, limit: int
 ) -> tuple[list[Any], int]:
     """The next rows, and the last transaction they are of."""
-    look = FIRST_LOOK
+    look = limit // DENSE + 1
     while True:
-        before = min(horizon, after + look)
+        before = min(horizon, after + look + 1)
         rows = await tx.all(statement, after=after, before=before, limit=limit)
         if len(rows) >= limit:
             return sorted(rows, key=in_order), rows[-1][-1]
         if before >= horizon:
             return sorted(rows, key=in_order), max(after, rows[-1][-1] if rows else 0)
-        look *= 8
-
-
-def in_order(row: Any) -> tuple[int, int]:
-    return row[-1], row[0]
+        look *= min(limit // len(rows) + 1, LEAP) if rows else LEAP
 
 
 async def recent(tx: Transaction, after: int, limit: int) -> list[HistoryRow]:

@@ -151,6 +151,9 @@ SELECT nextval('penstock.message_id');
 
 -- name: any_ready
 SELECT 1 FROM penstock.ready WHERE queue_id = ANY (:queues::int[]) LIMIT 1;
+-- name: peek_type
+SELECT 1 FROM penstock.ready
+WHERE queue_id = :queue_id AND type = :type::text AND type >= '' LIMIT 1;
 -- name: pick_one
 SELECT ctid FROM penstock.ready
 WHERE queue_id = (:queues::int[])[1] AND expires_at > penstock.moment()
@@ -244,7 +247,7 @@ ORDER BY held.dead_at, held.id;
 WITH ended AS (
     DELETE FROM penstock.lease AS l
     USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & 3 = 0
+    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & 67 = 0
     RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at)
 INSERT INTO penstock.history
     (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
@@ -255,7 +258,7 @@ FROM ended RETURNING id, fence;
 WITH ended AS (
     DELETE FROM penstock.lease AS l
     USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & 3 = 0
+    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & 67 = 0
     RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
@@ -337,7 +340,7 @@ ended AS (
     WHERE l.ctid = held.place
     RETURNING l.id, l.fence, l.queue_id, m.type,
               coalesce(m.expires_at, 9007199254740991) AS expires_at, l.consumer, l.claimed_at,
-              l.flags & 35 AS flags, l.dead_at, l.dead_error,
+              l.flags & 99 AS flags, l.dead_at, l.dead_error,
               CASE WHEN asked.ranked THEN coalesce(asked.due_at, penstock.moment()) / 1000
                    ELSE l.rank END AS rank,
               asked.verb, asked.state, asked.attempts, asked.deliveries, asked.reason, asked.error,
@@ -439,7 +442,7 @@ WITH gone AS (
     DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM penstock.ready
         WHERE expires_at <= penstock.moment() AND expires_at < 9007199254740991
-          AND flags & 3 = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
+          AND flags & 67 = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
         ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING id, queue_id, attempts, deliveries),
 told AS (
@@ -452,7 +455,7 @@ WITH gone AS (
     DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM penstock.scheduled
         WHERE expires_at <= penstock.moment() AND expires_at < 9007199254740991
-          AND flags & 3 = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
+          AND flags & 67 = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
         ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING id, queue_id, attempts, deliveries),
 told AS (
@@ -692,6 +695,12 @@ UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock.dead GROUP BY queue_id
 UNION ALL SELECT queue_id, state::text, count(*) FROM (
     SELECT queue_id, state FROM penstock.history WHERE final
     ORDER BY id DESC LIMIT :ended) AS last GROUP BY queue_id, state;
+-- name: waiting_since
+SELECT q.id, (
+    SELECT coalesce(m.run_at, m.created_at) FROM penstock.ready AS r
+    JOIN penstock.message AS m ON m.id = r.id
+    WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1)
+FROM penstock.queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
 INSERT INTO penstock.cursor (name, epoch, message, history, advanced_at)
 VALUES (:name, :epoch, :message, :history, :now)
@@ -718,3 +727,35 @@ SELECT value FROM penstock.fact WHERE name = :name;
 -- name: fact_set
 INSERT INTO penstock.fact (name, value) VALUES (:name, :value)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: document_save
+INSERT INTO penstock.document (kind, name, body, version, expires_at)
+VALUES (:kind, :name, :body, :version, :expires_at)
+ON CONFLICT (kind, name) DO UPDATE
+SET body = excluded.body, version = excluded.version, expires_at = excluded.expires_at;
+-- name: document
+SELECT kind, name, body, version, expires_at FROM penstock.document
+WHERE kind = :kind AND name = :name AND expires_at > :now;
+-- name: documents
+SELECT kind, name, body, version, expires_at FROM penstock.document
+WHERE kind = :kind AND name > :after AND expires_at > :now ORDER BY name LIMIT :limit;
+-- name: document_delete
+DELETE FROM penstock.document WHERE kind = :kind AND name = :name;
+-- name: old_documents
+SELECT kind, name FROM penstock.document
+WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
+-- name: drop_document
+DELETE FROM penstock.document WHERE kind = :kind AND name = :name AND expires_at <= :now;
+
+-- name: act_save
+INSERT INTO penstock.act (at, tenant, subject, verb, target, request_id, detail)
+VALUES (:at, :tenant, :subject, :verb, :target, :request_id, :detail);
+-- name: acts
+SELECT id, at, tenant, subject, verb, target, request_id, detail FROM penstock.act
+WHERE (:tenant::text IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
+-- name: old_acts
+-- A year is kept.
+SELECT id FROM penstock.act WHERE at < :now - 31536000000000 LIMIT :limit;
+-- name: drop_acts
+DELETE FROM penstock.act
+WHERE id IN (SELECT id FROM penstock.act WHERE at < :now - 31536000000000 LIMIT :limit);

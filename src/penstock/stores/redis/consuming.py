@@ -149,6 +149,11 @@ class Consuming(Engine, Waited[Wake]):
         reply = await self.run("settle", *words)
         return [answer_of(text, move.state) for text, move in zip(reply, moves, strict=True)]
 
+    async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
+        if not types:
+            return await self.any_ready([queue_id])
+        return bool(await self.run("peek", queue_text(queue_id), *types))
+
     async def any_ready(self, queue_ids: Collection[int]) -> bool:
         for queue_id in queue_ids:
             name = queue_text(queue_id)

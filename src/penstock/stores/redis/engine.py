@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import msgspec
 from redis.exceptions import MovedError
 
+from penstock.document import acting
 from penstock.errors import NotYet
 from penstock.store import Capabilities, Clock
 from penstock.stores.handle import Handle
@@ -16,6 +18,7 @@ from penstock.stores.redis.trouble import ERRORS, named
 from penstock.stores.redis.wake import Wake
 
 T = TypeVar("T")
+encode = msgspec.json.Encoder().encode
 
 
 class Engine(Handle):
@@ -42,9 +45,15 @@ class Engine(Handle):
         keys = self.keys.get(verb)
         if keys is None:
             keys = self.keys[verb] = [self.address.key(name) for name in found.keys]
-        words = ["" if self.clock is None else self.clock(), *arguments]
+        words = [self.first_word("act" in found.keys), *arguments]
         reply = await self.call(lambda session: session.run(found, keys, words), found.writes)
         return self.woken(*reply) if found.wakes else reply
+
+    def first_word(self, administrative: bool) -> Any:
+        """The moment, if the server's is not meant; and who answers for it, if anybody does."""
+        now = "" if self.clock is None else self.clock()
+        act = acting.get() if administrative else None
+        return now if act is None else b"%s|%s" % (str(now).encode(), encode(act))
 
     async def call(self, do: Callable[[Session], Awaitable[T]], writes: bool = False) -> T:
         self.refuse_closed()

@@ -58,6 +58,11 @@ class Export(Engine):
             counts[row.queue_id, row.state.value] += 1
         return {key: count for key, count in counts.items() if count}
 
+    async def waiting_since(self) -> dict[int, Moment]:
+        queues = await self.ask("HKEYS", "queue")
+        found = await self.run("waiting_since", *queues)
+        return {int(q, 16): int(since) for q, since in zip(queues, found, strict=True) if since}
+
     async def last_ended(self, count: int) -> list[HistoryRow]:
         found: list[HistoryRow] = []
         before = "+"

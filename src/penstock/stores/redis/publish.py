@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from penstock.message import PLAIN, Flag, Meta
-from penstock.stores.redis.texts import NONE, digest, field
+from penstock.stores.redis.texts import NONE, digest, field, story
 from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, alike, none_of
 from penstock.stores.sql.rows import decode_meta
 from penstock.ticket import Entry, Published
@@ -70,8 +70,7 @@ def dedup(entry: Entry) -> tuple[bytes | str | int, bytes | int]:
 
 
 def correlation(meta: Meta) -> bytes | None:
-    """Over all queues: a story is told by several."""
-    return None if meta.correlation_id is None else digest(0, meta.correlation_id)
+    return None if meta.correlation_id is None else story(meta.correlation_id)
 
 
 def outcomes(reply: Sequence[bytes]) -> list[Published]:

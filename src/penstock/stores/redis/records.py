@@ -10,7 +10,6 @@ from penstock.stores.redis.engine import Engine
 from penstock.stores.redis.texts import (
     answer_of,
     corpse_of,
-    digest,
     field,
     head_of,
     held_of,
@@ -19,6 +18,7 @@ from penstock.stores.redis.texts import (
     message_of,
     moment,
     queue_text,
+    story,
     waiting_of,
 )
 from penstock.stores.sql.records import told
@@ -81,7 +81,7 @@ class Records(Engine):
 
     async def correlated(self, query: Query) -> list[bytes]:
         """All of one story, to be sorted by state here: a correlation id names few messages."""
-        name = digest(0, query.correlation_id or "")
+        name = story(query.correlation_id or "")
         members = await self.ask("ZRANGEBYLEX", "correlation", b"[" + name, b"(" + name + b"g")
         return below([member[-14:] for member in members], query.before)
 

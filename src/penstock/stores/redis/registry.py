@@ -6,7 +6,15 @@ import msgspec
 
 from penstock.errors import NotFound, SlugConflict
 from penstock.message import Moment
-from penstock.queue import DEAD_LETTER, Queue, QueueState, Schedule, Scope
+from penstock.queue import (
+    CALLBACK,
+    CALLBACK_SETTINGS,
+    DEAD_LETTER,
+    Queue,
+    QueueState,
+    Schedule,
+    Scope,
+)
 from penstock.settings import QueueSettings
 from penstock.stores.redis.engine import Engine
 from penstock.stores.redis.texts import moment, queue_text
@@ -35,12 +43,13 @@ decode_queue = msgspec.json.Decoder(StoredQueue).decode
 
 class Registry(Engine):
     async def found_default(self) -> None:
-        """What always exists: the default scope, its dead letters, its default queue."""
+        """What always exists: the default scope, its dead letters, its queues."""
         found = await self.scope("default", "default")
         try:
             found = found or await self.create_scope("default", "default")
-            if await self.queue("default", "default", "default") is None:
-                await self.create_queue(found.id, "default", QueueSettings())
+            for name, settings in (("default", QueueSettings()), (CALLBACK, CALLBACK_SETTINGS)):
+                if await self.queue("default", "default", name) is None:
+                    await self.create_queue(found.id, name, settings)
         except SlugConflict:
             # Another process was as quick.
             return
@@ -176,10 +185,8 @@ class Registry(Engine):
         if text is None:
             return False
         schedule = schedule_of(b"%d" % schedule_id, text)
-        # The name first: one without a name can still be deleted.
         name = name_field(schedule.queue_id, schedule.name)
-        await self.ask("HDEL", "schedule_name", name, writes=True)
-        return bool(await self.ask("HDEL", "schedule", schedule_id, writes=True))
+        return bool(await self.run("delete_schedule", schedule_id, name))
 
     async def save_worker(self, worker: Working) -> None:
         said = encode((worker.host, worker.pid, worker.queues))

@@ -14,7 +14,8 @@ FOLDER = files(__package__) / "lua"
 SAID = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
 # What these do can be done again.
 READS = frozenset({
-    "census", "depths", "explain", "feed", "find", "find_dead", "get", "leases", "result",
+    "census", "depths", "documents", "explain", "feed", "find", "find_dead", "get", "leases",
+    "peek", "result", "waiting_since",
 })  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
 from penstock.stores.redis.consuming import Consuming
 from penstock.stores.redis.doctor import Doctor
+from penstock.stores.redis.documents import Documents
 from penstock.stores.redis.records import Records
 
 
-class RedisStore(Consuming, Records, Doctor):
+class RedisStore(Consuming, Records, Documents, Doctor):
     """All of it."""

@@ -1,6 +1,6 @@
 """Texts become nouns, and nouns texts. Numbers that must sort are hexadecimal."""
 
-from hashlib import blake2b
+from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
 
 from penstock.message import FINAL, PLAIN, HistoryRow, Leased, Message, Meta, Moment, State, Verb
@@ -25,6 +25,14 @@ def field(queue_id: int, text: str) -> bytes:
 def digest(queue_id: int, text: str) -> bytes:
     """Of a text that must have a certain length."""
     return blake2b(field(queue_id, text), digest_size=20).hexdigest().encode()
+
+
+def story(correlation_id: str) -> bytes:
+    """Of all queues: a story is told by several. Scripts begin those of callbacks, and know no
+    other digest."""
+    if correlation_id.startswith("callback-"):
+        return sha1(correlation_id.encode(), usedforsecurity=False).hexdigest().encode()
+    return digest(0, correlation_id)
 
 
 def moment(text: bytes) -> Moment | None:

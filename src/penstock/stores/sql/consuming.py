@@ -11,6 +11,7 @@ from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreUnreachable
 from penstock.message import Verb
 from penstock.stores.sql import messages, sets
 from penstock.stores.sql import settle as settling
+from penstock.stores.sql.documents import accounted
 from penstock.stores.sql.locking import LockingTransaction
 from penstock.stores.sql.settle import BUSY
 from penstock.ticket import (
@@ -111,13 +112,15 @@ class Consuming(ABC):
         ]
 
     async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
-        return [await self.patiently(messages.cancel_one, id, force) for id in ids]
+        return [await self.patiently(accounted(messages.cancel_one), id, force) for id in ids]
 
     async def redrive(self, ids: Sequence[int]) -> list[Answer]:
-        return await self.each(ids, await self.write(messages.redrive, ids), messages.redrive_one)
+        answers = await self.write(accounted(messages.redrive), ids)
+        return await self.each(ids, answers, accounted(messages.redrive_one))
 
     async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
-        return await self.each(ids, await self.write(messages.purge_dead, ids), messages.purge_one)
+        answers = await self.write(accounted(messages.purge_dead), ids)
+        return await self.each(ids, answers, accounted(messages.purge_one))
 
     async def each(
         self, ids: Sequence[int], answers: list[Answer], alone: Work[[int], Answer]
@@ -139,9 +142,9 @@ class Consuming(ABC):
     async def replace(self, id: int, entry: Entry) -> Published:
         for _ in range(LOOKS * MORE_LOOKS):
             with suppress(Busy):
-                return await self.write(messages.replace, id, entry)
+                return await self.write(accounted(messages.replace), id, entry)
             await asyncio.sleep(A_LOOK)
-        return await self.write(messages.replace, id, entry)
+        return await self.write(accounted(messages.replace), id, entry)
 
     async def patiently(self, work: Work[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
         """BUSY only if it is for longer than a look. Others of the same call may be done already:

@@ -1,7 +1,7 @@
 """Live views of history, the count of everything, and how far the exports have come."""
 
 from penstock.errors import InvalidState
-from penstock.message import HistoryRow
+from penstock.message import HistoryRow, Moment
 from penstock.stores.sql.rows import history_of
 from penstock.stores.sql.transaction import Transaction
 from penstock.ticket import Cursor, Exported, Tally
@@ -29,6 +29,11 @@ async def census(tx: Transaction) -> list[Tally]:
 async def depths(tx: Transaction, ended: int) -> dict[tuple[int, str], int]:
     rows = await tx.all("depths", ended=ended)
     return {(queue_id, place): count for queue_id, place, count in rows}
+
+
+async def waiting_since(tx: Transaction) -> dict[int, Moment]:
+    rows = await tx.all("waiting_since")
+    return {queue_id: since for queue_id, since in rows if since is not None}
 
 
 async def save_cursor(tx: Transaction, name: str, cursor: Cursor) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from penstock.errors import Busy, InvalidState
 from penstock.message import NEVER, Flag, State, Verb
 from penstock.stores.sql import keys
+from penstock.stores.sql.ending import over
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.rows import message_of
 from penstock.stores.sql.settle import BUSY, end, state_of
@@ -59,7 +60,7 @@ async def cancel_claimed(tx: Transaction, id: int, fence: int, force: bool) -> A
         return None
     ticket = Ticket(*row[:8])
     await tx.record(ticket, Verb.CANCEL, State.CANCELLED, "forced", delivery=Delivery(*row[8:11]))
-    await keys.free(tx, id, ticket.flags)
+    await over(tx, id, ticket.flags, State.CANCELLED, "forced")
     return Answer(AnswerKind.DONE, State.CANCELLED)
 
 

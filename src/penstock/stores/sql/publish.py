@@ -7,6 +7,7 @@ from penstock.admission import earliest
 from penstock.errors import IdempotencyConflict, NameTaken, QueueFull
 from penstock.message import NEVER, Moment, State, Verb
 from penstock.stores.sql import keys
+from penstock.stores.sql.ending import over
 from penstock.stores.sql.transaction import Lockable, Ticket, Transaction
 from penstock.ticket import Entry, Published
 
@@ -157,7 +158,7 @@ async def place(tx: Transaction, entry: Entry, id: int, full: bool) -> None:
     if full:
         await tx.put_dead(ticket, tx.now, "overflow", None)
         await tx.record(ticket, Verb.PUBLISH, State.DEAD, "overflow")
-        await keys.free(tx, id, ticket.flags)
+        await over(tx, id, ticket.flags, State.DEAD, "overflow")
     elif due > tx.now:
         await tx.put_scheduled(ticket, due, entry.ordering_key)
     elif entry.ordering_key is not None:

@@ -6,7 +6,15 @@ import msgspec
 
 from penstock.errors import SlugConflict
 from penstock.message import Moment
-from penstock.queue import DEAD_LETTER, Queue, QueueState, Schedule, Scope
+from penstock.queue import (
+    CALLBACK,
+    CALLBACK_SETTINGS,
+    DEAD_LETTER,
+    Queue,
+    QueueState,
+    Schedule,
+    Scope,
+)
 from penstock.settings import QueueSettings
 from penstock.stores.sql.rows import queue_of, schedule_of
 from penstock.stores.sql.transaction import Transaction
@@ -17,12 +25,15 @@ decode = msgspec.json.Decoder(list[str]).decode
 
 
 async def found_default(tx: Transaction) -> None:
-    """What always exists: the default scope, its dead letters, its default queue, a secret."""
-    if await scope(tx, "default", "default") is not None:
-        return
-    default = await create_scope(tx, "default", "default")
-    await create_queue(tx, default.id, "default", QueueSettings())
-    await tx.run("fact_set", name="secret", value=secrets.token_hex(32))
+    """What always exists: the default scope, its dead letters, its default queue, a secret, and the
+    queue of callbacks, which a store of old may lack."""
+    default = await scope(tx, "default", "default")
+    if default is None:
+        default = await create_scope(tx, "default", "default")
+        await create_queue(tx, default.id, "default", QueueSettings())
+        await tx.run("fact_set", name="secret", value=secrets.token_hex(32))
+    if await queue(tx, "default", "default", CALLBACK) is None:
+        await create_queue(tx, default.id, CALLBACK, CALLBACK_SETTINGS)
 
 
 async def secret(tx: Transaction) -> bytes:

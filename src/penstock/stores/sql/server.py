@@ -100,6 +100,14 @@ class ServerStore(Consuming, SqlStore, Waited[W]):
     async def any_ready(self, queue_ids: Collection[int]) -> bool:
         return bool(await self.fetch("any_ready", queues=list(queue_ids)))
 
+    async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
+        if not types:
+            return await self.any_ready([queue_id])
+        for type_ in types:
+            if await self.fetch("peek_type", queue_id=queue_id, type=type_):
+                return True
+        return False
+
     # Agents and operators.
 
     async def expired_leases(self, limit: int) -> Sweep:

@@ -7,12 +7,10 @@ from penstock.message import Flag
 from penstock.stores.sql.settle import extended
 from penstock.ticket import DONE, Answer, AnswerKind, Completion, Extension, Move
 
-KEYS = Flag.KEYED | Flag.UNIQUE
-
 
 def as_set(move: Move) -> bool:
-    """It frees no key that the next one waits for."""
-    return not (move.frees and move.seen_flags & KEYS)
+    """It ends nothing that somebody waits for."""
+    return not (move.frees and move.seen_flags & Flag.ENDING)
 
 
 def done(items: Sequence[Completion], rows: list[Any]) -> list[Answer | None]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.message import Flag, State, Verb
-from penstock.stores.sql import keys
+from penstock.stores.sql.ending import over
 from penstock.stores.sql.rows import meta_of
 from penstock.stores.sql.transaction import Delivery, Ticket, Transaction
 from penstock.ticket import (
@@ -32,7 +32,7 @@ async def end(
 ) -> None:
     """A ticket that nobody holds is over."""
     await tx.record(ticket, verb, state, reason)
-    await keys.free(tx, ticket.id, ticket.flags)
+    await over(tx, ticket.id, ticket.flags, state, reason)
 
 
 async def complete_one(tx: Transaction, item: Completion) -> Answer:
@@ -44,7 +44,7 @@ async def complete_one(tx: Transaction, item: Completion) -> Answer:
     delivery = Delivery(*row[8:11])
     await tx.record(ticket, Verb.COMPLETE, State.COMPLETED, delivery=delivery)
     await keep_result(tx, item)
-    await keys.free(tx, ticket.id, ticket.flags)
+    await over(tx, ticket.id, ticket.flags, State.COMPLETED)
     return DONE
 
 
@@ -151,7 +151,13 @@ async def apply(tx: Transaction, move: Move, row: Any) -> None:
         error=move.error, delivery=delivery, due_at=due_at,
     )  # fmt: skip
     if move.frees:
-        await keys.free(tx, ticket.id, ticket.flags)
+        await over(tx, ticket.id, lasting(untold(held.flags, move.state)), move.state, move.reason)
+
+
+def untold(flags: int, state: State) -> int:
+    """A dead letter that stays dead was told of when it died."""
+    stays = flags & Flag.FROM_DEAD and state is State.DEAD
+    return flags & ~Flag.CALLBACK if stays else flags
 
 
 async def explain_all(

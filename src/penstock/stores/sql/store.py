@@ -1,15 +1,16 @@
 """The verbs that every SQL store does the same way: each is a function on a transaction."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Collection, Sequence
+from typing import ParamSpec, TypeVar
 
-from penstock.message import HistoryRow, Moment, Record, Verb
+from penstock.document import Act, Document
+from penstock.message import NEVER, HistoryRow, Moment, Record, Verb
 from penstock.queue import Queue, QueueState, Schedule, Scope
 from penstock.settings import QueueSettings
-from penstock.stores.sql import export, messages, records, registry, upkeep
+from penstock.stores.sql import documents, export, messages, records, registry, upkeep
 from penstock.stores.sql import settle as settling
-from penstock.stores.sql.transaction import Transaction
+from penstock.stores.sql.documents import Work, accounted
 from penstock.ticket import (
     AgentRun,
     Answer,
@@ -27,7 +28,6 @@ from penstock.ticket import (
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 
 
 class SqlStore(ABC):
@@ -46,6 +46,10 @@ class SqlStore(ABC):
     @abstractmethod
     async def index_types(self) -> None:
         """Claims by type need not step over the others any more."""
+
+    async def change(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A write that somebody answers for."""
+        return await self.write(accounted(work), *args, **kwargs)
 
     # Consumers.
 
@@ -96,17 +100,17 @@ class SqlStore(ABC):
         return await self.look(registry.directory_version)
 
     async def create_scope(self, tenant: str, name: str) -> Scope:
-        return await self.write(registry.create_scope, tenant, name)
+        return await self.change(registry.create_scope, tenant, name)
 
     async def scope(self, tenant: str, name: str) -> Scope | None:
         return await self.look(registry.scope, tenant, name)
 
     async def pause_scope(self, scope_id: int, paused: bool) -> None:
-        await self.write(registry.pause_scope, scope_id, paused)
+        await self.change(registry.pause_scope, scope_id, paused)
 
     async def create_queue(self, scope_id: int, name: str, settings: QueueSettings) -> Queue:
         await self.prepare(settings)
-        return await self.write(registry.create_queue, scope_id, name, settings)
+        return await self.change(registry.create_queue, scope_id, name, settings)
 
     async def queues(self, tenant: str | None = None, scope: str | None = None) -> list[Queue]:
         return await self.read(registry.queues, tenant, scope)
@@ -123,7 +127,7 @@ class SqlStore(ABC):
         settings: QueueSettings | None = None,
     ) -> None:
         await self.prepare(settings)
-        await self.write(registry.change_queue, queue_id, name, state, settings)
+        await self.change(registry.change_queue, queue_id, name, state, settings)
 
     async def prepare(self, settings: QueueSettings | None) -> None:
         """What the settings of a queue need of the store."""
@@ -131,7 +135,7 @@ class SqlStore(ABC):
             await self.index_types()
 
     async def delete_queue(self, queue_id: int) -> bool:
-        return await self.write(registry.delete_queue, queue_id)
+        return await self.change(registry.delete_queue, queue_id)
 
     async def get(self, id: int) -> Record | None:
         return await self.look(records.get, id)
@@ -146,28 +150,28 @@ class SqlStore(ABC):
         return await self.read(records.find, query)
 
     async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
-        return await self.write(messages.cancel, ids, force)
+        return await self.change(messages.cancel, ids, force)
 
     async def redrive(self, ids: Sequence[int]) -> list[Answer]:
-        return await self.write(messages.redrive, ids)
+        return await self.change(messages.redrive, ids)
 
     async def replace(self, id: int, entry: Entry) -> Published:
-        return await self.write(messages.replace, id, entry)
+        return await self.change(messages.replace, id, entry)
 
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
-        return await self.write(messages.purge, queue_id, places, limit)
+        return await self.change(messages.purge, queue_id, places, limit)
 
     async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
-        return await self.write(messages.purge_dead, ids)
+        return await self.change(messages.purge_dead, ids)
 
     async def save_schedule(self, schedule: Schedule) -> Schedule:
-        return await self.write(registry.save_schedule, schedule)
+        return await self.change(registry.save_schedule, schedule)
 
     async def schedules(self, due_by: Moment | None = None) -> list[Schedule]:
         return await self.look(registry.schedules, due_by)
 
     async def delete_schedule(self, schedule_id: int) -> bool:
-        return await self.write(registry.delete_schedule, schedule_id)
+        return await self.change(registry.delete_schedule, schedule_id)
 
     async def save_worker(self, worker: Working) -> None:
         await self.write(registry.save_worker, worker)
@@ -176,10 +180,32 @@ class SqlStore(ABC):
         return await self.look(registry.workers)
 
     async def stop_worker(self, worker_id: str) -> None:
-        await self.write(registry.stop_worker, worker_id)
+        await self.change(registry.stop_worker, worker_id)
 
     async def delete_worker(self, worker_id: str) -> None:
         await self.write(registry.delete_worker, worker_id)
+
+    # What features keep, and who did what.
+
+    async def save_documents(self, given: Sequence[Document]) -> list[bool]:
+        return await self.change(documents.save, given) if given else []
+
+    async def document(self, kind: str, name: str) -> Document | None:
+        return await self.look(documents.get, kind, name)
+
+    async def documents(self, kind: str, after: str = "", limit: int = 1_000) -> list[Document]:
+        return await self.read(documents.of_kind, kind, after, limit)
+
+    async def delete_documents(self, kind: str, names: Sequence[str]) -> int:
+        return await self.change(documents.delete, kind, names)
+
+    async def record(self, acts: Sequence[Act]) -> None:
+        await self.write(documents.record, acts)
+
+    async def acts(
+        self, tenant: str | None = None, before: int = NEVER, limit: int = 100
+    ) -> list[Act]:
+        return await self.read(documents.acts, tenant, before, limit)
 
     # Export.
 
@@ -191,6 +217,9 @@ class SqlStore(ABC):
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:
         return await self.read(export.depths, ended)
+
+    async def waiting_since(self) -> dict[int, Moment]:
+        return await self.read(export.waiting_since)
 
     async def save_cursor(self, name: str, cursor: Cursor) -> None:
         await self.write(export.save_cursor, name, cursor)

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.message import Flag, State, Verb
-from penstock.stores.sql import keys
+from penstock.stores.sql import documents, keys
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import Ticket, Transaction
@@ -123,7 +123,7 @@ async def any_expired(tx: Transaction) -> bool:
 
 
 async def any_old_keys(tx: Transaction) -> bool:
-    return await any_of(tx, "old_dedup", "old_results")
+    return await any_of(tx, "old_dedup", "old_results", "old_documents", "old_acts")
 
 
 async def any_of(tx: Transaction, *names: str) -> bool:
@@ -141,7 +141,7 @@ async def sweep_keys(tx: Transaction, limit: int) -> int:
         await tx.run("drop_dedup", queue_id=queue_id, key=key, now=tx.now)
     for (id,) in results:
         await tx.run("drop_result", id=id)
-    return len(dedups) + len(results)
+    return len(dedups) + len(results) + await documents.sweep(tx, limit)
 
 
 async def fire(tx: Transaction, firings: Sequence[Firing]) -> list[bool]:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.message import Verb
-from penstock.stores.sql import keys
+from penstock.message import State, Verb
+from penstock.stores.sql.ending import over
 from penstock.stores.sql.settle import explain, extend_one, keep_result
 from penstock.stores.sqlite.transaction import Transaction
 from penstock.ticket import DONE, Answer, Completion, Extension
@@ -27,7 +27,7 @@ async def complete(tx: Transaction, items: Sequence[Completion]) -> list[Answer]
     if count:
         tx.execute("complete_remove", (locks,))
         for id, flags in flagged:
-            await keys.free(tx, id, flags)
+            await over(tx, id, flags, State.COMPLETED)
     if count == len(items):
         await keep_results(tx, items)
         return [DONE] * count

@@ -82,6 +82,8 @@ UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'message' RETURNING seq;
 
 -- name: peek
 SELECT 1 FROM ready WHERE queue_id = :queue_id LIMIT 1;
+-- name: peek_type
+SELECT 1 FROM ready WHERE queue_id = :queue_id AND type = :type LIMIT 1;
 -- name: claim_lease
 INSERT INTO lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
@@ -416,6 +418,12 @@ UNION ALL SELECT queue_id, 'dead', count(*) FROM dead GROUP BY queue_id
 UNION ALL SELECT queue_id, state, count(*) FROM (
     SELECT queue_id, state FROM history WHERE final = 1 ORDER BY position DESC LIMIT :ended
 ) GROUP BY queue_id, state;
+-- name: waiting_since
+SELECT q.id, (
+    SELECT coalesce(m.run_at, m.created_at) FROM ready AS r
+    JOIN message AS m ON m.id = r.id
+    WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1)
+FROM queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
 INSERT INTO cursor (name, epoch, message, history, advanced_at)
 VALUES (:name, :epoch, :message, :history, :now)
@@ -450,3 +458,34 @@ SELECT value, 0 FROM json_each('["message", "history"]')
 WHERE value NOT IN (SELECT name FROM sqlite_sequence);
 -- name: skip_sequences
 UPDATE sqlite_sequence SET seq = seq + 1048576 WHERE name IN ('message', 'history');
+
+-- name: document_save
+INSERT INTO document (kind, name, body, version, expires_at)
+VALUES (:kind, :name, :body, :version, :expires_at)
+ON CONFLICT (kind, name) DO UPDATE
+SET body = excluded.body, version = excluded.version, expires_at = excluded.expires_at;
+-- name: document
+SELECT kind, name, body, version, expires_at FROM document
+WHERE kind = :kind AND name = :name AND expires_at > :now;
+-- name: documents
+SELECT kind, name, body, version, expires_at FROM document
+WHERE kind = :kind AND name > :after AND expires_at > :now ORDER BY name LIMIT :limit;
+-- name: document_delete
+DELETE FROM document WHERE kind = :kind AND name = :name;
+-- name: old_documents
+SELECT kind, name FROM document
+WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
+-- name: drop_document
+DELETE FROM document WHERE kind = :kind AND name = :name AND expires_at <= :now;
+
+-- name: act_save
+INSERT INTO act (at, tenant, subject, verb, target, request_id, detail)
+VALUES (:at, :tenant, :subject, :verb, :target, :request_id, :detail);
+-- name: acts
+SELECT id, at, tenant, subject, verb, target, request_id, detail FROM act
+WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
+-- name: old_acts
+-- A year is kept.
+SELECT id FROM act WHERE at < :now - 31536000000000 LIMIT :limit;
+-- name: drop_acts
+DELETE FROM act WHERE id IN (SELECT id FROM act WHERE at < :now - 31536000000000 LIMIT :limit);

@@ -110,6 +110,9 @@ class SqliteStore(Engine, SqlStore):
             self.lookout.begin()
         await until(heard, min(timeout, self.bell.longest_wait))
 
+    async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
+        return self.look_now(any_of_types, queue_id, types)
+
     # Agents.
 
     async def now(self) -> Moment:
@@ -151,6 +154,15 @@ async def index_types(tx: Transaction) -> None:
 async def any_ready(tx: Transaction, queue_ids: Collection[int]) -> bool:
     for queue_id in queue_ids:
         if await tx.one("peek", queue_id=queue_id) is not None:
+            return True
+    return False
+
+
+async def any_of_types(tx: Transaction, queue_id: int, types: Sequence[str]) -> bool:
+    if not types:
+        return await any_ready(tx, [queue_id])
+    for type_ in types:
+        if await tx.one("peek_type", queue_id=queue_id, type=type_) is not None:
             return True
     return False
 

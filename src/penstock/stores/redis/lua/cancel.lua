@@ -1,4 +1,4 @@
--- with: lease
+-- with: lease audit
 -- now, force, then the ids.
 local force = ARGV[2] == '1'
 
@@ -11,7 +11,7 @@ local function cancel_claimed(t)
     record(t, 'cancel', 'cancelled', {reason = 'forced', lease = t.text})
     drop_lease(t)
     call('HDEL', dead, t.id)
-    free(t)
+    over(t, 'cancelled', 'forced')
     return 'done'
 end
 
@@ -30,4 +30,5 @@ end
 
 local answers = {}
 for place = 3, #ARGV do answers[#answers + 1] = cancel_one(ARGV[place]) end
+acted_if(answers)
 return woke(answers)

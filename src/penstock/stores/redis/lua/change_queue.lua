@@ -1,4 +1,5 @@
 -- keys: queue queue_name
+-- with: audit
 -- now, queue, its text as it was, its text now, the field of its name before and now.
 if call('HGET', queue, ARGV[2]) ~= ARGV[3] then return 'again' end
 local holder = call('HGET', queue_name, ARGV[6])
@@ -9,4 +10,5 @@ if ARGV[6] ~= ARGV[5] then
     if call('HGET', queue_name, ARGV[5]) == ARGV[2] then call('HDEL', queue_name, ARGV[5]) end
 end
 call('HINCRBY', fact, 'directory', 1)
+acted()
 return 'done'

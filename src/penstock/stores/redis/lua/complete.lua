@@ -61,7 +61,7 @@ for _, place in ipairs(special) do
     keep_result(place, texts[place])
     drop_lease(t)
     if has(t.flags, FROM_DEAD) then call('HDEL', dead, t.id) end
-    free(t)
+    over(t, 'completed')
 end
 if #plain + #special == many then return woke('done') end
 for place, id in ipairs(ids) do

@@ -1,4 +1,5 @@
 -- keys: scope scope_name queue queue_name
+-- with: audit
 -- now, the field of its name, its text, the name of its dead letters, their text but for its
 -- number.
 if call('HEXISTS', scope_name, ARGV[2]) == 1 then return 0 end
@@ -9,4 +10,5 @@ call('HSET', queue, dead_letters, '{"scope":' .. id .. ARGV[5])
 call('HSET', queue_name, id .. ':' .. ARGV[4], dead_letters)
 call('HSET', scope_name, ARGV[2], id)
 call('HINCRBY', fact, 'directory', 1)
+acted()
 return id

@@ -1,5 +1,5 @@
 -- keys: queue queue_name schedule schedule_name
--- with: lease
+-- with: lease audit
 -- now, queue, its text as it was, its text now, the field of its name, then its schedules by id
 -- and field.
 local queue_id = ARGV[2]
@@ -17,4 +17,5 @@ for place = 6, #ARGV, 2 do
     call('HDEL', schedule_name, ARGV[place + 1])
 end
 call('HINCRBY', fact, 'directory', 1)
+acted()
 return 'done'

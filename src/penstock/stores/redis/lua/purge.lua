@@ -1,4 +1,4 @@
--- with: dead
+-- with: dead audit
 -- now, queue, how many, the places.
 local queue, limit, taken = ARGV[2], tonumber(ARGV[3]), {}
 
@@ -18,4 +18,5 @@ for argument = 4, #ARGV do
 end
 -- Only now: what ends may free a key, and its next one moves to another place.
 for _, t in ipairs(taken) do finish(t, 'cancel', 'cancelled', 'purged') end
+if #taken > 0 then acted() end
 return woke(#taken)

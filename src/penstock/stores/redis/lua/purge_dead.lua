@@ -1,4 +1,4 @@
--- with: lease
+-- with: lease audit
 -- now, then the ids.
 local answers = {}
 for place = 2, #ARGV do
@@ -7,4 +7,5 @@ for place = 2, #ARGV do
     if t then finish(t, 'cancel', 'cancelled', 'purged') end
     answers[#answers + 1] = t and 'done' or (state and 'invalid ' .. state or 'missing')
 end
+acted_if(answers)
 return woke(answers)

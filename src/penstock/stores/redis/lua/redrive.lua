@@ -1,4 +1,4 @@
--- with: lease
+-- with: lease audit
 -- now, then the ids.
 local function redrive_one(id)
     local t = take_dead(id)
@@ -20,4 +20,5 @@ end
 
 local answers = {}
 for place = 2, #ARGV do answers[#answers + 1] = redrive_one(ARGV[place]) end
+acted_if(answers)
 return woke(answers)

@@ -30,7 +30,9 @@ local function apply(t, move)
     if move.state == 'scheduled' then put_scheduled(t, whole(due_at)) end
     if move.state == 'dead' then place_dead(t, move, corpse) end
     drop_lease(t)
-    if move.state == 'dead' or FINAL[move.state] then free(t) end
+    -- A dead letter that stays dead was told of when it died.
+    if corpse and move.state == 'dead' then t.flags = bit.band(t.flags, bit.bnot(CALLBACK)) end
+    if move.state == 'dead' or FINAL[move.state] then over(t, move.state, move.reason) end
     return 'done'
 end
 

@@ -1,4 +1,4 @@
--- keys: dedup dedup_until result result_until
+-- keys: dedup dedup_until result result_until document document_line document_until act
 -- now, how many of each.
 local keys = call('ZRANGEBYSCORE', dedup_until, '-inf', now_text, 'LIMIT', 0, ARGV[2])
 for _, key in ipairs(keys) do
@@ -11,4 +11,17 @@ for _, id in ipairs(ids) do
     call('HDEL', result, id)
     call('ZREM', result_until, id)
 end
-return #keys + #ids
+local old = call('ZRANGEBYSCORE', document_until, '-inf', now_text, 'LIMIT', 0, ARGV[2])
+for _, field in ipairs(old) do
+    call('HDEL', document, field)
+    call('ZREM', document_line, field)
+    call('ZREM', document_until, field)
+end
+-- Acts of a year are kept.
+local acts = 0
+for _, each in ipairs(call('XRANGE', act, '-', '+', 'COUNT', ARGV[2])) do
+    if tonumber(match(each[2][2], '^%d+')) >= now - 31536000000000 then break end
+    call('XDEL', act, each[1])
+    acts = acts + 1
+end
+return #keys + #ids + #old + acts

@@ -1,6 +1,6 @@
 -- Dead letters: "dead_at reason_length error_length ticket reason error", and their order.
 -- keys: dead dead_line
--- with: ticket history keys
+-- with: ticket history ending
 
 local DEAD = '^(%d+) (%S+) (%S+) ()'
 
@@ -39,5 +39,5 @@ end
 -- A ticket that nobody holds is over.
 local function finish(t, verb, state, reason)
     record(t, verb, state, {reason = reason})
-    free(t)
+    over(t, state, reason)
 end

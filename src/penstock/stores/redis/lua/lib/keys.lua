@@ -1,5 +1,5 @@
--- Ordering keys: one message at a time per key. Unique keys: freed when a message ends.
--- keys: head line dedup unique
+-- Ordering keys: one message at a time per key.
+-- keys: head line
 -- with: ticket
 
 local function in_line(t) return t.key .. t.position .. t.id end
@@ -32,17 +32,3 @@ local function get_in_line(t, position)
 end
 
 local function is_head(t) return call('HGET', head, t.key) == t.id end
-
--- The message is finished or dead: its keys are for others.
-local function free(t)
-    if has(t.flags, KEYED) and is_head(t) then
-        call('HDEL', head, t.key)
-        advance(t.key)
-    end
-    if has(t.flags, UNIQUE) then
-        local field = call('HGET', unique, t.id)
-        call('HDEL', unique, t.id)
-        local text = field and call('HGET', dedup, field)
-        if text and sub(text, 1, 14) == t.id then call('HDEL', dedup, field) end
-    end
-end

@@ -1,7 +1,7 @@
 -- Leases: "fence kind claimed_at length ticket consumer"; kind is p if nothing else is to be done
 -- when it ends, or else x.
 -- keys: lease lease_until mark
--- with: ticket history keys dead
+-- with: ticket history ending dead
 
 local LEASE = '^(%d+) (%a) (%d+) (%d+) ()'
 

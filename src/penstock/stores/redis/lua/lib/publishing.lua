@@ -1,6 +1,6 @@
 -- Writes entries, in groups that differ in nothing but their texts.
--- keys: dedup_until name correlation
--- with: ticket history keys dead
+-- keys: dedup_until name
+-- with: ticket history ending dead
 
 local FIELDS = {
     'queue', 'rank', 'basis', 'delay', 'run_at', 'ttl', 'expires', 'flags', 'max_depth',
@@ -131,7 +131,7 @@ local function place_ticket(group, id, full)
         local flags = t.flags
         put_dead(t, now, 'overflow')
         t.flags = flags
-        free(t)
+        over(t, 'dead', 'overflow')
     elseif group.later then
         put_scheduled(t, whole(group.due_at))
     elseif group.key ~= NONE then

@@ -1,0 +1,90 @@
+"""Rules: who is told that there is work, and how often."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.message import Moment
+
+# Every subscriber, one of each group in turn, or always the same one.
+Mode = Literal["fanout", "group", "hash"]
+SECOND = 1_000_000
+
+
+class Subscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody who wants to hear of work. `told`: when it last was, of which queue."""
+
+    id: str
+    tenant: str
+    scope: str
+    url: str
+    queues: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    mode: Mode = "fanout"
+    group: str | None = None
+    ttl: float = 300.0
+    min_interval: float = 5.0
+    told: dict[str, Moment] = {}
+
+    def __post_init__(self) -> None:
+        if (self.mode == "group") is (self.group is None):
+            raise InvalidInput("mode group takes the name of a group, and no other mode does")
+
+    def rested(self, since: Moment, now: Moment) -> bool:
+        return now - since >= self.min_interval * SECOND
+
+
+def chosen(subscribers: Sequence[Subscription], queue: str, now: Moment) -> list[Subscription]:
+    """Those to tell now that the queue has work. None of them hears of anything too often."""
+    rested = [each for each in subscribers if each.rested(max(each.told.values(), default=0), now)]
+    one_by_one = [each for each in rested if each.mode == "fanout"]
+    return [
+        *one_by_one,
+        *in_turn(subscribers, rested, queue, now),
+        *stable(subscribers, rested, queue),
+    ]
+
+
+def in_turn(
+    subscribers: Sequence[Subscription], rested: Sequence[Subscription], queue: str, now: Moment
+) -> list[Subscription]:
+    """Of each group whoever was told longest ago; the group as a whole hears not too often."""
+    found: list[Subscription] = []
+    for members in groups(subscribers):
+        last = max(each.told.get(queue, 0) for each in members)
+        able = [each for each in members if each in rested]
+        if able and (turn := min(able, key=lambda each: waited(each, queue))).rested(last, now):
+            found.append(turn)
+    return found
+
+
+def groups(subscribers: Sequence[Subscription]) -> list[list[Subscription]]:
+    found: defaultdict[str, list[Subscription]] = defaultdict(list)
+    for each in subscribers:
+        if each.group is not None:
+            found[each.group].append(each)
+    return list(found.values())
+
+
+def waited(subscriber: Subscription, queue: str) -> tuple[Moment, str]:
+    return subscriber.told.get(queue, 0), subscriber.id
+
+
+def stable(
+    subscribers: Sequence[Subscription], rested: Sequence[Subscription], queue: str
+) -> list[Subscription]:
+    """One for each queue, the same as long as it lives; the others' are not moved by its end."""
+    candidates = [each for each in subscribers if each.mode == "hash"]
+    if not candidates:
+        return []
+    one = min(candidates, key=lambda each: weight(each, queue))
+    return [one] if one in rested else []
+
+
+def weight(subscriber: Subscription, queue: str) -> tuple[bytes, str]:
+    text = f"{queue} {subscriber.url}".encode()
+    return blake2b(text, digest_size=8).digest(), subscriber.id

@@ -1,0 +1,62 @@
+"""The secrets that a tenant's callbacks are signed with. Receivers know them, and nobody else."""
+
+import hmac
+from base64 import b64encode
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from penstock.callback import Secrets
+from penstock.document import Document
+from penstock.errors import Busy
+from penstock.message import Moment
+from penstock.store import Store
+
+KIND = "callback_secret"
+# A secret that was replaced signs, beside the new one, so long.
+OVERLAP = 24 * 3_600
+PREFIX = "whsec_"
+
+
+class Turn(Struct, frozen=True):
+    """How often the secret was replaced, and when last: the secrets themselves are not kept."""
+
+    number: int = 0
+    at: Moment = 0
+
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(Turn).decode
+
+
+class Signing:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def secrets(self, tenant: str) -> Secrets:
+        turn, _ = await self._turn(tenant)
+        key, until = await self.store.secret(), turn.at + OVERLAP * 1_000_000
+        current = secret(key, tenant, turn.number)
+        if turn.number and await self.store.now() < until:
+            return Secrets(current, secret(key, tenant, turn.number - 1), until)
+        return Secrets(current)
+
+    async def rotate(self, tenant: str) -> Secrets:
+        """A new one signs from now on; the one before it goes on for a day."""
+        turn, version = await self._turn(tenant)
+        body = encode(Turn(turn.number + 1, await self.store.now()))
+        new = Document(kind=KIND, name=tenant, body=body, version=version)
+        if not all(await self.store.save_documents([new])):
+            raise Busy(f"the secret of tenant {tenant!r} is being replaced by somebody else")
+        return await self.secrets(tenant)
+
+    async def _turn(self, tenant: str) -> tuple[Turn, int]:
+        """And the version it is kept under."""
+        found = await self.store.document(KIND, tenant)
+        return (Turn(), 0) if found is None else (decode(found.body), found.version or 0)
+
+
+def secret(key: bytes, tenant: str, number: int) -> str:
+    text = f"callback {number} {tenant}".encode()
+    return PREFIX + b64encode(hmac.digest(key, text, sha256)).decode()

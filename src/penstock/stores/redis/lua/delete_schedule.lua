@@ -1,0 +1,7 @@
+-- keys: schedule schedule_name
+-- with: audit
+-- now, schedule, the field of its name.
+if call('HDEL', schedule, ARGV[2]) == 0 then return 0 end
+call('HDEL', schedule_name, ARGV[3])
+acted()
+return 1

@@ -1,0 +1,117 @@
+"""What features keep beside the queues, and the record of who did what."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from penstock.document import Act, Document, acting
+from penstock.stores.sql.transaction import Lockable, Transaction
+from penstock.ticket import Answer, AnswerKind
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
+
+
+async def save(tx: Transaction, documents: Sequence[Document]) -> list[bool]:
+    await tx.lock(*sorted({lockable(each) for each in documents}))
+    return [await save_one(tx, each) for each in documents]
+
+
+def lockable(document: Document) -> Lockable:
+    return ("document", 0, f"{document.kind}/{document.name}")
+
+
+async def save_one(tx: Transaction, document: Document) -> bool:
+    found = await get(tx, document.kind, document.name)
+    stored = found.version if found is not None and found.version is not None else 0
+    if document.version not in (None, stored):
+        return False
+    await tx.run(
+        "document_save",
+        kind=document.kind,
+        name=document.name,
+        body=document.body,
+        version=stored + 1,
+        expires_at=document.expires_at,
+    )
+    return True
+
+
+async def get(tx: Transaction, kind: str, name: str) -> Document | None:
+    row = await tx.one("document", kind=kind, name=name, now=tx.now)
+    return None if row is None else document_of(row)
+
+
+async def of_kind(tx: Transaction, kind: str, after: str, limit: int) -> list[Document]:
+    rows = await tx.all("documents", kind=kind, after=after, limit=limit, now=tx.now)
+    return [document_of(row) for row in rows]
+
+
+def document_of(row: Sequence[Any]) -> Document:
+    kind, name, body, version, expires_at = row
+    return Document(
+        kind=kind, name=name, body=bytes(body), version=version, expires_at=expires_at
+    )  # fmt: skip
+
+
+async def delete(tx: Transaction, kind: str, names: Sequence[str]) -> int:
+    return sum([await tx.run("document_delete", kind=kind, name=name) for name in sorted(names)])
+
+
+def accounted(work: Work[P, T]) -> Work[P, T]:
+    """Somebody answers for it: it is written down where it is done."""
+    act = acting.get()
+    if act is None:
+        return work
+
+    async def recorded(tx: Transaction, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done = await work(tx, *args, **kwargs)
+        if did_something(done):
+            await record(tx, [act])
+        return done
+
+    return recorded
+
+
+def did_something(done: object) -> bool:
+    if isinstance(done, list):
+        return any(map(did_something, done))
+    if isinstance(done, Answer):
+        return done.kind is AnswerKind.DONE
+    # How many, or whether; what only raises has nothing to say.
+    return done is None or bool(done)
+
+
+async def record(tx: Transaction, acts: Sequence[Act]) -> None:
+    for act in acts:
+        await tx.run(
+            "act_save",
+            at=tx.now,
+            tenant=act.tenant,
+            subject=act.subject,
+            verb=act.verb,
+            target=act.target,
+            request_id=act.request_id,
+            detail=act.detail,
+        )
+
+
+async def acts(tx: Transaction, tenant: str | None, before: int, limit: int) -> list[Act]:
+    """The newest first."""
+    return [
+        Act(
+            id=id, at=at, tenant=tenant, subject=subject, verb=verb, target=target,
+            request_id=request_id, detail=detail,
+        )
+        for id, at, tenant, subject, verb, target, request_id, detail in await tx.all(
+            "acts", tenant=tenant, before=before, limit=limit
+        )
+    ]  # fmt: skip
+
+
+async def sweep(tx: Transaction, limit: int) -> int:
+    """What has expired, and acts that are long over."""
+    old = await tx.all("old_documents", now=tx.now, limit=limit)
+    for kind, name in old:
+        await tx.run("drop_document", kind=kind, name=name, now=tx.now)
+    return len(old) + await tx.run("drop_acts", now=tx.now, limit=limit)

@@ -1,0 +1,25 @@
+-- What features keep beside the queues, and who did what.
+-- floor: 1
+
+CREATE TABLE document (
+    kind       TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    body       BLOB NOT NULL,
+    version    INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+CREATE INDEX document_expiry ON document (expires_at) WHERE expires_at < 9007199254740991;
+
+CREATE TABLE act (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    at         INTEGER NOT NULL,
+    tenant     TEXT NOT NULL,
+    subject    TEXT NOT NULL,
+    verb       TEXT NOT NULL,
+    target     TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    detail     TEXT NOT NULL
+);
+CREATE INDEX act_tenant ON act (tenant, id);
+CREATE INDEX act_at ON act (at);
