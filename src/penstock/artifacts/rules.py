@@ -1,0 +1,122 @@
+"""Rules: what a file may be called, how many there may be, and which of them are seen."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from penstock.checks import clip, encodes
+from penstock.errors import BodyTooLarge, Conflict, InvalidInput, Refused
+from penstock.message import Record, Verb
+
+LONGEST_NAME = 255
+# Bytes of a file, unless somebody says otherwise.
+LARGEST = 104_857_600
+DRIVE = re.compile(r"[A-Za-z]:")
+DIVIDERS = frozenset("/\\")
+# They write a name from right to left: what looks like a text ends with .exe.
+TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+UNSEEN = frozenset({"Cc", "Zl", "Zp"})
+# By these a consumer ends a message for good; whatever else ends it shows no file.
+SHOWING = frozenset({Verb.COMPLETE, Verb.FAIL})
+
+
+class Artifact(Struct, frozen=True):
+    """A file of a message, in bytes."""
+
+    name: str
+    size: int
+
+
+class Limits(Struct, frozen=True):
+    """Of one file; of one message, how many files and bytes."""
+
+    size: int
+    count: int
+    total: int
+
+
+class Shelf(Struct, frozen=True, order=True):
+    """What was attached under one fence: a delivery that lost is another shelf, and unseen."""
+
+    tenant: str
+    id: int
+    fence: int
+
+
+class Owner(Struct, frozen=True):
+    """A message that has files."""
+
+    tenant: str
+    id: int
+
+
+def limits_of(size: int = LARGEST) -> Limits:
+    """By the largest file: a message has ten times as much, in 32 files."""
+    return Limits(size, 32, 10 * size)
+
+
+def check_name(name: object) -> str:
+    """A name that means the same file on every system, and no other place."""
+    if not isinstance(name, str) or not encodes(name) or not 0 < len(name.encode()) <= LONGEST_NAME:
+        raise InvalidInput(f"artifact name {clip(name)} is not a text of 1 to 255 bytes")
+    if DIVIDERS & set(name) or DRIVE.match(name) or name[0] in ". " or name[-1] in ". ":
+        raise InvalidInput(
+            f"artifact name {clip(name)} is not a plain one: no / or \\, no drive,"
+            " no dot or space at its ends"
+        )
+    if any(unicodedata.category(each) in UNSEEN or each in TURNING for each in name):
+        raise InvalidInput(f"artifact name {clip(name)} holds a character that is not seen")
+    if unicodedata.normalize("NFC", name) != name:
+        raise InvalidInput(f"artifact name {clip(name)} is not in Unicode normal form C")
+    return name
+
+
+def alike(name: str) -> str:
+    """The same for names that some file system takes for one."""
+    return unicodedata.normalize("NFC", name.casefold())
+
+
+def added(there: Iterable[Artifact], new: Iterable[Artifact]) -> list[Artifact]:
+    """With the new ones; the same name takes the place of the old."""
+    return list({each.name: each for each in (*there, *new)}.values())
+
+
+def check_room(files: Sequence[Artifact], limits: Limits) -> None:
+    """A message may have all of these."""
+    seen: dict[str, str] = {}
+    for each in files:
+        other = seen.setdefault(alike(each.name), each.name)
+        if other != each.name:
+            raise Conflict(f"{clip(each.name)} and {clip(other)} are one name where case is none")
+    if len(files) > limits.count:
+        raise Refused(f"a message has at most {limits.count} artifacts")
+    if sum(each.size for each in files) > limits.total:
+        raise BodyTooLarge(f"the artifacts of a message have at most {limits.total} bytes in all")
+
+
+def check_apart(names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise Conflict(f"artifact {clip(name)} is given {count} times")
+
+
+def shown(record: Record, tenant: str) -> Shelf | None:
+    """The shelf of the delivery that ended the message."""
+    last = record.timeline[-1] if record.timeline else None
+    if last is None or last.verb not in SHOWING or last.fence is None:
+        return None
+    return Shelf(tenant, record.message.id, last.fence)
+
+
+def lost(shelves: Iterable[Shelf], record: Record | None, tenant: str) -> list[Shelf]:
+    """Those that nobody will ever see: the message is gone, or that delivery did not end it."""
+    if record is None:
+        return list(shelves)
+    kept = shown(record, tenant)
+    over = {row.fence for row in record.timeline}
+    return [
+        shelf for shelf in shelves if shelf != kept and (record.state.final or shelf.fence in over)
+    ]

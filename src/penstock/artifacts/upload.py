@@ -1,0 +1,70 @@
+"""A file on its way: written aside, and put on its shelf when it is whole."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from penstock.artifacts.folder import told
+from penstock.artifacts.rules import Artifact, check_name
+from penstock.checks import clip
+from penstock.errors import BodyTooLarge, InvalidInput
+
+PIECE = 1_048_576
+Content: TypeAlias = bytes | bytearray | memoryview | Path
+
+
+class Upload:
+    """Its methods wait for the disk. Whoever began it discards it, kept or not."""
+
+    def __init__(self, name: str, begun: tuple[int, Path], most: int) -> None:
+        number, self.path = begun
+        self.name = name
+        self.most = most
+        self.size = 0
+        self.file = os.fdopen(number, "wb")
+
+    @property
+    def artifact(self) -> Artifact:
+        return Artifact(self.name, self.size)
+
+    def write(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self.size > self.most:
+            raise BodyTooLarge(f"artifact {clip(self.name)} has more than {self.most} bytes")
+        with told(self.path.parent):
+            self.file.write(piece)
+
+    def seal(self) -> None:
+        with told(self.path.parent):
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+
+    def fill(self, content: Content) -> None:
+        for piece in pieces_of(content):
+            self.write(piece)
+        self.seal()
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self.file.close()
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+
+
+def check_content(name: object, content: object) -> str:
+    if not isinstance(content, bytes | bytearray | memoryview | Path):
+        kind = type(content).__name__
+        raise InvalidInput(f"artifact {clip(name)} is {kind}, and must be bytes or a pathlib.Path")
+    return check_name(name)
+
+
+def pieces_of(content: Content) -> Iterator[bytes]:
+    if not isinstance(content, Path):
+        yield bytes(content)
+        return
+    with content.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece

@@ -1,0 +1,93 @@
+"""Files that travel with a result, over HTTP."""
+
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from penstock.artifacts.rules import Artifact, check_name
+from penstock.artifacts.upload import Content, Upload, check_content
+from penstock.artifacts.verbs import Source
+from penstock.client.administration import path_of
+from penstock.client.nouns import Ledger
+from penstock.client.transport import Transport
+from penstock.consumer import Held
+from penstock.errors import NotFound
+from penstock.wire.artifacts import ArtifactsTold, ArtifactTold
+
+PIECE = 262_144
+PREFIX = "penstock-upload-"
+
+
+class RemoteArtifacts:
+    """The verbs of `Artifacts`, of a server."""
+
+    def __init__(self, transport: Transport, ledger: Ledger) -> None:
+        self.transport = transport
+        self.ledger = ledger
+
+    async def attach(self, held: Held, name: str, content: Source) -> Artifact:
+        """Durable when it returns, and seen when this delivery completes or fails the message."""
+        check_name(name)
+        if not hasattr(content, "__aiter__"):
+            check_content(name, content)
+        token = self.ledger.tokens.get((held.id, held.fence))
+        if token is None:
+            raise NotFound(f"message {held.id} was not claimed here, or is settled")
+        path = f"/v1/artifacts/{quote(token, safe='')}/{quote(name, safe='')}"
+        if isinstance(content, Path):
+            with content.open("rb") as file:
+                return await self._put(path, file)
+        return await self._put(path, content)
+
+    def spool(self, name: str, content: Content) -> Upload:
+        """On its way: to be attached later. The server knows the limits."""
+        number, path = tempfile.mkstemp(prefix=PREFIX)
+        upload = Upload(check_content(name, content), (number, Path(path)), sys.maxsize)
+        upload.fill(content)
+        return upload
+
+    async def attach_uploads(self, held: Held, uploads: Sequence[Upload]) -> None:
+        try:
+            for upload in uploads:
+                await self.attach(held, upload.name, upload.path)
+        finally:
+            for upload in uploads:
+                upload.discard()
+
+    async def _put(self, path: str, data: object) -> Artifact:
+        async with self.transport.flow("PUT", path, data) as response:
+            told = msgspec.json.decode(await response.read(), type=ArtifactTold)
+        return Artifact(told.name, told.size)
+
+    async def of(self, reference: int | str, *, scope: str = "default") -> list[Artifact]:
+        """None while the message has not completed or failed."""
+        path, query = f"{path_of(reference)}/artifacts", {"scope": scope}
+        told = await self.transport.send("GET", path, gives=ArtifactsTold, query=query)
+        return [Artifact(each.name, each.size) for each in told.artifacts]
+
+    async def read(self, reference: int | str, name: str, *, scope: str = "default") -> bytes:
+        async with self._open(reference, name, scope) as response:
+            return await response.read()
+
+    async def download(
+        self, reference: int | str, name: str, to: Path, *, scope: str = "default"
+    ) -> None:
+        """Into that file."""
+        async with self._open(reference, name, scope) as response:
+            with to.open("wb") as file:
+                async for piece in response.content.iter_chunked(PIECE):
+                    file.write(piece)
+
+    @asynccontextmanager
+    async def _open(
+        self, reference: int | str, name: str, scope: str
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        path = f"{path_of(reference)}/artifacts/{quote(check_name(name), safe='')}"
+        async with self.transport.flow("GET", path, query={"scope": scope}) as response:
+            yield response

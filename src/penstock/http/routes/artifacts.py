@@ -1,0 +1,82 @@
+"""Files that travel with a result: upload, list, download."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import Path
+from fastapi.responses import StreamingResponse
+
+from penstock.access import Right
+from penstock.errors import Malformed
+from penstock.http.call import Call, next_piece
+from penstock.http.route import Alone, Called, Reference, Routes
+from penstock.wire.artifacts import ArtifactsTold, ArtifactTold
+
+artifacts = Routes("artifacts")
+BYTES = "application/octet-stream"
+Token = Annotated[str, Path(min_length=1, max_length=200, description="The lock token.")]
+FileName = Annotated[str, Path(min_length=1, max_length=255, description="Of the file.")]
+# Whatever the bytes are, no browser runs them as a page of ours.
+HARMLESS = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "sandbox; default-src 'none'",
+    "cache-control": "private, no-store",
+}
+
+
+@artifacts.add(
+    "PUT", "/v1/artifacts/{token}/{name:path}", "Attach a file to a message in hand", ArtifactTold,
+    takes=BYTES, status=201, right=Right.CONSUME,
+)  # fmt: skip
+async def upload(call: Alone, token: Token, name: FileName) -> ArtifactTold:
+    """Seen when this delivery completes or fails the message; until then, and if the lease is
+    lost, nobody sees it. Under the same name it takes the place of the old."""
+    lock = call.service.tokens.read(token, call.caller.holder)
+    kept = await call.broker.artifacts.attach(lock, name, pieces(call))
+    return ArtifactTold(kept.name, kept.size)
+
+
+async def pieces(call: Call) -> AsyncIterator[bytes]:
+    """Of a body of any length; a caller who sends nothing for long has left."""
+    patience, more = call.service.limits.patience, True
+    while more:
+        try:
+            async with asyncio.timeout(patience):
+                piece, more = await next_piece(call.receive)
+        except TimeoutError:
+            raise Malformed(f"nothing came for {patience:g} s") from None
+        yield piece
+
+
+@artifacts.add(
+    "GET", "/v1/messages/{reference:path}/artifacts", "The files of an ended message", ArtifactsTold
+)
+async def list_artifacts(call: Called, reference: Reference) -> ArtifactsTold:
+    record = await call.admin.get(reference, scope=call.scope)
+    found = await call.broker.artifacts.files(record)
+    return ArtifactsTold([ArtifactTold(each.name, each.size) for each in found])
+
+
+@artifacts.add(
+    "GET", "/v1/messages/{reference:path}/artifacts/{name}", "A file, to be saved", BYTES
+)
+async def download(call: Called, reference: Reference, name: FileName) -> StreamingResponse:
+    record = await call.admin.get(reference, scope=call.scope)
+    reading = await call.broker.artifacts.open(record, name)
+    headers = {
+        **HARMLESS,
+        "content-length": str(reading.size),
+        "content-disposition": disposition(name),
+    }
+    return StreamingResponse(call.broker.artifacts.pieces(reading), 200, headers, BYTES)
+
+
+def disposition(name: str) -> str:
+    """As RFC 6266 has it: a plain name for old readers, the right one for the others."""
+    plain = "".join(
+        each if each.isascii() and each.isprintable() and each not in '"\\%' else "_"
+        for each in name
+    )
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -1,0 +1,52 @@
+"""The files a run attached are kept before its end is written."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from penstock.broker import Broker
+from penstock.message import Fail
+from penstock.worker.context import Context
+from penstock.worker.flush import End
+from penstock.worker.handler import Handler
+from penstock.worker.policy import judge, text_of
+
+log = structlog.get_logger()
+
+
+class Keeping:
+    def __init__(self, broker: Broker, add: Callable[[End], None]) -> None:
+        self.broker = broker
+        self.add = add
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, handler: Handler, end: End) -> None:
+        task = asyncio.create_task(self.keep(handler, end))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def keep(self, handler: Handler, end: End) -> None:
+        """A run whose files cannot be kept has failed."""
+        context = end.context
+        try:
+            if end.verdict is None or isinstance(end.verdict, Fail):
+                uploads, context.attached = context.attached or [], None
+                await self.broker.artifacts.attach_uploads(context.delivery, uploads)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the message has to end
+            log.warning("not_attached", id=context.id, error=text_of(error))
+            end = End(context, judge(handler.rules, context.delivery, error), None, error)
+        drop(context)
+        self.add(end)
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def drop(context: Context) -> None:
+    """What it attached is of no use any more."""
+    for upload in context.attached or ():
+        upload.discard()
+    context.attached = None
