@@ -1,107 +1,19 @@
-"""The verbs of operators: scopes, queues, schedules, and messages wherever they are."""
+"""The verbs of operators: on scopes, queues and schedules, and on messages wherever they are."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from penstock import admission, checks
-from penstock.directory import Directory
-from penstock.errors import (
-    Busy,
-    Forbidden,
-    InvalidInput,
-    InvalidState,
-    NotFound,
-    PenstockError,
-)
+from penstock.callback import correlation_of
+from penstock.errors import Busy, InvalidInput, InvalidState, NotFound, PenstockError
 from penstock.message import Draft, Message, Record, State
-from penstock.queue import Queue, QueueState, Schedule, Scope
-from penstock.settings import change, preset
-from penstock.store import Store
+from penstock.places import PURGEABLE, Places
+from penstock.queue import CALLBACK
 from penstock.ticket import Answer, AnswerKind, Published, Query
 
-PURGEABLE = ("ready", "scheduled", "dead")
 
-
-class Admin:
-    def __init__(self, store: Store, directory: Directory, tenant: str) -> None:
-        self.store = store
-        self.directory = directory
-        self.tenant = tenant
-
-    async def create_scope(self, name: str) -> Scope:
-        checks.check_name("scope", name)
-        scope = await self.store.create_scope(self.tenant, name)
-        self.directory.forget()
-        return scope
-
-    async def pause_scope(self, name: str, *, paused: bool = True) -> None:
-        scope = await self.store.scope(self.tenant, name)
-        if scope is None:
-            raise NotFound(f"no scope named {name!r}")
-        await self.store.pause_scope(scope.id, paused)
-        self.directory.forget()
-
-    async def create_queue(
-        self, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
-    ) -> Queue:
-        own_name(name)
-        found = await self.store.scope(self.tenant, scope)
-        if found is None:
-            raise NotFound(f"no scope named {scope!r}")
-        queue = await self.store.create_queue(found.id, name, change(preset(preset_name), settings))
-        self.directory.forget()
-        return queue
-
-    async def queue(self, name: str, *, scope: str = "default") -> Queue:
-        return await self.directory.named(self.tenant, scope, name)
-
-    async def queues(self, *, scope: str | None = None) -> list[Queue]:
-        found = await self.store.queues(self.tenant, scope)
-        return [queue for queue in found if queue.state is not QueueState.DELETED]
-
-    async def set_queue(self, name: str, *, scope: str = "default", **settings: Any) -> Queue:
-        queue = await self.queue(name, scope=scope)
-        await self.store.change_queue(queue.id, settings=change(queue.settings, settings))
-        return await self._again(name, scope)
-
-    async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue:
-        """pause, resume (active), drain, archive."""
-        queue = await self.queue(name, scope=scope)
-        if state is QueueState.DELETED:
-            raise InvalidInput("delete a queue with delete_queue")
-        await self.store.change_queue(queue.id, state=state)
-        return await self._again(name, scope)
-
-    async def rename_queue(self, name: str, new_name: str, *, scope: str = "default") -> Queue:
-        queue = await self.queue(name, scope=scope)
-        own_name(queue.name)
-        own_name(new_name)
-        await self.store.change_queue(queue.id, name=new_name)
-        return await self._again(new_name, scope)
-
-    async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:
-        """Refused while it holds unfinished messages; `force` cancels those first."""
-        queue = await self.queue(name, scope=scope)
-        own_name(queue.name)
-        if force:
-            await self.store.change_queue(queue.id, state=QueueState.ARCHIVED)
-            await self._empty(queue)
-        if not await self.store.delete_queue(queue.id):
-            raise InvalidState(f"queue {name!r} holds unfinished messages")
-        self.directory.forget()
-
-    async def _empty(self, queue: Queue) -> None:
-        while await self.store.purge(queue.id, PURGEABLE, 1_000):
-            pass
-        while held := await self.store.find(Query((queue.id,), State.CLAIMED)):
-            await self.store.cancel([record.message.id for record in held], force=True)
-
-    async def _again(self, name: str, scope: str) -> Queue:
-        self.directory.forget()
-        return await self.queue(name, scope=scope)
-
+class Admin(Places):
     async def get(self, reference: int | str, *, scope: str = "default") -> Record:
         """By id, or by `queue/name`."""
         return await self._own(await self._id(reference, scope))
@@ -136,8 +48,15 @@ class Admin:
         if record is not None:
             queue = await self.directory.numbered(record.message.queue_id)
             if queue.scope.tenant == self.tenant:
+                self._check(queue.scope.name, queue.name)
                 return record
         raise NotFound(f"no message with id {id}")
+
+    async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
+        """What was to be told of its ends, and what came of it; the newest first."""
+        story = correlation_of((await self.get(reference, scope=scope)).message.id)
+        queue = await self.directory.named("default", "default", CALLBACK)
+        return await self.store.find(Query((queue.id,), correlation_id=story))
 
     async def find(
         self,
@@ -161,6 +80,8 @@ class Admin:
             else [await self.queue(queue, scope=scope)]
         )
         ids = tuple(queue.id for queue in queues)
+        if not ids:
+            return []
         return await self.store.find(Query(ids, state, type, correlation_id, before, limit))
 
     async def cancel(
@@ -221,38 +142,6 @@ class Admin:
         (answer,) = await self.store.purge_dead((record.message.id,))
         return settled(answer, record)
 
-    async def schedule(self, schedule: Schedule, *, scope: str = "default") -> Schedule:
-        """Creates or changes the schedule of that name on the draft's queue."""
-        checks.check_text("schedule name", schedule.name, 200)
-        queue = await self.queue(schedule.draft.queue, scope=scope)
-        if queue.system:
-            raise Forbidden(f"queue {queue.name!r} is the system's; nobody publishes to it")
-        admission.check(schedule.draft, queue.settings)
-        # Only for this, and not quickly loaded.
-        from penstock.cron import next_tick
-
-        next_at = next_tick(schedule.cron, schedule.timezone, await self.store.now())
-        placed = msgspec.structs.replace(schedule, queue_id=queue.id, next_at=next_at)
-        return await self.store.save_schedule(placed)
-
-    async def schedules(self, *, scope: str = "default") -> list[Schedule]:
-        ids = {queue.id for queue in await self.queues(scope=scope)}
-        return [each for each in await self.store.schedules() if each.queue_id in ids]
-
-    async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
-        found = await self.queue(queue, scope=scope)
-        for each in await self.store.schedules():
-            if (each.queue_id, each.name) == (found.id, name):
-                await self.store.delete_schedule(each.id)
-                return
-        raise NotFound(f"no schedule named {name!r} on queue {queue!r}")
-
-
-def own_name(name: str) -> None:
-    checks.check_name("queue", name)
-    if name.startswith("_"):
-        raise Forbidden(f"queue {name!r}: names that begin with '_' are the system's")
-
 
 def copy_of(message: Message, queue: str, body: bytes) -> Draft:
     """A new draft like the message: no name, no dedup key, its parent is the original."""
@@ -275,6 +164,7 @@ def copy_of(message: Message, queue: str, body: bytes) -> Draft:
         parent_id=message.id,
         traceparent=meta.traceparent,
         hops=meta.hops,
+        callback=meta.callback,
     )
 
 

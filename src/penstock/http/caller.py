@@ -1,36 +1,67 @@
-"""Who calls: one noun, and the one function that says it of a request."""
+"""Who calls: one noun."""
 
 from collections.abc import Iterable
+from functools import cached_property
 
-from msgspec import Struct
-
+from penstock.access import EVERY, EVERYTHING, Access, Right
 from penstock.errors import Forbidden, InvalidInput
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NAMES = frozenset({b"127.0.0.1", b"[::1]", b"localhost"})
+# The owner of the store: what concerns all tenants is for its callers alone.
+OWNER = "default"
 
 
-class Caller(Struct, frozen=True):
-    """Lock tokens are the subject's, queues the tenant's; roles say what it may do."""
+class Caller:
+    """Queues are the tenant's; a lock token is of use to its holder alone."""
 
-    subject: str
-    tenant: str
-    roles: frozenset[str]
+    def __init__(
+        self,
+        subject: str,
+        tenant: str,
+        access: Access,
+        types: Iterable[str] = (EVERY,),
+        rate: float | None = None,
+    ) -> None:
+        self.subject = subject
+        self.tenant = tenant
+        self.access = access
+        self.types = frozenset(types)
+        self.rate = rate
+
+    @cached_property
+    def holder(self) -> str:
+        return self.subject if self.tenant == OWNER else f"{self.tenant}/{self.subject}"
+
+    def check_owner(self, right: Right) -> None:
+        """For what is not one tenant's."""
+        if self.tenant != OWNER:
+            raise Forbidden(f"this is for callers of tenant {OWNER!r} alone")
+        self.access.check(right, "default")
+
+    def fitting(self, types: Iterable[str]) -> tuple[str, ...]:
+        """The types a claim is to be served: those asked for, or all the caller may have."""
+        asked = tuple(types)
+        if EVERY in self.types:
+            return asked
+        if foreign := set(asked) - self.types:
+            raise Forbidden(f"this caller may not claim type {', '.join(sorted(foreign))[:200]}")
+        return asked or tuple(sorted(self.types))
 
 
 # Without credentials there is one caller: whoever can reach the loopback of this machine.
-OPERATOR = Caller("local", "default", frozenset({"operator"}))
+OPERATOR = Caller("local", OWNER, EVERYTHING)
 
 
-def refuse_exposed(host: str) -> None:
-    if host not in LOOPBACK:
+def refuse_exposed(host: str, *, asks: bool) -> None:
+    if host not in LOOPBACK and not asks:
         raise InvalidInput(
-            f"--host {host} would let anyone in: there are no API keys yet, so the server listens"
-            f" on {', '.join(LOOPBACK)} only; put a proxy that knows its callers in front"
+            f"--host {host} would let anyone in: with --auth callers need an API key or a token;"
+            f" without it the server listens on {', '.join(LOOPBACK)} only"
         )
 
 
-def caller_of(headers: Iterable[tuple[bytes, bytes]]) -> Caller:
+def local_caller(headers: Iterable[tuple[bytes, bytes]]) -> Caller:
     """A web page that the operator looks at is not the operator: its browser says where it is from,
     and a name that was made to lead here is not one of ours."""
     for name, value in headers:

@@ -1,0 +1,147 @@
+"""Lets callers in: by what they show, or, where nothing is asked, by where they come from."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from penstock.credentials import PREFIX, Credentials, split
+from penstock.errors import NotFound, RateLimited, Unauthenticated
+from penstock.http.caller import Caller, local_caller
+from penstock.http.identity.introspection import Introspection
+from penstock.http.identity.nouns import Believed, Identity
+from penstock.http.identity.tokens import SignedTokens
+from penstock.http.paces import Buckets
+from penstock.store import Store
+
+# A key that was revoked, a role that was changed: seconds until every server goes by it.
+FRESH = 3.0
+MOST_KNOWN = 10_000
+LONGEST_TOKEN = 8_192
+# Wrong credentials of one address: so many at once, then so many a second.
+TRIES, TRIES_A_SECOND = 30, 0.5
+NOT_SHOWN = "show a credential: Authorization: Bearer KEY"
+WRONG = "the credential does not hold"
+
+
+class Known(NamedTuple):
+    caller: Caller
+    identity: Identity
+    fresh_until: float
+
+
+class OpenGate:
+    """Whoever reaches the loopback of this machine is its operator."""
+
+    asks = False
+
+    async def admit(self, scope: Mapping[str, Any]) -> Caller:
+        return local_caller(scope["headers"])
+
+
+class Gate:
+    asks = True
+
+    def __init__(
+        self,
+        store: Store,
+        believed: Believed,
+        *,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store = store
+        self.credentials = Credentials(store)
+        self.believed = believed
+        self.now = now
+        self.clock = clock
+        self.signed = SignedTokens(believed, now) if believed.jwks_url else None
+        self.asked = Introspection(believed, now) if believed.introspect_url else None
+        self.known: OrderedDict[bytes, Known] = OrderedDict()
+        self.tenants: set[str] = set()
+        self.tries = Buckets(clock)
+        self.paces = Buckets(clock)
+
+    async def admit(self, scope: Mapping[str, Any]) -> Caller:
+        token = shown(scope)
+        digest = sha256(token).digest()
+        known = self.known.get(digest)
+        if known is None or self.clock() >= known.fresh_until:
+            known = await self.meet(token.decode(), digest, known, address_of(scope))
+        caller = known.caller
+        rate = caller.rate or self.believed.rate
+        if rate and not self.paces.take(caller.holder, rate, max(1.0, 2 * rate)):
+            raise RateLimited(f"more than {rate:g} requests a second")
+        return caller
+
+    async def meet(self, token: str, digest: bytes, known: Known | None, address: str) -> Known:
+        """Somebody new, or somebody whose rights may have changed."""
+        if known is None and self.tries.spent(address):
+            raise RateLimited("too many wrong credentials from this address")
+        try:
+            identity = await self.identify(token, known)
+        except Unauthenticated:
+            self.known.pop(digest, None)
+            self.tries.take(address, TRIES_A_SECOND, TRIES)
+            raise
+        if identity.tenant not in self.tenants:
+            await self.credentials.found_tenant(identity.tenant)
+            self.tenants.add(identity.tenant)
+        access = await self.credentials.access(
+            identity.tenant, identity.roles, identity.grants, identity.scopes
+        )
+        caller = Caller(identity.subject, identity.tenant, access, identity.types, identity.rate)
+        found = self.known[digest] = Known(caller, identity, self.clock() + FRESH)
+        if len(self.known) > MOST_KNOWN:
+            self.known.popitem(last=False)
+        return found
+
+    async def identify(self, token: str, known: Known | None) -> Identity:
+        if token.startswith(PREFIX):
+            return await self.by_key(token)
+        if known is not None and self.now() < known.identity.until:
+            return known.identity
+        if self.signed is not None and token.count(".") == 2:
+            return await self.signed.identify(token)
+        if self.asked is not None:
+            return await self.asked.identify(token)
+        raise Unauthenticated(WRONG)
+
+    async def by_key(self, token: str) -> Identity:
+        parts = split(token)
+        if parts is None:
+            raise Unauthenticated(WRONG)
+        id, digest = parts
+        try:
+            key = await self.credentials.key(id)
+        except NotFound:
+            raise Unauthenticated(WRONG) from None
+        if not key.opened_by(digest, await self.store.now()):
+            raise Unauthenticated(WRONG)
+        return Identity(
+            subject=f"key:{key.id}",
+            tenant=key.tenant,
+            roles=key.roles,
+            grants=key.grants,
+            scopes=key.scopes,
+            types=key.types,
+            rate=key.rate,
+        )
+
+
+def shown(scope: Mapping[str, Any]) -> bytes:
+    given: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(given) != 1:
+        raise Unauthenticated(NOT_SHOWN)
+    scheme, _, token = given[0].partition(b" ")
+    if scheme.lower() != b"bearer" or not token or len(token) > LONGEST_TOKEN:
+        raise Unauthenticated(NOT_SHOWN)
+    if not token.isascii() or not token.decode().isprintable() or b" " in token:
+        raise Unauthenticated(WRONG)
+    return token
+
+
+def address_of(scope: Mapping[str, Any]) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""

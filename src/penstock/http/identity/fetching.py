@@ -1,0 +1,43 @@
+"""Asks an issuer: briefly, for little, and nowhere else than where it is said to be."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from penstock.errors import IdentityUnavailable, InvalidInput
+
+PATIENCE = aiohttp.ClientTimeout(total=5)
+MOST_BYTES = 262_144
+NEARBY = ("127.0.0.1", "::1", "localhost")
+
+
+def check_url(name: str, url: str) -> None:
+    """What is said on the way could be changed: only this machine may be asked in the clear."""
+    parts = urlsplit(url)
+    nearby = parts.scheme == "http" and parts.hostname in NEARBY
+    if not (parts.hostname and (parts.scheme == "https" or nearby)):
+        raise InvalidInput(f"{name} {url[:200]!r} is not an https:// address")
+
+
+async def fetch(method: str, url: str, **request: Any) -> Any:
+    """The JSON it answers with."""
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=PATIENCE, trust_env=False) as session,
+            session.request(method, url, allow_redirects=False, **request) as response,
+        ):
+            if response.status != 200:
+                raise IdentityUnavailable(f"{url} answered {response.status}")
+            body = await response.content.read(MOST_BYTES + 1)
+            while len(body) <= MOST_BYTES and (more := await response.content.read(MOST_BYTES)):
+                body += more
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise IdentityUnavailable(f"{url} cannot be asked: {str(error) or 'no answer'}") from None
+    if len(body) > MOST_BYTES:
+        raise IdentityUnavailable(f"{url} answered with more than {MOST_BYTES} bytes")
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        raise IdentityUnavailable(f"{url} did not answer with JSON") from None

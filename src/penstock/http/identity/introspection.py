@@ -1,0 +1,39 @@
+"""Tokens that only their issuer can read: it is asked about each, at most once a minute."""
+
+import time
+from collections.abc import Callable
+
+from aiohttp import encode_basic_auth
+
+from penstock.errors import IdentityUnavailable, Unauthenticated
+from penstock.http.identity.fetching import fetch
+from penstock.http.identity.nouns import Believed, Identity, identity_of
+from penstock.http.identity.tokens import is_moment
+
+BELIEVED_FOR = 60.0
+
+
+class Introspection:
+    def __init__(self, believed: Believed, now: Callable[[], float] = time.time) -> None:
+        self.believed = believed
+        self.now = now
+
+    async def identify(self, token: str) -> Identity:
+        believed = self.believed
+        assert believed.introspect_url is not None
+        who = encode_basic_auth(believed.introspect_client, believed.introspect_secret)
+        told = await fetch(
+            "POST",
+            believed.introspect_url,
+            data={"token": token, "token_type_hint": "access_token"},
+            headers={"Authorization": who} if believed.introspect_client else None,
+        )
+        if not isinstance(told, dict):
+            raise IdentityUnavailable("introspection did not answer with an object")
+        if told.get("active") is not True:
+            raise Unauthenticated("the token is not active")
+        expires = told.get("exp", self.now() + BELIEVED_FOR)
+        if not is_moment(expires) or expires <= self.now():
+            raise Unauthenticated("the token has expired")
+        claims = {**told, "sub": told.get("sub") or told.get("client_id") or told.get("username")}
+        return identity_of(claims, believed, min(float(expires), self.now() + BELIEVED_FOR))

@@ -1,0 +1,94 @@
+"""Signed tokens of an issuer that we believe."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+
+from penstock.errors import InvalidInput, Unauthenticated
+from penstock.http.identity.fetching import check_url
+from penstock.http.identity.key_set import KIND, KeySet
+from penstock.http.identity.nouns import Believed, Identity, identity_of
+
+LEEWAY = 60
+LONGEST_KID = 200
+REQUIRED = ["exp", "iss", "aud", "sub", "jti"]
+# After this long a key that was taken out of the set counts no more.
+BELIEVED_FOR = 60.0
+LAST = 2**53
+
+
+class SignedTokens:
+    def __init__(self, believed: Believed, now: Callable[[], float] = time.time) -> None:
+        self.believed = believed
+        self.now = now
+        self.keys = KeySet(believed.jwks_url or "")
+
+    async def identify(self, token: str) -> Identity:
+        header = self.header_of(token)
+        key = await self.keys.find(header.get("kid"), header["alg"])
+        if key is None:
+            raise Unauthenticated("the token is signed with a key that its issuer does not have")
+        claims = self.claims_of(token, key, header["alg"])
+        until = min(float(claims["exp"]) + LEEWAY, self.now() + BELIEVED_FOR)
+        return identity_of(claims, self.believed, until)
+
+    def header_of(self, token: str) -> dict[str, Any]:
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise Unauthenticated("the token is not one that could be read") from None
+        if header.get("alg") not in self.believed.algorithms:
+            raise Unauthenticated("the token is signed in a way that is not believed here")
+        kid = header.get("kid")
+        if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= LONGEST_KID):
+            raise Unauthenticated("the token's kid is not the name of a key")
+        return header
+
+    def claims_of(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self.believed.audience,
+                issuer=self.believed.issuer,
+                leeway=LEEWAY,
+                options={"require": REQUIRED},
+            )
+        except (jwt.PyJWTError, ValueError, OverflowError, TypeError) as error:
+            raise Unauthenticated(f"the token does not hold: {error}") from None
+        for name in ("exp", "nbf", "iat"):
+            if not is_moment(claims.get(name, 0)):
+                raise Unauthenticated(f"the token's {name} is no moment")
+        return claims
+
+
+def is_moment(value: object) -> bool:
+    """Seconds as a number, and not as a text that looks like one."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LAST
+
+
+def check(believed: Believed) -> None:
+    """What an operator said of an issuer is enough, and safe."""
+    said = (believed.issuer, believed.audience, believed.jwks_url)
+    if any(said) and not all(said):
+        raise InvalidInput("tokens of an issuer need jwt_issuer, jwt_audience and jwks_url")
+    if believed.jwks_url:
+        check_url("jwks_url", believed.jwks_url)
+    if believed.introspect_url:
+        check_url("introspect_url", believed.introspect_url)
+    if foreign := [name for name in believed.algorithms if name not in ALGORITHMS]:
+        raise InvalidInput(
+            f"jwt_algorithms: {', '.join(foreign)[:100]} is not among {', '.join(ALGORITHMS)}"
+        )
+
+
+# Whoever may check a signature with a shared secret may also make one.
+ALGORITHMS = tuple(
+    name
+    for name in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
+                 "EdDSA")
+    if name[:2] in KIND
+)  # fmt: skip

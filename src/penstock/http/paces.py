@@ -1,0 +1,48 @@
+"""How often somebody may: a bucket of requests that fills up again."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+MOST = 10_000
+
+
+class Bucket:
+    __slots__ = ("at", "left", "rate", "size")
+
+    def __init__(self, rate: float, size: float, now: float) -> None:
+        self.rate = rate
+        self.size = self.left = size
+        self.at = now
+
+    def take(self, now: float) -> bool:
+        self.left = min(self.size, self.left + (now - self.at) * self.rate)
+        self.at = now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+class Buckets:
+    """One a name; whoever was not heard of for longest is forgotten, and begins anew."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.all: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, name: str, rate: float, size: float) -> bool:
+        now = self.clock()
+        bucket = self.all.get(name)
+        if bucket is None or bucket.rate != rate:
+            bucket = self.all[name] = Bucket(rate, size, now)
+            if len(self.all) > MOST:
+                self.all.popitem(last=False)
+        else:
+            self.all.move_to_end(name)
+        return bucket.take(now)
+
+    def spent(self, name: str) -> bool:
+        """Without taking."""
+        bucket = self.all.get(name)
+        return bucket is not None and bucket.left + (self.clock() - bucket.at) * bucket.rate < 1

@@ -1,0 +1,134 @@
+"""Keys, roles, trusts and the record of acts, on the wire."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from penstock.access import EVERY, Key, KeyState, Trust
+from penstock.document import Act
+from penstock.message import NEVER, Moment
+from penstock.wire.texts import Time, time_at, time_of
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+Grants = Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=100)]
+
+
+class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """At least one role or grant; `ttl` is in seconds. The tenant is the caller's own, unless the
+    owner of the store says another."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    roles: Annotated[list[Name], Meta(max_length=20)] = []
+    grants: Grants = []
+    scopes: Annotated[tuple[str, ...], Meta(max_length=100)] = (EVERY,)
+    types: Annotated[tuple[str, ...], Meta(max_length=100)] = (EVERY,)
+    ttl: Annotated[float, Meta(gt=0, le=3_153_600_000)] | None = None
+    rate: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
+    tenant: Name | None = None
+
+
+class KeyTold(Struct, frozen=True, omit_defaults=True):
+    """`key` is the key itself: told when it is made, and never again."""
+
+    id: str
+    name: str
+    tenant: str
+    state: KeyState
+    roles: tuple[str, ...]
+    grants: tuple[str, ...]
+    scopes: tuple[str, ...]
+    types: tuple[str, ...]
+    created_at: Time
+    created_by: str
+    expires_at: Time | None = None
+    revoked_at: Time | None = None
+    rate: float | None = None
+    key: str | None = None
+
+
+class Keys(Struct, frozen=True):
+    keys: list[KeyTold]
+
+
+class Rotate(Struct, frozen=True, forbid_unknown_fields=True):
+    """The former key opens for `grace` seconds more."""
+
+    grace: Annotated[float, Meta(ge=0, le=2_592_000)] = 0.0
+
+
+class NewRole(Struct, frozen=True, forbid_unknown_fields=True):
+    grants: Grants
+
+
+class RoleTold(Struct, frozen=True):
+    name: str
+    grants: tuple[str, ...]
+    built_in: bool
+
+
+class Roles(Struct, frozen=True):
+    roles: list[RoleTold]
+
+
+class TrustTold(Struct, frozen=True):
+    """Callers at home in `trusted` may use these grants in `scope`."""
+
+    scope: str
+    trusted: str
+    grants: tuple[str, ...]
+
+
+class Trusts(Struct, frozen=True):
+    trusts: list[TrustTold]
+
+
+class ActTold(Struct, frozen=True, omit_defaults=True):
+    id: str
+    at: Time
+    tenant: str
+    subject: str
+    verb: str
+    target: str
+    detail: str = ""
+    request_id: str = ""
+
+
+class Acts(Struct, frozen=True):
+    acts: list[ActTold]
+    cursor: str | None = None
+
+
+def key_of(key: Key, now: Moment, token: str | None = None) -> KeyTold:
+    return KeyTold(
+        key.id,
+        key.name,
+        key.tenant,
+        key.state(now),
+        key.roles,
+        key.grants,
+        key.scopes,
+        key.types,
+        time_at(key.created_at),
+        key.created_by,
+        None if key.expires_at == NEVER else time_at(key.expires_at),
+        time_of(key.revoked_at),
+        key.rate,
+        token,
+    )
+
+
+def trust_of(trust: Trust) -> TrustTold:
+    return TrustTold(trust.scope, trust.trusted, tuple(map(str, trust.grants)))
+
+
+def act_of(act: Act) -> ActTold:
+    return ActTold(
+        str(act.id),
+        time_at(act.at),
+        act.tenant,
+        act.subject,
+        act.verb,
+        act.target,
+        act.detail,
+        act.request_id,
+    )

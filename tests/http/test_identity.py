@@ -1,0 +1,379 @@
+"""Tokens of an issuer: which are believed, and which are not. Beside each refusal, one that is."""
+
+import base64
+import hmac
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from penstock import stores
+from penstock.access import Right
+from penstock.errors import IdentityUnavailable, RateLimited, Unauthenticated
+from penstock.http.gate import Gate
+from penstock.http.identity import key_set
+from penstock.http.identity.nouns import Believed
+from penstock.http.identity.tokens import check
+from penstock.store import Store
+from tests.http.issuer import AUDIENCE, Issuer, issuing, public
+from tests.http.keys import showing
+from tests.http.served import Served, served
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def the_issuer() -> Iterator[Issuer]:
+    with issuing() as running:
+        yield running
+
+
+@pytest.fixture
+def issuer(the_issuer: Issuer) -> Issuer:
+    the_issuer.asked, the_issuer.answer = 0, None
+    the_issuer.introspected.clear()
+    return the_issuer
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    async with await stores.open("sqlite://") as opened:
+        yield opened
+
+
+class Time:
+    """Of both clocks."""
+
+    def __init__(self) -> None:
+        self.on = 0.0
+
+    def __call__(self) -> float:
+        import time
+
+        return time.time() + self.on
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def gate(issuer: Issuer, store: Store, time: Time) -> Gate:
+    believed = Believed(
+        issuer.url,
+        AUDIENCE,
+        f"{issuer.url}/keys",
+        introspect_url=f"{issuer.url}/introspect",
+        introspect_client="penstock",
+        introspect_secret="hush",
+    )
+    made = Gate(store, believed, now=time, clock=time)
+    assert made.signed is not None
+    made.signed.keys.clock = time
+    return made
+
+
+async def admit(gate: Gate, token: str, address: str = "192.0.2.1") -> Any:
+    headers = [(b"authorization", b"Bearer " + token.encode())]
+    return await gate.admit({"headers": headers, "client": (address, 1)})
+
+
+@pytest.mark.parametrize("kid", ["r", "e", "d"])
+async def test_a_token_of_the_issuer_is_believed(gate: Gate, issuer: Issuer, kid: str) -> None:
+    caller = await admit(gate, issuer.token(kid))
+    assert (caller.subject, caller.tenant) == ("ada", "default")
+    assert caller.access.allows(Right.PUBLISH, "default", "any")
+    assert not caller.access.allows(Right.MANAGE, "default", "any")
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "expired": {"exp": 1_000_000},
+    "not yet": {"nbf": 4_000_000_000},
+    "made in the future": {"iat": 4_000_000_000},
+    "for somebody else": {"aud": "other"},
+    "for several others": {"aud": ["a", "b"]},
+    "for nobody": {"aud": None},
+    "of another issuer": {"iss": "https://evil.example"},
+    "of nobody": {"iss": None},
+    "without end": {"exp": None},
+    "without a name": {"jti": None},
+    "of no subject": {"sub": None},
+    "of an empty subject": {"sub": ""},
+    "of a subject that is a number": {"sub": 7},
+    "of an endless subject": {"sub": "x" * 300},
+    "of a subject with a line break": {"sub": "a\nb"},
+    "an end as text": {"exp": "4000000000"},
+    "an end past all ends": {"exp": 1e308},
+    "a negative end": {"exp": -5},
+}
+
+
+@pytest.mark.parametrize("claims", WRONG.values(), ids=WRONG.keys())
+async def test_a_token_that_does_not_hold(
+    gate: Gate, issuer: Issuer, claims: dict[str, Any]
+) -> None:
+    with pytest.raises(Unauthenticated):
+        await admit(gate, issuer.token(**claims))
+    await admit(gate, issuer.token())
+
+
+async def test_the_issuer_is_the_very_text(gate: Gate, issuer: Issuer) -> None:
+    with pytest.raises(Unauthenticated):
+        await admit(gate, issuer.token(iss=issuer.url + "/"))
+
+
+async def test_a_token_for_several_is_for_us_too(gate: Gate, issuer: Issuer) -> None:
+    await admit(gate, issuer.token(aud=["other", AUDIENCE]))
+
+
+def unsigned(claims: dict[str, Any], **header: Any) -> str:
+    def part(value: Any) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+    return f"{part({'typ': 'JWT', **header})}.{part(claims)}."
+
+
+@pytest.mark.parametrize("name", ["none", "None", "nOnE", "", "HS256", "HS512", "RS1", 7])
+async def test_a_token_signed_otherwise(gate: Gate, issuer: Issuer, name: Any) -> None:
+    with pytest.raises(Unauthenticated):
+        await admit(gate, unsigned(issuer.claims(), alg=name, kid="r"))
+
+
+async def test_a_public_key_is_no_shared_secret(gate: Gate, issuer: Issuer) -> None:
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    text = issuer.rsa.public_key().public_bytes(serialization.Encoding.DER, form)
+    signed = unsigned(issuer.claims(), alg="HS256", kid="r").rstrip(".")
+    mac = base64.urlsafe_b64encode(hmac.digest(text, signed.encode(), "sha256")).rstrip(b"=")
+    with pytest.raises(Unauthenticated):
+        await admit(gate, f"{signed}.{mac.decode()}")
+
+
+@pytest.mark.parametrize(
+    "kid", ["../../dev/null", "' OR 1=1--", "x" * 10_000, "x" * 300, "e", "", 7, ["r"], {"r": 1}]
+)
+async def test_a_key_that_is_not_there(gate: Gate, issuer: Issuer, kid: Any) -> None:
+    good, claims, signature = issuer.token().split(".")
+    assert good
+    header = json.dumps({"alg": "RS256", "kid": kid}).encode()
+    forged = base64.urlsafe_b64encode(header).rstrip(b"=").decode()
+    with pytest.raises(Unauthenticated):
+        await admit(gate, f"{forged}.{claims}.{signature}")
+
+
+async def test_keys_in_the_token_itself_are_not_looked_at(gate: Gate, issuer: Issuer) -> None:
+    mine = rsa.generate_private_key(65_537, 2_048)
+    inside = {"jwk": public(mine, "m", "RS256"), "jku": f"{issuer.url}/evil", "kid": "m"}
+    token = jwt.encode(issuer.claims(), mine, "RS256", inside)
+    with pytest.raises(Unauthenticated):
+        await admit(gate, token)
+
+
+async def test_what_must_be_understood_and_is_not(gate: Gate, issuer: Issuer) -> None:
+    with pytest.raises(Unauthenticated):
+        await admit(gate, issuer.token(headers={"crit": ["exp"]}))
+
+
+async def test_a_signature_of_nothing(gate: Gate, issuer: Issuer) -> None:
+    header, claims, _ = issuer.token("e").split(".")
+    zero = base64.urlsafe_b64encode(bytes(64)).rstrip(b"=").decode()
+    with pytest.raises(Unauthenticated):
+        await admit(gate, f"{header}.{claims}.{zero}")
+
+
+async def test_an_encrypted_token_is_not_read(gate: Gate) -> None:
+    with pytest.raises(Unauthenticated):
+        await admit(gate, "a.b.c.d.e")
+
+
+async def test_a_changed_token(gate: Gate, issuer: Issuer) -> None:
+    header, _, signature = issuer.token().split(".")
+    other = issuer.token(sub="root").split(".")[1]
+    with pytest.raises(Unauthenticated):
+        await admit(gate, f"{header}.{other}.{signature}")
+
+
+async def test_unknown_keys_ask_the_issuer_no_oftener(
+    gate: Gate, issuer: Issuer, time: Time
+) -> None:
+    await admit(gate, issuer.token())
+    for number in range(50):
+        with pytest.raises((Unauthenticated, RateLimited)):
+            await admit(gate, issuer.token(headers={"kid": f"k{number}"}), f"192.0.2.{number}")
+    assert issuer.asked == 1
+    time.on += key_set.PAUSE + 1
+    with pytest.raises(Unauthenticated):
+        await admit(gate, issuer.token(headers={"kid": "new"}), "198.51.100.1")
+    assert issuer.asked == 2
+    await admit(gate, issuer.token("e"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, b"", {}),
+        (200, b"no json", {}),
+        (200, b"[]", {}),
+        (200, b'{"keys": 7}', {}),
+        (200, b'{"keys": [' + b" " * 300_000 + b"]}", {}),
+        (302, b"", {"location": "file:///etc/passwd"}),
+    ],
+)
+async def test_the_last_good_keys_are_kept(
+    gate: Gate, issuer: Issuer, time: Time, answer: tuple[int, bytes, dict[str, str]]
+) -> None:
+    await admit(gate, issuer.token())
+    issuer.answer = answer
+    time.on += key_set.FRESH + 1
+    await admit(gate, issuer.token(sub="eve", exp=4_000_000_000))
+    assert issuer.asked == 2
+
+
+async def test_without_keys_nobody_can_be_let_in_yet(gate: Gate, issuer: Issuer) -> None:
+    issuer.answer = (500, b"", {})
+    with pytest.raises(IdentityUnavailable):
+        await admit(gate, issuer.token())
+
+
+async def test_a_key_that_was_taken_out_counts_no_more(
+    gate: Gate, issuer: Issuer, time: Time
+) -> None:
+    token = issuer.token(exp=4_000_000_000)
+    await admit(gate, token)
+    issuer.answer = (200, json.dumps({"keys": issuer.keys[1:]}).encode(), {})
+    time.on += key_set.FRESH + 1
+    with pytest.raises(Unauthenticated):
+        await admit(gate, token)
+    await admit(gate, issuer.token("e", exp=4_000_000_000))
+
+
+async def test_a_new_key_is_found_when_it_is_used(gate: Gate, issuer: Issuer, time: Time) -> None:
+    issuer.answer = (200, json.dumps({"keys": issuer.keys[:1]}).encode(), {})
+    await admit(gate, issuer.token())
+    issuer.answer = None
+    time.on += key_set.PAUSE + 1
+    await admit(gate, issuer.token("e"))
+
+
+async def test_two_keys_of_one_name_are_told_apart_by_their_kind(
+    gate: Gate, issuer: Issuer
+) -> None:
+    same = [{**key, "kid": "r"} for key in issuer.keys]
+    issuer.answer = (200, json.dumps({"keys": same}).encode(), {})
+    await admit(gate, issuer.token())
+
+
+@pytest.mark.parametrize("keys", ["twice", "short", "many"])
+async def test_keys_that_are_not_used(gate: Gate, issuer: Issuer, keys: str) -> None:
+    good = issuer.keys[0]
+    short = public(rsa.generate_private_key(65_537, 1_024), "r", "RS256")
+    found = {"twice": [good, good], "short": [short], "many": [short] * 101 + [good]}[keys]
+    issuer.answer = (200, json.dumps({"keys": found}).encode(), {})
+    with pytest.raises(Unauthenticated):
+        await admit(gate, issuer.token())
+
+
+async def test_types_are_what_the_token_says(gate: Gate, issuer: Issuer) -> None:
+    assert (await admit(gate, issuer.token())).types == {"*"}
+    assert (await admit(gate, issuer.token(eventTypes=["*"]))).types == {"*"}
+    caller = await admit(gate, issuer.token(eventTypes=["A", "B"]))
+    assert caller.fitting([]) == ("A", "B")
+    assert caller.fitting(["A"]) == ("A",)
+    for foreign in ("C", "a", "*", "A*", "\uff21"):
+        with pytest.raises(Exception, match="may not claim"):
+            caller.fitting([foreign])
+    nothing = await admit(gate, issuer.token(eventTypes=[]))
+    assert nothing.types == frozenset()
+
+
+async def test_scopes_of_others_give_nothing(gate: Gate, issuer: Issuer) -> None:
+    caller = await admit(gate, issuer.token(scope="admin publish penstock:dance penstock:read:a*"))
+    assert not caller.access.allows(Right.PUBLISH, "default", "a")
+    assert caller.access.allows(Right.READ, "default", "ab")
+    assert not caller.access.allows(Right.READ, "default", "b")
+
+
+async def test_the_tenant_is_the_claims_alone(issuer: Issuer, store: Store) -> None:
+    believed = Believed(issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="org")
+    gate = Gate(store, believed)
+    assert (await admit(gate, issuer.token(org="acme"))).tenant == "acme"
+    for wrong in (None, "", "a/b", 7, ["acme"]):
+        with pytest.raises(Unauthenticated):
+            await admit(gate, issuer.token(org=wrong, tenant="acme"))
+
+
+async def test_an_opaque_token_is_asked_about_once_a_minute(
+    gate: Gate, issuer: Issuer, time: Time
+) -> None:
+    issuer.opaque["opaque-1"] = {"active": True, "sub": "shop", "scope": "penstock:publish"}
+    caller = await admit(gate, "opaque-1")
+    assert caller.subject == "shop"
+    assert caller.access.allows(Right.PUBLISH, "default", "any")
+    assert not caller.access.allows(Right.READ, "default", "any")
+    time.on += 50
+    await admit(gate, "opaque-1")
+    assert issuer.introspected == ["opaque-1"]
+    issuer.opaque.clear()
+    time.on += 11
+    with pytest.raises(Unauthenticated):
+        await admit(gate, "opaque-1")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"active": False}, {"active": "true", "sub": "x"}, {"active": 1, "sub": "x"}, {"active": True},
+     {"active": True, "sub": "x", "exp": 5}, {"active": True, "sub": "x", "exp": "soon"}],
+)  # fmt: skip
+async def test_an_opaque_token_that_does_not_hold(
+    gate: Gate, issuer: Issuer, told: dict[str, Any]
+) -> None:
+    issuer.opaque["opaque-2"] = told
+    with pytest.raises(Unauthenticated):
+        await admit(gate, "opaque-2")
+
+
+@pytest.mark.parametrize(
+    ("believed", "text"),
+    [
+        (Believed(jwks_url="https://a.example/keys"), "jwt_issuer"),
+        (Believed("i", "a", "http://a.example/keys"), "https"),
+        (Believed("i", "a", "file:///etc/passwd"), "https"),
+        (Believed(introspect_url="http://a.example/i"), "https"),
+        (Believed("i", "a", "https://a.example/keys", ("HS256",)), "HS256"),
+        (Believed("i", "a", "https://a.example/keys", ("none",)), "none"),
+    ],
+)
+def test_what_an_operator_says_is_checked(believed: Believed, text: str) -> None:
+    with pytest.raises(Exception, match=text):
+        check(believed)
+    check(Believed("i", "a", "https://a.example/keys"))
+
+
+def test_a_server_believes_an_issuer(issuer: Issuer, folder: Path, tmp_path: Path) -> None:
+    """codeQ: eventTypes, scopes, and the subject of a lease."""
+    words = ("--jwt-issuer", issuer.url, "--jwt-audience", AUDIENCE, "--jwks-url", issuer.url)
+    with served(f"sqlite:///{tmp_path}/jwt.db", folder, *words) as server:
+        producer = showing(server, issuer.token(sub="shop", scope="penstock:publish"))
+        worker = showing(server, issuer.token(sub="w1", scope="penstock:consume", eventTypes=["A"]))
+        other = showing(server, issuer.token(sub="w2", scope="penstock:consume"))
+        for kind in ("A", "B"):
+            producer.publish("default", 1, type=kind)
+        wanted = {"queues": [{"queue": "default", "types": ["B"]}]}
+        assert worker.post("/v1/claim", wanted).status == 403
+        assert producer.post("/v1/claim", wanted).status == 403
+        (message,) = worker.claim("default", limit=10)
+        assert message["type"] == "A"
+        assert other.post("/v1/extend", {"token": message["token"], "lease": 60}).status == 403
+        assert worker.post("/v1/extend", {"token": message["token"], "lease": 60}).status == 200
+        assert showing(server, None).get("/v1/queues").status == 401
+        assert_secrets_unsaid(server, producer)
+
+
+def assert_secrets_unsaid(server: Served, caller: Served) -> None:
+    assert caller.key is not None
+    assert caller.key not in server.log.read_text()
