@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TypeAlias
 
-from penstock import admission, checks
+from penstock import admission, checks, tracing
 from penstock.admission import common_entries
 from penstock.directory import Directory
 from penstock.errors import (
@@ -37,6 +37,12 @@ class Publisher:
 
     async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
         """Durable when it returns. A draft that is not accepted raises."""
+        if tracing.on():
+            with tracing.publishing([draft]) as (draft,):
+                return await self._publish(draft, scope)
+        return await self._publish(draft, scope)
+
+    async def _publish(self, draft: Draft, scope: str) -> Published:
         entry = admit(draft, await self._open_queue(draft.queue, scope))
         (published,) = await self.lanes.enqueue((entry,))
         return accepted(published, draft)
@@ -45,6 +51,14 @@ class Publisher:
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]:
         """One durable step. Each draft answers for itself; with `atomic` all or none enter."""
+        if tracing.on():
+            with tracing.publishing(drafts) as drafts:
+                return await self._publish_many(drafts, atomic, scope)
+        return await self._publish_many(drafts, atomic, scope)
+
+    async def _publish_many(
+        self, drafts: Sequence[Draft], atomic: bool, scope: str
+    ) -> list[Published]:
         if (alike := await self._alike(drafts, scope)) is not None:
             return await self.lanes.enqueue(alike, atomic=atomic)
         names = {draft.queue for draft in drafts if isinstance(draft.queue, str)}

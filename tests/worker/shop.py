@@ -28,6 +28,17 @@ async def add(a: int, *, b: int = 1) -> int:
 
 
 @app.task(executor="process")
+def attach(context: Context, path: str) -> str:
+    context.attach("a.txt", b"bytes")
+    context.attach("b.txt", Path(path))
+    try:
+        context.attach("c.txt", Path(path) / "missing")
+    except OSError as error:
+        return type(error).__name__
+    return "all"
+
+
+@app.task(executor="process")
 def where() -> int:
     return os.getpid()
 

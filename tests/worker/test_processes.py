@@ -146,3 +146,13 @@ async def test_a_subscriber_in_a_process_settles_by_hand(app: Penstock) -> None:
         (State.SCHEDULED, "by hand"),
         (State.DEAD, "the handler ended without ack, nack or reject"),
     ]
+
+
+async def test_a_run_in_a_process_attaches_files(app: Penstock, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"a file")
+    async with working(app, concurrency=1):
+        job = await shop.attach.aenqueue(str(tmp_path / "file"))
+        assert await job.aresult(60) == "NotADirectoryError"
+    assert await job.aartifact("a.txt") == b"bytes"
+    assert await job.aartifact("b.txt") == b"a file"
+    assert [each.name for each in await job.aartifacts()] == ["a.txt", "b.txt"]

@@ -4,42 +4,27 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from penstock.worker.around import Around
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 
 
-class AckFirst(Handler):
-    """Around another handler. `acked` is False if the message is not this worker's any more."""
+class AckFirst(Around):
+    """`acked` is False if the message is not this worker's any more."""
 
     def __init__(self, inner: Handler, acked: Callable[[Context], Awaitable[bool]]) -> None:
-        super().__init__(
-            inner.function,
-            queue=inner.queue,
-            type=inner.type,
-            executor=inner.executor,
-            rules=inner.rules,
-            timeout=inner.timeout,
-            batch=inner.batch,
-            name=inner.name,
-        )
-        self.inner = inner
+        super().__init__(inner)
         self.acked = acked
         self.loop = asyncio.get_running_loop()
 
     async def begin(self, context: Context) -> Any:
         return await self.inner.begin(context) if await self.acked(context) else None
 
-    def keep(self, value: Any) -> bytes:
-        return self.inner.keep(value)
-
     def admit(self, context: Context) -> bool:
         async def ask() -> bool:
             return await self.acked(context)
 
         return asyncio.run_coroutine_threadsafe(ask(), self.loop).result()
-
-    def run_in_thread(self, context: Context) -> bytes | None:
-        return self.inner.run_in_thread(context)
 
     async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
         """Whatever it raises comes too late; those that are lost are left out."""

@@ -1,5 +1,6 @@
 """What a handler knows of its run, and what it may say of it."""
 
+import asyncio
 from math import inf, isfinite
 from typing import Protocol
 
@@ -7,8 +8,9 @@ from msgspec import Struct
 
 from penstock import message
 from penstock.admission import check_settlement
+from penstock.artifacts.upload import Content, Upload, check_content
 from penstock.checks import readable
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, InvalidState
 from penstock.message import PLAIN, Leased, Settlement
 from penstock.ticket import Completion
 from penstock.worker.policy import Cancelled
@@ -24,9 +26,12 @@ class Desk(Protocol):
 
     async def acomplete_on(self, connection: object, item: Completion) -> None: ...
 
+    def spool(self, context: "Context", name: str, content: Content) -> Upload | None:
+        """A copy of the file, aside."""
+
 
 class Context(Struct, eq=False, gc=False):
-    """One run of one message. Its methods never wait, and may be called from any thread."""
+    """One run of one message. Its methods may be called from any thread."""
 
     delivery: Leased
     queue: str
@@ -45,6 +50,7 @@ class Context(Struct, eq=False, gc=False):
     # Its completion lies in a transaction of the handler's own.
     inside: bool = False
     settlement: Settlement | None = None
+    attached: list[Upload] | None = None
     _note: tuple[float, str | None] | None = None
 
     @property
@@ -83,18 +89,37 @@ class Context(Struct, eq=False, gc=False):
         if self.cancelled or self.lost:
             raise Cancelled("cancelled" if self.cancelled else "the lease was lost")
 
+    def attach(self, name: str, content: Content) -> None:
+        """A file for whoever reads the result: bytes, or a path that is copied now. Kept before the
+        message is completed; of a run that does not complete or fail it, nobody sees any."""
+        if self.inside:
+            raise InvalidState("files cannot be attached to what complete_in has completed")
+        upload = self._desk.spool(self, name, content)
+        if upload is not None:
+            self.attached = [*(self.attached or ()), upload]
+
+    async def aattach(self, name: str, content: Content) -> None:
+        """The same for coroutines, which must not wait for a disk."""
+        await asyncio.to_thread(self.attach, name, content)
+
     def complete_in(self, connection: object) -> None:
         """Completes the message in your own transaction: what you do there and its end are one.
 
         If it is rolled back, the message is nacked with reason ROLLED_BACK.
         """
+        self._refuse_attached()
         self._desk.complete_on(connection, self.completion(None))
         self.inside = True
 
     async def acomplete_in(self, connection: object) -> None:
         """The same for a connection that is waited for."""
+        self._refuse_attached()
         await self._desk.acomplete_on(connection, self.completion(None))
         self.inside = True
+
+    def _refuse_attached(self) -> None:
+        if self.attached:
+            raise InvalidState("attached files are kept after the run: not with complete_in")
 
     def ack(self) -> None:
         self._settle(None)
@@ -144,3 +169,7 @@ class Nobody:
     def complete_on(self, connection: object, item: Completion) -> None: ...
 
     async def acomplete_on(self, connection: object, item: Completion) -> None: ...
+
+    def spool(self, context: Context, name: str, content: Content) -> Upload | None:
+        check_content(name, content)
+        return None

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import structlog
 from msgspec import Struct
 
+from penstock.artifacts.upload import Content, Upload
 from penstock.broker import Broker
 from penstock.errors import StoreError
 from penstock.message import Settlement, Verb
@@ -150,6 +151,9 @@ class Flush:
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
         await self.broker.store.acomplete_on(connection, item)
+
+    def spool(self, context: Context, name: str, content: Content) -> Upload | None:
+        return self.broker.artifacts.spool(name, content)
 
     def answered(self, ends: list[End], answers: list[Answer]) -> None:
         held = self.held

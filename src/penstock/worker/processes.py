@@ -13,11 +13,13 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from multiprocessing import util
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from penstock.errors import InvalidInput
+from penstock.artifacts.upload import Content, check_content
+from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.message import Settlement
 from penstock.ticket import Completion
 from penstock.worker.context import Context, Nobody
@@ -50,6 +52,13 @@ class Outcome(Struct, frozen=True):
     verdict: Settlement | None = None
 
 
+class Spooled(Struct, frozen=True):
+    """A file that a run attaches, where its worker can copy it."""
+
+    name: str
+    path: Path
+
+
 class Child:
     """One process; it imports the code once and then runs one message at a time."""
 
@@ -68,14 +77,27 @@ class Child:
         try:
             self.near.send((handler.place, context.delivery, context.queue))
             while not isinstance(said := self.near.recv(), Outcome):
-                lock, (percent, note) = said
-                if lock == lock_of(context):
-                    context.progress(percent, note=note)
+                lock, news = said
+                if lock != lock_of(context):
+                    continue
+                if isinstance(news, Spooled):
+                    self.attach(context, news)
+                else:
+                    context.progress(news[0], note=news[1])
             return said
         except (EOFError, OSError):
             self.process.join(1.0)
             code = self.process.exitcode
             raise ProcessDied(f"its process ended with {code}") from None
+
+    def attach(self, context: Context, spooled: "Spooled") -> None:
+        """Its run waits for the answer."""
+        try:
+            context.attach(spooled.name, spooled.path)
+        except (PenstockError, OSError) as error:
+            self.near.send(error)
+        else:
+            self.near.send(None)
 
     def order(self, context: Context) -> None:
         with contextlib.suppress(OSError):
@@ -175,6 +197,7 @@ def serve(pipe: Connection, orders: Connection) -> None:
         outcome = run_one(place, context)
         running.clear()
         with mutex:
+            context.over = True
             pipe.send(outcome)
 
 
@@ -194,6 +217,26 @@ class Far(Nobody):
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
         self.complete_on(connection, item)
+
+    def spool(self, context: Context, name: str, content: Content) -> None:
+        """The worker copies it, and says what it thinks of it."""
+        check_content(name, content)
+        if isinstance(content, Path):
+            self.hand_over(context, Spooled(name, content.absolute()))
+            return
+        with tempfile.NamedTemporaryFile(prefix="penstock-") as file:
+            file.write(content)
+            file.flush()
+            self.hand_over(context, Spooled(name, Path(file.name)))
+
+    def hand_over(self, context: Context, spooled: Spooled) -> None:
+        with self.mutex:
+            if context.over:
+                raise InvalidState("the run has ended: nothing can be attached any more")
+            self.pipe.send((lock_of(context), spooled))
+            refused: PenstockError | OSError | None = self.pipe.recv()
+        if refused is not None:
+            raise refused
 
 
 def lock_of(context: Context) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from penstock import tracing
 from penstock.broker import Broker
 from penstock.errors import InvalidInput
 from penstock.queue import Queue
@@ -14,6 +15,7 @@ from penstock.worker.lanes import AsyncLane, Ends, Lane
 from penstock.worker.options import WorkerOptions
 from penstock.worker.processes import ProcessLane
 from penstock.worker.threads import ThreadLane
+from penstock.worker.traced import Traced
 
 Route: TypeAlias = tuple[Handler, Lane]
 # A claim names no more.
@@ -51,6 +53,9 @@ class Routes:
                 what = "messages of any type" if handler.type is None else repr(handler.type)
                 raise InvalidInput(f"queue {queue.name!r} has two handlers for {what}")
             kept = AckFirst(handler, self.acked) if handler.ack_first else handler
+            # What runs in another process is not seen from here.
+            if tracing.on() and handler.executor in ("async", "thread"):
+                kept = Traced(kept)
             lane = self.lane(kept)
             self.table[queue.id, handler.type] = (kept, lane)
             self.fed.setdefault(queue.name, []).append(lane)

@@ -22,6 +22,7 @@ from penstock.worker.forks import notice_forks
 from penstock.worker.handler import Handler
 from penstock.worker.heart import Heart
 from penstock.worker.intake import Intake
+from penstock.worker.keeping import Keeping, drop
 from penstock.worker.lanes import Lane
 from penstock.worker.options import WorkerOptions
 from penstock.worker.policy import Unfit, judge, text_of
@@ -64,6 +65,7 @@ class Worker:
         self.idle = asyncio.Event()
         self.routes = Routes(self, self.options, self.acked)
         self.flush = Flush(broker, self.held, self.options.linger, self.told)
+        self.keeping = Keeping(broker, self.flush.add)
         self.heart = Heart(self.held, self.lease_lost, self.options.grace)
         self.suspects = Suspects(broker, self.let_go)
         self.intake = Intake(
@@ -152,13 +154,17 @@ class Worker:
             verdict = self.judged(handler, context, None, error).verdict if error else None
             self.flush.add(End(context, verdict or ROLLED_BACK, None, error))
             return
-        if error is None and result is None and handler.plain and not context.settled:
+        plain = handler.plain and not context.settled and context.attached is None
+        if error is None and result is None and plain:
             self.flush.add(End(context))
             return
         if error is not None:
             log.info("run_failed", id=context.id, handler=handler.name, error=text_of(error))
         if handler.ack_first:
+            drop(context)
             self.let_go(context)
+        elif context.attached:
+            self.keeping.begin(handler, self.judged(handler, context, result, error))
         else:
             self.flush.add(self.judged(handler, context, result, error))
 
@@ -249,6 +255,7 @@ class Worker:
             self.release(cut)
         if not await self.drained(LAST):
             log.error("stopped_with_ends_unwritten", count=self.flush.waiting)
+        await self.keeping.stop()
         await self.heart.stop()
         for task in self.tasks:
             task.cancel()
@@ -258,6 +265,7 @@ class Worker:
         """Back unworked, unless the handler has said what is to become of it."""
         for context in contexts:
             self.over(context)
+            drop(context)
             if context.id in self.held:
                 verdict = context.settlement if context.settled else Release()
                 self.flush.add(End(context, verdict))

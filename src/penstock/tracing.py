@@ -1,0 +1,130 @@
+"""Traces, for apps that have them: from who publishes to who runs, across processes.
+
+Without the SDK of OpenTelemetry nothing of it is loaded, and nothing is done.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.message import Draft, Leased
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Link, SpanKind, Tracer
+
+SDK = "opentelemetry.sdk.trace"
+
+
+def on() -> bool:
+    return SDK in sys.modules
+
+
+def tracer() -> "Tracer":
+    from opentelemetry import trace
+
+    return trace.get_tracer("penstock")
+
+
+@contextmanager
+def publishing(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+    """The drafts say whose they are, unless they do already."""
+    from opentelemetry.trace import SpanKind
+
+    queues = sorted({str(draft.queue) for draft in drafts})
+    with spanning("publish", ",".join(queues[:3]), SpanKind.PRODUCER, len(drafts)):
+        here = current()
+        yield [
+            msgspec.structs.replace(draft, traceparent=here)
+            if draft.traceparent is None and here is not None
+            else draft
+            for draft in drafts
+        ]
+
+
+@contextmanager
+def running(messages: Sequence[Leased], queue: str) -> Iterator[None]:
+    """One run, as part of the trace that its message came from; of a batch, linked to each."""
+    from opentelemetry.trace import SpanKind
+
+    first = messages[0]
+    parent = context_of(first.meta.traceparent) if len(messages) == 1 else None
+    links = [] if len(messages) == 1 else links_of(messages)
+    ids = ",".join(str(each.id) for each in messages[:10])
+    more = {
+        "messaging.message.id": ids,
+        "penstock.type": first.type,
+        "penstock.attempt": first.attempts + 1,
+    }
+    with spanning("process", queue, SpanKind.CONSUMER, len(messages), parent, links, more):
+        yield
+
+
+@contextmanager
+def spanning(
+    verb: str,
+    queue: str,
+    kind: "SpanKind",
+    count: int,
+    parent: Any = None,
+    links: "Sequence[Link]" = (),
+    more: dict[str, Any] | None = None,
+) -> Iterator[None]:
+    """An error that leaves it is recorded, and is the span's outcome."""
+    attributes = {
+        "messaging.system": "penstock",
+        "messaging.operation.type": verb,
+        "messaging.destination.name": queue,
+        "messaging.batch.message_count": count,
+        **(more or {}),
+    }
+    with tracer().start_as_current_span(
+        f"{verb} {queue}", parent, kind, attributes, links=list(links)
+    ):
+        yield
+
+
+def current() -> str | None:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get("traceparent")
+
+
+def context_of(traceparent: str | None) -> Any:
+    """None if it is none: then the run begins a trace of its own."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    if traceparent is None:
+        return None
+    return TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+
+
+def links_of(messages: Sequence[Leased]) -> "list[Link]":
+    from opentelemetry.trace import Link, get_current_span
+
+    spans = [
+        get_current_span(context_of(each.meta.traceparent)).get_span_context()
+        for each in messages
+        if each.meta.traceparent is not None
+    ]
+    return [Link(span) for span in spans if span.is_valid]
+
+
+def export() -> bool:
+    """Sends traces to where OTEL_EXPORTER_OTLP_ENDPOINT says; False if the SDK is not there."""
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        return False
+    provider = TracerProvider(resource=Resource.create({"service.name": "penstock"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return True

@@ -1,0 +1,58 @@
+"""Traces go on from who publishes to who runs; shown in a process that has the SDK loaded."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import tracing
+
+SPANS = Path(__file__).with_name("traced_app.py")
+
+
+@pytest.fixture(scope="module")
+def spans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('traced')}/queue.db"
+    line = [sys.executable, "-W", "error", str(SPANS), url]
+    said = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    return {span["name"]: span for span in json.loads(said.stdout.splitlines()[-1])}
+
+
+def trace_of(span: dict[str, Any]) -> str:
+    found: str = span["context"]["trace_id"]
+    return found
+
+
+def test_a_run_belongs_to_the_trace_that_published_it(spans: dict[str, Any]) -> None:
+    request, inside = spans["request"], spans["inside"]
+    published, ran = spans["publish default"], spans["process default"]
+    assert {trace_of(each) for each in (request, inside, published, ran)} == {trace_of(request)}
+    assert published["kind"] == "SpanKind.PRODUCER"
+    assert published["parent_id"] == request["context"]["span_id"]
+    assert ran["kind"] == "SpanKind.CONSUMER"
+    assert ran["attributes"]["messaging.system"] == "penstock"
+
+
+def test_a_run_that_fails_says_so(spans: dict[str, Any]) -> None:
+    """The last one of the queue is that of the task that fails, in a thread."""
+    failed = spans["process default"]
+    assert failed["status"]["status_code"] == "ERROR"
+    assert failed["events"][0]["attributes"]["exception.message"] == "no"
+
+
+def test_a_batch_of_one_goes_on_with_its_trace(spans: dict[str, Any]) -> None:
+    assert trace_of(spans["process many"]) == trace_of(spans["request"])
+
+
+def test_without_the_sdk_nothing_is_loaded() -> None:
+    code = "import penstock, penstock.worker.routes, sys; print('opentelemetry' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"
+
+
+def test_what_is_no_trace_is_looked_past() -> None:
+    assert tracing.context_of(None) is None
