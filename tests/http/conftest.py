@@ -6,7 +6,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.http.served import Served, served
+from tests.http.receiver import Receiver, receiving
+from tests.http.served import SENDING, Served, served
 from tests.servers.places import memory
 
 STORES = ("sqlite", "postgres")
@@ -18,18 +19,61 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture(scope="session", params=STORES)
-def store(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{folder}/queue.db"
-        return
-    with request.getfixturevalue("postgres_server").database() as url:
-        yield url
+class Kept:
+    """What is started once for all tests of a process. A module has its tests on both stores in
+    turn, and a fixture with parameters ends with each turn."""
+
+    def __init__(self) -> None:
+        self.urls: dict[str, str] = {}
+        self.servers: dict[str, Served] = {}
+
+    def url(self, request: pytest.FixtureRequest, folder: Path, name: str) -> str:
+        if request.param == "sqlite":
+            return f"sqlite:///{folder}/{name}.db"
+        if name not in self.urls:
+            self.urls[name] = request.getfixturevalue("postgres_server").create_database()
+        return self.urls[name]
+
+    def server(self, url: str, folder: Path, *words: object) -> Served:
+        if url not in self.servers:
+            server = Served(url, folder, *words)
+            try:
+                server.wait_until_ready()
+            except BaseException:
+                server.end()
+                raise
+            self.servers[url] = server
+        return self.servers[url]
 
 
 @pytest.fixture(scope="session")
-def server(store: str, folder: Path) -> Iterator[Served]:
-    with served(store, folder) as running:
+def kept() -> Iterator[Kept]:
+    kept = Kept()
+    yield kept
+    for server in kept.servers.values():
+        server.end()
+
+
+@pytest.fixture(scope="session", params=STORES)
+def store(request: pytest.FixtureRequest, folder: Path, kept: Kept) -> str:
+    return kept.url(request, folder, "queue")
+
+
+@pytest.fixture(scope="session")
+def server(store: str, folder: Path, kept: Kept) -> Served:
+    return kept.server(store, folder)
+
+
+@pytest.fixture(scope="session", params=STORES)
+def caller(request: pytest.FixtureRequest, folder: Path, kept: Kept) -> Served:
+    """One that may send callbacks and notices to this machine, on a store of its own: others would
+    send them, too, and may not."""
+    return kept.server(kept.url(request, folder, "caller"), folder, *SENDING)
+
+
+@pytest.fixture(scope="session")
+def receiver() -> Iterator[Receiver]:
+    with receiving() as running:
         yield running
 
 

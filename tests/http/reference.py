@@ -11,9 +11,13 @@ BEGIN = "<!-- From here on by python -m tests.http.reference -->\n"
 TITLES = {
     "verbs": "Verbs",
     "messages": "Messages",
+    "artifacts": "Artifacts",
     "queues": "Queues",
     "scopes": "Scopes",
     "schedules": "Schedules",
+    "callbacks": "Callbacks",
+    "subscriptions": "Subscriptions",
+    "access": "Access",
     "events": "Events",
     "system": "System",
 }

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse
 from itertools import count
 from pathlib import Path
@@ -20,6 +20,8 @@ from tests.servers.places import free_port
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 PATIENCE = 60.0
+# What a server is told that may send to this machine.
+SENDING = ("--allow-private-callbacks", "--callback-ports", "any")
 names = count(1)
 
 
@@ -52,6 +54,8 @@ class Served:
 
     def __init__(self, store: str, folder: Path, *words: object) -> None:
         self.store = store
+        # What its callers show, if they show anything.
+        self.key: str | None = None
         self.port = free_port()
         self.log = folder / f"server-{self.port}.log"
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK")}
@@ -70,7 +74,9 @@ class Served:
                 if self.get("/readyz").status == 200:
                     return
             except ConnectionRefusedError:
-                continue
+                # It needs the processor more than we do.
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(0.02)
 
     def connect(self, timeout: float = PATIENCE) -> HTTPConnection:
         return HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -87,8 +93,9 @@ class Served:
         connection = self.connect()
         given = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         where = f"{path}?{urlencode(query, doseq=True)}" if query else path
+        shown = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
         try:
-            connection.request(method, where, given, dict(headers or {}))
+            connection.request(method, where, given, {**shown, **(headers or {})})
             return read(connection.getresponse())
         finally:
             connection.close()
@@ -182,6 +189,8 @@ class Stream:
         self.connection = server.connect(30)
         where = f"/v1/events?{urlencode(query, doseq=True)}"
         headers = {} if last is None else {"Last-Event-ID": last}
+        if server.key is not None:
+            headers["Authorization"] = f"Bearer {server.key}"
         self.connection.request("GET", where, headers=headers)
         self.response = self.connection.getresponse()
         assert self.response.status == 200, self.response.read()

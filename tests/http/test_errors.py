@@ -213,3 +213,21 @@ def test_shell_jobs_are_taken_where_they_are_allowed(tmp_path: Path) -> None:
     with served(f"sqlite:///{tmp_path}/q.db", tmp_path, "--allow-shell") as server:
         queue = server.queue(shell=True)
         assert server.publish(queue, {"command": "true"}, type="penstock.shell")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 70_000,
+        b"GET /" + b"x" * 70_000,
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X: 1\r\n" * 10_000 + b"\r\n",
+    ],
+    ids=["a header without end", "a path without end", "headers without end"],
+)
+def test_a_head_without_end_is_cut_off(server: Served, head: bytes) -> None:
+    assert raw(server, head).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_long_body_behind_a_short_head_is_read(server: Served) -> None:
+    queue = server.queue()
+    assert server.post("/v1/publish", {"queue": queue, "body": "x" * 300_000}).status == 201

@@ -237,3 +237,20 @@ def test_the_status_tells_runs_errors_and_the_next_run() -> None:
 
 def test_an_identity_is_never_used_twice() -> None:
     assert len({identity() for _ in range(100)}) == 100
+
+
+def test_who_asked_hears_of_an_agent_that_fails_and_of_its_recovery() -> None:
+    async def twice(run: int) -> float:
+        if run in (2, 3):
+            raise StoreBusy("no write lock")
+        return 1.0
+
+    heard: list[tuple[str, str | None]] = []
+
+    async def scenario() -> None:
+        async with Runner([Probe("probe", 1.0, twice)], lambda *told: heard.append(told)):
+            await asyncio.sleep(60)
+
+    with capture_logs():
+        run_virtually(scenario())
+    assert heard == [("probe", "StoreBusy: no write lock"), ("probe", None)]

@@ -22,15 +22,31 @@ from penstock.http.envelope import envelope_of, internal, status_of
 from penstock.http.front import Front, headers_of
 from penstock.http.openapi import document
 from penstock.http.route import Route
+from penstock.http.routes.access import access
+from penstock.http.routes.artifacts import artifacts
 from penstock.http.routes.bulk import bulk
+from penstock.http.routes.callbacks import callbacks
 from penstock.http.routes.events import events
 from penstock.http.routes.messages import messages
 from penstock.http.routes.queues import queues, scopes
 from penstock.http.routes.schedules import schedules
+from penstock.http.routes.subscriptions import subscriptions
 from penstock.http.routes.system import system
 from penstock.http.service import Service
 
-PARTS = (scopes, queues, bulk, messages, schedules, events, system)
+PARTS = (
+    scopes,
+    queues,
+    bulk,
+    artifacts,
+    callbacks,
+    messages,
+    schedules,
+    subscriptions,
+    events,
+    system,
+    access,
+)
 log: FilteringBoundLogger = structlog.get_logger()
 
 
@@ -70,6 +86,7 @@ def cold_routes() -> FastAPI:
 
 def answer(request: Request, error: PenstockError) -> Response:
     call: Call = request.scope[KEY]
+    call.service.refusals.note(call.caller, request.scope, error)
     status = status_of(error)
     headers = {name.decode(): value.decode() for name, value in headers_of(error, status)}
     return Response(

@@ -1,12 +1,16 @@
 """One request, past the door: who calls, where, and how to see that the caller has left."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
+from penstock.access import WORDS, Right
+from penstock.admin import Admin
 from penstock.broker import Broker
-from penstock.errors import BodyTooLarge, InvalidInput, Malformed
+from penstock.checks import readable
+from penstock.document import Act, acting
+from penstock.errors import BodyTooLarge, Forbidden, InvalidInput, Malformed
 from penstock.http.caller import Caller
 from penstock.http.service import Limits, Service
 
@@ -16,6 +20,8 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 KEY = "penstock"
+LONGEST_TARGET = 300
+ANSWERED = frozenset({Right.MANAGE, Right.ACCESS})
 
 
 class Gone(Exception):
@@ -25,7 +31,9 @@ class Gone(Exception):
 class Call:
     """`scope` is the namespace of queues the caller means."""
 
-    __slots__ = ("broker", "caller", "receive", "request_id", "scope", "service")
+    __slots__ = (
+        "broker", "caller", "headers", "path", "receive", "request_id", "right", "scope", "service",
+    )  # fmt: skip
 
     def __init__(
         self, service: Service, caller: Caller, scope: str, request_id: str, receive: Receive
@@ -36,6 +44,47 @@ class Call:
         self.request_id = request_id
         self.receive = receive
         self.broker: Broker = service.broker(caller.tenant)
+        # What the route is about; what operators do is done with it alone.
+        self.right: Right | None = None
+        self.path = ""
+        self.headers: Iterable[tuple[bytes, bytes]] = ()
+
+    @property
+    def admin(self) -> Admin:
+        """What operators do, as far as this caller may."""
+        broker = self.broker
+        return Admin(broker.store, broker.directory, broker.tenant, self.allows)
+
+    @property
+    def target(self) -> str:
+        where = "" if self.scope == "default" else f"?scope={self.scope}"
+        return readable(self.path[:LONGEST_TARGET] + where)
+
+    def allows(self, scope: str, queue: str) -> bool:
+        return self.right is not None and self.caller.access.allows(self.right, scope, queue)
+
+    def check(self, right: Right, queue: str) -> None:
+        self.caller.access.check(right, self.scope, queue)
+
+    def enter(self, right: Right | None, verb: str) -> None:
+        """A route that is not quick. Whoever may not do it to anything is told at once; who acts
+        on the store answers for it."""
+        self.right = right
+        if right is None:
+            return
+        caller = self.caller
+        if not caller.access.has(right):
+            raise Forbidden(f"this caller may not {WORDS[right]} anything")
+        if right in ANSWERED:
+            acting.set(
+                Act(
+                    subject=caller.subject,
+                    tenant=caller.tenant,
+                    verb=verb,
+                    target=self.target,
+                    request_id=self.request_id,
+                )
+            )
 
     async def body(self) -> bytes:
         return await read_body(self.receive, self.service.limits)

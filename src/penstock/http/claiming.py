@@ -1,10 +1,13 @@
 """Claims over HTTP: in line with others, and given back if nobody is there to take them."""
 
 import asyncio
+import time
 from datetime import UTC, datetime
 
+from penstock.access import Right
 from penstock.consumer import Taken
 from penstock.http.call import Call, Gone
+from penstock.http.counts import SECOND
 from penstock.http.events import Event, Told
 from penstock.http.parking import Waiter, Wish, give_back
 from penstock.message import Leased
@@ -36,10 +39,12 @@ async def claim(call: Call, sent: Claim) -> Deliveries:
 
 
 def wish_of(call: Call, sent: Claim) -> Wish:
+    for want in sent.queues:
+        call.check(Right.CONSUME, want.queue)
     return Wish(
         call.caller.tenant,
         call.scope,
-        tuple((want.queue, tuple(want.types)) for want in sent.queues),
+        tuple((want.queue, call.caller.fitting(want.types)) for want in sent.queues),
         sent.lease,
         sent.begins,
         sent.merge,
@@ -51,7 +56,7 @@ def delivery_of(call: Call, message: Leased) -> Delivery:
     body, base64 = told(message.body)
     return Delivery(
         str(message.id),
-        call.service.tokens.sign(message.id, message.fence, call.caller.subject),
+        call.service.tokens.sign(message.id, message.fence, call.caller.holder),
         call.broker.directory.by_id[message.queue_id].name,
         message.type,
         message.priority,
@@ -85,7 +90,10 @@ def tell(call: Call, taken: Taken, waiter: Waiter) -> None:
     metrics, hub = call.service.metrics, call.service.hub
     for message in taken.messages:
         queue = call.broker.directory.by_id[message.queue_id]
-        metrics.count(metrics.claimed, metrics.queue(queue.name))
+        name = metrics.queue(queue.name)
+        metrics.count(metrics.claimed, name)
+        if message.deliveries == 1:
+            metrics.waited(name, max(0.0, time.time() - message.created_at / SECOND))
         if hub.listeners:
             event = Event(
                 "message.claimed", datetime.now(UTC), call.scope, queue.name, str(message.id),

@@ -27,6 +27,8 @@ UNKNOWN_RUN = 1.0
 class Snapshot(Struct, frozen=True):
     at: Moment
     depths: dict[tuple[int, str], int]
+    # By queue id, since when its next message waits.
+    since: dict[int, Moment] = {}
 
 
 class Pace(Struct, frozen=True):
@@ -59,7 +61,10 @@ class Counts:
 
     async def count(self) -> Snapshot:
         began = time.monotonic()
-        snapshot = Snapshot(await self.store.now(), await self.store.depths(ENDED))
+        store = self.store
+        snapshot = Snapshot(
+            await store.now(), await store.depths(ENDED), await store.waiting_since()
+        )
         took = time.monotonic() - began
         self.next_at = time.monotonic() + max(1.0, SPARE * took)
         return snapshot
@@ -116,10 +121,10 @@ class Snapshotter:
     name = "metrics_snapshotter"
     every = 5.0
 
-    def __init__(self, counts: Counts, paces: Paces, ran: Callable[[int, float], None]) -> None:
+    def __init__(self, counts: Counts, paces: Paces, told: Callable[[HistoryRow], None]) -> None:
         self.counts = counts
         self.paces = paces
-        self.ran = ran
+        self.told = told
 
     async def tick(self) -> float:
         if time.monotonic() - self.counts.asked_at > FORGOTTEN:
@@ -129,6 +134,5 @@ class Snapshotter:
         await self.counts.fresh()
         self.counts.asked_at = asked_at
         for row in await self.paces.read():
-            if (run := run_of(row)) is not None:
-                self.ran(row.queue_id, run)
+            self.told(row)
         return self.every

@@ -17,6 +17,8 @@ STATUS: dict[type[PenstockError], int] = {
     errors.Malformed: 400,
     errors.InvalidToken: 400,
     errors.Refused: 409,
+    errors.Unauthenticated: 401,
+    errors.RateLimited: 429,
     errors.Forbidden: 403,
     errors.MethodNotAllowed: 405,
     errors.TooManyWaiting: 503,
@@ -24,6 +26,7 @@ STATUS: dict[type[PenstockError], int] = {
     errors.NotFound: 404,
     errors.Archived: 410,
     errors.Conflict: 409,
+    errors.IdentityUnavailable: 503,
     errors.JobFailed: 409,
     errors.StoreError: 503,
     # It may have happened: a client that repeats by itself must not take this for a 503.

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import Struct
 
+from penstock.access import EVERY
 from penstock.errors import TooManyWaiting
 from penstock.message import HistoryRow, State, Verb
 from penstock.wire.texts import Time
@@ -25,7 +26,10 @@ OF_VERB = {
     Verb.RECLAIM: "message.lease_lost",
 }
 PUBLISHED = "message.published"
-LIVE = ("message.claimed", "message.extended", "queue.changed", "queue.deleted", "scope.changed")
+LIVE = (
+    "message.claimed", "message.extended", "queue.changed", "queue.deleted", "scope.changed",
+    "agent.failed", "agent.recovered",
+)  # fmt: skip
 KINDS = (
     PUBLISHED, *sorted(OF_VERB.values()), "message.retried", "message.dead",
     "message.completed", "message.failed", "message.expired", "message.cancelled", *LIVE,
@@ -65,6 +69,8 @@ class Filter(Struct, frozen=True):
     scopes: frozenset[str] = frozenset()
     queues: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
+    # Of what is about no queue, whether all may be seen.
+    allows: Callable[[str, str], bool] = lambda scope, queue: True
 
     def fits(self, told: Told) -> bool:
         event = told.event
@@ -73,6 +79,7 @@ class Filter(Struct, frozen=True):
             and (not self.scopes or event.scope in self.scopes)
             and (not self.queues or event.queue in self.queues)
             and (not self.kinds or event.kind in self.kinds)
+            and self.allows(event.scope, event.queue or EVERY)
         )
 
 

@@ -12,9 +12,11 @@ import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from penstock.errors import BodyTooLarge, MethodNotAllowed, PenstockError
+from penstock.access import Access
+from penstock.document import acting
+from penstock.errors import BodyTooLarge, MethodNotAllowed, PenstockError, Unauthenticated
 from penstock.http.call import KEY, Call, Gone, Message, Receive, Scope, Send, scope_of
-from penstock.http.caller import caller_of
+from penstock.http.caller import Caller
 from penstock.http.envelope import RETRY_AFTER, envelope_of, internal, status_of
 from penstock.http.hot import OPERATIONS
 from penstock.http.service import Service
@@ -27,6 +29,9 @@ encode = msgspec.json.Encoder().encode
 JSON = (b"content-type", b"application/json")
 LONGEST_ID = 128
 OTHER = "other"
+# What a load balancer asks, and how to ask for the rest.
+OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
+NOBODY = Caller("nobody", "default", Access(()))
 
 
 class Front:
@@ -52,6 +57,7 @@ class Front:
         except Gone:
             return
         except PenstockError as error:
+            self.service.refusals.note(answer.caller, scope, error)
             await answer.refuse(error)
         except Exception as error:
             log.error("request_failed", request=answer.request_id, path=scope["path"],
@@ -62,7 +68,9 @@ class Front:
         self.service.metrics.answered(route, answer.status, time.perf_counter() - began)
 
     async def serve(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
-        caller = caller_of(scope["headers"])
+        # A connection may carry over what the request before it set.
+        acting.set(None)
+        answer.caller = caller = await self.admit(scope)
         found = self.routes.get(scope["path"])
         if found is None:
             scope[KEY] = Call(self.service, caller, "default", answer.request_id, receive)
@@ -73,8 +81,13 @@ class Front:
         read, act, status = found
         namespace = scope_of(scope["query_string"])
         call = Call(self.service, caller, namespace, answer.request_id, receive)
+        call.headers = scope["headers"]
         sent = read(await call.body())
         await answer.send(status, encode(await act(call, sent)))
+
+    async def admit(self, scope: Scope) -> Caller:
+        gate = self.service.gate
+        return NOBODY if gate.asks and scope["path"] in OPEN else await gate.admit(scope)
 
     def request_id(self, headers: Headers) -> str:
         """The caller's own, if it is fit to be printed; else a new one."""
@@ -89,12 +102,13 @@ class Front:
 class Answer:
     """One answer, on whichever way it is given."""
 
-    __slots__ = ("request_id", "status", "to")
+    __slots__ = ("caller", "request_id", "status", "to")
 
     def __init__(self, to: Send, request_id: str) -> None:
         self.to = to
         self.request_id = request_id
         self.status = 0
+        self.caller: Caller | None = None
 
     async def send(self, status: int, body: bytes, more: Headers | None = None) -> None:
         self.status = status
@@ -127,6 +141,8 @@ def headers_of(error: PenstockError, status: int) -> Headers:
     headers: Headers = []
     if status in RETRY_AFTER:
         headers.append((b"retry-after", RETRY_AFTER[status]))
+    if isinstance(error, Unauthenticated):
+        headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", b"POST"))
     if isinstance(error, BodyTooLarge):

@@ -9,6 +9,7 @@ from msgspec import Struct
 from penstock.http import settling
 from penstock.http.call import Call
 from penstock.http.claiming import claim
+from penstock.http.completing import Completing
 from penstock.http.envelope import unreadable
 from penstock.http.producing import publish, publish_many
 from penstock.http.settling import Settling
@@ -100,7 +101,7 @@ def both(
     verb: str, takes: Any, act: Any, summary: str, example: dict[str, Any], answer: dict[str, Any]
 ) -> tuple[Operation, Operation]:
     """A verb for one item, and for many."""
-    acts = Settling(verb, act)
+    acts = (Completing if verb == "complete" else Settling)(verb, act)
     sent, told = {"token": TOKEN, **example}, {"id": "7", **answer}
     return (
         Operation(f"/v1/{verb}", summary, takes, wire.Settled, acts.one, sent, told),

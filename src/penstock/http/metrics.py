@@ -1,13 +1,15 @@
 """What this server counts, for Prometheus. Label sets are bounded; a scrape counts no table."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from penstock.directory import Directory
-from penstock.http.counts import Counts
+from penstock.http.counts import SECOND, Counts, Snapshot
+from penstock.stores.pool import Pool
 
 # Names of queues past these are "other".
 MOST_QUEUES = 200
@@ -38,10 +40,18 @@ class Metrics:
         self.runs = Histogram(
             "penstock_run_seconds", "How long runs took, of a sample.", ["queue"], registry=own
         )
+        self.waits = Histogram(
+            "penstock_wait_seconds", "From published to first claimed here.", ["queue"],
+            registry=own,
+        )  # fmt: skip
+        self.lost = Counter(
+            "penstock_lost_leases", "Leases that ran out, of a sample.", ["queue"], registry=own
+        )
         self.lag = Gauge("penstock_loop_lag_seconds", "How late the event loop was.", registry=own)
         self.queues: set[str] = set()
         self.children: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
         self.timed: dict[str, Histogram] = {}
+        self.waiting: dict[str, Histogram] = {}
 
     def queue(self, name: str) -> str:
         if name not in self.queues:
@@ -63,6 +73,11 @@ class Metrics:
         if child is None:
             child = self.children[counter, labels] = counter.labels(*labels)
         child.inc()
+
+    def waited(self, queue: str, seconds: float) -> None:
+        if queue not in self.waiting:
+            self.waiting[queue] = self.waits.labels(queue)
+        self.waiting[queue].observe(seconds)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge that is read when it is scraped."""
@@ -90,6 +105,24 @@ class Depths(Collector):
         for (queue, place), count in self.sums().items():
             family.add_metric([queue, place], count)
         yield family
+        yield self.ages()
+
+    def ages(self) -> Metric:
+        """Of queues that share a name, the longest."""
+        family = GaugeMetricFamily(
+            "penstock_oldest_claimable_seconds", "How long the next message waits.",
+            labels=["queue"],
+        )  # fmt: skip
+        snapshot = self.counts.ask() or Snapshot(0, {})
+        ages: dict[str, float] = {}
+        for queue_id, since in snapshot.since.items():
+            queue = self.directory.by_id.get(queue_id)
+            if queue is not None:
+                name = self.metrics.queue(queue.name)
+                ages[name] = max(ages.get(name, 0.0), (snapshot.at - since) / SECOND)
+        for name, age in ages.items():
+            family.add_metric([name], age)
+        return family
 
     def sums(self) -> dict[tuple[str, str], int]:
         """Queues of the same name in several scopes, and those past the limit, are added up."""
@@ -101,6 +134,15 @@ class Depths(Collector):
                 key = (self.metrics.queue(queue.name), PLACES[place])
                 sums[key] = sums.get(key, 0) + count
         return sums
+
+
+def watch_pool(metrics: Metrics, pool: Pool[Any]) -> None:
+    """The connections to the store."""
+    metrics.watch("penstock_pool_used", "Connections in use.", lambda: float(len(pool.used)))
+    metrics.watch("penstock_pool_idle", "Connections at rest.", lambda: float(len(pool.idle)))
+    metrics.watch(
+        "penstock_pool_waiting", "Who waits for a connection.", lambda: float(len(pool.waiting))
+    )
 
 
 class LagWatch:

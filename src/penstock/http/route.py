@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Depends, Path, Query, Request, Response
 from msgspec import Struct
 
+from penstock.access import Right
 from penstock.http.call import KEY, Call
 from penstock.http.envelope import unreadable
 
@@ -15,6 +16,8 @@ NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 encode = msgspec.json.Encoder().encode
+RIGHTS = {"GET": Right.READ}
+NEEDS = "needs"
 
 
 class Route(Struct, frozen=True):
@@ -30,6 +33,8 @@ class Route(Struct, frozen=True):
     example: Any = None
     # Other good answers, without a body.
     also: dict[int, str] = {}
+    # None: whoever is let in may.
+    right: Right | None = None
 
 
 class Routes:
@@ -50,38 +55,52 @@ class Routes:
         status: int = 200,
         example: Any = None,
         also: dict[int, str] | None = None,
+        right: Right | Literal["by method"] | None = "by method",
     ) -> Callable[[Endpoint], Endpoint]:
         def declare(endpoint: Endpoint) -> Endpoint:
-            answers = answering(endpoint, status)
-            more = (takes, status, example, also or {})
+            needed = RIGHTS.get(method, Right.MANAGE) if right == "by method" else right
+            answers = answering(endpoint, status, needed, summary)
+            more = (takes, status, example, also or {}, needed)
             self.all.append(Route(method, path, summary, gives, answers, *more))
             return endpoint
 
         return declare
 
 
-def answering(endpoint: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Any]:
+def answering(
+    endpoint: Callable[..., Awaitable[Any]], status: int, right: Right | None, summary: str
+) -> Callable[..., Any]:
     """What the endpoint gives, as JSON; None is no content."""
 
     @functools.wraps(endpoint)
-    async def answer(*args: Any, **kwargs: Any) -> Response:
-        given = await endpoint(*args, **kwargs)
+    async def answer(call: Call, **kwargs: Any) -> Response:
+        given = await endpoint(call, **kwargs)
         if isinstance(given, Response):
             return given
         if given is None:
             return Response(status_code=status)
         return Response(encode(given), status, media_type="application/json")
 
+    vars(answer)[NEEDS] = right, summary
     return answer
 
 
-def call_of(
+async def call_alone(request: Request) -> Call:
+    """Of a route that is about no one scope."""
+    call: Call = request.scope[KEY]
+    call.path = request.url.path
+    # Before anything else of the request is read.
+    call.enter(*vars(request.scope["endpoint"])[NEEDS])
+    return call
+
+
+async def call_of(
     request: Request,
     scope: Annotated[str, Query(pattern=NAME, description="The namespace of queues.")] = "default",
 ) -> Call:
     call: Call = request.scope[KEY]
     call.scope = scope
-    return call
+    return await call_alone(request)
 
 
 def sent(kind: Any) -> Any:
@@ -103,12 +122,6 @@ QueueName = Annotated[str, Path(pattern=NAME, description="The name of a queue."
 Reference = Annotated[
     str, Path(min_length=1, max_length=400, description="An id, or `queue/name`.")
 ]
-
-
-def call_alone(request: Request) -> Call:
-    """Of a route that is about no one scope."""
-    call: Call = request.scope[KEY]
-    return call
 
 
 Alone = Annotated[Call, Depends(call_alone)]

@@ -14,7 +14,13 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from penstock import stores
+from penstock.artifacts.place import opened, usual
+from penstock.artifacts.rules import LARGEST, limits_of
+from penstock.artifacts.verbs import Room
 from penstock.http.application import application
+from penstock.http.gate import Gate, OpenGate
+from penstock.http.identity.nouns import Believed
+from penstock.http.protocol import Protocol
 from penstock.http.service import Limits, Service
 
 log: FilteringBoundLogger = structlog.get_logger()
@@ -28,6 +34,11 @@ class Serving(Struct, frozen=True):
     grace: float = 30.0
     limits: Limits = Limits()
     parent: int | None = None
+    # A directory or a bucket; unsaid, beside the store.
+    artifacts: str | None = None
+    max_artifact: int = LARGEST
+    # Whom to believe; None asks for nothing.
+    believed: Believed | None = None
 
 
 class Server(uvicorn.Server):
@@ -75,10 +86,14 @@ def bind(host: str, port: int) -> socket.socket:
 
 async def serve(plan: Serving, listener: socket.socket) -> None:
     async with await stores.open(plan.url) as store:
-        service = Service(store, await store.secret(), plan.limits)
+        secret = await store.secret()
+        place = opened(plan.artifacts or usual(plan.url), secret)
+        room = Room(place, limits_of(plan.max_artifact))
+        gate = OpenGate() if plan.believed is None else Gate(store, plan.believed)
+        service = Service(store, secret, plan.limits, room=room, gate=gate)
         config = uvicorn.Config(
             application(service),
-            http="httptools",
+            http=Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -93,9 +108,12 @@ async def serve(plan: Serving, listener: socket.socket) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
         settle_down()
-        async with service.runner:
+        async with service.sender, service.callbacks, service.notices, service.runner:
             log.info("server_started", address=told(listener), engine=store.capabilities.engine)
-            log.warning("no_credentials_asked", so="whoever reaches this address may do everything")
+            if not gate.asks:
+                log.warning(
+                    "no_credentials_asked", so="whoever reaches this address may do everything"
+                )
             await server.serve([listener])
     log.info("server_stopped")
 

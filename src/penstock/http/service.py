@@ -1,19 +1,31 @@
 """What every request needs: the brokers, the tokens, who waits, who listens, what is counted."""
 
 import time
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from penstock.agents import all_agents
+from penstock.artifacts.verbs import Room
 from penstock.broker import Broker
-from penstock.http.counts import Counts, Paces, Snapshotter
-from penstock.http.events import Hub
+from penstock.http.callbacks import CallbackDispatcher
+from penstock.http.caller import OWNER
+from penstock.http.counts import Counts, Paces, Snapshotter, run_of
+from penstock.http.events import Event, Hub, Told
 from penstock.http.follower import Follower
-from penstock.http.metrics import Depths, LagWatch, Metrics
+from penstock.http.gate import Gate, OpenGate
+from penstock.http.guard import Reach
+from penstock.http.metrics import Depths, LagWatch, Metrics, watch_pool
+from penstock.http.notices import NoticeSender
 from penstock.http.parking import Parking
+from penstock.http.refusals import Refusals
+from penstock.http.sending import Sender
 from penstock.http.tokens import Tokens
+from penstock.message import HistoryRow, Verb
 from penstock.runner import Agent, Runner, identity
+from penstock.signing import Signing
 from penstock.store import Store
+from penstock.stores.pool import Pool
 
 
 class Limits(Struct, frozen=True):
@@ -24,11 +36,25 @@ class Limits(Struct, frozen=True):
     patience: float = 60.0
     waiting: int = 20_000
     allow_shell: bool = False
+    # Of callbacks and notices.
+    reach: Reach = Reach()
 
 
 class Service:
-    def __init__(self, store: Store, secret: bytes, limits: Limits, *, agents: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        secret: bytes,
+        limits: Limits,
+        *,
+        room: Room | None = None,
+        gate: Gate | OpenGate | None = None,
+        agents: bool = True,
+    ) -> None:
         self.store = store
+        self.room = room
+        self.gate = gate or OpenGate()
+        self.refusals = Refusals(store, self.nudge_refusals)
         self.limits = limits
         self.tokens = Tokens(secret)
         self.brokers: dict[str, Broker] = {}
@@ -38,9 +64,22 @@ class Service:
         self.counts = Counts(store)
         self.paces = Paces(store)
         broker = self.broker("default")
+        self.signing = Signing(store)
+        self.sender = Sender(limits.reach)
+        self.callbacks = CallbackDispatcher(broker, self.sender, identity())
+        self.notices = NoticeSender(store, broker.directory, self.sender)
+        self.subscribers = self.notices.subscribers
         self.follower = Follower(store, broker.directory, self.hub)
-        self.runner = Runner(self.own_agents(broker) if agents else self.watchers())
+        self.runner = Runner(
+            self.own_agents(broker) if agents else self.watchers(), self.tell_of_agent
+        )
+        self.measure(broker)
+
+    def measure(self, broker: Broker) -> None:
+        """What is read when it is scraped."""
         self.metrics.registry.register(Depths(self.counts, broker.directory, self.metrics))
+        if isinstance(pool := getattr(self.store, "pool", None), Pool):
+            watch_pool(self.metrics, pool)
         self.metrics.watch(
             "penstock_waiting_claims", "Long polls.", lambda: float(self.parking.waiting)
         )
@@ -49,30 +88,47 @@ class Service:
         )
 
     def own_agents(self, broker: Broker) -> list[Agent]:
-        return [*all_agents(self.store, broker.directory, identity()), *self.watchers()]
+        upkeep = all_agents(self.store, broker.directory, identity(), self.room)
+        return [*upkeep, self.callbacks, self.notices, *self.watchers()]
 
     def watchers(self) -> list[Agent]:
         """What a server does for itself alone."""
         return [
             self.follower,
-            Snapshotter(self.counts, self.paces, self.ran),
+            self.refusals,
+            Snapshotter(self.counts, self.paces, self.told),
             LagWatch(self.metrics, time.monotonic),
         ]
 
-    def ran(self, queue_id: int, seconds: float) -> None:
-        queue = self.follower.directory.by_id.get(queue_id)
-        if queue is not None:
-            self.metrics.runs.labels(self.metrics.queue(queue.name)).observe(seconds)
+    def told(self, row: HistoryRow) -> None:
+        """Of a sample: how long it ran, or that its lease was lost."""
+        queue = self.follower.directory.by_id.get(row.queue_id)
+        if queue is None:
+            return
+        name = self.metrics.queue(queue.name)
+        if row.verb is Verb.RECLAIM:
+            self.metrics.count(self.metrics.lost, name)
+        elif (run := run_of(row)) is not None:
+            self.metrics.runs.labels(name).observe(run)
 
     def broker(self, tenant: str) -> Broker:
         if tenant not in self.brokers:
-            self.brokers[tenant] = Broker(self.store, tenant=tenant)
+            self.brokers[tenant] = Broker(self.store, tenant=tenant, room=self.room)
         return self.brokers[tenant]
 
     def nudge(self) -> None:
         """Whoever listens hears of what was just done."""
         if self.hub.wanted:
             self.runner.nudge(self.follower.name)
+
+    def tell_of_agent(self, name: str, error: str | None) -> None:
+        """The owner of the store hears of it."""
+        kind = "agent.recovered" if error is None else "agent.failed"
+        event = Event(kind, datetime.now(UTC), "", "", type=name, error=error)
+        self.hub.tell((Told(event, OWNER),))
+
+    def nudge_refusals(self) -> None:
+        self.runner.nudge(self.refusals.name)
 
     def close(self) -> None:
         """Nobody waits any more."""

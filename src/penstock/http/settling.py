@@ -35,7 +35,10 @@ class Settling(Generic[Sent]):
         self.act = act
 
     async def one(self, call: Call, sent: Sent) -> wire.Settled:
-        lock = call.service.tokens.read(sent.token, call.caller.subject)
+        lock = call.service.tokens.read(sent.token, call.caller.holder)
+        return await self.settle(call, lock, sent)
+
+    async def settle(self, call: Call, lock: Lock, sent: Sent) -> wire.Settled:
         (answer,) = await self.act(call.broker, [(lock, sent)])
         self.tell(call, [(lock, answer)])
         settled(answer, lock)
@@ -44,10 +47,13 @@ class Settling(Generic[Sent]):
 
     async def many(self, call: Call, sent: wire.Items[Sent]) -> wire.SettleOutcomes:
         read = [try_read(call, item.token) for item in sent.items]
+        return await self.settle_many(call, read, sent.items)
+
+    async def settle_many(
+        self, call: Call, read: Sequence[Lock | PenstockError], sent: Sequence[Sent]
+    ) -> wire.SettleOutcomes:
         held = [
-            (lock, item)
-            for lock, item in zip(read, sent.items, strict=True)
-            if isinstance(lock, Lock)
+            (lock, item) for lock, item in zip(read, sent, strict=True) if isinstance(lock, Lock)
         ]
         answers = await self.act(call.broker, held) if held else []
         self.tell(call, [(lock, answer) for (lock, _), answer in zip(held, answers, strict=True)])
@@ -69,7 +75,7 @@ class Settling(Generic[Sent]):
 
 def try_read(call: Call, token: str) -> Lock | PenstockError:
     try:
-        return call.service.tokens.read(token, call.caller.subject)
+        return call.service.tokens.read(token, call.caller.holder)
     except PenstockError as error:
         return error
 

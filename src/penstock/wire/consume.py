@@ -5,6 +5,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.queue import QueueState
+from penstock.wire.artifacts import Attached
 from penstock.wire.publish import Problem
 from penstock.wire.texts import Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
 
@@ -72,11 +73,12 @@ class Deliveries(Struct, frozen=True):
 
 
 class Complete(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """It worked. `result` is any JSON; other bytes go in `result_base64`."""
+    """It worked. `result` is any JSON; other bytes go in `result_base64`, files in `artifacts`."""
 
     token: Token
     result: Json = UNSET
     result_base64: str | None = None
+    artifacts: Annotated[list[Attached], Meta(max_length=1_000)] = []
 
 
 class Fail(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -15,6 +15,7 @@ from penstock.wire.texts import (
     Runs,
     Seconds,
     Time,
+    Url,
     Word,
     body_of,
     moment_of,
@@ -61,6 +62,7 @@ class Publish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     causation_id: Word | None = None
     parent_id: Id | None = None
     traceparent: Word | None = None
+    callback: Url | None = None
 
 
 class PublishMany(Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,6 +127,7 @@ def draft_of(sent: Publish) -> Draft:
         causation_id=sent.causation_id,
         parent_id=None if sent.parent_id is None else int(sent.parent_id),
         traceparent=sent.traceparent,
+        callback=sent.callback,
     )
 
 
@@ -166,4 +169,5 @@ def publish_of(draft: Draft) -> Publish:
         causation_id=draft.causation_id,
         parent_id=None if draft.parent_id is None else str(draft.parent_id),
         traceparent=draft.traceparent,
+        callback=draft.callback,
     )

@@ -66,6 +66,7 @@ class Stored(Struct, frozen=True, omit_defaults=True):
     causation_id: str | None = None
     parent_id: str | None = None
     traceparent: str | None = None
+    callback: str | None = None
     timeline: list[Step] = []
 
 
@@ -192,4 +193,5 @@ def rare_of(meta: MessageMeta) -> dict[str, Any]:
         "causation_id": meta.causation_id,
         "parent_id": None if meta.parent_id is None else str(meta.parent_id),
         "traceparent": meta.traceparent,
+        "callback": meta.callback,
     }

@@ -22,6 +22,9 @@ Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=43_200, description="In seco
 Runs: TypeAlias = Annotated[int, Meta(ge=1, le=32_767)]
 Number: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Id: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$", description="Of a message.")]
+Url: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=2_000, description="http or https, without a user name.")
+]
 Token: TypeAlias = Annotated[
     str,
     Meta(min_length=1, max_length=200, description="The lock token that the claim gave."),

@@ -8,10 +8,11 @@ import msgspec
 from fastapi import Query
 from fastapi.responses import StreamingResponse
 
+from penstock.access import Right
 from penstock.errors import InvalidInput, PenstockError
 from penstock.http.call import Call
 from penstock.http.envelope import unreadable
-from penstock.http.producing import refuse_shell, tell
+from penstock.http.producing import refuse_unfit, tell
 from penstock.http.route import Called, QueueName, Routes, sent
 from penstock.message import Draft, Record, State
 from penstock.ticket import Published
@@ -44,7 +45,7 @@ async def redrive_many(call: Called, wanted: Annotated[Redrive, sent(Redrive)]) 
     filter = ("redrive", call.caller.tenant, call.scope, wanted.state, wanted.queue, wanted.type)
     tokens = call.service.tokens
     before = None if wanted.cursor is None else tokens.unseal(wanted.cursor, filter)
-    found = await call.broker.admin.find(
+    found = await call.admin.find(
         wanted.queue,
         state=State(wanted.state),
         type=wanted.type,
@@ -74,7 +75,7 @@ async def paced(
 
 async def redrive_one(call: Call, id: int) -> RedriveOutcome:
     try:
-        published = await call.broker.admin.redrive(id, scope=call.scope)
+        published = await call.admin.redrive(id, scope=call.scope)
     except PenstockError as error:
         return RedriveOutcome(str(id), error=Problem(error.code, str(error)))
     return RedriveOutcome(str(id), None if published.id == id else str(published.id))
@@ -92,14 +93,14 @@ async def export(
     state: Annotated[State | None, Query()] = None,
 ) -> StreamingResponse:
     """The newest first, as they are while they are read."""
-    await call.broker.admin.queue(queue, scope=call.scope)
+    await call.admin.queue(queue, scope=call.scope)
     return StreamingResponse(exported(call, queue, state), media_type=LINES)
 
 
 async def exported(call: Call, queue: str, state: State | None) -> AsyncIterator[bytes]:
     before: int | None = None
     while True:
-        page = await call.broker.admin.find(
+        page = await call.admin.find(
             queue, state=state, before=before, limit=PAGE, scope=call.scope
         )
         yield b"".join(encode(stored_of(record, queue)) + b"\n" for record in page)
@@ -110,12 +111,13 @@ async def exported(call: Call, queue: str, state: State | None) -> AsyncIterator
 
 @bulk.add(
     "POST", "/v1/queues/{queue}/import", "Publish messages, one a line", Imported, takes=LINES,
+    right=Right.PUBLISH,
     example='{"type": "mail.send", "body": {"to": "ada@example.org"}}\n',
 )  # fmt: skip
 async def import_(call: Called, queue: QueueName) -> Imported:
     """Lines as `publish` takes them, or as an export gave them: what is not for a publisher to say
     (id, state, timeline) is left out. Each line answers for itself."""
-    await call.broker.admin.queue(queue, scope=call.scope)
+    await call.admin.queue(queue, scope=call.scope)
     made = Importing(call, queue)
     async for line in call.lines():
         await made.add(line)
@@ -136,7 +138,7 @@ class Importing:
             return
         try:
             draft = draft_of(read(line, self.queue))
-            refuse_shell(self.call, draft.type)
+            refuse_unfit(self.call, draft)
             self.drafts.append(draft)
         except PenstockError as error:
             self.refuse(Problem(error.code, str(error)))

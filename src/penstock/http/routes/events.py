@@ -27,7 +27,8 @@ async def listen(
     if unknown := set(kind) - set(KINDS):
         raise InvalidInput(f"no kind {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
     missed = None if last_event_id is None else known(last_event_id)
-    wanted = Filter(call.caller.tenant, frozenset(scope), frozenset(queue), frozenset(kind))
+    names = (frozenset(scope), frozenset(queue), frozenset(kind))
+    wanted = Filter(call.caller.tenant, *names, allows=call.allows)
     return EventStream(call.service, call.service.hub.listen(wanted), missed)
 
 

@@ -40,7 +40,7 @@ async def list_messages(
     tokens = call.service.tokens
     filter = (call.caller.tenant, call.scope, queue, state, type, correlation_id)
     before = None if cursor is None else tokens.unseal(cursor, filter)
-    found = await call.broker.admin.find(
+    found = await call.admin.find(
         queue,
         state=state,
         type=type,
@@ -61,8 +61,8 @@ async def list_messages(
 async def cancel(
     call: Called, reference: Reference, how: Annotated[Cancel, sent(Cancel)]
 ) -> Cancelled:
-    record = await call.broker.admin.get(reference, scope=call.scope)
-    answer = await call.broker.admin.cancel(record.message.id, force=how.force, scope=call.scope)
+    record = await call.admin.get(reference, scope=call.scope)
+    answer = await call.admin.cancel(record.message.id, force=how.force, scope=call.scope)
     call.service.nudge()
     state = answer.state or State.CANCELLED
     return Cancelled(str(record.message.id), state, answer.cancel_requested)
@@ -77,9 +77,10 @@ async def redrive(
 ) -> Redriven:
     body = body_of(edited.body, edited.body_base64) or None
     if body is not None:
-        record = await call.broker.admin.get(reference, scope=call.scope)
-        refuse_shell(call, record.message.type)
-    published = await call.broker.admin.redrive(reference, body=body, scope=call.scope)
+        record = await call.admin.get(reference, scope=call.scope)
+        queue = await call.broker.directory.numbered(record.message.queue_id)
+        refuse_shell(call, record.message.type, queue.name)
+    published = await call.admin.redrive(reference, body=body, scope=call.scope)
     call.service.nudge()
     return Redriven(str(published.id))
 
@@ -88,8 +89,8 @@ async def redrive(
     "POST", "/v1/messages/{reference:path}/purge", "End a dead letter as cancelled", Cancelled
 )
 async def purge(call: Called, reference: Reference) -> Cancelled:
-    record = await call.broker.admin.get(reference, scope=call.scope)
-    await call.broker.admin.purge_dead(record.message.id, scope=call.scope)
+    record = await call.admin.get(reference, scope=call.scope)
+    await call.admin.purge_dead(record.message.id, scope=call.scope)
     call.service.nudge()
     return Cancelled(str(record.message.id), State.CANCELLED, False)
 
@@ -120,7 +121,7 @@ async def result(
 
 async def ended(call: Call, reference: str, wait: float) -> Record:
     """The message when it has ended, or when the wait is over."""
-    admin, hub = call.broker.admin, call.service.hub
+    admin, hub = call.admin, call.service.hub
     record = await admin.get(reference, scope=call.scope)
     if over(record) or wait <= 0:
         return record
@@ -153,7 +154,7 @@ def over(record: Record) -> bool:
 
 @messages.add("GET", "/v1/messages/{reference:path}", "A message and its timeline", Stored)
 async def get_message(call: Called, reference: Reference) -> Stored:
-    record = await call.broker.admin.get(reference, scope=call.scope)
+    record = await call.admin.get(reference, scope=call.scope)
     return await stored(call, record, timeline=True)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Query
 
+from penstock.access import Right
 from penstock.errors import NotFound
 from penstock.http.call import Call
 from penstock.http.events import Event, Told
@@ -30,7 +31,7 @@ queues = Routes("queues")
 
 @scopes.add("GET", "/v1/scopes", "List scopes", Scopes)
 async def list_scopes(call: Alone) -> Scopes:
-    found = {queue.scope.name: queue.scope for queue in await call.broker.admin.queues()}
+    found = {queue.scope.name: queue.scope for queue in await call.admin.queues()}
     return Scopes([ScopeState(name, found[name].paused) for name in sorted(found)])
 
 
@@ -39,7 +40,7 @@ async def list_scopes(call: Alone) -> Scopes:
     example={"name": "orders"},
 )  # fmt: skip
 async def create_scope(call: Alone, new: Annotated[NewScope, sent(NewScope)]) -> ScopeState:
-    scope = await call.broker.admin.create_scope(new.name)
+    scope = await call.admin.create_scope(new.name)
     return ScopeState(scope.name, scope.paused)
 
 
@@ -54,14 +55,14 @@ async def resume_scope(call: Alone, name: QueueName) -> ScopeState:
 
 
 async def switch_scope(call: Call, name: str, *, paused: bool) -> ScopeState:
-    await call.broker.admin.pause_scope(name, paused=paused)
+    await call.admin.pause_scope(name, paused=paused)
     tell(call, "scope.changed", name, "")
     return ScopeState(name, paused)
 
 
 @queues.add("GET", "/v1/queues", "List queues", Queues)
 async def list_queues(call: Called) -> Queues:
-    found = await call.broker.admin.queues(scope=call.scope)
+    found = await call.admin.queues(scope=call.scope)
     if not found:
         raise NotFound(f"no scope named {call.scope!r}")
     return Queues([queue_of(queue) for queue in found])
@@ -72,14 +73,18 @@ async def list_queues(call: Called) -> Queues:
     example={"name": "mail", "settings": {"max_attempts": 3, "backoff": {"initial": 5}}},
 )  # fmt: skip
 async def create_queue(call: Called, new: Annotated[NewQueue, sent(NewQueue)]) -> QueueTold:
-    queue = await call.broker.admin.create_queue(
+    queue = await call.admin.create_queue(
         new.name, preset_name=new.preset, scope=call.scope, **new.settings
     )
     return changed(call, queue)
 
 
-@queues.add("GET", "/v1/queues/{queue}", "Look at a queue", QueueTold)
+@queues.add("GET", "/v1/queues/{queue}", "Look at a queue", QueueTold, right=None)
 async def get_queue(call: Called, queue: QueueName) -> QueueTold:
+    """Also for those who publish to it, or consume from it."""
+    sees = call.caller.access.allows
+    if not any(sees(right, call.scope, queue) for right in (Right.PUBLISH, Right.CONSUME)):
+        call.check(Right.READ, queue)
     return queue_of(await call.broker.admin.queue(queue, scope=call.scope))
 
 
@@ -90,7 +95,7 @@ async def get_queue(call: Called, queue: QueueName) -> QueueTold:
 async def change_queue(
     call: Called, queue: QueueName, change: Annotated[ChangeQueue, sent(ChangeQueue)]
 ) -> QueueTold:
-    set_queue = call.broker.admin.set_queue
+    set_queue = call.admin.set_queue
     return changed(call, await set_queue(queue, scope=call.scope, **change.settings))
 
 
@@ -121,7 +126,7 @@ async def archive_queue(call: Called, queue: QueueName) -> QueueTold:
 async def rename_queue(
     call: Called, queue: QueueName, new: Annotated[Rename, sent(Rename)]
 ) -> QueueTold:
-    return changed(call, await call.broker.admin.rename_queue(queue, new.name, scope=call.scope))
+    return changed(call, await call.admin.rename_queue(queue, new.name, scope=call.scope))
 
 
 @queues.add(
@@ -132,7 +137,7 @@ async def purge_queue(
     call: Called, queue: QueueName, purge: Annotated[Purge, sent(Purge)]
 ) -> Purged:
     places = dict.fromkeys(purge.places)
-    purged = await call.broker.admin.purge(queue, *places, limit=purge.limit, scope=call.scope)
+    purged = await call.admin.purge(queue, *places, limit=purge.limit, scope=call.scope)
     call.service.nudge()
     return Purged(purged)
 
@@ -143,12 +148,12 @@ async def delete_queue(
     queue: QueueName,
     force: Annotated[bool, Query(description="Cancel what it holds first.")] = False,
 ) -> None:
-    await call.broker.admin.delete_queue(queue, force=force, scope=call.scope)
+    await call.admin.delete_queue(queue, force=force, scope=call.scope)
     tell(call, "queue.deleted", call.scope, queue)
 
 
 async def switch(call: Call, name: str, state: QueueState) -> QueueTold:
-    return changed(call, await call.broker.admin.set_state(name, state, scope=call.scope))
+    return changed(call, await call.admin.set_state(name, state, scope=call.scope))
 
 
 def changed(call: Call, queue: Queue) -> QueueTold:

@@ -6,7 +6,7 @@ from fastapi import Path
 from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
-from penstock.http.producing import refuse_shell
+from penstock.http.producing import refuse_unfit
 from penstock.http.route import Called, QueueName, Routes, sent
 from penstock.queue import Schedule
 from penstock.wire.places import NewSchedule, Schedules, ScheduleTold, schedule_of
@@ -18,8 +18,8 @@ ScheduleName = Annotated[str, Path(min_length=1, max_length=200)]
 
 @schedules.add("GET", "/v1/schedules", "List schedules", Schedules)
 async def list_schedules(call: Called) -> Schedules:
-    found = await call.broker.admin.schedules(scope=call.scope)
-    names = {queue.id: queue.name for queue in await call.broker.admin.queues(scope=call.scope)}
+    found = await call.admin.schedules(scope=call.scope)
+    names = {queue.id: queue.name for queue in await call.admin.queues(scope=call.scope)}
     return Schedules([schedule_of(each, names[each.queue_id]) for each in found])
 
 
@@ -37,13 +37,13 @@ async def save_schedule(
     if new.message.queue not in ("default", queue):
         raise InvalidInput(f"message.queue is {new.message.queue!r}, and the path says {queue!r}")
     draft = replace(draft_of(new.message), queue=queue)
-    refuse_shell(call, draft.type)
+    refuse_unfit(call, draft)
     schedule = Schedule(name, new.cron, draft, new.timezone, new.missed, new.paused)
-    return schedule_of(await call.broker.admin.schedule(schedule, scope=call.scope), queue)
+    return schedule_of(await call.admin.schedule(schedule, scope=call.scope), queue)
 
 
 @schedules.add(
     "DELETE", "/v1/queues/{queue}/schedules/{name}", "Remove a schedule", None, status=204
 )
 async def delete_schedule(call: Called, queue: QueueName, name: ScheduleName) -> None:
-    await call.broker.admin.unschedule(queue, name, scope=call.scope)
+    await call.admin.unschedule(queue, name, scope=call.scope)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from fastapi import Path, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from penstock.access import Right
 from penstock.errors import NotFound
 from penstock.http.call import Call
 from penstock.http.counts import Pace, Snapshot, workers_needed
@@ -36,18 +37,18 @@ WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 ENDS = ("completed", "failed", "expired", "cancelled")
 
 
-@system.add("GET", "/healthz", "The process lives", Health)
+@system.add("GET", "/healthz", "The process lives", Health, right=None)
 async def healthz(call: Alone) -> Health:
     return Health("ok")
 
 
-@system.add("GET", "/readyz", "The store answers", Health)
+@system.add("GET", "/readyz", "The store answers", Health, right=None)
 async def readyz(call: Alone) -> Health:
     await call.service.store.directory_version()
     return Health("ok")
 
 
-@system.add("GET", "/version", "What runs here", Version)
+@system.add("GET", "/version", "What runs here", Version, right=None)
 async def get_version(call: Alone) -> Version:
     able = call.service.store.capabilities
     return Version(version("penstock"), "v1", able.engine, able.durability)
@@ -55,11 +56,13 @@ async def get_version(call: Alone) -> Version:
 
 @system.add("GET", "/metrics", "For Prometheus", "text/plain")
 async def metrics(call: Alone) -> Response:
+    call.caller.check_owner(Right.READ)
     return Response(call.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @system.add("GET", "/v1/system-agents", "The agents that keep the store in order", Agents)
 async def agents(call: Alone) -> Agents:
+    call.caller.check_owner(Right.READ)
     runs = {run.name: run for run in await call.service.store.agent_runs()}
     return Agents(
         [
@@ -81,6 +84,7 @@ async def agents(call: Alone) -> Agents:
 
 @system.add("GET", "/v1/workers", "The workers on this store", Workers)
 async def list_workers(call: Alone) -> Workers:
+    call.caller.check_owner(Right.READ)
     now = await call.service.store.now()
     rows = await call.service.store.workers()
     return Workers([worker_of(row, state_of(row, now)) for row in rows], time_at(now))
@@ -88,6 +92,7 @@ async def list_workers(call: Alone) -> Workers:
 
 @system.add(
     "PUT", "/v1/workers/{id}", "Say that a worker is there", None, takes=Present, status=204,
+    right=Right.CONSUME,
     example={"host": "box", "pid": 4711, "queues": ["mail"]},
 )  # fmt: skip
 async def save_worker(
@@ -97,13 +102,17 @@ async def save_worker(
     await call.service.store.save_worker(row)
 
 
-@system.add("DELETE", "/v1/workers/{id}", "Say that a worker has left", None, status=204)
+@system.add(
+    "DELETE", "/v1/workers/{id}", "Say that a worker has left", None, status=204,
+    right=Right.CONSUME,
+)  # fmt: skip
 async def delete_worker(call: Alone, id: WorkerId) -> None:
     await call.service.store.delete_worker(id)
 
 
 @system.add("POST", "/v1/workers/{id}/stop", "Ask a worker to stop", WorkerTold, status=202)
 async def stop_worker(call: Alone, id: WorkerId) -> WorkerTold:
+    call.caller.check_owner(Right.MANAGE)
     store = call.service.store
     for row in await store.workers():
         if row.id == id:
@@ -133,7 +142,7 @@ async def stats(call: Called) -> Stats:
 
 
 async def own_queues(call: Call) -> list[Queue]:
-    found = await call.broker.admin.queues(scope=call.scope)
+    found = await call.admin.queues(scope=call.scope)
     return [queue for queue in found if not queue.system]
 
 

@@ -1,0 +1,98 @@
+"""How far this server reaches when others say where it is to send: seen where it connects."""
+
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from aiohttp import AddrInfoType
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+
+Address: TypeAlias = IPv4Address | IPv6Address
+PORTS = frozenset({80, 443, 8080, 8443})
+# An address inside of an address: where they lead to is another's to say.
+TUNNELS = [
+    ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+]
+SHARED = ip_network("100.64.0.0/10")
+# What clouds tell their machines, keys among it. Some of these are otherwise like any other.
+METADATA = frozenset(
+    map(
+        ip_address,
+        ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+    )
+)
+
+
+class Beyond(OSError):
+    """It leads to where this server does not send."""
+
+
+class Reach(Struct, frozen=True):
+    """`private`: also to this machine and its neighbours. Without `ports`, to any."""
+
+    private: bool = False
+    ports: frozenset[int] | None = PORTS
+
+    def why_not(self, address: Address, port: int) -> str | None:
+        if self.ports is not None and port not in self.ports:
+            return f"port {port} is not one of {', '.join(map(str, sorted(self.ports)))}"
+        return None if self.allows(plain(address)) else "its address is not public"
+
+    def allows(self, address: Address) -> bool:
+        if address in METADATA or any(address in tunnel for tunnel in TUNNELS):
+            return False
+        if address.is_unspecified or address.is_multicast or address.is_link_local:
+            return False
+        if address.is_reserved and not address.is_loopback:
+            return False
+        return address.is_global or (self.private and (address.is_private or address in SHARED))
+
+    def socket(self, info: AddrInfoType) -> socket.socket:
+        """For the very address that is connected to, whatever name led to it."""
+        family, kind, protocol, _, where = info
+        host, port = str(where[0]), int(where[1])
+        if (wrong := self.why_not(ip_address(host.partition("%")[0]), port)) is not None:
+            raise Beyond(wrong)
+        return socket.socket(family, kind, protocol)
+
+    def refuse(self, field: str, url: str) -> None:
+        """What is plain from the URL alone."""
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        host = (parts.hostname or "").rstrip(".")
+        address = literal(host)
+        wrong = self.why_not(address or PUBLIC, port)
+        if wrong is None and address is None and not self.private and is_inside(host):
+            wrong = f"{host} is a name of this machine or its network"
+        if wrong is not None:
+            error = InvalidInput(f"{field}: {wrong}, and this server sends nothing there")
+            error.details = ((field, wrong),)
+            raise error
+
+
+PUBLIC = IPv4Address("1.1.1.1")
+
+
+def plain(address: Address) -> Address:
+    """What an IPv4 address that is written as IPv6 stands for."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def literal(host: str) -> Address | None:
+    """The address that the host is, however it is written: 127.1, 0x7f.1 and the like, too."""
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None
+
+
+def is_inside(host: str) -> bool:
+    return host.rpartition(".")[2] in ("localhost", "internal", "local")

@@ -1,0 +1,33 @@
+"""How word of ends was sent, and the secret that it is signed with."""
+
+from penstock.access import Right
+from penstock.http.route import Alone, Called, Reference, Routes
+from penstock.queue import CALLBACK
+from penstock.wire.callbacks import CallbackSecret, secret_of
+from penstock.wire.records import Page, stored_of
+
+callbacks = Routes("callbacks")
+
+
+@callbacks.add("GET", "/v1/messages/{reference:path}/callbacks", "How its ends were told of", Page)
+async def log(call: Called, reference: Reference) -> Page:
+    """Each callback is a message itself: `due_at` is the next try, `timeline` has every one."""
+    found = await call.admin.callbacks(reference, scope=call.scope)
+    return Page([stored_of(record, CALLBACK, timeline=True) for record in found])
+
+
+@callbacks.add(
+    "GET", "/v1/callbacks/secret", "The secret that callbacks are signed with", CallbackSecret,
+    right=Right.ACCESS,
+)  # fmt: skip
+async def get_secret(call: Alone) -> CallbackSecret:
+    return secret_of(await call.service.signing.secrets(call.caller.tenant))
+
+
+@callbacks.add(
+    "POST", "/v1/callbacks/secret/rotate", "Replace the secret of callbacks", CallbackSecret,
+    right=Right.ACCESS,
+)  # fmt: skip
+async def rotate_secret(call: Alone) -> CallbackSecret:
+    """The one before it is valid for a day."""
+    return secret_of(await call.service.signing.rotate(call.caller.tenant))
