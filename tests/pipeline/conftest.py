@@ -1,11 +1,32 @@
-"""A SQLite store with messages that wait, ended, failed and were put back."""
+"""One Spark for all, and stores: one has messages that wait, ended, failed and were put back."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from penstock.pipeline import started
 from tests.cli.terminal import Terminal
-from tests.pipeline.scenes import consume, publish
+from tests.pipeline.scenes import AnyServer, consume, publish
+
+ENGINES = ("sqlite", "postgres", "mariadb", "redis")
+# For many small queries: what is compiled for each of them is not worth it.
+SMALL = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A task that fails is tried three times."""
+    with started("local[2,3]", SMALL) as session:
+        yield session
 
 
 @pytest.fixture
@@ -14,6 +35,16 @@ def url(tmp_path: Path) -> str:
     publish(made, 30)
     consume(made, 20)
     return made
+
+
+@pytest.fixture(params=ENGINES)
+def each_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            yield f"sqlite:///{tmp_path / 'store.db'}"
+        else:
+            server: AnyServer = request.getfixturevalue(f"{request.param}_server")
+            yield stack.enter_context(server.database())
 
 
 @pytest.fixture

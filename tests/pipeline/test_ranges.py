@@ -1,7 +1,5 @@
 """A stretch of the feed is read exactly, on every store."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,19 +11,7 @@ from penstock.pipeline.schema import TABLES
 from penstock.pipeline.stores import everywhere, using
 from penstock.store import Store
 from penstock.ticket import Cursor
-from tests.pipeline.scenes import AnyServer, consume, fed, on, publish
-
-ENGINES = ("sqlite", "postgres", "mariadb", "redis")
-
-
-@pytest.fixture(params=ENGINES)
-def each_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            yield f"sqlite:///{tmp_path / 'store.db'}"
-        else:
-            server: AnyServer = request.getfixturevalue(f"{request.param}_server")
-            yield stack.enter_context(server.database())
+from tests.pipeline.scenes import consume, fed, on, publish
 
 
 async def read(store: Store, part: Range) -> list[int]:

@@ -1,8 +1,7 @@
-"""The pipeline on Spark itself: one session for all of it, in one module so that it is shared."""
+"""The pipeline on Spark itself."""
 
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.broker import Broker
-from penstock.pipeline import balance, extract, joined, read_lake, started
+from penstock.pipeline import balance, extract, joined, read_lake
 from penstock.pipeline import lake as lakes
 from penstock.pipeline.manifest import encode
 from penstock.pipeline.schema import HISTORY, MESSAGE
@@ -24,20 +23,6 @@ from tests.cli.terminal import Terminal
 from tests.pipeline.scenes import AnyServer, agrees, consume, fed, files, on, publish
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pipeline.md"
-# For many small queries: what is compiled for each of them is not worth it.
-SMALL = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with started("local[2]", SMALL) as session:
-        yield session
 
 
 def table(spark: SparkSession, url: str, **options: object) -> DataFrame:
@@ -134,13 +119,14 @@ def test_attempts_are_joined_with_their_messages(spark: SparkSession, url: str, 
 def test_the_examples_of_the_page_run(spark: SparkSession, url: str, tmp_path: Path) -> None:
     """They are skipped with the other pages, for which no Spark is started."""
     text = PAGE.read_text().replace("sqlite:///penstock.db", url)
-    for name in ("lake", "copy", "checkpoint"):
+    for name in ("lake", "copy", "checkpoint", "worked", "work-checkpoint"):
         text = text.replace(f'"{name}"', f'"{tmp_path / name}"')
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(block, names)
     assert {row.error for row in names["failed"].collect()} == {"broken", "later"}
     assert len(list((tmp_path / "copy").glob("*.parquet"))) == 1
+    assert len(list((tmp_path / "worked").glob("*/*.parquet"))) == 1
 
 
 class Sheet:

@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import InvalidInput
 from penstock.pipeline import java
 from tests.cli.terminal import PENSTOCK, Terminal
+from tests.servers.places import free_port
 
 
 def program(path: Path, text: str) -> Path:
@@ -88,6 +89,16 @@ def test_a_store_that_is_not_there_is_missed_before_spark_is_started(terminal: T
 def test_a_master_that_is_none_is_named(terminal: Terminal, url: str, master: str) -> None:
     said = terminal.call("pipeline", "extract", "--url", url, "--master", master, code=1).err
     assert said.startswith(f"penstock: master {master!r} is none that Spark knows")
+    assert not (terminal.folder / "lake").exists()
+
+
+def test_a_server_of_spark_connect_that_is_not_there_is_named(terminal: Terminal, url: str) -> None:
+    words = ("pipeline", "extract", "--url", url, "--remote")
+    said = terminal.call(*words, f"sc://localhost:{free_port()}/;token=secret", code=1).err
+    assert said.startswith("penstock: no Spark at sc://localhost:")
+    assert "secret" not in said
+    said = terminal.call(*words, "spark://localhost", code=2).err
+    assert "'spark://localhost' is not like sc://spark.example:15002" in said
     assert not (terminal.folder / "lake").exists()
 
 

@@ -1,4 +1,4 @@
-"""The data pipeline: history to the lake, and whether lake and store agree."""
+"""The data pipeline: history to the lake, what it tells, and whether lake and store agree."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,12 +9,14 @@ import click
 import msgspec
 
 from penstock.cli.output import as_json, table
+from penstock.cli.results import bar, counted, figures_of, show_run, write_whole
 from penstock.cli.session import Session, command
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
     from penstock.pipeline.balance import Balance
     from penstock.pipeline.manifest import Manifest
+    from penstock.pipeline.rules import Rules
 
 LINES = ("queue", "place", "lake", "above", "store", "archived", "")
 
@@ -24,24 +26,45 @@ def pipeline() -> None:
     """History in a lake, by Spark. Needs penstock[spark].
 
     \b
-    penstock pipeline extract --lake lake
+    penstock pipeline run --lake lake
+    penstock pipeline report --lake lake
     penstock pipeline balance --lake lake
     """
+
+
+def instead(context: click.Context, _: click.Parameter, remote: str | None) -> None:
+    """Where Spark runs is one thing, whichever option says it."""
+    if remote is None:
+        return
+    if not remote.startswith("sc://"):
+        raise click.BadParameter(f"{remote!r} is not like sc://spark.example:15002")
+    context.params["master"] = remote
 
 
 def places(call: Any) -> Any:
     """What every command of the pipeline takes."""
     for option in (
         click.option("--lake", default="lake", show_default=True, help="A directory."),
-        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
+        click.option(
+            "--remote", expose_value=False, callback=instead, help="Or Spark Connect: sc://host."
+        ),
+        click.option(
+            "--master",
+            default="local[*]",
+            show_default=True,
+            is_eager=True,
+            help="Where Spark runs.",
+        ),
     ):
         call = option(call)
     return call
 
 
 @contextmanager
-def sparked(master: str, url: str | None = None) -> Iterator[Any]:
-    """A store that is not there is missed before Spark is started, which takes its time."""
+def sparked(
+    master: str, url: str | None = None, checks: Callable[[], object] = lambda: None
+) -> Iterator[Any]:
+    """What is wrong is said before Spark is started, which takes its time."""
     try:
         from penstock.pipeline.session import started
         from penstock.pipeline.stores import refuse_new
@@ -50,6 +73,7 @@ def sparked(master: str, url: str | None = None) -> Iterator[Any]:
         raise InvalidInput(f"{error}: pip install 'penstock[spark]'") from None
     if url is not None:
         refuse_new(url)
+    checks()
     with told(), started(master) as spark:
         yield spark
 
@@ -155,6 +179,64 @@ def show(found: "Balance", names: dict[int, str]) -> None:
     if found.moving:
         print("the store was written to meanwhile: only what is in the lake was compared")
     print("balanced" if found.balanced else "not balanced")
+
+
+@command(pipeline, "run")
+@click.option("--rules", metavar="FILE", help="From when on something is an anomaly, in TOML.")
+@click.option(
+    "--rule", "changes", multiple=True, metavar="NAME=VALUE", help="One of them; beats the file."
+)
+@places
+def run(
+    session: Session, rules: str | None, changes: tuple[str, ...], lake: str, master: str
+) -> None:
+    """Extracts, then makes metrics, anomalies and causes of failures.
+
+    Of the hours that are new, or changed: it may run as often as you like, and be killed. The
+    tables are in the lake, and the newest of them in the store, for the service to show.
+
+    \b
+    penstock pipeline run
+    penstock pipeline run --rules rules.toml --rule slow_over=60 --rule off=flash_message
+    """
+    with sparked(master, session.url, checks=lambda: rules_of(rules, changes)) as spark:
+        from penstock.pipeline.run import STEPS
+        from penstock.pipeline.run import run as run_all
+
+        with bar(session, STEPS) as progress:
+            done = run_all(spark, session.url, lake, rules_of(rules, changes), progress=progress)
+    show_run(session, lake, done)
+
+
+def rules_of(path: str | None, changes: tuple[str, ...]) -> "Rules":
+    from penstock.pipeline.rules import load
+
+    return load(path, changes)
+
+
+@command(pipeline, "report")
+@click.option("--out", default="report.html", show_default=True, help="The file to write.")
+@click.option(
+    "--hours", type=click.IntRange(1, 24 * 366), default=24, show_default=True, help="The last."
+)
+@click.option("--lake", default="lake", show_default=True, help="A directory.")
+def report(session: Session, out: str, hours: int, lake: str) -> None:
+    """Writes what the last run found as one page of HTML.
+
+    It needs no network and no other file. Spark is not started.
+
+    \b
+    penstock pipeline report
+    penstock pipeline report --hours 168 --out week.html
+    """
+    told = figures_of(lake, hours)
+    from penstock.pipeline.report import page
+
+    write_whole(out, page(told))
+    if session.as_json:
+        as_json({"lake": lake, "out": out, "hours": hours, "anomalies": len(told.anomalies)})
+    else:
+        print(f"{out}: {hours} hours, {counted(told.anomalies)}")
 
 
 COMMANDS = {"pipeline": pipeline}

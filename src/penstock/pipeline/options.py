@@ -1,6 +1,6 @@
 """What a reader of the format penstock was asked for."""
 
-from collections.abc import MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 from msgspec import Struct
@@ -30,20 +30,29 @@ class Options(Struct, frozen=True):
 
 
 def parse(given: MutableMapping[str, str]) -> Options:
-    # Spark does not keep the case of their names.
-    said = {name.lower(): value for name, value in given.items()}
-    if unknown := said.keys() - KNOWN:
-        raise InvalidInput(f"the format penstock has no option named {', '.join(sorted(unknown))}")
-    if not said.get("url"):
-        raise InvalidInput("the format penstock needs an option url, like sqlite:///penstock.db")
+    options = said(given, KNOWN)
     return Options(
-        everywhere(said["url"]),
-        table_named(said.get("table", "message")),
-        tuple(name.strip() for name in said.get("columns", "").split(",") if name.strip()),
-        whole("partitionRows", said.get("partitionrows")) or PARTITION_ROWS,
-        whole("maxRowsPerTrigger", said.get("maxrowspertrigger")),
-        whole("until", said.get("until"), 0),
+        everywhere(needed_url(options)),
+        table_named(options.get("table", "message")),
+        tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
+        whole("partitionRows", options.get("partitionrows")) or PARTITION_ROWS,
+        whole("maxRowsPerTrigger", options.get("maxrowspertrigger")),
+        whole("until", options.get("until"), 0),
     )
+
+
+def said(given: MutableMapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """By names in small letters: Spark does not keep their case."""
+    options = {name.lower(): value for name, value in given.items()}
+    if unknown := options.keys() - set(known):
+        raise InvalidInput(f"the format penstock has no option named {', '.join(sorted(unknown))}")
+    return options
+
+
+def needed_url(options: Mapping[str, str]) -> str:
+    if not options.get("url"):
+        raise InvalidInput("the format penstock needs an option url, like sqlite:///penstock.db")
+    return options["url"]
 
 
 def whole(name: str, text: str | None, least: int = 1) -> int | None:

@@ -1,21 +1,25 @@
 """Starts Spark with settings that suit the pipeline: the only place that has any."""
 
+import logging
 import os
 import re
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput
 from penstock.pipeline.java import write_home
 from penstock.pipeline.source import PenstockSource
+from penstock.pipeline.trouble import cause
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SETTINGS = {
@@ -28,7 +32,17 @@ SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
     PUSHDOWN: "true",
 }
-MASTER = re.compile(r"local(-cluster)?(\[[\w*, ]+\])?|yarn|(spark|k8s)://\S+")
+MASTER = re.compile(r"local(-cluster)?(\[[\w*, ]+\])?|yarn|(spark|k8s|sc)://\S+")
+HERE = "local[*]"
+REMOTE = "sc://"
+# Set for a script that spark-submit runs: who submits it says where Spark is, and how large.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+# Seconds until a master that does not answer is taken for one that is not there.
+PATIENCE = 5.0
+# What is held in memory while rows are joined is one partition for each processor.
+FEW_ROWS, ROWS_OF_A_PARTITION = 200_000, 250_000
+# Lists are gathered in memory as well: Spark sorts all rows instead once there are 128 of them.
+LISTS = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(ROWS_OF_A_PARTITION)}
 NOTHING: Mapping[str, str] = MappingProxyType({})
 # What fails is raised in Python as well.
 QUIET = """rootLogger.level = fatal
@@ -44,35 +58,67 @@ appender.console.layout.pattern = %d %p %c: %m%n%ex
 
 
 @contextmanager
-def started(
-    master: str = "local[*]", settings: Mapping[str, str] = NOTHING
-) -> Iterator[SparkSession]:
+def started(master: str = HERE, settings: Mapping[str, str] = NOTHING) -> Iterator[SparkSession]:
     """A session that knows the format penstock, and ends with the block.
 
-    `settings` of Spark beat ours.
+    On this machine, on a cluster, or with sc:// on a server of Spark Connect. `settings` of Spark
+    beat ours.
 
     One that is there already is used as it is, and stays.
     """
+    refuse_odd(master)
     if (running := SparkSession.getActiveSession()) is not None:
         yield register(running)
         return
-    refuse_odd(master)
     with tempfile.TemporaryDirectory(prefix="penstock-spark-") as scratch:
-        prepare(Path(scratch))
-        places = {"spark.local.dir": scratch, "spark.sql.warehouse.dir": scratch}
-        spark = start(master, SETTINGS | places | dict(settings))
+        spark = reach(master, Path(scratch), dict(settings))
         try:
             yield register(spark)
         finally:
             spark.stop()
 
 
-def prepare(scratch: Path) -> None:
+def reach(master: str, scratch: Path, settings: dict[str, str]) -> SparkSession:
+    # What may be set on a Spark that others started.
+    ours = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
+    if master.startswith(REMOTE):
+        return attach(master, ours | settings)
+    if SUBMITTED in os.environ:
+        return start(None if master == HERE else master, ours | settings)
+    refuse_absent(master)
+    prepare(scratch, local=master.startswith("local"))
+    places = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch)}
+    return start(master, SETTINGS | places | settings)
+
+
+@contextmanager
+def tuned(spark: SparkSession, rows: int) -> Iterator[None]:
+    """For a job over about so many rows: few are not worth compiling for, many are divided."""
+    few = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    many = {"spark.sql.shuffle.partitions": str(max(4, rows // ROWS_OF_A_PARTITION))}
+    wanted = (few if rows < FEW_ROWS else many) | LISTS
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
+
+
+def prepare(scratch: Path, *, local: bool) -> None:
     """What Spark reads from the environment, unless somebody said otherwise."""
     os.environ["JAVA_HOME"] = str(write_home(scratch / "java"))
     os.environ.setdefault("SPARK_CONF_DIR", str(write_quiet(scratch / "conf")))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def write_quiet(folder: Path) -> Path:
@@ -85,12 +131,59 @@ def refuse_odd(master: str) -> None:
     """Spark itself says so in forty lines of Java."""
     if not MASTER.fullmatch(master):
         raise InvalidInput(
-            f"master {master!r} is none that Spark knows: local[*], spark://host:7077, yarn, k8s://..."
+            f"master {master!r} is none that Spark knows: local[*], spark://host:7077, yarn,"
+            " k8s://..., sc://host:15002"
         )
 
 
-def start(master: str, settings: Mapping[str, str]) -> SparkSession:
-    builder = SparkSession.builder.appName("penstock").master(master)
+def attach(remote: str, settings: Mapping[str, str]) -> SparkSession:
+    """To a server that somebody else started."""
+    refuse_silent(remote)
+    # What fails is raised as well.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    try:
+        builder = SparkSession.builder.remote(remote)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.version  # noqa: B018 - only now it is asked for something
+    except ImportError as error:
+        raise InvalidInput(f"{error}: pip install 'penstock[connect]'") from None
+    except PySparkException as error:
+        # Without what follows the host: a token may be in it.
+        raise InvalidInput(f"no Spark at {remote.partition('/;')[0]}: {cause(error)}") from None
+    return session
+
+
+def refuse_absent(master: str) -> None:
+    """Spark itself tries for a minute and a half."""
+    scheme, _, places = master.partition("://")
+    if scheme != "spark":
+        return
+    missed = []
+    for place in places.split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+        except (OSError, ValueError, OverflowError) as error:
+            missed.append(f"{place}: {error}")
+        else:
+            return
+    raise InvalidInput(f"no Spark answers at master {master!r} ({'; '.join(missed)})")
+
+
+def refuse_silent(remote: str) -> None:
+    """Spark itself would try for minutes."""
+    place = urlsplit(remote)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 15_002), 10).close()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"no Spark at sc://{place.netloc}: {error}") from None
+
+
+def start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.appName("penstock")
+    builder = builder if master is None else builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:

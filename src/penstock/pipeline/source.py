@@ -1,4 +1,4 @@
-"""The format penstock: a table of a store as a DataFrame, at once or as a stream."""
+"""The format penstock: a store read and written by Spark, at once or as a stream."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,11 +19,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.pipeline import offsets
+from penstock.pipeline.claims import LEASED, parse_wanted, refuse_at_once
 from penstock.pipeline.filters import apply, takes
 from penstock.pipeline.options import Options, parse
 from penstock.pipeline.ranges import latest, ranges, read
 from penstock.pipeline.schema import spark_schema
+from penstock.pipeline.sink import StreamWriter, Writer, target_of
 from penstock.pipeline.stores import using
+from penstock.pipeline.work import QueueReader
 from penstock.ticket import Cursor
 
 
@@ -33,14 +36,25 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> StructType:
-        made: StructType = spark_schema(parse(self.options).schema)
+        schema = LEASED if "queue" in self.options else parse(self.options).schema
+        made: StructType = spark_schema(schema)
         return made
 
     def reader(self, schema: StructType) -> "Reader":
+        if "queue" in self.options:
+            raise refuse_at_once()
         return Reader(parse(self.options))
 
-    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+    def streamReader(self, schema: StructType) -> "StreamReader | QueueReader":  # noqa: N802
+        if "queue" in self.options:
+            return QueueReader(parse_wanted(self.options))
         return StreamReader(parse(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        return Writer(target_of(self.options, schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        return StreamWriter(target_of(self.options, schema, overwrite))
 
 
 class Reader(DataSourceReader):

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from penstock.errors import StoreError
+from penstock import errors
+from penstock.errors import PenstockError, StoreError
 
+# [CLASS_OF_ERROR] what is wrong. SQLSTATE: 42601, and then the plan.
+SPARK_ERROR = re.compile(r"^(?:\[[A-Z0-9_.]+\] )?(.*?)(?: SQLSTATE: .*)?$")
 PYTHON_ERROR = re.compile(r"(penstock\.errors\.\w+|\w+Error): ")
 
 
@@ -18,11 +21,27 @@ def told() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise StoreError(f"Spark did not get through: {reason(str(error))}") from None
+        raise understood(reason(str(error))) from None
+
+
+def understood(text: str) -> PenstockError:
+    """One of ours is what it was where it was raised."""
+    name, _, said = text.partition(": ")
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, PenstockError):
+        return kind(said)
+    return StoreError(f"Spark did not get through: {text}")
 
 
 def reason(text: str) -> str:
     """The last line of the Python trace in it, or the first line there is."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if PYTHON_ERROR.match(line)]
-    return (errors or lines or ["no reason given"])[0].removeprefix("penstock.errors.")
+    raised = [line for line in lines if PYTHON_ERROR.match(line)]
+    return (raised or lines or ["no reason given"])[0].removeprefix("penstock.errors.")
+
+
+def cause(error: PySparkException) -> str:
+    """What Spark itself says is wrong, in a line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    found = SPARK_ERROR.match(lines[0]) if lines else None
+    return found.group(1) if found else "no reason given"

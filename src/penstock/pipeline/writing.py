@@ -17,6 +17,7 @@ from penstock.pipeline.lake import sync
 from penstock.pipeline.manifest import Part
 from penstock.pipeline.ranges import Range, read
 from penstock.pipeline.schema import SCHEMAS, VERSION, VERSION_KEY, Table
+from penstock.pipeline.tasks import spread
 
 # Of one row group, which is what a task holds in memory.
 GROUP_ROWS, GROUP_BYTES = 100_000, 32_000_000
@@ -72,9 +73,8 @@ def run(spark: SparkSession, root: Path, batch: int, tasks: Sequence[Any]) -> tu
     """Each task in one of Spark's. What a repeated task wrote first is named by nobody."""
     if not tasks:
         return ()
-    work = partial(write, root, batch)
-    numbered = spark.sparkContext.parallelize(list(enumerate(tasks)), len(tasks))
-    parts = [part for part in numbered.map(work).collect() if part is not None]
+    written = spread(spark, partial(write, root, batch), list(enumerate(tasks)))
+    parts = [part for part in written if part is not None]
     for folder in {(root / part.path).parent for part in parts}:
         sync(folder)
         sync(folder.parent)

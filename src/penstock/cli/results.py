@@ -1,0 +1,143 @@
+"""Shows how a run of the pipeline goes on, and what it found."""
+
+import os
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.cli.output import as_json, table
+from penstock.cli.session import Session
+from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.pipeline.figures import Figures
+    from penstock.pipeline.run import Ran
+
+BAR = 24
+LAST_DAY = 24
+SHOWN_ANOMALIES, SHOWN_CAUSES = 10, 5
+QUEUES = ("queue", "published", "completed", "failed", "backlog", "dead", "wait 95%", "run 95%")
+
+
+@contextmanager
+def bar(session: Session, steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
+    """How many of the steps are done, where people look on."""
+    seen = sys.stderr.isatty() and not session.as_json
+    done: list[str] = []
+
+    def draw() -> None:
+        if seen:
+            full = BAR * len(done) // len(steps)
+            left = ", ".join(step for step in steps if step not in done)
+            line = f"[{'#' * full}{'.' * (BAR - full)}] {len(done)}/{len(steps)} {left}"
+            print(f"\r\x1b[K{line[:78]}", end="", file=sys.stderr, flush=True)
+
+    def progress(step: str) -> None:
+        done.append(step)
+        draw()
+
+    draw()
+    try:
+        yield progress
+    finally:
+        if seen:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def figures_of(lake: str, hours: int) -> "Figures":
+    try:
+        from penstock.pipeline.figures import figures
+        from penstock.pipeline.lake import find
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"{error}: pip install 'penstock[spark]'") from None
+    return figures(find(lake), hours)
+
+
+def show_run(session: Session, lake: str, done: "Ran") -> None:
+    told = figures_of(lake, LAST_DAY) if done.figures is not None else None
+    if session.as_json:
+        as_json(summed(lake, done, told))
+        return
+    print(
+        f"{done.extracted.messages} messages and {done.extracted.history} rows of history more in"
+        f" {lake}; {len(done.analysed.hours)} hours made anew"
+    )
+    if told is not None:
+        show_day(told)
+
+
+def summed(lake: str, done: "Ran", told: "Figures | None") -> dict[str, Any]:
+    rows = [] if told is None else told.anomalies
+    return {
+        "lake": lake,
+        "extracted": msgspec.to_builtins(done.extracted),
+        "hours": len(done.analysed.hours),
+        "attempts": done.analysed.attempts,
+        "documents": msgspec.to_builtins(done.written),
+        "last_day": None if told is None else told.total,
+        "anomalies": Counter(row["kind"] for row in rows),
+    }
+
+
+def show_day(told: "Figures") -> None:
+    """The last day, in three tables."""
+    from penstock.pipeline.report import alike
+    from penstock.pipeline.sentences import place, sentence
+
+    print("\nthe last 24 hours")
+    table(QUEUES, [queue_row(told, queue_id) for queue_id in told.queues], "no queues")
+    groups = [rows for rows in alike(told.anomalies) if rows[0]["severity"] != "info"]
+    if groups:
+        print()
+        rows = [
+            (each[0]["severity"], each[0]["kind"], place(each[0]), len(each), sentence(each[0]))
+            for each in groups[:SHOWN_ANOMALIES]
+        ]
+        table(("", "anomaly", "queue", "hours", "the last one"), rows, "")
+        tell_rest(len(groups) - SHOWN_ANOMALIES)
+    if told.clusters:
+        print()
+        causes = [
+            (each["count"], each["messages"], place(each), each["template"])
+            for each in told.clusters[:SHOWN_CAUSES]
+        ]
+        table(("failures", "messages", "queue", "cause"), causes, "")
+        tell_rest(len(told.clusters) - SHOWN_CAUSES)
+
+
+def counted(anomalies: Sequence[Mapping[str, Any]]) -> str:
+    kinds = Counter(row["severity"] for row in anomalies)
+    return f"{kinds['critical']} critical anomalies, {kinds['warning']} warnings"
+
+
+def tell_rest(left: int) -> None:
+    if left > 0:
+        print(f"and {left} more; penstock pipeline report shows them")
+
+
+def queue_row(told: "Figures", queue_id: int) -> tuple[Any, ...]:
+    from penstock.pipeline.sentences import length, share
+
+    total = told.totals[queue_id]
+    last = (told.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
+    return (
+        told.queues[queue_id], total["published"], total["completed"],
+        share(total["failure_rate"]), last["backlog"], last["dead"], length(total["wait_p95"]),
+        length(total["run_p95"]),
+    )  # fmt: skip
+
+
+def write_whole(path: str, text: str) -> None:
+    """Whole or not at all: somebody may have it open."""
+    draft = f"{path}.{uuid.uuid4().hex[:8]}"
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path!r}: {error.strerror}") from None

@@ -1,0 +1,108 @@
+"""Transform: each row of history with its message, how long it waited and how long it ran."""
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.pipeline.fingerprints import fingerprint
+from penstock.queue import Queue
+
+# How a delivery ends that was worked on.
+WORKED = ("complete", "fail", "nack", "reject", "reclaim", "cancel")
+FAILED = ("fail", "nack", "reject", "reclaim")
+OF_MESSAGE = ("type", "priority", "created_at", "max_attempts", "lease", "correlation_id")
+LIMITS = "queue_id long, limit int, counts_deliveries boolean, queue_lease double"
+
+
+def attempts(
+    history: DataFrame, messages: DataFrame, rests: DataFrame, limits: DataFrame
+) -> DataFrame:
+    """`rests` is the history that was not the end of its message, from its beginning."""
+    size = f.octet_length("body").cast("long").alias("body_bytes")
+    known = messages.select("id", *OF_MESSAGE, size)
+    rows = history.withColumn("fingerprint", fingerprint(f.col("error")))
+    # Nothing is sorted, and each part fits in memory: the caller sees to the number of parts.
+    both = rows.join(known.hint("shuffle_hash"), "id", "left").join(
+        before(rests).hint("shuffle_hash"), "id", "left"
+    )
+    return placed(both.join(f.broadcast(limits), "queue_id", "left"))
+
+
+def before(rests: DataFrame) -> DataFrame:
+    """Where a message has rested so far, for each of its rows to find the last one before it."""
+    rest = f.struct(
+        "position",
+        f.coalesce("due_at", "at").alias("ready_at"),
+        "state",
+        "consumer",
+        fingerprint(f.col("error")).alias("fingerprint"),
+        f.col("verb").isin(*FAILED).alias("failed"),
+    )
+    return rests.groupBy("id").agg(f.collect_list(rest).alias("rests"))
+
+
+def placed(rows: DataFrame) -> DataFrame:
+    earlier = f.filter("rests", lambda rest: rest.position < f.col("position"))
+    rows = rows.withColumn("earlier", earlier)
+    rows = rows.withColumn("last", f.array_max("earlier"))
+    ready_at = f.coalesce(f.col("last.ready_at"), f.col("created_at"))
+    like = f.filter(
+        "earlier",
+        lambda rest: rest.failed & (rest.fingerprint == f.col("fingerprint")),
+    )
+    rows = rows.withColumns({"ready_at": ready_at, "like": like})
+    return rows.select(
+        "position", "id", "queue_id", "tenant", "scope", "queue",
+        f.coalesce("type", f.lit("")).alias("type"), "priority", "created_at", "ready_at",
+        "claimed_at", "at", "due_at", "verb", "state", "reason", "error", "fingerprint",
+        "attempts", "deliveries", "consumer", "final", "correlation_id", "body_bytes",
+        f.coalesce("lease", "queue_lease").alias("lease"), attempts_left().alias("attempts_left"),
+        f.col("last.state").alias("rested"), seconds("ready_at", "claimed_at").alias("wait"),
+        seconds("claimed_at", "at").alias("run"), *alike(),
+    )  # fmt: skip
+
+
+def attempts_left() -> Column:
+    used = f.when(f.col("counts_deliveries"), f.col("deliveries")).otherwise(f.col("attempts"))
+    return (f.coalesce("max_attempts", "limit") - used).cast("int")
+
+
+def seconds(start: str, end: str) -> Column:
+    """The clocks of two rows may differ by a little on a store of many machines."""
+    length = (f.unix_micros(end) - f.unix_micros(start)) / f.lit(1_000_000.0)
+    return f.greatest(length, f.lit(0.0))
+
+
+def alike() -> list[Column]:
+    """How often the message failed like this by now, and in how many hands."""
+    failed = f.col("verb").isin(*FAILED) & f.col("fingerprint").isNotNull()
+    others = f.transform("like", lambda rest: rest.consumer)
+    hands = f.array_distinct(f.concat(f.coalesce(others, f.array()), f.array("consumer")))
+    times = f.coalesce(f.size("like"), f.lit(0)) + 1
+    return [
+        f.when(failed, f.greatest(times, f.lit(1))).cast("int").alias("alike"),
+        f.when(failed, f.size(hands)).cast("int").alias("alike_consumers"),
+    ]
+
+
+def limits_of(spark: SparkSession, queues: Iterable[Queue]) -> DataFrame:
+    """What the queues allow now. What they allowed then is not written down."""
+    rows = [
+        (
+            queue.id,
+            queue.settings.max_attempts,
+            queue.settings.retry.count == "deliveries",
+            queue.settings.lease,
+        )
+        for queue in queues
+    ]
+    return spark.createDataFrame(rows, LIMITS)
+
+
+def worked() -> Column:
+    return f.col("claimed_at").isNotNull() & f.col("verb").isin(*WORKED)
+
+
+def failed() -> Column:
+    return f.col("verb").isin(*FAILED)

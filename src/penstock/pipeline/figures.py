@@ -1,0 +1,221 @@
+"""What the tables of a lake say about the last hours, small enough for one process. No Spark."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.parquet as parquet
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.message import Moment
+from penstock.pipeline import results
+from penstock.pipeline.frames import DAY, HOUR, text_day, when
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.quantiles import quantile
+from penstock.pipeline.results import Results, ResultTable
+from penstock.pipeline.sentences import Row
+
+COUNTS = ("published", "attempts", "completed", "failures", "retried", "lost", "dead", "expired")
+TIMES = ("wait", "run")
+PERCENTS = (50, 95, 99)
+GRAVITY = {"critical": 0, "warning": 1, "info": 2}
+# How many rows of a table a person, or a service, is given at most.
+MOST_ANOMALIES, MOST_CLUSTERS, MOST_CONSUMERS = 1_000, 200, 200
+
+
+class Figures(Struct, frozen=True):
+    """Rows by hour of each queue, and of all; `hours` are those of the period, in order."""
+
+    lake: str
+    reached: Moment
+    hours: tuple[int, ...]
+    queues: dict[int, str]
+    by_queue: dict[int, dict[int, Row]]
+    totals: dict[int, Row]
+    overall: dict[int, Row]
+    total: Row
+    backlog: dict[int, list[Row]]
+    consumers: list[Row]
+    anomalies: list[Row]
+    clusters: list[Row]
+
+
+class Reader:
+    """Of the days that a period touches."""
+
+    def __init__(self, lake: Lake, found: Results, hours: Sequence[int]) -> None:
+        self.lake = lake
+        self.found = found
+        self.days = {text_day(hour) for hour in hours}
+        self.begin, self.end = when(hours[0]), when(hours[-1] + HOUR)
+
+    def table(self, name: ResultTable, moment: str, columns: list[str] | None = None) -> Any:
+        files = [str(self.lake.root / each.path) for each in self.found.of(name, self.days)]
+        if not files:
+            return None
+        whole = pa.concat_tables([parquet.read_table(path, columns=columns) for path in files])
+        whole = whole.set_column(
+            whole.schema.get_field_index(moment),
+            moment,
+            whole.column(moment).cast(pa.timestamp("us", "UTC")),
+        )
+        at = whole.column(moment)
+        return whole.filter(
+            compute.and_(compute.greater_equal(at, self.begin), compute.less(at, self.end))
+        )
+
+    def rows(self, name: ResultTable, moment: str) -> list[Row]:
+        found = self.table(name, moment)
+        rows: list[Row] = [] if found is None else found.to_pylist()
+        return rows
+
+
+def figures(lake: Lake, hours: int) -> Figures:
+    """Of the hours up to the last one that the lake tells of."""
+    found = results.newest(lake)
+    if found is None or not found.through:
+        raise InvalidInput(
+            f"lake {str(lake.root)!r} has no results yet; penstock pipeline run makes them"
+        )
+    last = found.reached // 1_000_000
+    last -= last % HOUR
+    period = tuple(range(last - (hours - 1) * HOUR, last + HOUR, HOUR))
+    return gathered(Reader(lake, found, period), period)
+
+
+def gathered(reader: Reader, period: tuple[int, ...]) -> Figures:
+    table = reader.table("metrics_hour", "hour")
+    queues = {} if table is None else names_of(table)
+    by_queue: dict[int, dict[int, Row]] = {queue_id: {} for queue_id in queues}
+    for (queue_id, hour), row in summed(table, ["queue_id", "hour"]).items():
+        by_queue[queue_id][int(hour.timestamp())] = row
+    return Figures(
+        reader.found.lake,
+        reader.found.reached,
+        period,
+        queues,
+        by_queue,
+        {key[0]: row for key, row in summed(table, ["queue_id"]).items()},
+        {int(key[0].timestamp()): row for key, row in summed(table, ["hour"]).items()},
+        next(iter(summed(table, []).values()), empty()),
+        backlog_of(reader),
+        consumers_of(reader),
+        anomalies_of(reader),
+        clusters_of(reader, period),
+    )
+
+
+def names_of(table: Any) -> dict[int, str]:
+    """The scope is named where it is not the one that always exists."""
+    names: dict[int, str] = {}
+    for row in table.select(["queue_id", "scope", "queue"]).to_pylist():
+        queue_id, scope, queue = row.values()
+        if queue is not None or queue_id not in names:
+            shown = queue or f"queue {queue_id}"
+            names[queue_id] = shown if scope in (None, "default") else f"{scope}/{shown}"
+    return dict(sorted(names.items(), key=lambda pair: pair[1]))
+
+
+def empty() -> Row:
+    return with_rates(empty_times() | dict.fromkeys(COUNTS, 0))
+
+
+def summed(table: Any, keys: list[str]) -> dict[tuple[Any, ...], Row]:
+    """Counts added up, percentiles of the histograms added up."""
+    if table is None or not table.num_rows:
+        return {}
+    if not keys:
+        table, keys = table.append_column("all", pa.array([0] * table.num_rows)), ["all"]
+    sums = table.group_by(keys).aggregate([(name, "sum") for name in COUNTS]).to_pylist()
+    found = {tuple(row[key] for key in keys): counted(row) for row in sums}
+    for name in TIMES:
+        for key, buckets in merged(table, keys, f"{name}_histogram").items():
+            for percent in PERCENTS:
+                found[key][f"{name}_p{percent}"] = quantile(sorted(buckets), percent)
+    return found
+
+
+def counted(row: Row) -> Row:
+    return with_rates(empty_times() | {name: row[f"{name}_sum"] for name in COUNTS})
+
+
+def empty_times() -> Row:
+    return {f"{name}_p{percent}": None for name in TIMES for percent in PERCENTS}
+
+
+def with_rates(row: Row) -> Row:
+    tried = row["attempts"]
+    rates = {
+        "failure_rate": row["failures"] / tried if tried else None,
+        "retry_rate": row["retried"] / tried if tried else None,
+    }
+    return row | rates
+
+
+def merged(table: Any, keys: list[str], name: str) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
+    lists = table.column(name).combine_chunks()
+    owners, flat = compute.list_parent_indices(lists), compute.list_flatten(lists)
+    spread = pa.table(
+        {key: table.column(key).combine_chunks().take(owners) for key in keys}
+        | {"bucket": flat.field("bucket"), "count": flat.field("count")}
+    )
+    found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for row in spread.group_by([*keys, "bucket"]).aggregate([("count", "sum")]).to_pylist():
+        key = tuple(row[each] for each in keys)
+        found.setdefault(key, []).append((row["bucket"], row["count_sum"]))
+    return found
+
+
+def backlog_of(reader: Reader) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {}
+    for row in reader.rows("backlog_minute", "minute"):
+        kept = {name: row[name] for name in ("minute", "arrived", "left", "backlog", "dead")}
+        found.setdefault(row["queue_id"], []).append(kept)
+    return {key: sorted(rows, key=lambda row: row["minute"]) for key, rows in found.items()}
+
+
+def consumers_of(reader: Reader) -> list[Row]:
+    """The busiest."""
+    found: dict[tuple[str, str | None], Row] = {}
+    for row in reader.rows("consumer_hour", "hour"):
+        key = row["consumer"], row["queue"]
+        old = found.get(key)
+        found[key] = row if old is None else together(old, row)
+    ranked = sorted(found.values(), key=lambda row: (-row["attempts"], row["consumer"]))
+    return ranked[:MOST_CONSUMERS]
+
+
+def together(one: Row, other: Row) -> Row:
+    sums = {
+        name: one[name] + other[name]
+        for name in ("attempts", "completed", "failures", "lost", "busy")
+    }
+    return (
+        one
+        | sums
+        | {
+            "run_max": max(one["run_max"], other["run_max"]),
+            "first_at": min(one["first_at"], other["first_at"]),
+            "last_at": max(one["last_at"], other["last_at"]),
+        }
+    )
+
+
+def anomalies_of(reader: Reader) -> list[Row]:
+    """The gravest first, then the newest."""
+    rows = reader.rows("anomaly", "hour")
+    return sorted(rows, key=gravity)[:MOST_ANOMALIES]
+
+
+def gravity(row: Row) -> tuple[Any, ...]:
+    return GRAVITY[row["severity"]], -row["hour"].timestamp(), row["kind"], row["id"]
+
+
+def clusters_of(reader: Reader, period: Iterable[int]) -> list[Row]:
+    """A cluster is of a day, so of the whole days that the period touches."""
+    days = sorted({hour - hour % DAY for hour in period})
+    whole = Reader(reader.lake, reader.found, [*days, days[-1] + DAY - HOUR])
+    rows = whole.rows("triage", "day_at")
+    return sorted(rows, key=lambda row: (-row["count"], row["id"]))[:MOST_CLUSTERS]

@@ -1,0 +1,35 @@
+"""What two errors have in common when only their numbers, names and places differ."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+
+# In this order. Of a long trace the beginning and the end say what it was.
+LONGEST = 2_000
+TEMPLATES = (
+    (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<id>"),
+    (r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b", "<address>"),
+    (r"\b[a-z][a-z0-9+]*://\S+", "<url>"),
+    (r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"", "<text>"),
+    (r"(?:/[\w.@-]+){2,}/?", "<path>"),
+    (r"\b0x[0-9a-fA-F]+\b|\b(?=[a-f]*[0-9])[0-9a-f]{8,}\b", "<hex>"),
+    (r"\d+(?:[.:,]\d+)*", "<n>"),
+    (r"\s+", " "),
+)
+
+
+def template(error: Column) -> Column:
+    """The error with a mark for everything that differs from case to case."""
+    text = f.when(
+        f.length(error) > LONGEST,
+        f.concat(
+            f.substring(error, 1, LONGEST // 2), f.lit(" … "), f.right(error, f.lit(LONGEST // 2))
+        ),
+    ).otherwise(error)
+    for pattern, mark in TEMPLATES:
+        text = f.regexp_replace(text, pattern, mark)
+    return f.trim(text)
+
+
+def fingerprint(error: Column) -> Column:
+    """Sixteen letters for a template; null without an error."""
+    return f.substring(f.sha2(template(error), 256), 1, 16)

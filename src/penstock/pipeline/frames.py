@@ -1,0 +1,53 @@
+"""What every transform needs of time: hours, days, and the rows that are in some of them."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+# Of a queue; a name may be gone with the queue, or change within an hour.
+NAMES = ("tenant", "scope", "queue")
+
+
+def floor(moment: str, seconds: int) -> Column:
+    """The beginning of the minute, hour or day that a moment is in."""
+    micros = f.unix_micros(moment)
+    return f.timestamp_micros(micros - f.pmod(micros, f.lit(seconds * 1_000_000)))
+
+
+def epoch(moment: str) -> Column:
+    return f.unix_seconds(moment)
+
+
+def day_of(hour: str) -> Column:
+    return f.date_format(hour, "yyyy-MM-dd")
+
+
+def names() -> list[Column]:
+    return [f.max(name).alias(name) for name in NAMES]
+
+
+def when(hour: int) -> datetime:
+    """Of seconds since 1970, as Spark takes it."""
+    return datetime.fromtimestamp(hour, UTC)
+
+
+def text_day(hour: int) -> str:
+    return f"{when(hour):%Y-%m-%d}"
+
+
+def within(rows: DataFrame, moment: str, begins: Collection[int], length: int = HOUR) -> DataFrame:
+    """Those whose moment is in one of the hours, or days; files without any are not read."""
+    if not begins:
+        return rows.filter("false")
+    low, high = when(min(begins)), when(max(begins) + length)
+    near = rows.filter((f.col(moment) >= f.lit(low)) & (f.col(moment) < f.lit(high)))
+    if len(begins) == (max(begins) - min(begins)) // length + 1:
+        return near
+    return near.filter(listed(floor(moment, length), sorted(begins)))
+
+
+def listed(begin: Column, begins: Sequence[int]) -> Column:
+    return f.unix_seconds(begin).isin(list(begins))

@@ -1,0 +1,69 @@
+"""Finds the anomalies of the hours that were made anew, and of those that are complete by now."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from penstock.message import Moment
+from penstock.pipeline import anomalies
+from penstock.pipeline.frames import DAY, HOUR, floor, listed, text_day, when, within
+from penstock.pipeline.remaking import Remaker
+from penstock.pipeline.results import ResultTable
+from penstock.pipeline.rules import Rules
+from penstock.pipeline.seasonal import SERIES, hours_between, seasonal
+from penstock.pipeline.span import Span
+
+TABLE: ResultTable = "anomaly"
+
+
+class Judge:
+    def __init__(self, make: Remaker, rules: Rules, span: Span, reached: Moment) -> None:
+        self.make = make
+        self.rules = rules
+        self.hours = span.hours
+        # The hour that is not over yet is compared with no other; the last one like it was not.
+        self.end = hour_of(max(reached, span.reached))
+        self.first = min(*span.hours, hour_of(reached) if reached else self.end)
+
+    def remake(self, claims: DataFrame, rows: DataFrame, messages: DataFrame) -> None:
+        days = {text_day(hour) for hour in self.hours} | self.days(self.first, self.end)
+        found = [
+            anomalies.by_message(rows, self.rules),
+            anomalies.by_hour(self.of_hours("metrics_hour"), self.rules),
+            anomalies.stuck(self.of_hours("consumer_hour"), self.rules),
+            anomalies.bursts(claims, self.rules),
+            anomalies.bulks(messages, self.rules),
+        ]
+        if self.enough():
+            found.append(self.seasons())
+        made = anomalies.collected(found, self.rules)
+        old = self.make.read(TABLE, self.make.old.of(TABLE, days)).filter(self.stays())
+        self.make.put(TABLE, old.unionByName(made), days)
+
+    def of_hours(self, table: ResultTable) -> DataFrame:
+        days = {text_day(hour) for hour in self.hours}
+        return within(self.make.table(table, days), "hour", self.hours)
+
+    def stays(self) -> Column:
+        unusual = f.col("kind").isin(*SERIES)
+        again = listed(floor("hour", HOUR), self.hours)
+        judged = f.col("hour") >= f.lit(when(self.first))
+        return ~f.when(unusual, judged).otherwise(again)
+
+    def enough(self) -> bool:
+        """There are earlier days to compare with."""
+        days = {file.day for file in self.make.files if file.table == "metrics_hour"}
+        return self.end > self.first and len(days) > self.rules.season_least_days
+
+    def seasons(self) -> DataFrame:
+        begin = self.first - self.rules.season_days * DAY
+        known = self.make.table("metrics_hour", self.days(begin, self.end))
+        hours = hours_between(known, begin, self.end)
+        return seasonal(known, hours, self.rules, self.first, self.end)
+
+    def days(self, first: int, end: int) -> set[str]:
+        return {text_day(hour) for hour in range(first - first % DAY, end, DAY)}
+
+
+def hour_of(moment: Moment) -> int:
+    seconds = moment // 1_000_000
+    return seconds - seconds % HOUR

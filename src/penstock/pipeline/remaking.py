@@ -1,0 +1,89 @@
+"""Puts new rows of a table in the place of the old ones, and leaves the days beside them alone."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from threading import Lock
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.pipeline import backlog, results
+from penstock.pipeline.frames import DAY, HOUR, floor, listed, text_day
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.manifest import Manifest
+from penstock.pipeline.reading import paths, read_parts
+from penstock.pipeline.results import File, Results, ResultTable
+from penstock.pipeline.schema import Table
+from penstock.pipeline.tables import MOMENTS, SCHEMAS, shaped
+
+
+class Remaker:
+    def __init__(self, spark: SparkSession, lake: Lake, old: Results, number: int) -> None:
+        self.spark = spark
+        self.lake = lake
+        self.old = old
+        self.number = number
+        self.files: list[File] = list(old.files)
+        # Tables are made by several threads.
+        self.changing = Lock()
+
+    def source(self, table: Table, manifests: Sequence[Manifest]) -> DataFrame:
+        return read_parts(self.spark, paths(str(self.lake.root), list(manifests), table), table)
+
+    def table(self, table: ResultTable, days: Collection[str] | None = None) -> DataFrame:
+        """As it is by now, what this run made included."""
+        return self.read(table, [each for each in self.files if chosen(each, table, days)])
+
+    def read(self, table: ResultTable, files: Iterable[File]) -> DataFrame:
+        found = [str(self.lake.root / file.path) for file in files]
+        if not found:
+            return self.spark.createDataFrame([], SCHEMAS[table])
+        return self.spark.read.schema(SCHEMAS[table]).parquet(*found)
+
+    def write(self, rows: DataFrame, table: ResultTable) -> list[File]:
+        return results.write(self.lake, shaped(rows, table), table, self.number)
+
+    def add(self, files: Iterable[File]) -> None:
+        self.files += files
+
+    def replace(self, table: ResultTable, made: DataFrame, begins: Collection[int]) -> None:
+        """`begins` are the hours, or days, that `made` is all of."""
+        days = {text_day(each) for each in begins}
+        if self.old.of(table, days):
+            length = DAY if table == "triage" else HOUR
+            rest = self.read(table, self.old.of(table, days)).filter(
+                ~listed(floor(MOMENTS[table], length), sorted(begins))
+            )
+            made = rest.unionByName(made.select(*rest.columns))
+        self.put(table, made, days)
+
+    def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> None:
+        """Each day in one file."""
+        spread = shaped(rows, table).repartition(f.col("day"))
+        written = results.write(self.lake, spread, table, self.number)
+        with self.changing:
+            kept = [each for each in self.files if not chosen(each, table, days)]
+            self.files = [*kept, *written]
+
+    def replace_backlog(self, rows: DataFrame, messages: DataFrame, hours: Sequence[int]) -> None:
+        """And of the days after it, which begin with what it leaves them."""
+        table: ResultTable = "backlog_minute"
+        first = text_day(min(hours))
+        later = [each for each in self.old.of(table) if each.day >= first]
+        before = max((each.day for each in self.old.of(table) if each.day < first), default=None)
+        # Small, and looked at twice.
+        fresh = backlog.changes(rows, messages).persist()
+        kept = self.read(table, later).filter(~listed(floor("minute", HOUR), sorted(hours)))
+        changed = fresh.unionByName(kept.select(*fresh.columns)) if later else fresh
+        carried = backlog.last_of(self.read(table, self.old.of(table, {before or ""})))
+        days = {text_day(hour) for hour in hours} | {each.day for each in later}
+        starts = self.spark.createDataFrame(
+            [(datetime.fromisoformat(f"{day}T00:00:00Z"),) for day in sorted(days)],
+            "day_at timestamp",
+        )
+        self.put(table, backlog.backlog(changed, carried, starts), days)
+        fresh.unpersist()
+
+
+def chosen(file: File, table: ResultTable, days: Collection[str] | None) -> bool:
+    return file.table == table and (days is None or file.day in days)

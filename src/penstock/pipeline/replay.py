@@ -1,0 +1,201 @@
+"""Puts messages of the lake back into a queue: each once, in order, linked to what it was."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+
+from msgspec import Struct
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, StringType
+
+from penstock.errors import InvalidInput, NotFound
+from penstock.message import FINAL, State
+from penstock.pipeline import lake as lakes
+from penstock.pipeline.publishing import Sent, refuse_closed
+from penstock.pipeline.reading import read_lake
+from penstock.pipeline.sending import checked, sent
+from penstock.pipeline.stores import everywhere, identity, using
+from penstock.pipeline.target import Target
+from penstock.pipeline.trouble import cause
+from penstock.queue import Queue, QueueState
+from penstock.store import Store
+
+# The replays that a message comes from, the last one last.
+HEADER = "penstock-replay"
+ENDED = sorted({*FINAL, State.DEAD})
+# Of a message's last row of history.
+LAST = ("state", "reason", "error", "attempts", "deliveries", "consumer")
+COPIED = (
+    "type", "priority", "content_type", "labels", "lease", "timeout", "max_attempts",
+    "max_deliveries", "ordering_key", "correlation_id", "causation_id", "traceparent", "hops",
+)  # fmt: skip
+
+
+class Wish(Struct, frozen=True):
+    """What is to be replayed. The same wish again is the same replay."""
+
+    where: str
+    patch: str | None = None
+    to: str | None = None
+    scope: str = "default"
+    # Another name makes it another replay.
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        said = json.dumps([self.where, self.patch, self.to, self.scope, self.name])
+        return f"replay-{sha256(said.encode()).hexdigest()[:16]}"
+
+
+class Replayed(Struct, frozen=True):
+    """How many messages go to which queue, and how many were published now or had been before."""
+
+    name: str
+    queues: dict[str, int]
+    published: int = 0
+    repeated: int = 0
+
+    @property
+    def matched(self) -> int:
+        return sum(self.queues.values())
+
+
+def replay(
+    spark: SparkSession,
+    url: str,
+    lake: str,
+    wish: Wish,
+    *,
+    rate: float | None = None,
+    dry_run: bool = False,
+) -> Replayed:
+    """Every message that ended, matches, and was not replayed by this wish before.
+
+    All is computed and looked at before the first one is published. Killed at any moment, the
+    next call publishes the rest.
+    """
+    url = everywhere(url)
+    place = lakes.find(lake)
+    lakes.refuse_foreign(place, using(url, identity))
+    if wish.to is not None:
+        using(url, partial(refuse_closed, queues=[wish.to], scope=wish.scope))
+    rows = planned(spark, lake, wish, using(url, living))
+    rows = in_line(rows, rate).persist(StorageLevel.DISK_ONLY)
+    try:
+        target = Target(url, wish.title, scope=wish.scope, rate=rate, conflict="ignore")
+        counts = counted(rows, wish)
+        if not counts:
+            return Replayed(wish.title, counts)
+        using(url, partial(refuse_closed, queues=counts, scope=wish.scope))
+        checked(rows, target)
+        done = Sent() if dry_run else sent(rows, target, place.root)
+        return Replayed(wish.title, counts, done.published, done.repeated)
+    finally:
+        rows.unpersist()
+
+
+async def living(store: Store) -> list[Queue]:
+    return [queue for queue in await store.queues() if queue.state is not QueueState.DELETED]
+
+
+def planned(spark: SparkSession, lake: str, wish: Wish, queues: Sequence[Queue]) -> DataFrame:
+    """The rows as the sink takes them."""
+    known = lived(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
+    with explained("--where", wish.where):
+        matching = known.filter(wish.where)
+        matching.schema  # noqa: B018 - a remote Spark looks at it no sooner
+    ours = f.coalesce(f.col("scope"), f.lit(wish.scope)) == wish.scope
+    chosen = matching.filter(ours & f.col("state").isin(*ENDED) & ~made_by(wish.title))
+    called = spark.createDataFrame(
+        [(queue.id, queue.name) for queue in queues], "queue_id long, called string"
+    )
+    bodied = patched(chosen, wish.patch).join(f.broadcast(called), "queue_id", "left")
+    queue = f.col("called") if wish.to is None else f.lit(wish.to)
+    return bodied.select(
+        f.col("id").cast("string").alias("key"),
+        queue.alias("queue"),
+        f.col("id").alias("parent_id"),
+        f.col("body"),
+        marked(wish.title).alias("headers"),
+        *COPIED,
+    )
+
+
+def lived(messages: DataFrame, history: DataFrame) -> DataFrame:
+    """Messages with what became of them last, and their bodies as text."""
+    told = f.struct(*LAST, f.col("at").alias("ended_at"))
+    last = history.groupBy("id").agg(f.max_by(told, "position").alias("last"))
+    text = f.col("body").cast("string").alias("text")
+    return messages.join(last, "id", "left").select(messages["*"], text, "last.*")
+
+
+def lineage() -> Column:
+    return f.coalesce(f.try_element_at(f.col("headers"), f.lit(HEADER)), f.lit(""))
+
+
+def made_by(title: str) -> Column:
+    """A copy is not copied again by whoever made it, nor what was made of it since."""
+    return f.array_contains(f.split(lineage(), ","), title)
+
+
+def marked(title: str) -> Column:
+    others = f.map_filter(f.col("headers"), lambda key, _: key != HEADER)
+    before = f.when(lineage() == "", f.lit(title)).otherwise(
+        f.concat(lineage(), f.lit(f",{title}"))
+    )
+    return f.map_concat(f.coalesce(others, f.create_map().cast("map<string,string>")),
+                        f.create_map(f.lit(HEADER), before))  # fmt: skip
+
+
+def patched(rows: DataFrame, patch: str | None) -> DataFrame:
+    if patch is None:
+        return rows
+    with explained("--patch", patch):
+        changed = rows.withColumn("body", f.expr(patch))
+        kind = changed.schema["body"].dataType
+    if not isinstance(kind, StringType | BinaryType):
+        raise InvalidInput(
+            f"--patch {patch!r} is {kind.simpleString()}, and a body is text or binary"
+        )
+    return changed.withColumn("body", f.col("body").cast("binary"))
+
+
+def in_line(rows: DataFrame, rate: float | None) -> DataFrame:
+    """What has the same ordering key is published by one task; with a rate one does it all."""
+    line = f.coalesce(f.col("ordering_key"), f.col("key"))
+    divided = rows.repartition(line) if rate is None else rows.repartition(1)
+    return divided.sortWithinPartitions("parent_id")
+
+
+def counted(rows: DataFrame, wish: Wish) -> dict[str, int]:
+    """By queue. With this all expressions were computed, for every message."""
+    sums = rows.groupBy("queue").agg(
+        f.count("*"), f.count_distinct("key"), f.count_if(f.col("body").isNull())
+    )
+    try:
+        found = sums.collect()
+    except PySparkException as error:
+        said = " ".join(filter(None, ("--where", repr(wish.where), wish.patch and "--patch",
+                                      wish.patch and repr(wish.patch))))  # fmt: skip
+        raise InvalidInput(f"{said} fails for a message: {cause(error)}") from None
+    for queue, count, messages, empty in found:
+        if queue is None:
+            raise NotFound(f"the queue of {count} messages is gone: --to names another")
+        if empty:
+            raise InvalidInput(f"--patch {wish.patch!r} gives no body for {empty} messages")
+        if count != messages:
+            raise InvalidInput(f"--patch {wish.patch!r} gives several bodies for a message")
+    return {row[0]: row[1] for row in sorted(found)}
+
+
+@contextmanager
+def explained(option: str, text: str) -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        raise InvalidInput(f"{option} {text!r}: {cause(error)}") from None

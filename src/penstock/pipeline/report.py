@@ -1,0 +1,276 @@
+"""One page that tells how the queues did: it needs no other file, no network and no script."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from penstock.pipeline.charts import Line, Mark, bar, chart, sparkline
+from penstock.pipeline.figures import Figures
+from penstock.pipeline.frames import HOUR, when
+from penstock.pipeline.sentences import Row, length, number, place, sentence, share
+
+MINUTE = 60
+# As many points as a chart of this width can show.
+MOST_POINTS = 480
+SHOWN_ANOMALIES, SHOWN_CLUSTERS, SHOWN_CONSUMERS = 25, 12, 15
+STYLE = "report.css"
+
+
+def page(told: Figures) -> str:
+    """The worst first: what to look at, then how it went, then who did what."""
+    parts = [
+        heading(told),
+        tiles(told),
+        attention(told.anomalies),
+        charts(told),
+        failures(told.clusters),
+        queue_table(told),
+        consumer_table(told.consumers),
+        footer(told),
+    ]
+    style = files("penstock.pipeline").joinpath(STYLE).read_text("utf-8")
+    body = "\n".join(parts)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Penstock report</title>\n<style>\n{style}</style></head>\n"
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def heading(told: Figures) -> str:
+    first, last = when(told.hours[0]), when(told.reached // 1_000_000)
+    return (
+        f"<header><h1>Penstock</h1><p>{first:%d %b %Y %H:%M} to {last:%d %b %Y %H:%M} UTC</p>"
+        f"{verdict(told.anomalies)}</header>"
+    )
+
+
+def verdict(anomalies: Sequence[Row]) -> str:
+    """One word for somebody who has just been woken."""
+    for severity, words in (("critical", "Needs attention"), ("warning", "Have a look")):
+        kinds = sorted({row["kind"] for row in anomalies if row["severity"] == severity})
+        if kinds:
+            named = ", ".join(kind.replace("_", " ") for kind in kinds)
+            return f'<p class="verdict {severity}"><b>{words}:</b> {escape(named)}</p>'
+    return '<p class="verdict fine"><b>Nothing unusual</b></p>'
+
+
+def tiles(told: Figures) -> str:
+    total = told.total
+    backlog, dead = now_waiting(told)
+    shown = [
+        ("published", number(total["published"]), ""),
+        ("completed", number(total["completed"]), ""),
+        ("attempts failed", share(total["failure_rate"]), grave(total["failure_rate"], 0.05, 0.25)),
+        ("backlog now", number(backlog), ""),
+        ("dead letters now", number(dead), "warning" if dead else ""),
+        ("wait, 95 %", length(total["wait_p95"]), ""),
+        ("run, 95 %", length(total["run_p95"]), ""),
+    ]
+    cells = "".join(
+        f'<div class="tile {style}"><b>{value}</b><span>{name}</span></div>'
+        for name, value, style in shown
+    )
+    return f'<section class="tiles">{cells}</section>'
+
+
+def grave(value: float | None, warning: float, critical: float) -> str:
+    if value is None or value < warning:
+        return ""
+    return "critical" if value >= critical else "warning"
+
+
+def now_waiting(told: Figures) -> tuple[int, int]:
+    last = [rows[-1] for rows in told.backlog.values()]
+    return sum(row["backlog"] for row in last), sum(row["dead"] for row in last)
+
+
+def attention(anomalies: Sequence[Row]) -> str:
+    """Hours of the same kind in the same place are one line."""
+    grave_ones = [row for row in anomalies if row["severity"] != "info"]
+    if not grave_ones:
+        return ""
+    lines = [attention_line(rows) for rows in alike(grave_ones)[:SHOWN_ANOMALIES]]
+    left = len(alike(grave_ones)) - len(lines)
+    more = f'<p class="more">and {left} more</p>' if left > 0 else ""
+    listed = f'<ul class="anomalies">{"".join(lines)}</ul>'
+    return f"<section><h2>What to look at</h2>{listed}{more}</section>"
+
+
+def alike(anomalies: Iterable[Row]) -> list[list[Row]]:
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in anomalies:
+        key = row["kind"], row["queue_id"], row["type"], row["consumer"]
+        found.setdefault(key, []).append(row)
+    return list(found.values())
+
+
+def attention_line(rows: list[Row]) -> str:
+    newest = rows[0]
+    where = place(newest)
+    others = len(rows) - 1
+    before = f", and {others} hour{'s' if others > 1 else ''} before" if others else ""
+    hours = f"{newest['hour']:%d %b %H:%M}{before}"
+    example = f", e.g. message {newest['message_id']}" if newest["message_id"] else ""
+    return (
+        f'<li class="{newest["severity"]}"><b>{escape(newest["kind"].replace("_", " "))}</b>'
+        f' <span class="where">{escape(where)}</span>'
+        f' {escape(sentence(newest))}{example} <span class="when">{hours}</span></li>'
+    )
+
+
+def charts(told: Figures) -> str:
+    period, grave_ones = (told.hours[0], told.hours[-1] + HOUR), marks(told.anomalies)
+    counts = [
+        of_hours(told, "published", "published", "blue"),
+        of_hours(told, "completed", "completed", "green", filled=True),
+        of_hours(told, "failures", "failed attempts", "red"),
+    ]
+    wait, run = percent_lines(told, "wait"), percent_lines(told, "run")
+    drawn = [
+        chart("Messages an hour", counts, period, grave_ones, number),
+        chart("Backlog", backlog_lines(told), period, grave_ones, number),
+        chart("Wait before a claim", wait, period, grave_ones, length, logarithmic=True),
+        chart("Run of an attempt", run, period, grave_ones, length, logarithmic=True),
+    ]
+    return f'<section class="charts">{"".join(drawn)}</section>'
+
+
+def marks(anomalies: Iterable[Row]) -> list[Mark]:
+    """One for each hour with something grave; pointing at it tells what."""
+    found: dict[int, list[Row]] = {}
+    for row in anomalies:
+        if row["severity"] != "info":
+            found.setdefault(int(row["hour"].timestamp()), []).append(row)
+    return [
+        Mark(hour + HOUR // 2, rows[0]["severity"], "\n".join(told_of(row) for row in rows[:8]))
+        for hour, rows in sorted(found.items())
+    ]
+
+
+def told_of(row: Row) -> str:
+    kind = row["kind"].replace("_", " ")
+    return f"{row['hour']:%d %b %H:%M} {kind}, {row['queue']}: {sentence(row)}"
+
+
+def of_hours(told: Figures, column: str, name: str, style: str, *, filled: bool = False) -> Line:
+    """In the middle of its hour; an hour without anything is 0."""
+    points = [(hour + HOUR // 2, told.overall.get(hour, {}).get(column, 0)) for hour in told.hours]
+    return Line(name, style, points, filled)
+
+
+def percent_lines(told: Figures, name: str) -> list[Line]:
+    styles = {50: ("half", "green"), 95: ("95 %", "amber"), 99: ("99 %", "red")}
+    return [
+        Line(text, style, [
+            (hour + HOUR // 2, told.overall.get(hour, {}).get(f"{name}_p{percent}"))
+            for hour in told.hours
+        ])
+        for percent, (text, style) in styles.items()
+    ]  # fmt: skip
+
+
+def backlog_lines(told: Figures) -> list[Line]:
+    return [
+        Line("unfinished", "blue", by_minute(told, "backlog"), filled=True),
+        Line("dead letters", "red", by_minute(told, "dead")),
+    ]
+
+
+def by_minute(told: Figures, column: str) -> list[tuple[int, float | None]]:
+    """Of all queues; each keeps its last number until the next. The highest of each step."""
+    begin, end = told.hours[0], told.reached // 1_000_000 + MINUTE
+    step = max(1, (end - begin) // MINUTE // MOST_POINTS) * MINUTE
+    changes = sorted(
+        (int(row["minute"].timestamp()), queue_id, row[column])
+        for queue_id, rows in told.backlog.items()
+        for row in rows
+    )
+    points: list[tuple[int, float | None]] = []
+    at, now = 0, dict.fromkeys(told.backlog, 0)
+    for moment in range(begin, end, step):
+        highest = None
+        while at < len(changes) and changes[at][0] < moment + step:
+            now[changes[at][1]] = changes[at][2]
+            at += 1
+            if at == len(changes) or changes[at][0] != changes[at - 1][0]:
+                highest = max(highest or 0, sum(now.values()))
+        points.append((moment, float(sum(now.values()) if highest is None else highest)))
+    return points
+
+
+def failures(clusters: Sequence[Row]) -> str:
+    if not clusters:
+        return ""
+    most = clusters[0]["count"]
+    rows = "".join(cluster_row(row, most) for row in clusters[:SHOWN_CLUSTERS])
+    return f'<section><h2>Failures by cause</h2><table class="causes">{rows}</table></section>'
+
+
+def cluster_row(row: Row, most: int) -> str:
+    where = place(row)
+    common = ", ".join(
+        f"{each['name']} = {each['value']} in {share(each['share'])}"
+        f" (usually {share(each['usual'])})"
+        for each in row["attributes"]
+    )
+    shared = f'<div class="common">in common: {escape(common)}</div>' if common else ""
+    dead = f", {number(row['dead'])} dead" if row["dead"] else ""
+    return (
+        f'<tr><td class="count">{number(row["count"])}{bar(row["count"] / most, "red")}</td>'
+        f'<td><code>{escape(row["template"][:300])}</code>{shared}<div class="when">'
+        f"{escape(where)}: {number(row['messages'])} messages{dead},"
+        f" last {row['last_at']:%d %b %H:%M}, e.g. {row['message_id']}</div></td></tr>"
+    )
+
+
+def queue_table(told: Figures) -> str:
+    heads = (
+        "queue", "an hour", "published", "completed", "failed", "backlog", "dead", "wait 95 %",
+        "run 95 %",
+    )  # fmt: skip
+    rows = [queue_row(told, queue_id, name) for queue_id, name in told.queues.items()]
+    return f"<section><h2>Queues</h2>{table(heads, rows)}</section>"
+
+
+def queue_row(told: Figures, queue_id: int, name: str) -> list[str]:
+    total, hours = told.totals[queue_id], told.by_queue[queue_id]
+    last = (told.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
+    line = sparkline([hours.get(hour, {}).get("completed") for hour in told.hours], "green")
+    return [
+        escape(name), line, number(total["published"]), number(total["completed"]),
+        share(total["failure_rate"]), number(last["backlog"]), number(last["dead"]),
+        length(total["wait_p95"]), length(total["run_p95"]),
+    ]  # fmt: skip
+
+
+def consumer_table(consumers: Sequence[Row]) -> str:
+    if not consumers:
+        return ""
+    heads = ("consumer", "queue", "attempts", "failed", "lost", "mean run", "longest")
+    rows = [
+        [
+            escape(row["consumer"]), escape(row["queue"] or ""), number(row["attempts"]),
+            number(row["failures"]), number(row["lost"]), length(row["busy"] / row["attempts"]),
+            length(row["run_max"]),
+        ]
+        for row in consumers[:SHOWN_CONSUMERS]
+    ]  # fmt: skip
+    return f"<section><h2>Busiest consumers</h2>{table(heads, rows)}</section>"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{each}</th>" for each in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{whole}</div>'
+
+
+def footer(told: Figures) -> str:
+    return (
+        "<footer>Times are UTC. A wait is from publishing, or from when a retry was due, to the"
+        " claim; percentiles are right to 1 %. Unfinished is waiting, scheduled or claimed."
+        f" Lake {escape(told.lake)}.</footer>"
+    )

@@ -1,0 +1,123 @@
+"""Nouns: from when on something is an anomaly, as an operator sets it."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+
+
+class Rules(Struct, frozen=True, forbid_unknown_fields=True):
+    """Lengths of time in seconds. A rule that is not wanted is named in `off`."""
+
+    flash_under: float = 0.5
+    slow_over: float = 10.0
+    payload_over: int = 5_000
+    # More than so many leases after the lease it was claimed with.
+    overdue_leases: float = 2.0
+    burst_claims: int = 50
+    burst_within: int = 5
+    bulk_messages: int = 1_000
+    bulk_within: int = 5
+    lost_least: int = 1
+    dead_least: int = 1
+    last_chance_least: int = 1
+    poison_attempts: int = 3
+    poison_consumers: int = 2
+    stuck_leases: int = 3
+    storm_retries: int = 20
+    storm_share: float = 0.5
+    # How many times the usual spread from the median of the same hour on earlier days.
+    season_spreads: float = 6.0
+    season_days: int = 28
+    season_least_days: int = 4
+    # Attempts in an hour: fewer say little of what is usual.
+    season_least: int = 50
+    off: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in msgspec.structs.asdict(self).items():
+            if name != "off" and value < LEAST.get(name, 0):
+                raise InvalidInput(
+                    f"rule {name} is {value}, and must be {LEAST.get(name, 0)} or more"
+                )
+        if unknown := set(self.off) - set(SEVERITIES):
+            raise InvalidInput(
+                f"no anomaly named {', '.join(sorted(unknown))}; there are {', '.join(SEVERITIES)}"
+            )
+        if self.season_least_days > self.season_days:
+            raise InvalidInput("rule season_least_days is above season_days")
+
+    @property
+    def digest(self) -> str:
+        return sha256(msgspec.json.encode(self)).hexdigest()[:16]
+
+
+LEAST = {
+    "burst_claims": 2,
+    "burst_within": 1,
+    "bulk_messages": 2,
+    "bulk_within": 1,
+    "lost_least": 1,
+    "dead_least": 1,
+    "last_chance_least": 1,
+    "poison_attempts": 2,
+    "poison_consumers": 1,
+    "stuck_leases": 1,
+    "storm_retries": 1,
+    "season_days": 2,
+    "season_least_days": 2,
+    "season_least": 1,
+}
+# Every kind of anomaly, and how bad it is.
+SEVERITIES = {
+    "flash_message": "info",
+    "large_payload": "info",
+    "bulk_publish": "info",
+    "claim_burst": "info",
+    "slow_processing": "warning",
+    "lost_lease": "warning",
+    "last_attempt": "warning",
+    "overdue": "warning",
+    "dead_letter": "critical",
+    "poison_message": "critical",
+    "stuck_consumer": "critical",
+    "retry_storm": "critical",
+    "unusual_throughput": "warning",
+    "unusual_failures": "critical",
+    "unusual_wait": "warning",
+    "unusual_run": "warning",
+}
+
+
+def load(path: str | None, changes: Sequence[str] = ()) -> Rules:
+    """Of a TOML file, with NAME=VALUE laid over it."""
+    given = {} if path is None else from_file(path)
+    for change in changes:
+        name, mark, value = change.partition("=")
+        if not mark:
+            raise InvalidInput(f"a rule is NAME=VALUE, not {change!r}")
+        given[name.strip()] = value.split(",") if name.strip() == "off" else value.strip()
+    return parse(given)
+
+
+def from_file(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise InvalidInput(f"cannot read the rules {path!r}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"the rules {path!r} are not TOML: {error}") from None
+
+
+def parse(given: Mapping[str, Any]) -> Rules:
+    try:
+        return msgspec.convert(given, Rules, strict=False)
+    except msgspec.ValidationError as error:
+        names = ", ".join(Rules.__struct_fields__)
+        raise InvalidInput(f"rules: {error}; there are {names}") from None

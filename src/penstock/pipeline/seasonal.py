@@ -1,0 +1,111 @@
+"""Transform: hours that differ from the same hour of earlier days, by median and spread."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from penstock.pipeline.frames import DAY, HOUR, NAMES, names, when
+from penstock.pipeline.rules import Rules
+
+# The metric; whether less than usual counts too; and the spread that is never noteworthy.
+SERIES = {
+    "unusual_throughput": ("completed", True, 5.0),
+    "unusual_failures": ("failure_rate", False, 0.02),
+    "unusual_wait": ("wait_p95", False, 0.25),
+    "unusual_run": ("run_p95", False, 0.05),
+}
+# The median absolute deviation of a normal distribution times this is its standard deviation.
+MAD_TO_SIGMA = 1.4826
+SMALL_PART = 0.05
+
+
+def seasonal(metrics: DataFrame, hours: DataFrame, rules: Rules, first: int, end: int) -> DataFrame:
+    """Verdicts about the hours from `first` up to `end`; `metrics` and `hours` begin earlier.
+
+    An hour in which nothing ran is an hour with a throughput of 0, once there was one with any.
+    """
+    judged = earlier(filled(metrics, hours, rules), rules).filter(
+        (f.col("hour") >= f.lit(when(first))) & (f.col("hour") < f.lit(when(end)))
+    )
+    return judged.select("hour", "queue_id", "type", *NAMES, verdicts(rules)).filter(
+        "kind is not null"
+    )
+
+
+def filled(metrics: DataFrame, hours: DataFrame, rules: Rules) -> DataFrame:
+    """Every hour of every queue and type; `active` is null where nothing happened.
+
+    Rates and times of too few attempts are left out.
+    """
+    series = metrics.groupBy("queue_id", "type").agg(*names())
+    enough = f.col("attempts") >= rules.season_least
+    columns = [
+        f.col(name) if both else f.when(enough, f.col(name)).alias(name)
+        for name, both, _ in SERIES.values()
+    ]
+    known = metrics.select(
+        "hour", "queue_id", "type", *columns, f.unix_seconds("hour").alias("active")
+    )
+    rows = series.crossJoin(hours).join(known, ["hour", "queue_id", "type"], "left")
+    return rows.fillna(0, ["completed"]).withColumn("second", f.unix_seconds("hour"))
+
+
+def earlier(rows: DataFrame, rules: Rules) -> DataFrame:
+    """With the values of the same hour on the days before, since the first of them in use."""
+    series = Window.partitionBy("queue_id", "type").orderBy("second")
+    reach = series.rangeBetween(-rules.season_days * DAY, -1)
+    rows = rows.withColumn("since", f.min("active").over(reach))
+    same_hour = Window.partitionBy("queue_id", "type", f.pmod("second", f.lit(DAY)))
+    days = same_hour.orderBy("second").rowsBetween(-rules.season_days, -1)
+    for name, _, _ in SERIES.values():
+        known = f.when(f.col(name).isNotNull(), f.struct("second", f.col(name).alias("value")))
+        in_use = f.filter(
+            f.collect_list(known).over(days), lambda each: each.second >= f.col("since")
+        )
+        rows = rows.withColumn(
+            f"{name}_earlier", f.transform(in_use, lambda each: each.value.cast("double"))
+        )
+    return rows
+
+
+def verdicts(rules: Rules) -> Column:
+    each = [verdict(kind, *given, rules) for kind, given in SERIES.items() if kind not in rules.off]
+    nothing = f.struct(
+        f.lit(None).cast("string").alias("kind"),
+        f.lit(None).cast("double").alias("value"),
+        f.lit(None).cast("double").alias("threshold"),
+        f.lit(None).cast("long").alias("count"),
+    )
+    return f.inline(f.array(nothing, *each))
+
+
+def verdict(kind: str, name: str, both: bool, least: float, rules: Rules) -> Column:
+    """`threshold` is what is usual."""
+    value, earlier = f.col(name).cast("double"), f.col(f"{name}_earlier")
+    middle = median(earlier)
+    apart = median(f.transform(earlier, lambda one: f.abs(one - middle)))
+    spread = f.greatest(apart * MAD_TO_SIGMA, f.abs(middle) * SMALL_PART, f.lit(least))
+    beyond = (f.abs(value - middle) if both else value - middle) > spread * rules.season_spreads
+    enough = f.size(earlier) >= rules.season_least_days
+    if both:
+        enough &= f.greatest(value, middle) >= rules.season_least
+    return f.struct(
+        f.when(enough & beyond, f.lit(kind)).alias("kind"),
+        value.alias("value"),
+        middle.alias("threshold"),
+        f.lit(1).cast("long").alias("count"),
+    )
+
+
+def median(values: Column) -> Column:
+    ordered = f.sort_array(values)
+    size = f.size(values)
+    low = f.get(ordered, ((size - 1) / 2).cast("int"))
+    high = f.get(ordered, (size / 2).cast("int"))
+    return f.when(size > 0, (low + high) / 2.0)
+
+
+def hours_between(metrics: DataFrame, first: int, end: int) -> DataFrame:
+    """Every hour, also one in which nothing happened."""
+    spark = metrics.sparkSession
+    numbers = spark.range(first, end, HOUR).select(f.timestamp_seconds("id").alias("hour"))
+    return f.broadcast(numbers)

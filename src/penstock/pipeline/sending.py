@@ -1,0 +1,36 @@
+"""Hands rows to the sink, and learns what became of them."""
+
+import uuid
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import asdict
+from pyspark.sql import DataFrame
+
+from penstock.pipeline.publishing import Sent
+from penstock.pipeline.target import Target
+
+REPORTS = "_replay"
+
+
+def checked(rows: DataFrame, target: Target) -> None:
+    """Raises if one of them would be refused. None is published."""
+    write(rows, msgspec.structs.replace(target, publish=False))
+
+
+def sent(rows: DataFrame, target: Target, root: Path) -> Sent:
+    """What was published is counted by the driver of Spark, which may be another machine."""
+    report = root / REPORTS / f"{uuid.uuid4().hex}.json"
+    report.parent.mkdir(exist_ok=True)
+    try:
+        write(rows, msgspec.structs.replace(target, report=str(report)))
+        return msgspec.json.decode(report.read_bytes(), type=Sent)
+    finally:
+        report.unlink(missing_ok=True)
+
+
+def write(rows: DataFrame, target: Target) -> None:
+    options = {name: value for name, value in asdict(target).items() if value is not None}
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value)
+             for name, value in options.items()}  # fmt: skip
+    rows.write.format("penstock").options(**texts).mode("append").save()

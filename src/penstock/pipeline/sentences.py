@@ -1,0 +1,90 @@
+"""Says in a sentence what an anomaly, a length of time or a number is."""
+
+from typing import Any, TypeAlias
+
+# A row of a table of results, by column.
+Row: TypeAlias = dict[str, Any]
+ABSENT = "-"
+
+SENTENCES = {
+    "flash_message": "{count} completed in under {threshold_time}, half of all in {value_time}",
+    "large_payload": "{bodies} over {threshold_bytes}, the largest {value_bytes}",
+    "bulk_publish": "{messages} published within seconds",
+    "claim_burst": "{consumer} claimed {messages} within seconds",
+    "slow_processing": "{attempts} took over {threshold_time}, the longest {value_time}",
+    "lost_lease": "{leases} ran out, the longest held for {value_time}",
+    "last_attempt": "one attempt left for {messages}",
+    "overdue": "{attempts} held for several leases, the longest {value_time} too long",
+    "dead_letter": "{messages} went to the dead letters",
+    "poison_message": "{failures} of messages that fail alike wherever they run",
+    "stuck_consumer": "{consumer} lost {leases} and completed nothing",
+    "retry_storm": "{retries}, {value_share} of all attempts",
+    "unusual_throughput": "{value_count} completed, usual at this hour are {threshold_count}",
+    "unusual_failures": "{value_share} of attempts failed, usual at this hour is {threshold_share}",
+    "unusual_wait": "95 % waited up to {value_time}, usual at this hour are {threshold_time}",
+    "unusual_run": "95 % ran up to {value_time}, usual at this hour are {threshold_time}",
+}
+NOUNS = {
+    "body": "bodies", "message": "messages", "attempt": "attempts", "lease": "leases",
+    "failure": "failures", "retry": "retries",
+}  # fmt: skip
+
+
+def sentence(anomaly: Row) -> str:
+    value, usual = anomaly["value"] or 0.0, anomaly["threshold"] or 0.0
+    return SENTENCES[anomaly["kind"]].format(
+        count=number(anomaly["count"]),
+        **{several: counted(anomaly["count"], one, several) for one, several in NOUNS.items()},
+        consumer=anomaly["consumer"],
+        **{f"value_{name}": write(value) for name, write in WRITERS.items()},
+        **{f"threshold_{name}": write(usual) for name, write in WRITERS.items()},
+    )
+
+
+def counted(count: int, one: str, several: str) -> str:
+    return f"1 {one}" if count == 1 else f"{number(count)} {several}"
+
+
+def place(row: Row) -> str:
+    """The queue, and the type if there is one."""
+    return " / ".join(filter(None, (row["queue"], row["type"])))
+
+
+def length(seconds: float | None) -> str:
+    """480 ms, 12.3 s, 5 min, 3.2 h; short enough for an axis."""
+    if seconds is None:
+        return ABSENT
+    if seconds < 0.001:
+        return f"{seconds * 1_000_000:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1_000:.3g} ms"
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def number(value: float | None) -> str:
+    """12,345; above that 1.2 M."""
+    if value is None:
+        return ABSENT
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (100_000, "k")):
+        if abs(value) >= size:
+            return f"{value / (1_000 if unit == 'k' else size):.3g} {unit}"
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 10 else f"{value:.2g}"
+
+
+def share(part: float | None) -> str:
+    if part is None:
+        return ABSENT
+    return f"{part * 100:.0f} %" if part >= 0.1 or part == 0 else f"{part * 100:.2g} %"
+
+
+def size(count: float | None) -> str:
+    for limit, unit in ((1_000_000, "MB"), (1_000, "kB")):
+        if (count or 0) >= limit:
+            return f"{(count or 0) / limit:.3g} {unit}"
+    return f"{count or 0:.0f} bytes"
+
+
+WRITERS = {"time": length, "count": number, "share": share, "bytes": size}
