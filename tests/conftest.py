@@ -12,6 +12,12 @@ from tests.servers.redis import Redis
 from tests.servers.server import Server, Unavailable
 
 S = TypeVar("S", bound=Server)
+# They take minutes: begun last, one process would work on while the others have nothing left.
+LONGEST = ("faults/test_storm.py", "conformance/test_machine.py", "mutation/test_mutations.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
 
 
 def started(name: str, start: Callable[[], S]) -> S:

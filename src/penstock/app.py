@@ -51,9 +51,18 @@ class Penstock(Producer):
     """An application: what can be enqueued, where it is stored, how it is run."""
 
     def __init__(
-        self, url: str | None = None, *, scope: str = "default", tenant: str = "default"
+        self,
+        url: str | None = None,
+        *,
+        scope: str = "default",
+        tenant: str = "default",
+        artifacts: str | os.PathLike[str] | None = None,
+        key: str | None = None,
     ) -> None:
-        super().__init__(url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL, scope, tenant)
+        """`key` is for a store behind a server that asks for one; or PENSTOCK_KEY."""
+        place = os.fspath(artifacts) if artifacts else os.environ.get("PENSTOCK_ARTIFACTS")
+        url = url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL
+        super().__init__(url, scope, tenant, place or None, key)
         self.tasks: dict[str, BaseTask[Any, Any]] = {}
         self.subscriptions: list[Handler] = []
         self.schedules: list[Schedule] = []
@@ -180,7 +189,7 @@ class Penstock(Producer):
 
     async def prepare(self, broker: Broker) -> None:
         """Makes the cron schedules that the tasks declare; what is as declared stays as it is."""
-        found = await broker.admin.schedules(scope=self.scope)
+        found = await broker.admin.schedules(scope=self.scope) if self.schedules else []
         for schedule in self.schedules:
             await self.ensure_queues(broker, {schedule.draft.queue})
             same = [each for each in found if is_same(each, schedule)]
@@ -193,7 +202,8 @@ class Penstock(Producer):
         """The upkeep every worker does beside its work; a server does it for those it serves."""
         if self.connections.remote:
             return Runner(())
-        return Runner(all_agents(broker.store, broker.directory, identity()))
+        room = broker.artifacts.given
+        return Runner(all_agents(broker.store, broker.directory, identity(), room))
 
     def tell(self, event: str, context: Context, error: BaseException | None) -> None:
         for wanted, hook in self.hooks:

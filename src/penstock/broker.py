@@ -1,6 +1,7 @@
 """All verbs for one tenant, over one store."""
 
 from penstock.admin import Admin
+from penstock.artifacts.verbs import Artifacts, Room
 from penstock.consumer import Consumer
 from penstock.directory import Directory
 from penstock.store import Store
@@ -8,11 +9,12 @@ from penstock.stores.group_commit import GroupCommit
 
 
 class Broker(Consumer):
-    """Producers and consumers here, operators by `admin`."""
+    """Producers and consumers here, operators by `admin`, files by `artifacts`."""
 
-    def __init__(self, store: Store, *, tenant: str = "default") -> None:
+    def __init__(self, store: Store, *, tenant: str = "default", room: Room | None = None) -> None:
         self.store = store
         self.tenant = tenant
         self.directory = Directory(store)
         self.lanes = GroupCommit(store, store.capabilities.max_batch)
         self.admin = Admin(store, self.directory, tenant)
+        self.artifacts = Artifacts(store, self.admin, tenant, room)

@@ -6,8 +6,12 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock import stores
+from penstock.artifacts.place import opened, usual
+from penstock.artifacts.rules import limits_of
+from penstock.artifacts.verbs import Room
 from penstock.broker import Broker
 from penstock.errors import InvalidState
+from penstock.stores.urls import file_of
 
 if TYPE_CHECKING:
     from penstock.client.nouns import Ledger
@@ -17,8 +21,13 @@ Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
 
 
 class Connections:
-    def __init__(self, url: str, tenant: str) -> None:
+    def __init__(
+        self, url: str, tenant: str, artifacts: str | None = None, key: str | None = None
+    ) -> None:
         self.url = url
+        self.key = key
+        # Beside a file, unless another place is named; a fleet has to name one that all reach.
+        self.artifacts = artifacts or (usual(url) if file_of(url) else None)
         # Behind a server, which has the agents too.
         self.remote = url.startswith(("http://", "https://"))
         # What was claimed over HTTP is settled on one loop and renewed on another.
@@ -73,7 +82,11 @@ class Connections:
     async def open(self) -> Broker:
         if self.remote:
             return self.open_remote()
-        return Broker(await stores.open(self.url), tenant=self.tenant)
+        store = await stores.open(self.url)
+        room = None
+        if self.artifacts is not None:
+            room = Room(opened(self.artifacts, await store.secret()), limits_of())
+        return Broker(store, tenant=self.tenant, room=room)
 
     def open_remote(self) -> Broker:
         # Only for this, and not quickly loaded.
@@ -81,7 +94,7 @@ class Connections:
         from penstock.client.nouns import Ledger
 
         self.ledger = self.ledger or Ledger()
-        return RemoteBroker(self.url, self.ledger)
+        return RemoteBroker(self.url, self.ledger, self.key)
 
     async def close_ended(self) -> None:
         """What loops that are closed by now have left open."""

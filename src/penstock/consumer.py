@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock import admission, checks, lifecycle
-from penstock.errors import Busy, InvalidInput, InvalidState, LockLost, NotFound
+from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, LockLost, NotFound
 from penstock.message import Leased, Settlement
 from penstock.publisher import Publisher
-from penstock.queue import DEAD_LETTER, Queue, QueueState
+from penstock.queue import CALLBACK, DEAD_LETTER, Queue, QueueState
 from penstock.ticket import (
     MISSING,
     Answer,
@@ -236,6 +236,8 @@ def pair(want: Want) -> tuple[str, tuple[str, ...]]:
     name, types = want if isinstance(want, tuple) else (want, ())
     if not isinstance(name, str):
         raise InvalidInput(f"queue is {checks.clip(name)}, and must be a name")
+    if name == CALLBACK:
+        raise Forbidden(f"queue {name!r} is the system's; nobody else claims from it")
     for type_ in types:
         checks.check_text("type", type_, 200)
     return name, tuple(types)

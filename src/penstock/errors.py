@@ -7,6 +7,8 @@ PenstockError
 │   ├── InvalidToken     INVALID_TOKEN         a lock token or cursor that we did not give
 │   └── NotYet           NOT_YET               asked for a feature that is not built
 ├── Refused              REFUSED               understood, and not allowed now
+│   ├── Unauthenticated  UNAUTHENTICATED       no credential, or one that does not hold
+│   ├── RateLimited      RATE_LIMITED          too many requests of one caller
 │   ├── Forbidden        FORBIDDEN
 │   ├── MethodNotAllowed METHOD_NOT_ALLOWED    the path is right, the HTTP method is not
 │   ├── TooManyWaiting   TOO_MANY_WAITING      no room for another long poll or event stream
@@ -25,6 +27,7 @@ PenstockError
 │   ├── SlugConflict     SLUG_CONFLICT
 │   ├── IdempotencyConflict  IDEMPOTENCY_CONFLICT
 │   └── Busy             BUSY                  somebody's open transaction holds the row
+├── IdentityUnavailable  IDENTITY_UNAVAILABLE  whoever could say who calls does not answer
 ├── JobFailed            JOB_FAILED            a result was asked of a job that has none to give
 └── StoreError           STORE_ERROR           the store, not the call
     ├── StoreBusy        STORE_BUSY            no write lock in time; try again
@@ -69,6 +72,14 @@ class NotYet(InvalidInput):
 
 class Refused(PenstockError):
     code = "REFUSED"
+
+
+class Unauthenticated(Refused):
+    code = "UNAUTHENTICATED"
+
+
+class RateLimited(Refused):
+    code = "RATE_LIMITED"
 
 
 class Forbidden(Refused):
@@ -141,6 +152,10 @@ class IdempotencyConflict(Conflict):
 
 class Busy(Conflict):
     code = "BUSY"
+
+
+class IdentityUnavailable(PenstockError):
+    code = "IDENTITY_UNAVAILABLE"
 
 
 class JobFailed(PenstockError):

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from penstock.artifacts.rules import Artifact
 from penstock.broker import Broker
 from penstock.codec import Values
 from penstock.errors import Archived, InvalidInput, JobFailed, PenstockError
@@ -96,6 +98,29 @@ class Job(Generic[R]):
 
     def result(self, timeout: float | None = None) -> R:
         return self.app.run(self.aresult(timeout))
+
+    async def aartifacts(self) -> list[Artifact]:
+        if self.refused is not None:
+            raise self.refused
+        return await (await self.app.broker()).artifacts.of(self.id, scope=self.app.scope)
+
+    def artifacts(self) -> list[Artifact]:
+        """The files its run attached; none while it has not ended."""
+        return self.app.run(self.aartifacts())
+
+    async def aartifact(self, name: str) -> bytes:
+        return await (await self.app.broker()).artifacts.read(self.id, name, scope=self.app.scope)
+
+    def artifact(self, name: str) -> bytes:
+        return self.app.run(self.aartifact(name))
+
+    async def adownload(self, name: str, to: Path) -> None:
+        broker = await self.app.broker()
+        await broker.artifacts.download(self.id, name, to, scope=self.app.scope)
+
+    def download(self, name: str, to: Path) -> None:
+        """The artifact, into that file."""
+        self.app.run(self.adownload(name, to))
 
     async def awaited(self) -> Record:
         """The record, once the job has ended or is among the dead letters."""

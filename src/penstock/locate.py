@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 from penstock.app import Penstock
-from penstock.connections import Connections
 from penstock.errors import InvalidInput, InvalidState
 
 OURS = os.path.dirname(__file__) + os.sep
@@ -25,7 +24,7 @@ def locate(reference: str | None, url: str | None = None) -> Penstock | None:
         return None
     app = load(reference)
     if url is not None:
-        app.url, app.connections = url, Connections(url, app.tenant)
+        app.use(url)
     return app
 
 

@@ -25,18 +25,27 @@ held: ContextVar[tuple[str, Store, Any] | None] = ContextVar("penstock_held", de
 
 
 class Producer:
-    def __init__(self, url: str, scope: str, tenant: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        scope: str,
+        tenant: str,
+        artifacts: str | None = None,
+        key: str | None = None,
+    ) -> None:
         self.url = url
         self.scope = scope
         self.tenant = tenant
+        self.artifacts = artifacts
+        self.key = key
         self.portal = Portal()
-        self.connections = Connections(url, tenant)
+        self.connections = Connections(url, tenant, artifacts, key)
         self.declared: dict[str, dict[str, Any]] = {}
 
     def use(self, url: str) -> None:
         """Everything from now on happens in that store."""
         self.url = url
-        self.connections = Connections(url, self.tenant)
+        self.connections = Connections(url, self.tenant, self.artifacts, self.key)
 
     async def broker(self) -> Broker:
         """The verbs beneath, on the running loop."""

@@ -4,9 +4,9 @@ import asyncio
 import random
 import secrets
 import string
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
 import structlog
 from msgspec import Struct
@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import NotFound, StoreError
 
+Changed: TypeAlias = Callable[[str, str | None], None]
 LONGEST_RETRY = 30.0
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -49,8 +50,9 @@ class Status(Struct, frozen=True):
 class Turn:
     """One agent's place in the loop: when it ran, when it runs again, and what came of it."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, changed: Changed | None = None) -> None:
         self.agent = agent
+        self.changed = changed
         self.runs = 0
         self.failures = 0
         self.error: str | None = None
@@ -67,6 +69,8 @@ class Turn:
         except Exception as error:
             self.failures += 1
             self.error = f"{type(error).__name__}: {error}"
+            if self.failures == 1 and self.changed is not None:
+                self.changed(self.agent.name, self.error)
             wait = retry_wait(self.failures)
             # Trouble with the store says all there is to say; anything else is a bug of ours.
             bug = None if isinstance(error, StoreError) else error
@@ -74,6 +78,8 @@ class Turn:
                 "agent_failed", agent=self.agent.name, error=self.error, wait=wait, exc_info=bug
             )
             return spread(wait)
+        if self.failures and self.changed is not None:
+            self.changed(self.agent.name, None)
         self.failures = 0
         self.error = None
         # A shorter wait than usual is until a moment when something is due: keep to it.
@@ -99,10 +105,13 @@ class Turn:
 
 
 class Runner:
-    """Runs every agent in a coroutine of its own, until `stop`."""
+    """Runs every agent in a coroutine of its own, until `stop`.
 
-    def __init__(self, agents: Iterable[Agent]) -> None:
-        self.turns = [Turn(agent) for agent in agents]
+    `changed` hears of an agent that begins to fail, with its error, and of one that is well again.
+    """
+
+    def __init__(self, agents: Iterable[Agent], changed: Changed | None = None) -> None:
+        self.turns = [Turn(agent, changed) for agent in agents]
         self.stopping = False
         self.running: asyncio.Task[None] | None = None
 

@@ -41,6 +41,7 @@ class Options(Struct, frozen=True, kw_only=True):
     max_deliveries: int | None = None
     timeout: float | None = None
     lease: float | None = None
+    callback: str | None = None
     connection: Any = None
     # For a `connection` to PostgreSQL: a commit tells those who wait for work.
     wake: bool = True
@@ -68,6 +69,7 @@ class Options(Struct, frozen=True, kw_only=True):
             max_deliveries=self.max_deliveries,
             timeout=self.timeout,
             lease=self.lease,
+            callback=self.callback,
         )
 
 
@@ -90,6 +92,7 @@ class TaskChoices(TypedDict, total=False):
     max_deliveries: int | None
     timeout: float | None
     lease: float | None
+    callback: str | None
     connection: Any
     wake: bool
 

@@ -1,14 +1,16 @@
 """A fault before and after every store call: no message is lost, none is doubled."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 import pytest
 
 from penstock.broker import Broker
-from penstock.errors import OutcomeUnknown, StoreError
-from penstock.message import Dedup, Draft, Leased, Nack, State
+from penstock.callback import decode
+from penstock.errors import InvalidState, OutcomeUnknown, StoreError
+from penstock.message import Dedup, Draft, Leased, Nack, Reject, State
 from penstock.queue import Missed, Schedule
 from penstock.testing.faults import Faults
 from penstock.testing.simulation import Simulation
@@ -58,6 +60,36 @@ async def test_no_crash_point_of_a_client_loses_or_doubles_a_message() -> None:
             simulation.handle("default", lambda message: None)
             await simulation.advance("2m")
             await assert_each_ended_once(simulation, [b"0", b"1", b"2"])
+        points += len(faults.fired)
+    assert points >= 16
+
+
+async def end_each(broker: Broker) -> None:
+    """Publishes three that are to be told of; completes one, rejects one, cancels one."""
+    for number in range(3):
+        draft = Draft(dedup=Dedup(f"k{number}"), callback="https://example.org/")
+        await stubbornly(partial(broker.publish, draft))
+    taken = await stubbornly(lambda: broker.claim("default", consumer="c", limit=2))
+    if len(taken.messages) == 2:
+        done, bad = taken.messages
+        await stubbornly(lambda: broker.complete(done))
+        await stubbornly(lambda: broker.settle(bad, Reject("no")))
+    for record in await stubbornly(lambda: broker.admin.find("default", state=State.READY)):
+        await stubbornly(partial(broker.admin.cancel, record.message.id))
+
+
+async def test_no_crash_point_tells_of_an_end_twice_or_never() -> None:
+    points = 0
+    for faults in Faults.every_call(CUT):
+        async with Simulation.open(faults=faults) as simulation:
+            with faults.armed(), suppress(InvalidState):
+                await end_each(simulation.broker)
+            simulation.handle("default", lambda message: None)
+            await simulation.advance("2m")
+            for record in await simulation.broker.admin.find("default"):
+                assert record.state.final or record.state is State.DEAD
+                told = await simulation.broker.admin.callbacks(record.message.id)
+                assert [decode(each.message.body).state for each in told] == [record.state]
         points += len(faults.fired)
     assert points >= 16
 

@@ -74,6 +74,7 @@ async def test_calling_a_task_runs_it_in_place(app: Penstock) -> None:
     assert double(4) == 8
     assert await add(1, b=4) == 5
     assert [queue.name for queue in await (await app.broker()).admin.queues()] == [
+        "_callback",
         "_dead_letter",
         "default",
     ]

@@ -18,8 +18,11 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
         "serve", "up",
         "queue create", "queue list", "queue show", "queue set", "queue pause", "queue resume",
         "queue drain", "queue archive", "queue delete", "schedule list", "schedule pause",
-        "schedule resume", "schedule run", "schedule delete", "pipeline extract",
-        "pipeline compact", "pipeline balance",
+        "schedule resume", "schedule run", "schedule delete", "callback list",
+        "callback secret", "callback rotate", "pipeline extract",
+        "pipeline compact", "pipeline balance", "pipeline run",
+        "pipeline report", "key create", "key list", "key rotate", "key revoke", "role set",
+        "role list", "role delete", "trust set", "trust list", "trust delete", "audit", "replay",
     }  # fmt: skip
     assert {path.removeprefix("penstock ") for path in EACH} == promised
 

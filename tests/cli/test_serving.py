@@ -109,6 +109,7 @@ def test_the_settings_are_shown_with_who_said_them(
     assert told["grace"] == {"value": 5.0, "from": "penstock.toml"}
     assert told["url"] == {"value": "sqlite:///x.db", "from": "--url"}
     assert told["workers"] == {"value": 1, "from": "default"}
+    assert told["artifacts"] == {"value": "x.db.artifacts", "from": "default"}
     assert ["port", "9000", "PENSTOCK_PORT"] in terminal.call("config", "show").rows()
 
 

@@ -96,6 +96,14 @@ def test_a_doctor_that_finds_something_says_so_with_exit_code_1(terminal: Termin
     assert "LOOK  durability" in said.out
 
 
+def test_the_doctor_looks_at_the_place_of_artifacts(terminal: Terminal) -> None:
+    publish()
+    found = {check["name"]: check for check in terminal.call("doctor", "--json").lines}
+    assert found["artifacts"]["text"].startswith(str(terminal.folder / "penstock.db.artifacts"))
+    (terminal.folder / "penstock.db.artifacts").write_text("in the way")
+    assert "LOOK  artifacts" in terminal.call("doctor", code=1).out
+
+
 def test_a_backup_is_a_store(terminal: Terminal) -> None:
     publish(name="mine")
     assert terminal.call("backup", "copy.db", "--json").json["bytes"] > 0

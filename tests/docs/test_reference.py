@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from penstock import admin, errors, store
+from penstock import admin, errors, places, store
 from penstock.agents import all_agents
 from penstock.broker import Broker
 from penstock.consumer import Consumer
@@ -112,18 +112,18 @@ def float_of(value: object) -> object:
 def test_every_verb_of_the_broker_is_listed_with_its_signature() -> None:
     listed = shown(page("reference/verbs.md"))
     listed.pop("__init__")
-    assert listed == real(Publisher, Consumer, Broker, admin.Admin)
+    assert listed == real(Publisher, Consumer, Broker, places.Places, admin.Admin)
 
 
 def test_every_verb_of_the_store_is_listed_with_its_signature() -> None:
     listed = shown(page("reference/store.md"))
-    protocols = real(store.Hot, store.Upkeep, store.Admin, store.Export, store.Store)
+    protocols = real(store.Hot, store.Upkeep, store.Admin, store.Records, store.Export, store.Store)
     assert {name: listed[name] for name in listed if not name.startswith("_")} == protocols
 
 
 def test_every_verb_of_the_store_has_a_promise() -> None:
     text = page("reference/store.md")
-    protocols = real(store.Hot, store.Upkeep, store.Admin, store.Export)
+    protocols = real(store.Hot, store.Upkeep, store.Admin, store.Records, store.Export)
     cells = " ".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))
     assert [name for name in protocols if f"`{name}`" not in cells] == []
 

@@ -27,7 +27,7 @@ FENCES = (
     sql("settle_one_any_fence", "settle", " AND fence = :fence", "", "fencing"),
     sql("take_lease_any_fence", "take_lease", " AND fence = :fence", "", "fencing"),
     sql("one_fence_for_ever", "number_claim", "nextval(penstock_fence)", "1", "claim"),
-    sql("complete_frees_no_key", "complete", " AND flags & 3 = 0", "", "keys"),
+    sql("complete_frees_no_key", "complete", " AND flags & 67 = 0", "", "keys"),
     code("settle_any_flags", "settle.py", "fits", "row is None or row[7] != move.seen_flags",
          "row is None", "cancel"),
     code("settle_before_the_lease_is_over", "settle.py", "fits", "row[13] < move.expired_by",
@@ -40,6 +40,7 @@ NO_WAITING = (
     sql("extend_waits", "hold_leases", "FOR UPDATE NOWAIT", "FOR UPDATE", OUTAGES),
     sql("free_leases_wait", "free_leases", NOT_WAITED, "FOR UPDATE", OUTAGES),
     sql("keys_are_waited_for", "try_lock", NOT_WAITED, "FOR UPDATE", OUTAGES),
+    sql("complete_tells_nobody", "complete_leave", "flags & 67", "flags & 3", "callbacks"),
     sql("busy_is_never_told", "lease_fence", "free.id IS NULL", "0", OUTAGES),
 )  # fmt: skip
 
@@ -88,9 +89,10 @@ UPKEEP = (
     sql("promote_keeps_the_scheduled", "leave_scheduled", "s.id = gone.id", "s.id = -gone.id",
         "schedule"),
     sql("expire_early", "expire_ready", "expires_at <= @now AND ", "", "expiry"),
-    sql("expire_keeps_the_key", "expire_ready", " AND flags & 3 = 0", "", "keys"),
+    sql("expire_keeps_the_key", "expire_ready", " AND flags & 67 = 0", "", "keys"),
     sql("line_of_keys_by_id", "first_in_line", "ORDER BY position", "ORDER BY id", "keys"),
     sql("dedup_for_ever", "dedup_seen", " AND expires_at > :now", "", "dedup"),
+    sql("expiry_tells_nobody", "expire_scheduled", "flags & 67", "flags & 3", "callbacks"),
     sql("unique_is_never_free", "unique_free", "WHERE id = :id", "WHERE id = -:id", "dedup"),
     sql("tick_taken_by_anybody", "claim_tick", "OR at <= :before", "OR :before > 0", "upkeep"),
     sql("fires_a_paused_schedule", "schedule_move", " AND NOT paused", "", "cron"),
@@ -98,7 +100,10 @@ UPKEEP = (
     sql("nobody_is_waited_for_by_the_feed", "enter", " LOCK IN SHARE MODE", "", FEED),
     sql("small_tables_are_read_whole", "leave_ready", "FORCE INDEX (PRIMARY)",
         "IGNORE INDEX (PRIMARY)", PLANS),
-    sql("news_are_overlooked", "newest_message", "max(id)", "min(id)", WAKES),
+    sql("news_are_overlooked", "look", "newest > :seen", "newest < :seen", WAKES),
+    sql("nobody_is_rung_for", "ring", "KILL QUERY listener", "SET listener = NULL", WAKES),
+    sql("a_refused_ring_ends_a_publish", "ring", "CONTINUE HANDLER FOR SQLEXCEPTION",
+        "CONTINUE HANDLER FOR NOT FOUND", WAKES),
 )  # fmt: skip
 
 MARIADB = (*FENCES, *NO_WAITING, *CLAIMS, *SETTLEMENTS, *UPKEEP)

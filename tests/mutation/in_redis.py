@@ -48,10 +48,10 @@ CLAIMS = (
 KEYS = (
     lua("every_key_is_free", "lib/keys", "advance", "while not call('HGET', head, key) do",
         "while true do", "keys"),
-    lua("keys_stay_taken", "lib/keys", "free", "advance(t.key)", "", "keys"),
-    lua("others_free_the_key", "lib/keys", "free", " and is_head(t)", "", "keys"),
-    lua("unique_for_ever", "lib/keys", "free", "if has(t.flags, UNIQUE) then", "if false then",
-        "dedup"),
+    lua("keys_stay_taken", "lib/ending", "free_keys", "advance(t.key)", "", "keys"),
+    lua("others_free_the_key", "lib/ending", "free_keys", " and is_head(t)", "", "keys"),
+    lua("unique_for_ever", "lib/ending", "free_keys", "if has(t.flags, UNIQUE) then",
+        "if false then", "dedup"),
     lua("redriven_to_the_front", "redrive", "redrive_one",
         "hex(call('HINCRBY', fact, 'message', 1))", "hex(0)", "keys"),
     lua("dedup_outlives_its_window", "lib/publishing", "seen_before",
@@ -82,7 +82,8 @@ MOVES = (
         "t.deliveries, t.expires = t.attempts, 0,", "redrive"),
     lua("cancel_forgets_the_line", "cancel", "cancel_one", "leave_line(t)", "",
         "tests/redis/test_keys.py"),
-    lua("purge_is_not_told", "purge", "", "finish(t, 'cancel', 'cancelled', 'purged')", "free(t)",
+    lua("purge_is_not_told", "purge", "", "finish(t, 'cancel', 'cancelled', 'purged')",
+        "over(t, 'cancelled')",
         "switches"),
     lua("fires_twice", "fire", "", " or next_at ~= ARGV[3]", "", "cron"),
     lua("everybody_gets_the_tick", "claim_tick", "", "then return 0 end", "then end", "upkeep"),
@@ -95,4 +96,17 @@ MOVES = (
     lua("full_is_full", "complete", "", "call('HDEL', fact, '')", "", OUTAGES),
 )  # fmt: skip
 
-REDIS = (*FENCES, *CLAIMS, *KEYS, *MOVES)
+CALLBACKS = (
+    lua("nobody_is_told", "lib/ending", "over", "if has(t.flags, CALLBACK) then", "if false then",
+        "callbacks"),
+    lua("told_without_a_reason", "lib/ending", "call_back", "local why = reason and",
+        "local why = false and", "callbacks"),
+    lua("told_of_in_another_story", "lib/ending", "call_back", "redis.sha1hex(named) .. id",
+        "redis.sha1hex(of) .. id", "callbacks"),
+    lua("told_of_again", "settle", "apply", "if corpse and move.state == 'dead' then",
+        "if false then", "callbacks"),
+    lua("a_retry_forgets_the_callback", "lib/base", "", "CALLBACK, LASTING = 64, 99",
+        "CALLBACK, LASTING = 64, 35", "callbacks"),
+)  # fmt: skip
+
+REDIS = (*FENCES, *CLAIMS, *KEYS, *MOVES, *CALLBACKS)

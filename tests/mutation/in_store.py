@@ -37,7 +37,7 @@ PUBLISHING = (
     code("overflow_leaves_no_row", "sql/publish.py place",
          'await tx.record(ticket, Verb.PUBLISH, State.DEAD, "overflow")', "pass", "depth"),
     code("overflow_keeps_its_keys", "sql/publish.py place",
-         "await keys.free(tx, id, ticket.flags)", "pass", "depth"),
+         'await over(tx, id, ticket.flags, State.DEAD, "overflow")', "pass", "depth"),
     code("keyed_does_not_wait", "sql/publish.py place",
          "elif entry.ordering_key is not None:", "elif False:", "keys"),
 )  # fmt: skip
@@ -65,7 +65,7 @@ CLAIMING = (
     code("expired_leave_no_row", "sql/settle.py end",
          "await tx.record(ticket, verb, state, reason)", "pass", "expiry"),
     code("expired_keep_their_key", "sql/settle.py end",
-         "await keys.free(tx, ticket.id, ticket.flags)", "pass", "keys"),
+         "await over(tx, ticket.id, ticket.flags, state, reason)", "pass", "keys"),
     code("expired_claim_is_not_repeated", "sqlite/claim.py claim_head",
          "again=bool(expired) and not rows", "again=False", "expiry"),
     code("expired_behind_the_limit", "sqlite/claim.py claim_head",
@@ -91,7 +91,8 @@ CLAIMING = (
 SETTLING = (
     code("completed_keeps_its_lease", "sqlite/settle.py complete",
          'tx.execute("complete_remove", (locks,))', "pass", "settle"),
-    code("completed_keeps_its_keys", "sqlite/settle.py complete", "await keys.free(tx, id, flags)",
+    code("completed_keeps_its_keys", "sqlite/settle.py complete",
+         "await over(tx, id, flags, State.COMPLETED)",
          "pass", "keys"),
     code("result_of_a_stale_fence", "sqlite/settle.py complete",
          "await keep_results(tx, [item for lock, item in wanted.items() if lock in done])",
@@ -145,7 +146,7 @@ OPERATING = (
     code("force_asks_only", "sql/messages.py cancel_claimed", "if not force:", "if True:",
          "cancel"),
     code("forced_keeps_its_keys", "sql/messages.py cancel_claimed",
-         "await keys.free(tx, id, ticket.flags)", "pass", "keys"),
+         'await over(tx, id, ticket.flags, State.CANCELLED, "forced")', "pass", "keys"),
     code("redrive_keeps_the_counters", "sql/messages.py redrive_one",
          "attempts=0, deliveries=0, ", "", "dead_letters"),
     code("redrive_forgets_the_expiry", "sql/messages.py redrive_one", "message[8] or NEVER",
@@ -203,4 +204,13 @@ KEEPING = (
          "export::test_the_feed_goes_on_where_it_stopped"),
 )  # fmt: skip
 
-STORE = (*PUBLISHING, *KEYS, *CLAIMING, *SETTLING, *OPERATING, *KEEPING)
+CALLBACKS = (
+    code("nobody_is_told", "sql/ending.py over", "if flags & Flag.CALLBACK:", "if False:",
+         "callbacks"),
+    code("told_of_again", "sql/settle.py untold", "flags & Flag.FROM_DEAD and", "False and",
+         "callbacks"),
+    code("a_store_of_old_has_no_callbacks", "sql/registry.py found_default",
+         'if await queue(tx, "default", "default", CALLBACK) is None:', "if False:", "callbacks"),
+)  # fmt: skip
+
+STORE = (*PUBLISHING, *KEYS, *CLAIMING, *SETTLING, *OPERATING, *KEEPING, *CALLBACKS)

@@ -62,6 +62,8 @@ class Workshop:
         command = [
             *(sys.executable, "-m", "pytest", "-q", "-p", "tests.mutation.child"),
             *("-p", "no:cacheprovider", "-p", "no:xdist", "--basetemp", str(self.scratch)),
+            # No hint needs it, and it takes longer to begin than most of them to end.
+            *("-p", "no:schemathesis"),
             *("--timeout", str(TEST_LIMIT), *arguments),
         ]
         try:

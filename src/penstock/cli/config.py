@@ -5,12 +5,13 @@ from typing import Any
 import click
 import msgspec
 
+from penstock.artifacts.place import usual
 from penstock.broker import Broker
 from penstock.cli.find import SHELL_QUEUE
 from penstock.cli.jobs import shell_queue
 from penstock.cli.output import as_json, details, table
 from penstock.cli.session import Session, command
-from penstock.cli.sources import resolve
+from penstock.cli.sources import Found, resolve
 from penstock.durations import seconds
 from penstock.errors import InvalidInput, NotFound
 from penstock.settings import QueueSettings, preset
@@ -139,6 +140,8 @@ def show(session: Session) -> None:
     PENSTOCK_PORT=8080 penstock config show --json
     """
     found = resolve({"url": session.said})
+    if found["artifacts"].value is None:
+        found["artifacts"] = Found(usual(found["url"].value), "default")
     told = {name: (shown(name, each.value), each.source) for name, each in found.items()}
     if session.as_json:
         as_json({name: {"value": value, "from": source} for name, (value, source) in told.items()})
@@ -148,6 +151,8 @@ def show(session: Session) -> None:
 
 
 def shown(name: str, value: Any) -> Any:
+    if name.endswith("secret") and value is not None:
+        return "(set)"
     return without_password(value) if name == "url" else value
 
 

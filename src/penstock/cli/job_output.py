@@ -6,9 +6,8 @@ import sys
 from typing import Any
 
 from penstock.cli.output import cut, printable
-from penstock.cli.session import file_of
 from penstock.errors import NotFound
-from penstock.stores.urls import told
+from penstock.stores.urls import file_of, told
 
 STREAMS = ("stdout", "stderr")
 LAST = 10

@@ -39,6 +39,7 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
     run_at: datetime | None = None
     env: dict[str, str] = {}
     cwd: str | None = None
+    callback: str | None = None
     queue: str = SHELL_QUEUE
 
     def __post_init__(self) -> None:
@@ -64,6 +65,7 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
             max_attempts=self.max_retries,
             timeout=self.timeout_seconds,
             run_at=None if self.run_at is None else moment(self.run_at),
+            callback=self.callback,
         )
 
 
@@ -114,6 +116,7 @@ group = click.Group()
 @click.option("--run-at", help="Not before: 2030-01-01T03:00, local if without a zone.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Its environment; repeatable.")
 @click.option("--cwd", help="Its working directory; the worker's, if not given.")
+@click.option("--callback", metavar="URL", help="Where the end of the job is told.")
 @click.option("--queue", help="A queue for shell jobs; made if new.  [default: shell]")
 def enqueue(session: Session, jobs: tuple[str, ...], **options: Any) -> None:
     """Enqueues shell jobs, as JSON or by options.
@@ -177,6 +180,7 @@ def pair(word: str) -> tuple[str, str]:
 @click.argument("task")
 @click.argument("arguments", nargs=-1)
 @click.option("--app", "reference", help="module:app; or PENSTOCK_APP, or [tool.penstock] app.")
+@click.option("--callback", metavar="URL", help="Where the end of the job is told.")
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait.")
 def send(
@@ -184,6 +188,7 @@ def send(
     task: str,
     arguments: tuple[str, ...],
     reference: str | None,
+    callback: str | None,
     wait: bool,
     timeout: float,
 ) -> None:
@@ -204,7 +209,9 @@ def send(
     if app is None:
         raise InvalidInput("which app? give --app module:app, PENSTOCK_APP or [tool.penstock] app")
     try:
-        job = task_named(app, task).enqueue(*args, **kwargs)
+        named = task_named(app, task)
+        named = named if callback is None else named.options(callback=callback)
+        job = named.enqueue(*args, **kwargs)
         if wait:
             print_result(session, job, timeout)
         elif session.as_json:

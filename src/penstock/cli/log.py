@@ -1,12 +1,14 @@
 """What a worker says of itself: one line an event, to stderr, for people or for programs."""
 
 import logging
+import os
 import sys
 from collections.abc import MutableMapping
 from typing import Any, Literal
 
 import structlog
 
+from penstock import tracing
 from penstock.cli.output import cut, one_line
 
 LONGEST = 300
@@ -26,6 +28,15 @@ def configure(kind: Literal["text", "json", "quiet"]) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    trace()
+
+
+def trace() -> None:
+    """If it is said where traces go, they go there."""
+    if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") and not tracing.export():
+        structlog.get_logger().warning(
+            "no_traces", so="OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install penstock[otel]"
+        )
 
 
 def line(_: Any, __: str, event: MutableMapping[str, Any]) -> str:

@@ -22,11 +22,17 @@ COMMANDS = {
     "queue": "queues",
     "config": "config",
     "schedule": "schedules",
+    "key": "keys",
+    "role": "keys",
+    "trust": "trusts",
+    "audit": "audit",
+    "callback": "callbacks",
     "migrate": "stores",
     "backup": "stores",
     "doctor": "stores",
     "bench": "stores",
     "pipeline": "pipeline",
+    "replay": "replay",
     "demo": "demo",
 }
 

@@ -12,6 +12,7 @@ from penstock.broker import Broker
 from penstock.cli.find import SHELL_QUEUE
 from penstock.cli.job_output import output_directory
 from penstock.cli.jobs import shell_queue
+from penstock.cli.sources import settings
 from penstock.connections import Connections
 from penstock.errors import InvalidInput
 from penstock.locate import locate
@@ -61,7 +62,8 @@ async def run_one(plan: Plan) -> None:
     url, tenant = (plan.url, "default") if app is None else (app.url, app.tenant)
     plan = plan if app is None else replace(plan, scope=app.scope)
     output = Path(output_directory(url))
-    connections = Connections(url, tenant)
+    artifacts = (app and app.artifacts) or settings().artifacts
+    connections = Connections(url, tenant, artifacts)
     broker = await connections.open()
     async with broker.store as store:
         handlers = await handlers_of(plan, app, broker, output)
@@ -70,7 +72,7 @@ async def run_one(plan: Plan) -> None:
             raise InvalidInput("shell jobs are run by workers on the store itself, not over HTTP")
         agents: list[Agent] = []
         if not connections.remote:
-            agents += all_agents(store, broker.directory, identity())
+            agents += all_agents(store, broker.directory, identity(), broker.artifacts.given)
         if shell:
             agents.append(Tidy(store, output))
         worker = Worker(

@@ -1,15 +1,20 @@
 """The service as a process: serve, and up, which is a server with a worker beside it."""
 
+import os
 import socket
 import sys
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+import msgspec
 from msgspec import Struct
 
 from penstock.cli.session import Session, command
 from penstock.cli.sources import Settings, settings
 from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.http.identity.nouns import Believed
 
 group = click.Group()
 
@@ -25,13 +30,38 @@ class ServePlan(Struct, frozen=True):
     def words(self) -> list[str]:
         """The command line that asks for it. A URL may hold a password, and goes unsaid if the
         environment says it."""
-        given = self.settings
-        words = ["serve", "--host", given.host, "--port", str(given.port), "--log", self.log]
-        words += ["--grace", str(given.grace), "--max-request", str(given.max_request)]
-        words += ["--allow-shell"] if given.allow_shell else ["--no-allow-shell"]
+        words = ["serve", "--log", self.log]
+        for name, value in msgspec.structs.asdict(self.settings).items():
+            if name not in UNSAID and value is not None:
+                words += said(name, value)
         words += [] if self.said is None else ["--url", self.said]
         words += [] if self.descriptor is None else ["--descriptor", str(self.descriptor)]
         return words
+
+
+# A child finds these where its parent did, or has no use for them.
+UNSAID = {"url", "app", "workers", "introspect_secret"}
+
+
+def said(name: str, value: Any) -> list[str]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+IDENTITY = (
+    click.option("--rate", type=click.FloatRange(min=0), metavar="NUMBER",
+                 help="Requests a second of one caller. Default: 0, any."),
+    click.option("--introspect-client", metavar="NAME", help="Who asks there."),
+    click.option("--introspect-url", metavar="URL", help="Where opaque tokens are asked about."),
+    click.option("--jwt-tenant-claim", metavar="CLAIM", help="What says the tenant of a token."),
+    click.option("--jwt-algorithms", metavar="NAMES", help="Default: RS256,ES256,EdDSA."),
+    click.option("--jwks-url", metavar="URL", help="The public keys of the issuer."),
+    click.option("--jwt-audience", metavar="TEXT", help="Whom its tokens must be for."),
+    click.option("--jwt-issuer", metavar="TEXT", help="Whose signed tokens are believed."),
+    click.option("--auth/--no-auth", default=None, help="Ask callers for an API key or a token."),
+)  # fmt: skip
 
 
 def options(call: Any) -> Any:
@@ -44,7 +74,24 @@ def options(call: Any) -> Any:
             show_default=True,
             help="The form of the lines on stderr.",
         ),
+        *IDENTITY,
         click.option("--allow-shell/--no-allow-shell", default=None, help="Take shell jobs."),
+        click.option(
+            "--callback-ports",
+            metavar="PORTS",
+            help="Where callbacks and notices may go, or any. Default: 80,443,8080,8443.",
+        ),
+        click.option(
+            "--allow-private-callbacks/--no-allow-private-callbacks",
+            default=None,
+            help="Send callbacks and notices to this machine and its network, too.",
+        ),
+        click.option("--max-artifact", type=click.IntRange(1), help="Bytes of a file, at most."),
+        click.option(
+            "--artifacts",
+            metavar="PLACE",
+            help="A directory, or s3://BUCKET/PREFIX. Default: beside the store.",
+        ),
         click.option(
             "--max-request", type=click.IntRange(1_024), help="Bytes of a request, at most."
         ),
@@ -52,7 +99,7 @@ def options(call: Any) -> Any:
             "--grace", type=click.FloatRange(min=0), help="Seconds requests have after a stop."
         ),
         click.option("--port", type=click.IntRange(0, 65_535), help="Default: 7070."),
-        click.option("--host", help="A loopback address. Default: 127.0.0.1."),
+        click.option("--host", help="Any but a loopback address needs --auth. Default: 127.0.0.1."),
     ):
         call = option(call)
     return call
@@ -72,20 +119,21 @@ def serve(
 ) -> None:
     """Serves the store over HTTP, with the agents inside.
 
-    Without credentials it listens on a loopback address alone. A first SIGTERM or Ctrl-C answers
+    Without --auth it listens on a loopback address alone. A first SIGTERM or Ctrl-C answers
     those who wait and lets requests finish, a second one does not.
 
     \b
     penstock serve
     penstock serve --port 8080 --workers 2
     penstock serve --url postgresql://me@db/work
+    penstock serve --auth --host 0.0.0.0
     """
     from penstock.cli.log import configure
     from penstock.http.caller import refuse_exposed
 
     configure(log)
     given = settings({"url": session.said, **flags})
-    refuse_exposed(given.host)
+    refuse_exposed(given.host, asks=believed_of(given) is not None)
     plan = ServePlan(given, session.said, log, descriptor)
     listener = listening(given) if descriptor is None else socket.socket(fileno=descriptor)
     if given.workers > 1 and descriptor is None:
@@ -96,6 +144,8 @@ def serve(
 def listening(given: Settings) -> socket.socket:
     from penstock.http.server import bind
 
+    # What is wrong is said before anybody can connect.
+    ports_of(given.callback_ports)
     try:
         return bind(given.host, given.port)
     except OSError as error:
@@ -106,13 +156,49 @@ def listening(given: Settings) -> socket.socket:
 
 def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
     from penstock.cli.workers import quickest
+    from penstock.http.guard import Reach
     from penstock.http.server import Serving
     from penstock.http.server import serve as serve_on
     from penstock.http.service import Limits
 
     given = plan.settings
-    limits = Limits(body=given.max_request, allow_shell=given.allow_shell)
-    quickest(serve_on(Serving(given.url, given.grace, limits, parent), listener))
+    reach = Reach(given.allow_private_callbacks, ports_of(given.callback_ports))
+    limits = Limits(body=given.max_request, allow_shell=given.allow_shell, reach=reach)
+    files = (given.artifacts, given.max_artifact)
+    whom = believed_of(given)
+    quickest(serve_on(Serving(given.url, given.grace, limits, parent, *files, whom), listener))
+
+
+def believed_of(given: Settings) -> "Believed | None":
+    """Whom to believe; None if nothing is asked. To name an issuer is to ask."""
+    from penstock.http.identity.nouns import Believed
+    from penstock.http.identity.tokens import check
+
+    if not (given.auth or given.jwks_url or given.jwt_issuer or given.introspect_url):
+        return None
+    believed = Believed(
+        given.jwt_issuer,
+        given.jwt_audience,
+        given.jwks_url,
+        tuple(word.strip() for word in given.jwt_algorithms.split(",")),
+        given.jwt_tenant_claim,
+        given.introspect_url,
+        given.introspect_client or "",
+        given.introspect_secret or "",
+        given.rate,
+    )
+    check(believed)
+    return believed
+
+
+def ports_of(text: str) -> frozenset[int] | None:
+    """None is any."""
+    if text == "any":
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and 0 < int(word) < 65_536 for word in words):
+        raise InvalidInput(f"callback-ports {text!r} is not like 80,443, or any")
+    return frozenset(map(int, words))
 
 
 def crew(plan: ServePlan, listener: socket.socket) -> int:
@@ -149,9 +235,12 @@ def up(
 
     configure(log)
     given = settings({"url": session.said, "app": app, **flags})
-    refuse_exposed(given.host)
+    refuse_exposed(given.host, asks=believed_of(given) is not None)
     listener = listening(given)
     listener.set_inheritable(True)
+    if given.artifacts is not None:
+        # Both processes inherit it.
+        os.environ["PENSTOCK_ARTIFACTS"] = given.artifacts
     worker = Plan(
         url=given.url,
         said=session.said,

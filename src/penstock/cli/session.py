@@ -13,8 +13,9 @@ from penstock import stores
 from penstock.broker import Broker
 from penstock.cli.output import as_json
 from penstock.cli.sources import from_file
+from penstock.document import Act, acting
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
-from penstock.stores.urls import told
+from penstock.stores.urls import file_of, told
 
 T = TypeVar("T")
 DEFAULT_URL = "sqlite:///penstock.db"
@@ -36,6 +37,10 @@ LISTS = {
 }
 
 
+# Arguments that are names of things.
+NAMES = ("queue", "name", "new_name", "id", "ids", "reference", "references", "trusted")
+
+
 STORIES = {
     "message": "penstock show has its story",
     "queue": "penstock queue delete --force cancels them first",
@@ -49,6 +54,14 @@ class Session:
         self.url = url or os.environ.get("PENSTOCK_URL") or written_url() or DEFAULT_URL
         self.as_json = as_json
         self.scope = scope
+
+    @property
+    def user(self) -> str:
+        """Who is at the keyboard, as far as this machine knows."""
+        import getpass
+        import socket
+
+        return f"{getpass.getuser()}@{socket.gethostname()}"
 
     def run(
         self,
@@ -66,20 +79,26 @@ class Session:
                 print(f"penstock: {text}", file=sys.stderr)
                 url = "sqlite://"
             async with await stores.open(url) as store:
+                acting.set(act(self.user))
                 return await work(Broker(store))
 
         return asyncio.run(main())
 
 
+def act(user: str) -> Act:
+    """What this command does, for the record: the things it names, never what it puts in them."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return Act(subject=user, tenant="default", verb="penstock", target="")
+    given = [context.params[name] for name in NAMES if context.params.get(name)]
+    words = [word for each in given for word in (each if isinstance(each, tuple) else (each,))]
+    verb = context.command_path.partition(" ")[2] or context.command_path
+    return Act(subject=user, tenant="default", verb=verb, target=" ".join(map(str, words))[:300])
+
+
 def written_url() -> str | None:
     url = from_file()[1].get("url")
     return None if url is None else str(url)
-
-
-def file_of(url: str) -> str | None:
-    """The file of a SQLite store; None for one in memory, or for another kind of store."""
-    scheme, _, path = url.partition("?")[0].partition(":///")
-    return None if scheme != "sqlite" or path in ("", ":memory:") else path
 
 
 def place_of(url: str) -> str:

@@ -26,6 +26,20 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     grace: float = 30.0
     max_request: int = 33_554_432
     allow_shell: bool = False
+    auth: bool = False
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwks_url: str | None = None
+    jwt_algorithms: str = "RS256,ES256,EdDSA"
+    jwt_tenant_claim: str | None = None
+    introspect_url: str | None = None
+    introspect_client: str | None = None
+    introspect_secret: str | None = None
+    rate: float = 0.0
+    artifacts: str | None = None
+    max_artifact: int = 104_857_600
+    allow_private_callbacks: bool = False
+    callback_ports: str = "80,443,8080,8443"
 
 
 class Found(Struct, frozen=True):

@@ -9,9 +9,11 @@ import click
 import msgspec
 
 from penstock import stores
+from penstock.artifacts.place import opened, usual
 from penstock.broker import Broker
 from penstock.cli.output import as_json, as_lines, table
 from penstock.cli.session import Session, command
+from penstock.cli.sources import settings
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Check
 
@@ -49,14 +51,20 @@ def migrate(session: Session, plan: bool) -> None:
 def doctor(session: Session) -> None:
     """Examines the store.
 
-    Durability, schema, integrity, room, leases, exports, dead letters. Exit code 1 if something
-    needs attention.
+    Durability, schema, integrity, room, leases, exports, dead letters, and the place of artifacts.
+    Exit code 1 if something needs attention.
 
     \b
     penstock doctor
     penstock doctor --json
     """
-    checks = session.run(examine)
+    artifacts = settings({"url": session.said}).artifacts or usual(session.url)
+
+    async def work(broker: Broker) -> list[Check]:
+        place = opened(artifacts, await broker.store.secret())
+        return [*await broker.store.examine(), place.examine()]
+
+    checks = session.run(work)
     if session.as_json:
         as_lines(msgspec.to_builtins(check) for check in checks)
     else:

@@ -105,6 +105,12 @@ class RemoteAdmin:
         status, body = await self.transport.exchange("GET", path, query=query, wait=wait)
         return body if status == 200 else None
 
+    async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
+        """What was to be told of its ends, and what came of it; the newest first."""
+        path, query = f"{path_of(reference)}/callbacks", {"scope": scope}
+        page = await self.transport.send("GET", path, gives=Page, query=query)
+        return [self._record(each, "default") for each in page.messages]
+
     async def find(
         self,
         queue: str | None = None,

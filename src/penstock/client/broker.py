@@ -5,7 +5,9 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any, Self, cast
 
+from penstock import tracing
 from penstock.admin import Admin
+from penstock.artifacts.verbs import Artifacts
 from penstock.broker import Broker
 from penstock.client.nouns import Ledger, working_of
 from penstock.client.remote import Client
@@ -41,20 +43,27 @@ NO_TRANSACTION = "over HTTP there is no transaction of yours to take part in"
 class RemoteBroker(Broker):
     """The verbs are the client's."""
 
-    def __init__(self, url: str, ledger: Ledger) -> None:
-        self.client = Client(url, ledger=ledger)
+    def __init__(self, url: str, ledger: Ledger, key: str | None = None) -> None:
+        self.client = Client(url, key=key, ledger=ledger)
         self.tenant = "default"
         self.store = cast(Store, RemoteStore(self.client))
         self.directory = RemoteDirectory(self.client)
         self.lanes = cast(GroupCommit, RemoteLanes(self.client))
         self.admin = cast(Admin, self.client.admin)
+        self.artifacts = cast(Artifacts, self.client.artifacts)
 
     async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
+        if tracing.on():
+            with tracing.publishing([draft]) as (draft,):
+                return await self.client.publish(draft, scope=scope)
         return await self.client.publish(draft, scope=scope)
 
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]:
+        if tracing.on():
+            with tracing.publishing(drafts) as drafts:
+                return await self.client.publish_many(drafts, atomic=atomic, scope=scope)
         return await self.client.publish_many(drafts, atomic=atomic, scope=scope)
 
     async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:

@@ -81,6 +81,7 @@ def meta_of(told: Delivery | Stored) -> Meta:
         causation_id=told.causation_id,
         parent_id=None if told.parent_id is None else int(told.parent_id),
         traceparent=told.traceparent,
+        callback=told.callback if isinstance(told, Stored) else None,
     )
 
 

@@ -1,11 +1,13 @@
 """The verbs of producers and consumers over HTTP."""
 
+import os
 from collections.abc import Sequence
 from typing import Any, Self
 
 from msgspec import UNSET, Struct
 
 from penstock.client.administration import RemoteAdmin
+from penstock.client.artifacts import RemoteArtifacts
 from penstock.client.nouns import Ledger, answer_of, leased_of, published_of
 from penstock.client.transport import PATIENCE, Transport
 from penstock.consumer import LONGEST_WAIT, Held, Taken, Want, expect, pair
@@ -58,13 +60,19 @@ class Client:
     """As a broker has them, with the same nouns; `admin` has those of operators."""
 
     def __init__(
-        self, url: str, *, patience: float = PATIENCE, ledger: Ledger | None = None
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        patience: float = PATIENCE,
+        ledger: Ledger | None = None,
     ) -> None:
-        self.transport = Transport(url, patience)
+        self.transport = Transport(url, patience, key or os.environ.get("PENSTOCK_KEY"))
         # Clients on several loops may share one: each settles what another claimed.
         self.ledger = ledger or Ledger()
         self.tokens = self.ledger.tokens
         self.admin = RemoteAdmin(self.transport, self.ledger)
+        self.artifacts = RemoteArtifacts(self.transport, self.ledger)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,6 +1,7 @@
 """One request to the service, and the errors its answers stand for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import aiohttp
@@ -37,16 +38,18 @@ class Failed(msgspec.Struct, frozen=True):
 class Transport:
     """Connections to one server, on one loop; opened on first use."""
 
-    def __init__(self, url: str, patience: float = PATIENCE) -> None:
+    def __init__(self, url: str, patience: float = PATIENCE, key: str | None = None) -> None:
         self.url = url.rstrip("/")
         self.patience = patience
+        self.key = key
         self.session: aiohttp.ClientSession | None = None
 
     def opened(self) -> aiohttp.ClientSession:
         if self.session is None:
             # As many as there are calls: most of them are long polls.
             connector = aiohttp.TCPConnector(limit=0)
-            self.session = aiohttp.ClientSession(connector=connector)
+            shown = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+            self.session = aiohttp.ClientSession(connector=connector, headers=shown)
         return self.session
 
     async def send(
@@ -75,21 +78,50 @@ class Transport:
         again: bool = True,
     ) -> tuple[int, bytes]:
         """The status and the bytes of a good answer; a bad one raises."""
-        given = {name: worded(value) for name, value in (query or {}).items() if value is not None}
         sent = None if body is None else encode(body)
         timeout = aiohttp.ClientTimeout(total=wait + self.patience)
+        asked = self.ask(method, path, sent, query=query, timeout=timeout, again=again)
+        async with asked as response:
+            return response.status, await response.read()
+
+    @asynccontextmanager
+    async def flow(
+        self,
+        method: str,
+        path: str,
+        data: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Of any length, either way, as long as it goes on."""
+        timeout = aiohttp.ClientTimeout(None, sock_connect=self.patience, sock_read=self.patience)
+        async with self.ask(method, path, data, query=query, timeout=timeout) as response:
+            yield response
+
+    @asynccontextmanager
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        data: Any,
+        *,
+        query: Mapping[str, Any] | None,
+        timeout: aiohttp.ClientTimeout,
+        again: bool = True,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A good answer, yet to be read; a bad one raises."""
+        given = {name: worded(value) for name, value in (query or {}).items() if value is not None}
         try:
             async with self.opened().request(
-                method, self.url + path, data=sent, params=given, timeout=timeout
+                method, self.url + path, data=data, params=given, timeout=timeout
             ) as response:
-                answer = await response.read()
+                if response.status >= 400:
+                    raise error_of(await response.read(), response.status)
+                yield response
         except aiohttp.ClientConnectorError as error:
             raise StoreUnreachable(f"{self.url} cannot be reached: {error}") from None
         except (TimeoutError, aiohttp.ClientError) as error:
             raise self.unanswered(error, again) from None
-        if response.status >= 400:
-            raise error_of(answer, response.status)
-        return response.status, answer
 
     def unanswered(self, error: BaseException, again: bool) -> StoreError:
         text = f"{self.url} did not answer: {str(error) or type(error).__name__}"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from penstock.client.administration import RemoteAdmin
+from penstock.client.artifacts import RemoteArtifacts
 from penstock.client.remote import Client
 from penstock.client.transport import PATIENCE
 from penstock.portal import Portal
@@ -51,6 +52,7 @@ class SyncAdmin:
     delete_queue = waited(RemoteAdmin.delete_queue)
     get = waited(RemoteAdmin.get)
     result = waited(RemoteAdmin.result)
+    callbacks = waited(RemoteAdmin.callbacks)
     find = waited(RemoteAdmin.find)
     cancel = waited(RemoteAdmin.cancel)
     redrive = waited(RemoteAdmin.redrive)
@@ -62,13 +64,27 @@ class SyncAdmin:
     unschedule = waited(RemoteAdmin.unschedule)
 
 
+class SyncArtifacts:
+    """`RemoteArtifacts`, waited for."""
+
+    def __init__(self, portal: Portal, artifacts: RemoteArtifacts) -> None:
+        self.portal = portal
+        self.verbs = artifacts
+
+    attach = waited(RemoteArtifacts.attach)
+    of = waited(RemoteArtifacts.of)
+    read = waited(RemoteArtifacts.read)
+    download = waited(RemoteArtifacts.download)
+
+
 class SyncClient:
     """`Client`, waited for."""
 
-    def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, url: str, *, key: str | None = None, patience: float = PATIENCE) -> None:
         self.portal = Portal()
-        self.verbs = Client(url, patience=patience)
+        self.verbs = Client(url, key=key, patience=patience)
         self.admin = SyncAdmin(self.portal, self.verbs.admin)
+        self.artifacts = SyncArtifacts(self.portal, self.verbs.artifacts)
 
     publish = waited(Client.publish)
     publish_many = waited(Client.publish_many)
