@@ -54,6 +54,7 @@ WALKS: dict[str, list[str]] = {
     "first_in_line": ["scheduled_line (queue_id, key)"],
     "get_in_line": ["scheduled_pkey (id)"],
     "any_ready": ["ready_pkey (queue_id)"],
+    "waiting_since": ["message_pkey (id)", "ready_pkey (queue_id)"],
     "pick_one": ["ready_pkey (queue_id)", *CLAIMED],
     "pick_after": ["ready_pkey (queue_id, id)", *CLAIMED],
     "pick_line": ["ready_pkey (queue_id)", *CLAIMED],

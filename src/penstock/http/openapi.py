@@ -21,7 +21,8 @@ SCOPE = {
 }
 VERBS = "verbs"
 TEXT = """Work for anybody who speaks HTTP. An error is always
-`{"error": {"code", "message", "details", "request_id"}}`; the codes do not change."""
+`{"error": {"code", "message", "details", "request_id"}}`; the codes do not change. A server that
+runs with --auth wants `Authorization: Bearer` and a key or a token."""
 
 
 class Schemas:

@@ -620,9 +620,9 @@ UNION ALL SELECT queue_id, state, count(*) FROM (
     ORDER BY position DESC LIMIT :ended) AS last GROUP BY queue_id, state;
 -- name: waiting_since
 SELECT q.id, (
-    SELECT coalesce(m.run_at, m.created_at) FROM penstock_ready AS r
-    JOIN penstock_message AS m ON m.id = r.id
-    WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1)
+    SELECT coalesce(m.run_at, m.created_at) FROM penstock_message AS m WHERE m.id = (
+        SELECT r.id FROM penstock_ready AS r
+        WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1))
 FROM penstock_queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
 INSERT INTO penstock_cursor (name, epoch, message, history, advanced_at)

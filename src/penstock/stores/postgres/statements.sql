@@ -697,9 +697,9 @@ UNION ALL SELECT queue_id, state::text, count(*) FROM (
     ORDER BY id DESC LIMIT :ended) AS last GROUP BY queue_id, state;
 -- name: waiting_since
 SELECT q.id, (
-    SELECT coalesce(m.run_at, m.created_at) FROM penstock.ready AS r
-    JOIN penstock.message AS m ON m.id = r.id
-    WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1)
+    SELECT coalesce(m.run_at, m.created_at) FROM penstock.message AS m WHERE m.id = (
+        SELECT r.id FROM penstock.ready AS r
+        WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1))
 FROM penstock.queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
 INSERT INTO penstock.cursor (name, epoch, message, history, advanced_at)

@@ -420,9 +420,9 @@ UNION ALL SELECT queue_id, state, count(*) FROM (
 ) GROUP BY queue_id, state;
 -- name: waiting_since
 SELECT q.id, (
-    SELECT coalesce(m.run_at, m.created_at) FROM ready AS r
-    JOIN message AS m ON m.id = r.id
-    WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1)
+    SELECT coalesce(m.run_at, m.created_at) FROM message AS m WHERE m.id = (
+        SELECT r.id FROM ready AS r
+        WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1))
 FROM queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
 INSERT INTO cursor (name, epoch, message, history, advanced_at)
