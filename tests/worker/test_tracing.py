@@ -19,7 +19,13 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     line = [sys.executable, "-W", "error", str(SPANS), url]
     said = subprocess.run(line, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
-    return {span["name"]: span for span in json.loads(said.stdout.splitlines()[-1])}
+    return {named(span): span for span in json.loads(said.stdout.splitlines()[-1])}
+
+
+def named(span: dict[str, Any]) -> str:
+    """With the task that it runs, if it does."""
+    task = span["attributes"].get("penstock.type", "").rpartition(".")[2]
+    return f"{span['name']} {task}".strip()
 
 
 def trace_of(span: dict[str, Any]) -> str:
@@ -29,7 +35,7 @@ def trace_of(span: dict[str, Any]) -> str:
 
 def test_a_run_belongs_to_the_trace_that_published_it(spans: dict[str, Any]) -> None:
     request, inside = spans["request"], spans["inside"]
-    published, ran = spans["publish default"], spans["process default"]
+    published, ran = spans["publish default"], spans["process default double"]
     assert {trace_of(each) for each in (request, inside, published, ran)} == {trace_of(request)}
     assert published["kind"] == "SpanKind.PRODUCER"
     assert published["parent_id"] == request["context"]["span_id"]
@@ -38,14 +44,13 @@ def test_a_run_belongs_to_the_trace_that_published_it(spans: dict[str, Any]) -> 
 
 
 def test_a_run_that_fails_says_so(spans: dict[str, Any]) -> None:
-    """The last one of the queue is that of the task that fails, in a thread."""
-    failed = spans["process default"]
+    failed = spans["process default fail"]
     assert failed["status"]["status_code"] == "ERROR"
     assert failed["events"][0]["attributes"]["exception.message"] == "no"
 
 
 def test_a_batch_of_one_goes_on_with_its_trace(spans: dict[str, Any]) -> None:
-    assert trace_of(spans["process many"]) == trace_of(spans["request"])
+    assert trace_of(spans["process many message"]) == trace_of(spans["request"])
 
 
 def test_without_the_sdk_nothing_is_loaded() -> None:
