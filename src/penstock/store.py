@@ -252,8 +252,11 @@ class Records(Protocol):
 class Export(Protocol):
     """The two readers of history, and the count of everything."""
 
-    async def feed(self, cursor: Cursor, limit: int) -> Feed:
-        """Final and gap-free; may lag behind somebody's open transaction."""
+    async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
+        """Final and gap-free; may lag behind somebody's open transaction, further than before too.
+
+        What was final once is so for ever: up to `known`, nothing is asked again.
+        """
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         """May repeat, may be late: for live views only."""

@@ -143,3 +143,14 @@ async def test_a_reader_loses_nothing_among_writers_of_every_kind(
         reader.over = True
     assert reader.ids == sorted(written)
     assert reader.positions == [row.position for row in await store.recent(0, 100_000)]
+
+
+async def test_what_was_final_once_is_told_whoever_is_at_work_since(
+    store: MariaStore, outside: pymysql.Connection
+) -> None:
+    """Nobody was at work when it was found final, so no generation says so."""
+    await store.enqueue([entry() for _ in range(3)])
+    known = (await store.feed(Cursor(), 100)).cursor
+    with publishing(store, outside):
+        assert (await store.feed(Cursor(), 100)).messages == []
+        assert len((await store.feed(Cursor(), 100, known)).messages) == 3

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -20,6 +21,7 @@ from penstock import stores
 from penstock.broker import Broker
 from penstock.message import Draft
 from penstock.pipeline import extract, started
+from tests.pipeline.scenes import on, stored
 from tests.servers.mariadb import place
 
 QUEUE = "jobs"
@@ -27,6 +29,8 @@ QUEUE = "jobs"
 ROLLED_BACK = 0.1
 LONGEST = {"sqlite": 0.02, "redis": 0.0}
 MOST = 20
+# Seconds until all that was committed must be final.
+PATIENCE = 60.0
 
 
 def stopped(folder: Path) -> bool:
@@ -86,12 +90,20 @@ class Writer:
 
 
 def drive(url: str, folder: Path) -> None:
-    """Extracts until it is killed, or told to stop: then once more, for all there is."""
+    """Extracts until it is killed, or told to stop: then until all is final and there."""
     with started("local[2]") as spark:
         (folder / "driving").touch()
         while not stopped(folder):
             extract(spark, url, str(folder / "lake"), batch=2_000)
-        extract(spark, url, str(folder / "lake"))
+        until = monotonic() + PATIENCE
+        while missing(url, folder) and monotonic() < until:
+            extract(spark, url, str(folder / "lake"))
+
+
+def missing(url: str, folder: Path) -> int:
+    census = on(url, lambda broker: broker.store.census())
+    kept = stored(folder / "lake", "message", "id") if (folder / "lake").exists() else []
+    return sum(each.count for each in census if each.place == "message") - len(kept)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,17 @@ def still(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Scen
     url = f"sqlite:///{folder / 'store.db'}"
     publish(url, 30)
     consume(url, 20)
+    on(url, strangers)
     return Scene(spark, url, folder / "lake")
+
+
+async def strangers(broker: Broker) -> None:
+    """Another tenant has a queue of the same name."""
+    theirs = Broker(broker.store, tenant="other")
+    await theirs.admin.create_scope("default")
+    await theirs.admin.create_queue("mail")
+    await theirs.publish(Draft(queue="mail"))
+    await theirs.complete((await theirs.claim("mail", consumer="c")).messages[0])
 
 
 def finish(url: str, queue: str = "mail") -> None:
@@ -72,7 +82,7 @@ def test_a_copy_is_like_the_original_and_says_so(scene: Scene) -> None:
     )
 
 
-def test_only_what_ended_is_replayed(still: Scene) -> None:
+def test_only_what_ended_and_is_ours_is_replayed(still: Scene) -> None:
     assert still.replay(Wish("true"), dry_run=True).queues == {"mail": 19}
 
 

@@ -15,6 +15,8 @@ TICKS = 4
 # Seconds between the times that are written below a chart.
 STEPS = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 48 * HOUR, 168 * HOUR)
 MOST_TIMES = 8
+# For readers of a page that leave its style out: a line is no area.
+BARE = 'fill="none" stroke="currentColor"'
 
 Point: TypeAlias = tuple[float, float]
 Writer: TypeAlias = Callable[[float | None], str]
@@ -151,8 +153,8 @@ def draw(line: Line, scale: Scale, write: Writer) -> Iterable[str]:
         if line.filled:
             floor, first, last = HEIGHT - BOTTOM, places[0][0], places[-1][0]
             outline = f"M{first:.1f} {floor} L{path} L{last:.1f} {floor} Z"
-            yield f'<path class="area {line.style}" d="{outline}"/>'
-        yield f'<path class="line {line.style}" d="M{path}"/>'
+            yield f'<path class="area {line.style}" opacity="0.16" d="{outline}"/>'
+        yield f'<path class="line {line.style}" {BARE} d="M{path}"/>'
         if len(piece) <= 400:
             yield from dots(line, piece, places, write)
 
@@ -160,10 +162,10 @@ def draw(line: Line, scale: Scale, write: Writer) -> Iterable[str]:
 def dots(
     line: Line, piece: Sequence[tuple[int, float]], places: Sequence[Point], write: Writer
 ) -> Iterable[str]:
-    style = "dot" if len(piece) == 1 else "dot quiet"
+    style, seen = ("dot", 1) if len(piece) == 1 else ("dot quiet", 0)
     for (moment, value), (x, y) in zip(piece, places, strict=True):
         told = escape(f"{when(moment):%d %b %H:%M} {line.name}: {write(value)}")
-        place = f'cx="{x:.1f}" cy="{y:.1f}" r="3"'
+        place = f'cx="{x:.1f}" cy="{y:.1f}" r="3" opacity="{seen}"'
         yield f'<circle class="{style} {line.style}" {place}><title>{told}</title></circle>'
 
 
@@ -197,7 +199,8 @@ def sparkline(values: Sequence[float | None], style: str) -> str:
     path = " L".join(
         f"{n * step:.1f} {22 - value / high * 20:.1f}" for n, value in enumerate(known)
     )
-    return f'<svg class="spark" viewBox="0 0 120 24"><path class="line {style}" d="M{path}"/></svg>'
+    line = f'<path class="line {style}" {BARE} d="M{path}"/>'
+    return f'<svg class="spark" viewBox="0 0 120 24">{line}</svg>'
 
 
 def bar(part: float, style: str) -> str:

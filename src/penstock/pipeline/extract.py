@@ -60,7 +60,9 @@ def extract(
 async def next_end(start: Cursor, target: Cursor, rows: int, store: Store) -> Cursor:
     ends = []
     for table in TABLES:
-        first, step = await stride(store, table, position(start, table), rows)
+        first, step = await stride(
+            store, table, position(start, table), position(target, table), rows
+        )
         ends.append(min(first + step, position(target, table)))
     return Cursor(target.epoch, *ends)
 

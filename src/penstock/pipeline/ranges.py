@@ -35,24 +35,24 @@ class Range(Struct, frozen=True):
 
 async def ranges(store: Store, table: Table, after: Cursor, last: Cursor, rows: int) -> list[Range]:
     """What is between the two, in parts of about so many rows."""
-    first, step = await stride(store, table, position(after, table), rows)
     end = position(last, table)
+    first, step = await stride(store, table, position(after, table), end, rows)
     step = max(step, (end - first) // MOST_PARTS + 1)
     return [
         Range(table, start, min(start + step, end), last.epoch) for start in range(first, end, step)
     ]
 
 
-async def stride(store: Store, table: Table, after: int, rows: int) -> tuple[int, int]:
+async def stride(store: Store, table: Table, after: int, end: int, rows: int) -> tuple[int, int]:
     """Where the next row is about to come, and how many positions hold about so many rows.
 
     A position is a row here, a transaction of thousands there: the first ones show it.
     """
-    next_row = await one_table(store, table, after, 1)
+    next_row = await one_table(store, table, after, 1, end)
     if not rows_of(next_row, table):
         return NEVER, 1
     begin = position(next_row.cursor, table)
-    sample = await one_table(store, table, begin, SAMPLE)
+    sample = await one_table(store, table, begin, SAMPLE, end)
     found, span = len(rows_of(sample, table)), position(sample.cursor, table) - begin
     return begin - 1, max(rows * span // found, 1) if found else rows
 
@@ -85,10 +85,13 @@ async def last_position(store: Store, table: Table, after: int) -> int:
     return found
 
 
-async def one_table(store: Store, table: Table, after: int, limit: int) -> Feed:
+async def one_table(
+    store: Store, table: Table, after: int, limit: int, known: int | None = None
+) -> Feed:
     """A feed of one table: that of the other ends before it begins."""
     message, history = (after, NEVER) if table == "message" else (NEVER, after)
-    return await store.feed(Cursor(0, message, history), limit)
+    final = None if known is None else Cursor(0, known, known)
+    return await store.feed(Cursor(0, message, history), limit, final)
 
 
 def rows_of(feed: Feed, table: Table) -> Sequence[Message] | Sequence[HistoryRow]:
@@ -104,7 +107,7 @@ async def pages(
     """
     after, limit = part.after, FIRST_PAGE
     while after < part.last:
-        feed = await one_table(store, part.table, after, limit)
+        feed = await one_table(store, part.table, after, limit, part.last)
         rows, reached = rows_of(feed, part.table), position(feed.cursor, part.table)
         if reached <= part.last and rows:
             yield rows

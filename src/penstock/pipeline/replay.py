@@ -27,6 +27,7 @@ from penstock.store import Store
 
 # The replays that a message comes from, the last one last.
 HEADER = "penstock-replay"
+TENANT = "default"
 ENDED = sorted({*FINAL, State.DEAD})
 # Of a message's last row of history.
 LAST = ("state", "reason", "error", "attempts", "deliveries", "consumer")
@@ -109,7 +110,8 @@ def planned(spark: SparkSession, lake: str, wish: Wish, queues: Sequence[Queue])
     with explained("--where", wish.where):
         matching = known.filter(wish.where)
         matching.schema  # noqa: B018 - a remote Spark looks at it no sooner
-    ours = f.coalesce(f.col("scope"), f.lit(wish.scope)) == wish.scope
+    # As whoever publishes them: what belongs to another tenant stays there.
+    ours = (f.col("tenant") == TENANT) & (f.col("scope") == wish.scope)
     chosen = matching.filter(ours & f.col("state").isin(*ENDED) & ~made_by(wish.title))
     called = spark.createDataFrame(
         [(queue.id, queue.name) for queue in queues], "queue_id long, called string"

@@ -60,6 +60,10 @@ class MariaStore(Consuming, ServerStore[Waiting]):
         checks = await self.read(doctor.examine, self.address)
         return [*checks, await self.waiters.examine()]
 
-    async def feed(self, cursor: Cursor, limit: int) -> Feed:
-        final = await feed.find_final(self)
+    async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
+        final = (
+            await feed.find_final(self)
+            if known is None
+            else feed.Final(known.message, known.history)
+        )
         return await self.read(feed.feed, cursor, limit, final)

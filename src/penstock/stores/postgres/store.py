@@ -55,7 +55,7 @@ class PostgresStore(Consuming, ServerStore[Wake]):
     async def examine(self) -> list[Check]:
         return await self.read(doctor.examine, self.address)
 
-    async def feed(self, cursor: Cursor, limit: int) -> Feed:
+    async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.read(feed.feed, cursor, limit)
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:

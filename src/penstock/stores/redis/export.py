@@ -20,7 +20,7 @@ class Export(Engine):
         seconds, micros = map(int, await self.call(lambda session: session.ask("TIME")))
         return seconds * 1_000_000 + micros
 
-    async def feed(self, cursor: Cursor, limit: int) -> Feed:
+    async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         """Scripts run one after another, so ids and positions are in that order: all are final."""
         after = cursor.message
         while True:

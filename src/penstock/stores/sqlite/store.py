@@ -137,7 +137,7 @@ class SqliteStore(Engine, SqlStore):
     async def examine(self) -> list[Check]:
         return await self.read(doctor.examine, self.files, self.capabilities.durability)
 
-    async def feed(self, cursor: Cursor, limit: int) -> Feed:
+    async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.read(feed.feed, cursor, limit)
 
 
