@@ -90,7 +90,7 @@ def test_a_refused_claim_leaves_a_row_in_the_record(server: Served, queue: str) 
     def row() -> bool:
         acts = server.get("/v1/audit", limit=1000).json["acts"]
         return any(
-            (each["subject"], each["verb"], each["target"], each["detail"])
+            (each["subject"], each["verb"], each["target"], each.get("detail"))
             == (subject, "refused", "POST /v1/claim", "FORBIDDEN 1")
             for each in acts
         )
@@ -408,9 +408,9 @@ def test_a_client_raises_what_it_was_refused_with(
 
 def test_without_auth_a_server_listens_on_loopback_alone(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, tmp_path)
-    said = terminal.call("serve", "--host", "0.0.0.0", "--port", "0", code=1)
+    said = terminal.run("serve", "--host", "0.0.0.0", "--port", "0", code=1)
     assert "--auth" in said.err
-    said = terminal.call("serve", "--jwks-url", "http://far.example/keys", "--port", "0", code=1)
+    said = terminal.run("serve", "--jwks-url", "http://far.example/keys", "--port", "0", code=1)
     assert "jwt_issuer" in said.err
 
 

@@ -94,10 +94,10 @@ def test_a_master_that_is_none_is_named(terminal: Terminal, url: str, master: st
 
 def test_a_server_of_spark_connect_that_is_not_there_is_named(terminal: Terminal, url: str) -> None:
     words = ("pipeline", "extract", "--url", url, "--remote")
-    said = terminal.call(*words, f"sc://localhost:{free_port()}/;token=secret", code=1).err
+    said = terminal.run(*words, f"sc://localhost:{free_port()}/;token=secret", code=1).err
     assert said.startswith("penstock: no Spark at sc://localhost:")
     assert "secret" not in said
-    said = terminal.call(*words, "spark://localhost", code=2).err
+    said = terminal.run(*words, "spark://localhost", code=2).err
     assert "'spark://localhost' is not like sc://spark.example:15002" in said
     assert not (terminal.folder / "lake").exists()
 
