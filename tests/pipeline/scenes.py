@@ -1,11 +1,13 @@
 """Stores with something in them, and what of it is in a lake."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 import pyarrow.parquet as parquet
+import pytest
 from pyspark.sql import SparkSession
 
 from penstock import stores
@@ -21,6 +23,10 @@ from tests.servers.redis import Redis
 AnyServer: TypeAlias = Postgres | MariaDB | Redis
 T = TypeVar("T")
 BODIES = (b'{"n":1}', b"not JSON", b"\xff\x00", b"")
+
+# What takes long is left to ./dev test --all.
+ALL = bool(os.environ.get("PENSTOCK_TEST_ALL"))
+LONG = pytest.mark.skipif(not ALL, reason="takes long; ./dev test --all")
 
 
 def on(url: str, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:

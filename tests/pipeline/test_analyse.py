@@ -23,7 +23,7 @@ from penstock.pipeline.rules import load
 from penstock.pipeline.run import run
 from penstock.testing.clock import START
 from tests.cli.terminal import Terminal
-from tests.pipeline.scenes import fed, in_process, on, publish
+from tests.pipeline.scenes import ALL, fed, in_process, on, publish
 from tests.pipeline.weeks import FAILED, HOUR, Oracle, hour_of, live, micros, near
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "analytics.md"
@@ -84,6 +84,8 @@ def extracted(spark: SparkSession, url: str, lake: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def night(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Night:
+    if not ALL:
+        pytest.skip("takes long; ./dev test --all")
     return Night(spark, tmp_path_factory.mktemp("night"))
 
 

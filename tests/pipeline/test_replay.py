@@ -16,7 +16,7 @@ from penstock.pipeline.trouble import told
 from penstock.queue import QueueState
 from penstock.ticket import Completion
 from tests.cli.terminal import Terminal
-from tests.pipeline.scenes import AnyServer, consume, fed, on, publish
+from tests.pipeline.scenes import LONG, AnyServer, consume, fed, on, publish
 
 DONE = Wish("state = 'completed'")
 
@@ -106,6 +106,7 @@ def test_a_copy_of_a_copy_is_known_as_well(spark: SparkSession) -> None:
     assert [row.headers.get("h") for row in found] == [None, "1", None, "1", None]
 
 
+@LONG
 def test_what_a_full_queue_broke_off_goes_on(scene: Scene) -> None:
     depth = 11 + 12
     on(scene.url, lambda broker: broker.admin.set_queue("mail", max_depth=depth))
@@ -207,6 +208,7 @@ def test_the_command_says_what_it_did(scene: Scene, terminal: Terminal) -> None:
     assert wrong.count("\n") == 1
 
 
+@LONG
 @pytest.mark.parametrize("engine", ["postgres"])
 def test_a_store_on_a_server_is_replayed_alike(
     spark: SparkSession, lake: Path, request: pytest.FixtureRequest, engine: str

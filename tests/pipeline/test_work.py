@@ -16,7 +16,7 @@ from penstock.pipeline.source import PenstockSource
 from penstock.pipeline.stores import using
 from penstock.pipeline.work import QueueReader, extended
 from penstock.ticket import Lock
-from tests.pipeline.scenes import AnyServer, on, publish
+from tests.pipeline.scenes import LONG, AnyServer, on, publish
 
 
 @pytest.fixture
@@ -163,6 +163,7 @@ def lease_until(url: str, held: Lock) -> int:
     return lease.lease_until
 
 
+@LONG
 @pytest.mark.parametrize("engine", ["redis"])
 def test_a_queue_on_a_server_is_worked_off_alike(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, engine: str
