@@ -19,7 +19,7 @@ from tests.servers.server import Unavailable
 
 ROOT = Path(__file__).parents[2]
 # Faults rage for so long; starting, draining and judging take as long again on a busy machine.
-SECONDS = 120 if os.environ.get("PENSTOCK_TEST_ALL") else 8
+SECONDS = 120 if os.environ.get("PENSTOCK_TEST_ALL") else 12
 WEATHERS = pytest.mark.parametrize(
     "weather", [SQLITE, POSTGRES, MARIADB, REDIS], ids=["sqlite", "postgres", "mariadb", "redis"]
 )

@@ -4,9 +4,10 @@ import asyncpg
 
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Clock
+from penstock.stores.migrations import Migration
 from penstock.stores.postgres.address import SETTINGS, Address, parse
 from penstock.stores.postgres.columns import refuse_incomplete
-from penstock.stores.postgres.migrate import applied, keep_settings, migrate, missing
+from penstock.stores.postgres.migrate import applied, keep_settings, migrate, missing, turn
 from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.trouble import ERRORS, named
@@ -27,7 +28,7 @@ async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
             await migrate(address)
             if address.pooler:
                 await keep_settings(connection, SETTINGS)
-        elif to_do := await missing(connection):
+        elif to_do := await lacking(connection, address):
             names = ", ".join(migration.name for migration in to_do)
             raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
         await refuse_incomplete(connection)
@@ -39,6 +40,14 @@ async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
     finally:
         connection.terminate()
     return PostgresStore(address, secret)
+
+
+async def lacking(connection: asyncpg.Connection, address: Address) -> list[Migration]:
+    """Whoever makes the store, or migrates it, may be in the middle of it."""
+    if not await missing(connection):
+        return []
+    async with turn(address):
+        return await missing(connection)
 
 
 async def exists(url: str) -> bool:
