@@ -260,8 +260,12 @@ def test_another_tenant_sees_nothing_of_ours(server: Served, queue: str) -> None
     assert other.post("/v1/publish", {"queue": queue}).status == 404
     assert queue not in other.get("/v1/queues").body.decode()
     assert id not in {each["id"] for each in other.get("/v1/messages").json["messages"]}
-    for path in ("/metrics", "/v1/system-agents", "/v1/workers"):
+    for path in ("/metrics", "/v1/system-agents"):
         assert other.get(path).status == 403, path
+    server.ask("PUT", "/v1/workers/ours", {"host": "box", "pid": 1, "queues": []})
+    assert other.get("/v1/workers").json["workers"] == []
+    assert keyed(server, "producer").get("/v1/workers").status == 403
+    assert "ours" in keyed(server, "worker").get("/v1/workers").body.decode()
     assert "acme" in other.get("/v1/keys").body.decode()
     assert "root" not in other.get("/v1/keys").body.decode()
     assert {each["tenant"] for each in other.get("/v1/audit").json["acts"]} <= {"acme"}

@@ -33,8 +33,6 @@ class Route(Struct, frozen=True):
     example: Any = None
     # Other good answers, without a body.
     also: dict[int, str] = {}
-    # None: whoever is let in may.
-    right: Right | None = None
 
 
 class Routes:
@@ -55,12 +53,13 @@ class Routes:
         status: int = 200,
         example: Any = None,
         also: dict[int, str] | None = None,
+        # None: whoever is let in may.
         right: Right | Literal["by method"] | None = "by method",
     ) -> Callable[[Endpoint], Endpoint]:
         def declare(endpoint: Endpoint) -> Endpoint:
             needed = RIGHTS.get(method, Right.MANAGE) if right == "by method" else right
             answers = answering(endpoint, status, needed, summary)
-            more = (takes, status, example, also or {}, needed)
+            more = (takes, status, example, also or {})
             self.all.append(Route(method, path, summary, gives, answers, *more))
             return endpoint
 

@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from penstock.access import Right
 from penstock.errors import NotFound
 from penstock.http.call import Call
+from penstock.http.caller import OWNER
 from penstock.http.counts import Pace, Snapshot, workers_needed
 from penstock.http.route import Alone, Called, Routes, sent
 from penstock.message import Moment
@@ -82,11 +83,13 @@ async def agents(call: Alone) -> Agents:
     )
 
 
-@system.add("GET", "/v1/workers", "The workers on this store", Workers)
+@system.add("GET", "/v1/workers", "The workers on this store", Workers, right=None)
 async def list_workers(call: Alone) -> Workers:
-    call.caller.check_owner(Right.READ)
+    """Workers look here whether they are asked to stop; other tenants see none of them."""
+    if not call.caller.access.has(Right.CONSUME):
+        call.caller.check_owner(Right.READ)
     now = await call.service.store.now()
-    rows = await call.service.store.workers()
+    rows = await call.service.store.workers() if call.caller.tenant == OWNER else []
     return Workers([worker_of(row, state_of(row, now)) for row in rows], time_at(now))
 
 
