@@ -442,3 +442,30 @@ def test_of_the_work_of_a_queue_those_are_told_who_may_claim_it(server: Served, 
     assert mine.post(f"{path}/heartbeat").code == "FORBIDDEN"
     assert mine.ask("DELETE", path).code == "FORBIDDEN"
     assert server.ask("DELETE", path).status == 204
+
+
+def test_a_worker_over_http_ends_when_nothing_is_left(server: Served, tmp_path: Path) -> None:
+    """As a process, by the command: the key comes from the environment."""
+    queue, terminal = server.queue(), Terminal(tmp_path, tmp_path)
+    caller = keyed(server, "operator")
+    url = f"http://127.0.0.1:{server.port}"
+    text = f"""
+from penstock import Penstock
+app = Penstock({url!r})
+@app.task(name="add", queue={queue!r})
+def add(a: int, b: int) -> int:
+    return a + b
+"""
+    terminal.write("shop.py", text)
+    assert caller.key is not None
+    terminal.environment |= {"PENSTOCK_KEY": caller.key, "PYTHONPATH": str(tmp_path)}
+    sent = terminal.run("send", "add", 2, 3, "--app", "shop:app", "--json").json
+    terminal.run("worker", "start", "shop:app", "--stop-when-empty")
+    assert server.get(f"/v1/messages/{sent['id']}/result").json == 5
+
+
+def test_a_message_belongs_to_the_trace_of_its_request(server: Served, queue: str) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for shown, kept in ((trace, trace), ("nonsense", None)):
+        sent = server.ask("POST", "/v1/publish", {"queue": queue}, {"traceparent": shown})
+        assert server.message(sent.json["id"]).get("traceparent") == kept

@@ -30,7 +30,7 @@ from penstock.ticket import (
     Published,
     Working,
 )
-from penstock.wire.places import Workers
+from penstock.wire.places import Stats, Workers
 from penstock.wire.texts import moment_at
 
 # A claim without a wait of its own is held so long by the server: a worker that stops waits for it.
@@ -162,6 +162,18 @@ class RemoteStore:
         items = [Extension(lock.id, lock.fence, LOOK) for lock in locks]
         answers = await self.client.extend_many(items)
         return [lease_of(*each) for each in zip(locks, answers, strict=True)]
+
+    async def depths(self, ended: int) -> dict[tuple[int, str], int]:
+        """Of the queues that were asked for here, as the server counted them a second ago."""
+        ledger, found = self.client.ledger, {}
+        for scope in {scope for scope, _ in ledger.of_name}:
+            told = await self.client.transport.send(
+                "GET", "/v1/stats", gives=Stats, query={"scope": scope}
+            )
+            for each in told.queues:
+                number = ledger.number(scope, each.queue)
+                found[number, "ready"], found[number, "lease"] = each.ready, each.claimed
+        return found
 
     async def now(self) -> Moment:
         return moment_at((await self._workers()).now)
