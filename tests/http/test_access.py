@@ -266,6 +266,7 @@ def test_another_tenant_sees_nothing_of_ours(server: Served, queue: str) -> None
     assert other.get("/v1/workers").json["workers"] == []
     assert keyed(server, "producer").get("/v1/workers").status == 403
     assert "ours" in keyed(server, "worker").get("/v1/workers").body.decode()
+    server.ask("DELETE", "/v1/workers/ours")
     assert "acme" in other.get("/v1/keys").body.decode()
     assert "root" not in other.get("/v1/keys").body.decode()
     assert {each["tenant"] for each in other.get("/v1/audit").json["acts"]} <= {"acme"}
