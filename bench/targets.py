@@ -91,9 +91,40 @@ MARIADB = {
 }
 
 
+# One server process, 64 connections; the reference is an echo of the same body.
+HTTP = {
+    "batch_publish": Target("ratio", ">=", 0.6),
+    "batch_consume": Target("ratio", ">=", 0.6),
+    "parked_cpu_percent": Target("value", "<=", 1),
+    "parked_wake_p50_ms": Target("value", "<=", 4),
+    "crowded_rss_mb": Target("value", "<=", 300),
+    "crowded_p99_ms": Target("ratio", "<=", 3),
+}
+HTTP_SQLITE = {
+    "publish": Target("ratio", ">=", 0.35),
+    "claim_complete": Target("ratio", ">=", 0.35),
+    **HTTP,
+}
+HTTP_POSTGRES = {
+    "publish": Target("ratio", ">=", 0.4),
+    "claim_complete": Target("ratio", ">=", 0.4),
+    **HTTP,
+}
+
+
+PIPELINE = {
+    "extract": Target("ratio", ">=", 0.7),
+    "run": Target("ratio", "<=", 6),
+    "next_hour": Target("ratio", "<=", 3),
+}
+
+
 TARGETS: dict[str, dict[str, Target]] = {
     "sqlite": SQLITE,
     "postgres": POSTGRES,
     "mariadb": MARIADB,
     "redis": REDIS,
+    "http-sqlite": HTTP_SQLITE,
+    "http-postgres": HTTP_POSTGRES,
+    "pipeline": PIPELINE,
 }

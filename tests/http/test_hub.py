@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
+from fastapi.sse import KEEPALIVE_COMMENT
 
-from penstock.http.events import PUBLISHED, Event, Filter, Hub, Told
+from penstock.http.events import PUBLISHED, Event, Filter, Hub, Pulse, Told
 
 pytestmark = pytest.mark.anyio
 EVENT = Event(PUBLISHED, datetime.now(UTC), "default", "q", "7")
@@ -32,3 +33,12 @@ async def test_a_listener_who_is_too_far_behind_is_lost_and_keeps_nothing() -> N
     hub.tell(Told(EVENT, "default") for _ in range(1_001))
     assert (listener.lost.done(), len(listener.unread)) == (True, 0)
     assert (other.lost.done(), len(other.unread)) == (False, 0)
+
+
+async def test_whoever_has_nothing_to_read_feels_a_pulse() -> None:
+    hub = Hub()
+    idle, busy = hub.listen(Filter("other")), hub.listen(Filter("default"))
+    told = Told(EVENT, "default")
+    hub.tell([told])
+    await Pulse(hub).tick()
+    assert (await idle.read(), await busy.read()) == (KEEPALIVE_COMMENT, told.frame)

@@ -1,4 +1,4 @@
-"""The service on the other stores: a message's way, tokens, long polls and events."""
+"""The service on the other stores: a message, tokens, long polls, events, callbacks, notices."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.served import Later, Served, Stream, served
+from tests.http.receiver import Receiver
+from tests.http.served import SENDING, Later, Served, Stream, served
 
 
 @pytest.fixture(scope="module", params=["mariadb", "redis"])
@@ -15,7 +16,7 @@ def other(
 ) -> Iterator[Served]:
     home: Path = tmp_path_factory.mktemp(request.param)
     store = request.getfixturevalue(f"{request.param}_server")
-    with store.database() as url, served(url, home) as running:
+    with store.database() as url, served(url, home, *SENDING) as running:
         yield running
 
 
@@ -70,3 +71,21 @@ def test_batches_lists_and_stats_work(other: Served) -> None:
     items = [{"token": each["token"]} for each in other.claim(queue, limit=20)]
     assert other.post("/v1/complete/batch", {"items": items}).json["done"] == 20
     assert other.get("/v1/stats").status == 200
+
+
+def test_a_callback_tells_of_the_end(other: Served, receiver: Receiver) -> None:
+    queue = other.queue()
+    id = other.publish(queue, callback=f"{receiver.url}/done/{queue}")
+    other.post("/v1/complete", {"token": other.claim_one(queue)["token"], "result": 7})
+    (post, *_) = receiver.wait(f"/done/{queue}")
+    told = post.verify(other.get("/v1/callbacks/secret").json["secret"])
+    assert (told["data"]["id"], told["data"]["state"]) == (id, "completed")
+
+
+def test_a_subscriber_is_told_of_work(other: Served, receiver: Receiver) -> None:
+    queue = other.queue()
+    sent = {"url": f"{receiver.url}/work/{queue}", "queues": [queue], "min_interval": 1}
+    assert other.post("/v1/subscriptions", sent).status == 201
+    other.publish(queue)
+    (post, *_) = receiver.wait(f"/work/{queue}")
+    assert post.json["data"] == {"scope": "default", "queue": queue}

@@ -1,6 +1,7 @@
 """One request, past the door: who calls, where, and how to see that the caller has left."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
@@ -18,8 +19,13 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 KEY = "penstock"
+CLOSE = (b"connection", b"close")
+# An ASGI extension: a whole answer by one call.
+WHOLE = "penstock.whole"
+TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 LONGEST_TARGET = 300
 ANSWERED = frozenset({Right.MANAGE, Right.ACCESS})
 
@@ -85,6 +91,13 @@ class Call:
                     request_id=self.request_id,
                 )
             )
+
+    @property
+    def traceparent(self) -> str | None:
+        for name, value in self.headers:
+            if name == b"traceparent" and TRACEPARENT.fullmatch(value):
+                return value.decode()
+        return None
 
     async def body(self) -> bytes:
         return await read_body(self.receive, self.service.limits)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from datetime import UTC, datetime
 
 from penstock.access import Right
@@ -13,6 +14,9 @@ from penstock.http.parking import Waiter, Wish, give_back
 from penstock.message import Leased
 from penstock.wire.consume import Claim, Deliveries, Delivery
 from penstock.wire.texts import time_at, time_of, told
+
+# Messages of one claim whose waits are measured.
+SAMPLE = 10
 
 
 async def claim(call: Call, sent: Claim) -> Deliveries:
@@ -87,17 +91,22 @@ def delivery_of(call: Call, message: Leased) -> Delivery:
 
 def tell(call: Call, taken: Taken, waiter: Waiter) -> None:
     """Counts them; a claim is told live only, since history has no row of it."""
-    metrics, hub = call.service.metrics, call.service.hub
-    for message in taken.messages:
-        queue = call.broker.directory.by_id[message.queue_id]
-        name = metrics.queue(queue.name)
-        metrics.count(metrics.claimed, name)
+    metrics, queues = call.service.metrics, call.broker.directory.by_id
+    for queue_id, count in Counter(each.queue_id for each in taken.messages).items():
+        metrics.count(metrics.claimed, metrics.queue(queues[queue_id].name), by=count)
+    for message in taken.messages[:: len(taken.messages) // SAMPLE + 1]:
         if message.deliveries == 1:
-            metrics.waited(name, max(0.0, time.time() - message.created_at / SECOND))
-        if hub.listeners:
-            event = Event(
-                "message.claimed", datetime.now(UTC), call.scope, queue.name, str(message.id),
-                message.type, "claimed", message.attempts, waiter.consumer,
-                correlation_id=message.meta.correlation_id,
-            )  # fmt: skip
-            hub.tell((Told(event, call.caller.tenant),))
+            waited = max(0.0, time.time() - message.created_at / SECOND)
+            metrics.waited(metrics.queue(queues[message.queue_id].name), waited)
+    if call.service.hub.listeners:
+        call.service.hub.tell([claimed(call, each, waiter) for each in taken.messages])
+
+
+def claimed(call: Call, message: Leased, waiter: Waiter) -> Told:
+    event = Event(
+        "message.claimed", datetime.now(UTC), call.scope,
+        call.broker.directory.by_id[message.queue_id].name, str(message.id),
+        message.type, "claimed", message.attempts, waiter.consumer,
+        correlation_id=message.meta.correlation_id,
+    )  # fmt: skip
+    return Told(event, call.caller.tenant)

@@ -3,8 +3,10 @@
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 import msgspec
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from msgspec import Struct
 
 from penstock.access import EVERY
@@ -54,12 +56,18 @@ class Event(Struct, frozen=True, omit_defaults=True):
     correlation_id: str | None = None
 
 
-class Told(Struct, frozen=True):
+class Told(Struct, frozen=True, dict=True):
     """An event, whose it is, and from where to go on after it."""
 
     event: Event
     tenant: str
     cursor: str | None = None
+
+    @cached_property
+    def frame(self) -> bytes:
+        """As it is sent; the same to everybody."""
+        data = encode(self.event).decode()
+        return format_sse_event(event=self.event.kind, data_str=data, id=self.cursor)
 
 
 class Filter(Struct, frozen=True):
@@ -88,20 +96,30 @@ class Listener:
 
     def __init__(self, filter: Filter) -> None:
         self.filter = filter
-        self.unread: deque[Told] = deque()
+        self.unread: deque[bytes] = deque()
         self.news = asyncio.Event()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.closed = False
 
     def tell(self, told: Told) -> None:
-        if self.lost.done() or not self.filter.fits(told):
-            return
+        if not self.lost.done() and self.filter.fits(told):
+            self.hear(told.frame)
+
+    def hear(self, frame: bytes) -> None:
         if len(self.unread) >= MOST_BEHIND:
             self.unread.clear()
             self.lost.set_result(None)
             return
-        self.unread.append(told)
+        self.unread.append(frame)
         self.news.set()
+
+    async def read(self) -> bytes:
+        """All there is, as soon as there is something."""
+        await self.news.wait()
+        self.news.clear()
+        frames = b"".join(self.unread)
+        self.unread.clear()
+        return frames
 
     def close(self) -> None:
         self.closed = True
@@ -139,6 +157,11 @@ class Hub:
         for told in events:
             for listener in self.listeners:
                 listener.tell(told)
+
+    def pulse(self) -> None:
+        for listener in self.listeners:
+            if not listener.unread:
+                listener.hear(KEEPALIVE_COMMENT)
 
     def expect(self, id: int) -> asyncio.Event:
         """Set when something happened to the message."""
@@ -188,6 +211,20 @@ class Hub:
         for listener in self.listeners:
             listener.close()
         self.happened(list(self.awaited))
+
+
+class Pulse:
+    """A sign of life for whoever listens: that the client is gone shows when it is sent."""
+
+    name = "event_pulse"
+    every = 15.0
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    async def tick(self) -> float:
+        self.hub.pulse()
+        return self.every
 
 
 def kind_of(row: HistoryRow) -> str:

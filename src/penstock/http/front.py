@@ -15,7 +15,19 @@ from structlog.typing import FilteringBoundLogger
 from penstock.access import Access
 from penstock.document import acting
 from penstock.errors import BodyTooLarge, MethodNotAllowed, PenstockError, Unauthenticated
-from penstock.http.call import KEY, Call, Gone, Message, Receive, Scope, Send, scope_of
+from penstock.http.call import (
+    CLOSE,
+    KEY,
+    WHOLE,
+    Call,
+    Gone,
+    Headers,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    scope_of,
+)
 from penstock.http.caller import Caller
 from penstock.http.envelope import RETRY_AFTER, envelope_of, internal, status_of
 from penstock.http.hot import OPERATIONS
@@ -23,7 +35,6 @@ from penstock.http.service import Service
 from penstock.runner import identity
 
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Headers: TypeAlias = list[tuple[bytes, bytes]]
 log: FilteringBoundLogger = structlog.get_logger()
 encode = msgspec.json.Encoder().encode
 JSON = (b"content-type", b"application/json")
@@ -50,7 +61,7 @@ class Front:
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
-        answer = Answer(send, self.request_id(scope["headers"]))
+        answer = Answer(scope, send, self.request_id(scope["headers"]))
         route = scope["path"] if scope["path"] in self.routes else OTHER
         try:
             await self.serve(scope, receive, answer)
@@ -102,10 +113,13 @@ class Front:
 class Answer:
     """One answer, on whichever way it is given."""
 
-    __slots__ = ("caller", "request_id", "status", "to")
+    __slots__ = ("caller", "request_id", "status", "to", "whole")
 
-    def __init__(self, to: Send, request_id: str) -> None:
+    def __init__(self, scope: Scope, to: Send, request_id: str) -> None:
         self.to = to
+        # To a HEAD there is no body.
+        offered = {} if scope["method"] == "HEAD" else scope.get("extensions", {})
+        self.whole = offered[WHOLE]["answer"] if WHOLE in offered else None
         self.request_id = request_id
         self.status = 0
         self.caller: Caller | None = None
@@ -114,6 +128,9 @@ class Answer:
         self.status = status
         headers = [JSON, (b"content-length", b"%d" % len(body)), self.mark()]
         headers += more or []
+        if self.whole is not None:
+            await self.whole(status, headers, body)
+            return
         await self.to({"type": "http.response.start", "status": status, "headers": headers})
         await self.to({"type": "http.response.body", "body": body})
 
@@ -147,5 +164,5 @@ def headers_of(error: PenstockError, status: int) -> Headers:
         headers.append((b"allow", b"POST"))
     if isinstance(error, BodyTooLarge):
         # The rest of the body is not read.
-        headers.append((b"connection", b"close"))
+        headers.append(CLOSE)
     return headers

@@ -16,7 +16,7 @@ from penstock.http.settling import Settling
 from penstock.wire import consume as wire
 from penstock.wire.publish import Accepted, Publish, PublishMany, PublishOutcomes
 
-TOKEN = "7.3.q83vRXDP9v4uZ6s1Jd0kYb2w"
+TOKEN = "7.3.5d41402abc4b2a76b9719d911017c592ab01"
 
 
 class Operation(Struct, frozen=True):

@@ -41,9 +41,11 @@ class Metrics:
             "penstock_run_seconds", "How long runs took, of a sample.", ["queue"], registry=own
         )
         self.waits = Histogram(
-            "penstock_wait_seconds", "From published to first claimed here.", ["queue"],
+            "penstock_wait_seconds",
+            "From published to first claimed here, of a sample.",
+            ["queue"],
             registry=own,
-        )  # fmt: skip
+        )
         self.lost = Counter(
             "penstock_lost_leases", "Leases that ran out, of a sample.", ["queue"], registry=own
         )
@@ -67,12 +69,15 @@ class Metrics:
             self.timed[route] = self.seconds.labels(route)
         self.timed[route].observe(took)
 
-    def count(self, counter: Counter, *labels: str) -> None:
+    def count(self, counter: Counter, *labels: str, by: int = 1) -> None:
         """Children are kept: looking one up costs more than counting."""
         child = self.children.get((counter, labels))
         if child is None:
             child = self.children[counter, labels] = counter.labels(*labels)
-        child.inc()
+        child.inc(by)
+
+    def count_published(self, queue: str, count: int = 1) -> None:
+        self.count(self.published, self.queue(queue), by=count)
 
     def waited(self, queue: str, seconds: float) -> None:
         if queue not in self.waiting:

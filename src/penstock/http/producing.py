@@ -1,6 +1,6 @@
 """The verbs of producers over HTTP."""
 
-import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -26,21 +26,23 @@ from penstock.wire.publish import (
 )
 
 FEW = 100
-TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 async def publish(call: Call, sent: Publish) -> Accepted:
-    draft = traced(call, draft_of(sent))
+    draft = traced(draft_of(sent), call.traceparent)
     refuse_unfit(call, draft)
     published = await call.broker.publish(draft, scope=call.scope)
-    tell(call, (draft,), (published,))
+    if not published.duplicate:
+        call.service.metrics.count_published(draft.queue)
+        announce(call, [(draft, published)])
     return Accepted(str(published.id), published.duplicate)
 
 
 async def publish_many(call: Call, sent: PublishMany) -> PublishOutcomes:
-    drafts = [traced(call, draft_of(each)) for each in sent.messages]
-    for draft in drafts:
-        refuse_shell(call, draft.type, draft.queue)
+    trace = call.traceparent
+    drafts = [traced(draft_of(each), trace) for each in sent.messages]
+    for type, queue in {(draft.type, draft.queue) for draft in drafts}:
+        refuse_shell(call, type, queue)
     published = await publish_fit(call, drafts, sent.atomic)
     tell(call, drafts, published)
     items = [outcome_of(each) for each in published]
@@ -50,7 +52,7 @@ async def publish_many(call: Call, sent: PublishMany) -> PublishOutcomes:
 
 async def publish_fit(call: Call, drafts: Sequence[Draft], atomic: bool) -> list[Published]:
     """Those whose callbacks this server would not send answer for themselves."""
-    refused = {place: why for place, draft in enumerate(drafts) if (why := unfit(call, draft))}
+    refused = unfit_places(call, drafts)
     if not refused:
         return await call.broker.publish_many(drafts, atomic=atomic, scope=call.scope)
     if atomic:
@@ -68,6 +70,19 @@ def refuse_unfit(call: Call, draft: Draft) -> None:
     refuse_shell(call, draft.type, draft.queue)
     if (why := unfit(call, draft)) is not None:
         raise why
+
+
+def unfit_places(call: Call, drafts: Sequence[Draft]) -> dict[int, PenstockError]:
+    """Most are alike: what one may, the next one may."""
+    seen: dict[tuple[str, str | None], PenstockError | None] = {}
+    refused: dict[int, PenstockError] = {}
+    for place, draft in enumerate(drafts):
+        kind = (draft.queue, draft.callback)
+        if kind not in seen:
+            seen[kind] = unfit(call, draft)
+        if (why := seen[kind]) is not None:
+            refused[place] = why
+    return refused
 
 
 def unfit(call: Call, draft: Draft) -> PenstockError | None:
@@ -90,13 +105,11 @@ def refuse_shell(call: Call, type: str, queue: str) -> None:
         call.check(Right.SHELL, queue)
 
 
-def traced(call: Call, draft: Draft) -> Draft:
+def traced(draft: Draft, trace: str | None) -> Draft:
     """It belongs to the trace of its request, unless it says another."""
-    if draft.traceparent is None:
-        for name, value in call.headers:
-            if name == b"traceparent" and TRACEPARENT.fullmatch(value):
-                return msgspec.structs.replace(draft, traceparent=value.decode())
-    return draft
+    if trace is None or draft.traceparent is not None:
+        return draft
+    return msgspec.structs.replace(draft, traceparent=trace)
 
 
 def outcome_of(published: Published) -> PublishOutcome:
@@ -107,16 +120,23 @@ def outcome_of(published: Published) -> PublishOutcome:
 
 def tell(call: Call, drafts: Sequence[Draft], published: Sequence[Published]) -> None:
     """Counts them, and announces them to whoever listens."""
-    metrics, hub = call.service.metrics, call.service.hub
-    # Of many at once listeners hear page by page, by the follower.
-    few = len(drafts) <= FEW
-    for draft, each in zip(drafts, published, strict=True):
-        if each.code is not None:
-            metrics.count(metrics.refused, each.code)
-        elif not each.duplicate:
-            metrics.count(metrics.published, metrics.queue(draft.queue))
-            if few and hub.listeners:
-                hub.announce(announcement(call, draft, each), each.id)
+    metrics = call.service.metrics
+    both = zip(drafts, published, strict=True)
+    new = [(draft, each) for draft, each in both if each.code is None and not each.duplicate]
+    for queue, count in Counter(draft.queue for draft, _ in new).items():
+        metrics.count_published(queue, count)
+    if len(new) < len(published):
+        for code, count in Counter(each.code for each in published if each.code).items():
+            metrics.count(metrics.refused, code, by=count)
+    announce(call, new)
+
+
+def announce(call: Call, new: Sequence[tuple[Draft, Published]]) -> None:
+    """Of many at once listeners hear page by page, by the follower."""
+    hub = call.service.hub
+    if hub.listeners and len(new) <= FEW:
+        for draft, each in new:
+            hub.announce(announcement(call, draft, each), each.id)
     call.service.nudge()
 
 

@@ -1,6 +1,12 @@
-"""Requests whose head does not end are cut off: the parser would keep it, however long."""
+"""What uvicorn leaves open: heads without an end are cut off, and a quick answer is one write."""
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from penstock.http.call import CLOSE, WHOLE, Headers
 
 MOST_BYTES = 65_536
 MOST_HEADERS = 200
@@ -26,7 +32,42 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.in_head = False
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle.scope is self.scope:
+            self.scope["extensions"] = {WHOLE: {"answer": Whole(self.cycle)}}
 
     def on_message_complete(self) -> None:
         self.in_head, self.head = True, 0
         super().on_message_complete()
+
+
+class Whole:
+    """Head and body at once: uvicorn writes them one by one, and a caller is woken for each."""
+
+    __slots__ = ("cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self.cycle = cycle
+
+    async def __call__(self, status: int, headers: Headers, body: bytes) -> None:
+        cycle = self.cycle
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(self.written(status, headers, body))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+
+    def written(self, status: int, headers: Headers, body: bytes) -> bytes:
+        lines = [STATUS_LINE[status]]
+        if CLOSE in headers:
+            self.cycle.keep_alive = False
+        elif not self.cycle.keep_alive:
+            headers.append(CLOSE)
+        for name, value in (*self.cycle.default_headers, *headers):
+            lines += (name, b": ", value, b"\r\n")
+        lines += (b"\r\n", body)
+        return b"".join(lines)

@@ -11,7 +11,7 @@ from penstock.broker import Broker
 from penstock.http.callbacks import CallbackDispatcher
 from penstock.http.caller import OWNER
 from penstock.http.counts import Counts, Paces, Snapshotter, run_of
-from penstock.http.events import Event, Hub, Told
+from penstock.http.events import Event, Hub, Pulse, Told
 from penstock.http.follower import Follower
 from penstock.http.gate import Gate, OpenGate
 from penstock.http.guard import Reach
@@ -97,6 +97,7 @@ class Service:
             self.follower,
             self.refusals,
             Snapshotter(self.counts, self.paces, self.told),
+            Pulse(self.hub),
             LagWatch(self.metrics, time.monotonic),
         ]
 

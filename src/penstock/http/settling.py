@@ -1,5 +1,6 @@
 """The verbs that end or prolong a lease, over HTTP: each for one item and for many."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -65,12 +66,22 @@ class Settling(Generic[Sent]):
     def tell(self, call: Call, answered: Sequence[tuple[Lock, Answer]]) -> None:
         """Counts them. History tells of settlements, nobody but us of an extension."""
         service = call.service
-        for lock, answer in answered:
-            service.metrics.count(service.metrics.settled, self.verb, answer.kind.value)
-            if self.verb == "extend" and service.hub.listeners and answer.kind is AnswerKind.DONE:
-                event = Event("message.extended", datetime.now(UTC), call.scope, "", str(lock.id))
-                service.hub.tell((Told(event, call.caller.tenant),))
+        for kind, count in Counter(answer.kind for _, answer in answered).items():
+            service.metrics.count(service.metrics.settled, self.verb, kind.value, by=count)
+        if self.verb == "extend" and service.hub.listeners:
+            service.hub.tell(
+                [
+                    extended(call, lock)
+                    for lock, answer in answered
+                    if answer.kind is AnswerKind.DONE
+                ]
+            )
         service.nudge()
+
+
+def extended(call: Call, lock: Lock) -> Told:
+    event = Event("message.extended", datetime.now(UTC), call.scope, "", str(lock.id))
+    return Told(event, call.caller.tenant)
 
 
 def try_read(call: Call, token: str) -> Lock | PenstockError:

@@ -3,24 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-import msgspec
 from fastapi import Response
-from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from fastapi.sse import format_sse_event
 
 from penstock.http.call import Receive, Scope, Send
-from penstock.http.events import Listener, Told
+from penstock.http.events import Listener
 from penstock.http.follower import Mark, Reader
 from penstock.http.service import Service
 
-HEARTBEAT = 15.0
 # Milliseconds until a client comes back.
 RETRY = 1_000
-encode = msgspec.json.Encoder().encode
-
-
-def frame(told: Told) -> bytes:
-    data = encode(told.event).decode()
-    return format_sse_event(event=told.event.kind, data_str=data, id=told.cursor)
 
 
 async def events(service: Service, listener: Listener, missed: Mark | None) -> AsyncIterator[bytes]:
@@ -31,11 +23,7 @@ async def events(service: Service, listener: Listener, missed: Mark | None) -> A
         async for frames in catch_up(service, listener, missed):
             yield frames
     while not listener.closed:
-        if await heard(listener):
-            unread = [frame(listener.unread.popleft()) for _ in range(len(listener.unread))]
-            yield b"".join(unread)
-        else:
-            yield KEEPALIVE_COMMENT
+        yield await listener.read()
     yield format_sse_event(comment="the server stops")
 
 
@@ -43,17 +31,7 @@ async def catch_up(service: Service, listener: Listener, missed: Mark) -> AsyncI
     directory = service.broker(listener.filter.tenant).directory
     reader = Reader(service.store, directory, service.hub, missed)
     while (told := await reader.read()) and not listener.closed:
-        yield b"".join(frame(each) for each in told if listener.filter.fits(each))
-
-
-async def heard(listener: Listener) -> bool:
-    try:
-        async with asyncio.timeout(HEARTBEAT):
-            await listener.news.wait()
-    except TimeoutError:
-        return False
-    listener.news.clear()
-    return True
+        yield b"".join(each.frame for each in told if listener.filter.fits(each))
 
 
 async def left(receive: Receive) -> None:

@@ -1,8 +1,10 @@
 """What producers send, and what they are told."""
 
+from operator import itemgetter
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct
+from msgspec.structs import astuple
 
 from penstock.message import Dedup, Draft
 from penstock.wire.texts import (
@@ -102,7 +104,17 @@ class PublishOutcomes(Struct, frozen=True):
     refused: int
 
 
+# Most say no more than what they carry.
+PLAIN = ("body_base64", "content_type", *Publish.__struct_fields__[6:])
+RARE = itemgetter(*map(Publish.__struct_fields__.index, PLAIN))
+UNSAID = RARE(astuple(Publish()))
+
+
 def draft_of(sent: Publish) -> Draft:
+    if sent.body is not UNSET and RARE(astuple(sent)) == UNSAID:
+        return Draft(
+            queue=sent.queue, type=sent.type, body=bytes(sent.body), priority=sent.priority
+        )
     return Draft(
         queue=sent.queue,
         type=sent.type,

@@ -3,6 +3,7 @@
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -37,7 +38,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JSON = "application/json"
 
 
+@lru_cache(1_024)
 def time_at(moment: Moment) -> datetime:
+    """Messages of one batch were created at one moment, those of one claim are leased until one."""
     return EPOCH + timedelta(microseconds=moment)
 
 

@@ -1,0 +1,1 @@
+"""The service, measured against a raw echo of the same body."""

@@ -1,0 +1,110 @@
+"""The command: python -m bench.http [sqlite | postgres].
+
+One server process, 64 connections, one process that asks. Echo and verbs run in turn.
+"""
+
+import argparse
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import uvloop
+
+from bench import page
+from bench.__main__ import own_directory
+from bench.figures import Figure, compared
+from bench.http import batches, waiting
+from bench.http.asking import Next, always, measured, request
+from bench.http.bodies import PUBLISH
+from bench.http.serving import Served, echo, penstock
+from bench.table import HEADER, line
+from bench.targets import TARGETS
+from tests.servers.postgres import Postgres
+
+TERMS = (
+    "One server process at its default settings, 64 connections, bodies of 195 bytes; the reference"
+    " is a raw uvicorn that sends the same body back, batches of 100 are compared with the same"
+    " verbs in one process. Medians of turns."
+)
+CLAIM = request("/v1/claim", b'{"queues":[{"queue":"default"}]}')
+
+
+def claim_then_complete(answer: bytes) -> bytes:
+    _, found, rest = answer.partition(b'"token":"')
+    if not found:
+        return CLAIM
+    return request("/v1/complete", b'{"token":"' + rest.partition(b'"')[0] + b'"}')
+
+
+async def figures(url: str, folder: Path, given: argparse.Namespace) -> AsyncIterator[Figure]:
+    with echo(folder) as raw, penstock(folder, url) as server:
+        for name, next in (
+            ("publish", always("/v1/publish", PUBLISH)),
+            ("claim_complete", claim_then_complete),
+        ):
+            for figure in await beside_echo(name, raw, server, next, given):
+                yield figure
+    for figure in await in_batches(url, folder, given):
+        yield figure
+    with penstock(folder, url) as server:
+        for figure in await waiting.figures(server):
+            yield figure
+
+
+async def beside_echo(
+    name: str, raw: Served, server: Served, next: Next, given: argparse.Namespace
+) -> list[Figure]:
+    echoes, ours = [], []
+    for _ in range(given.repeats):
+        echoes.append(await measured(raw, always("/", PUBLISH), given.seconds))
+        ours.append(await measured(server, next, given.seconds))
+    return [
+        compared(name, "req/s", [run.rate for run in echoes], [run.rate for run in ours]),
+        compared(f"{name}_cpu_us", "us", [run.cpu for run in echoes], [run.cpu for run in ours]),
+    ]
+
+
+async def in_batches(url: str, folder: Path, given: argparse.Namespace) -> list[Figure]:
+    with penstock(folder, url) as server:
+        # What single publishes left is out of the way first.
+        await batches.finished(server, batches.consuming, batches.CALLERS)
+        return await batches.figures(server, url, given.messages, given.repeats)
+
+
+@contextmanager
+def store(name: str, folder: str) -> Iterator[str]:
+    if name == "sqlite":
+        yield f"sqlite:///{folder}/queue.db"
+    else:
+        with Postgres({}, parent=None) as postgres, postgres.database() as url:
+            yield url
+
+
+async def bench(url: str, folder: Path, given: argparse.Namespace) -> None:
+    subject = f"http-{given.store}"
+    print(f"{TERMS}\n\n{HEADER}")
+    seen: list[Figure] = []
+    async for figure in figures(url, folder, given):
+        print(line(figure, TARGETS[subject].get(figure.measure)), flush=True)
+        seen.append(figure)
+    if given.page:
+        page.keep(subject, TERMS, seen, [])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("./dev bench http", description="Measure the service.")
+    parser.add_argument("store", nargs="?", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each turn")
+    parser.add_argument("--repeats", type=int, default=5, help="turns")
+    parser.add_argument("--messages", type=int, default=20_000, help="of each turn in batches")
+    parser.add_argument(
+        "--page", action="store_true", help="keep the figures in docs/benchmarks.md"
+    )
+    given = parser.parse_args()
+    with TemporaryDirectory(dir=own_directory()) as folder, store(given.store, folder) as url:
+        uvloop.run(bench(url, Path(folder), given))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Batches of 100 by the service, against the same by the store itself in one process."""
+
+import asyncio
+import itertools
+import re
+import time
+from collections.abc import Awaitable, Callable
+
+from bench.figures import Figure, compared
+from bench.http.asking import Next, finished, request, times
+from bench.http.bodies import BODY, PUBLISH
+from bench.http.serving import Served
+from penstock import stores
+from penstock.broker import Broker
+from penstock.message import Draft
+from penstock.ticket import Completion
+
+BATCH, CALLERS = 100, 8
+TOKEN = re.compile(rb'"token":"([^"]+)"')
+CLAIM = request("/v1/claim", b'{"queues":[{"queue":"default"}],"limit":%d}' % BATCH)
+
+
+async def figures(server: Served, url: str, count: int, repeats: int) -> list[Figure]:
+    """Fixed work, so that what was published is what is consumed."""
+    rates: dict[str, list[float]] = {
+        name: [] for name in ("put", "got", "put inside", "got inside")
+    }
+    async with await stores.open(url) as store:
+        broker = Broker(store)
+        for _ in range(repeats):
+            for name, seconds in (
+                ("put", await finished(server, publishing(count), CALLERS)),
+                ("got", await finished(server, consuming, CALLERS)),
+                ("put inside", await inside(publisher(broker, count))),
+                ("got inside", await inside(lambda: consume(broker))),
+            ):
+                rates[name].append(count / seconds)
+    return [
+        compared("batch_publish", "msg/s", rates["put inside"], rates["put"]),
+        compared("batch_consume", "msg/s", rates["got inside"], rates["got"]),
+    ]
+
+
+def publishing(count: int) -> Next:
+    batch = b'{"messages":[' + b",".join([PUBLISH] * BATCH) + b"]}"
+    return times(count // BATCH, "/v1/publish/batch", batch)
+
+
+def consuming(answer: bytes) -> bytes | None:
+    """A claim, and a complete of all it gave, until it gives nothing."""
+    if not answer.startswith(b'{"messages":['):
+        return CLAIM
+    items = b",".join(b'{"token":"%s"}' % token for token in TOKEN.findall(answer))
+    return request("/v1/complete/batch", b'{"items":[' + items + b"]}") if items else None
+
+
+async def inside(work: Callable[[], Awaitable[None]]) -> float:
+    began = time.perf_counter()
+    await asyncio.gather(*(work() for _ in range(CALLERS)))
+    return time.perf_counter() - began
+
+
+def publisher(broker: Broker, count: int) -> Callable[[], Awaitable[None]]:
+    left = itertools.repeat(None, count // BATCH)
+
+    async def publish() -> None:
+        for _ in left:
+            await broker.publish_many([Draft(body=BODY) for _ in range(BATCH)])
+
+    return publish
+
+
+async def consume(broker: Broker) -> None:
+    while taken := (await broker.claim("default", consumer="bench", limit=BATCH)).messages:
+        await broker.complete_many([Completion(each.id, each.fence) for each in taken])

@@ -1,0 +1,6 @@
+"""What is published."""
+
+import json
+
+BODY = json.dumps({"text": "x" * 180}).encode()
+PUBLISH = b'{"queue":"default","body":' + BODY + b"}"

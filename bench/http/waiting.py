@@ -1,0 +1,104 @@
+"""Thousands of long polls and hundreds of event streams: what they cost, and whom they hold up."""
+
+import asyncio
+import statistics
+import time
+
+from bench.figures import Figure
+from bench.http.asking import quantile, request
+from bench.http.bodies import PUBLISH
+from bench.http.serving import Served
+
+PARKED, LISTENERS = 2_000, 500
+WOKEN, PUBLISHED = 100, 200
+# Seconds: while nothing happens, and between two publishes.
+IDLE, PAUSE = 5.0, 0.05
+PARK = request("/v1/claim", b'{"queues":[{"queue":"awaited"}],"wait":30}')
+LISTEN = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
+AWAITED = request("/v1/publish", PUBLISH.replace(b"default", b"awaited"))
+# Nobody waits for this one.
+ELSEWHERE = request("/v1/publish", PUBLISH.replace(b"default", b"elsewhere"))
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def figures(server: Served) -> list[Figure]:
+    publisher = await connection(server)
+    for name in (b"awaited", b"elsewhere"):
+        await ask(publisher, request("/v1/queues", b'{"name":"%s"}' % name))
+    alone = await publish_steadily(publisher)
+    waiting = [await connection(server, PARK) for _ in range(PARKED)]
+    await asyncio.sleep(2)
+    idle = await idle_cpu(server)
+    woken = await wake(publisher, waiting[:WOKEN])
+    for _, writer in waiting[:WOKEN]:
+        writer.write(PARK)
+    listening = [await connection(server, LISTEN) for _ in range(LISTENERS)]
+    readers = [asyncio.create_task(read_all(each)) for each in listening]
+    crowded = await publish_steadily(publisher)
+    megabytes = server.megabytes
+    for _, writer in (*waiting, *listening, publisher):
+        writer.close()
+    await asyncio.gather(*readers)
+    return [
+        Figure("parked_cpu_percent", idle, "%"),
+        Figure("parked_wake_p50_ms", statistics.median(woken) * 1e3, "ms"),
+        Figure("parked_wake_p99_ms", quantile(woken, 0.99) * 1e3, "ms"),
+        Figure("crowded_rss_mb", megabytes, "MB"),
+        Figure("crowded_p99_ms", quantile(crowded, 0.99) * 1e3, "ms", quantile(alone, 0.99) * 1e3),
+    ]
+
+
+async def connection(server: Served, first: bytes = b"") -> Connection:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(first)
+    return reader, writer
+
+
+async def ask(connection: Connection, sent: bytes) -> None:
+    connection[1].write(sent)
+    await answer(connection[0])
+
+
+async def answer(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 20"), head
+    return await reader.readexactly(
+        int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+    )
+
+
+async def publish_steadily(publisher: Connection) -> list[float]:
+    took: list[float] = []
+    for _ in range(PUBLISHED):
+        began = time.perf_counter()
+        await ask(publisher, ELSEWHERE)
+        took.append(time.perf_counter() - began)
+        await asyncio.sleep(PAUSE)
+    return took
+
+
+async def idle_cpu(server: Served) -> float:
+    used = server.cpu
+    await asyncio.sleep(IDLE)
+    return (server.cpu - used) / IDLE * 100
+
+
+async def wake(publisher: Connection, waiting: list[Connection]) -> list[float]:
+    """Whoever came first is answered first: of another's answer nobody would know here."""
+    took: list[float] = []
+    for reader, _ in waiting:
+        began = time.perf_counter()
+        publisher[1].write(AWAITED)
+        async with asyncio.timeout(10):
+            claimed = await answer(reader)
+        took.append(time.perf_counter() - began)
+        assert b'"token"' in claimed
+        await answer(publisher[0])
+        await asyncio.sleep(0.02)
+    return took
+
+
+async def read_all(connection: Connection) -> None:
+    while await connection[0].read(65_536):
+        pass
