@@ -3,19 +3,31 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import tracing
+from tests.http.served import served
 
 SPANS = Path(__file__).with_name("traced_app.py")
 
 
+@pytest.fixture(scope="module", params=["file", "http"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("traced")
+    store = f"sqlite:///{folder}/queue.db"
+    if request.param == "file":
+        yield store
+        return
+    with served(store, folder) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
 @pytest.fixture(scope="module")
-def spans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('traced')}/queue.db"
+def spans(url: str) -> dict[str, Any]:
     line = [sys.executable, "-W", "error", str(SPANS), url]
     said = subprocess.run(line, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
