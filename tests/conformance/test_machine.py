@@ -1,17 +1,16 @@
 """Whatever is done to a store, in whatever order, it does what the model does."""
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.conformance.engines import ENGINES, Engine
 from tests.conformance.machine.rules import Machine
+from tests.extent import ALL
 
 STEPS = 40
 EXAMPLES = {"sqlite-memory": 80, "sqlite-file": 8, "postgres": 8, "mariadb": 8, "redis": 20}
-MORE = 10 if os.environ.get("PENSTOCK_TEST_ALL") else 1
+MORE = 10 if ALL else 1
 
 
 @pytest.mark.timeout(900)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.extent import ALL
 from tests.faults.storm.ground import Weather
 from tests.faults.storm.mariadb_ground import WEATHER as MARIADB
 from tests.faults.storm.postgres_ground import WEATHER as POSTGRES
@@ -19,7 +20,7 @@ from tests.servers.server import Unavailable
 
 ROOT = Path(__file__).parents[2]
 # Faults rage for so long; starting, draining and judging take as long again on a busy machine.
-SECONDS = 120 if os.environ.get("PENSTOCK_TEST_ALL") else 12
+SECONDS = 120 if ALL else 12
 WEATHERS = pytest.mark.parametrize(
     "weather", [SQLITE, POSTGRES, MARIADB, REDIS], ids=["sqlite", "postgres", "mariadb", "redis"]
 )

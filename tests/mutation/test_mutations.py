@@ -1,10 +1,10 @@
 """Every mutation applies to the source as it is, and is caught."""
 
-import os
 from collections import Counter
 
 import pytest
 
+from tests.extent import LONG
 from tests.mutation.__main__ import main
 from tests.mutation.mutation import Mutation, NotApplicable
 from tests.mutation.mutations import MUTATIONS
@@ -57,6 +57,7 @@ def test_a_line_that_is_there_twice_is_not_changed() -> None:
         Mutation("n", "f.sql", "a", "SELECT 1", "SELECT 2", "").applied(text)
 
 
+@LONG
 @pytest.mark.timeout(600)
 def test_cheap_mutations_are_caught_and_useless_ones_are_told() -> None:
     tried = list(attempt([*map(named, CHEAP), OUTDATED, SENSELESS], jobs=1))
@@ -67,7 +68,7 @@ def test_cheap_mutations_are_caught_and_useless_ones_are_told() -> None:
     ]
 
 
-@pytest.mark.skipif(not os.environ.get("PENSTOCK_TEST_ALL"), reason="takes many minutes")
+@LONG
 @pytest.mark.timeout(7_200)
 def test_every_mutation_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--jobs", "2"]) == 0, capsys.readouterr().out

@@ -1,12 +1,12 @@
 """Every statement walks the same indexes, whatever the size and the statistics of the store."""
 
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from tests.extent import ALL
 from tests.postgres.plans import (
     INDEX_TYPES,
     STATEMENTS,
@@ -29,7 +29,7 @@ SHAPES: dict[str, tuple[int, int, bool]] = {
     "one queue, analysed": (20_000, 1, True),
     "1,000 queues, analysed": (20_000, 1_000, True),
 }
-if os.environ.get("PENSTOCK_TEST_ALL"):
+if ALL:
     SHAPES["1,000,000 rows, analysed"] = (1_000_000, 10, True)
 
 BODY = "message_pkey (id)"

@@ -1,6 +1,5 @@
 """Every hot statement walks the same index, whatever the size and the statistics of the store."""
 
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator
@@ -16,6 +15,7 @@ from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite import settle
 from penstock.stores.sqlite.transaction import SQL, Transaction
 from penstock.ticket import Claim, Completion
+from tests.extent import ALL
 from tests.sqlite.plans import database, plan
 
 SHAPES: dict[str, tuple[int, int, bool]] = {
@@ -25,7 +25,7 @@ SHAPES: dict[str, tuple[int, int, bool]] = {
     "one queue, analysed": (20_000, 1, True),
     "1,000 queues, analysed": (20_000, 1_000, True),
 }
-if os.environ.get("PENSTOCK_TEST_ALL"):
+if ALL:
     SHAPES["1,000,000 rows, analysed"] = (1_000_000, 10, True)
 
 LOCKS = "SCAN j VIRTUAL TABLE INDEX 1:"

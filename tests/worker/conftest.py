@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from penstock import Penstock
+from tests.extent import LONG
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
@@ -18,7 +19,14 @@ ROOT = Path(__file__).parents[2]
 Start: TypeAlias = Callable[..., "subprocess.Popen[bytes]"]
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb", "redis"])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        "postgres",
+        pytest.param("mariadb", marks=LONG),
+        pytest.param("redis", marks=LONG),
+    ]
+)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Of a store that other processes see as well."""
     if request.param == "sqlite":

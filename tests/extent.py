@@ -1,0 +1,8 @@
+"""How much is tested: what takes minutes is left to ./dev test --all."""
+
+import os
+
+import pytest
+
+ALL = bool(os.environ.get("PENSTOCK_TEST_ALL"))
+LONG = pytest.mark.skipif(not ALL, reason="takes long; ./dev test --all")
