@@ -41,8 +41,6 @@ async def publish(call: Call, sent: Publish) -> Accepted:
 async def publish_many(call: Call, sent: PublishMany) -> PublishOutcomes:
     trace = call.traceparent
     drafts = [traced(draft_of(each), trace) for each in sent.messages]
-    for type, queue in {(draft.type, draft.queue) for draft in drafts}:
-        refuse_shell(call, type, queue)
     published = await publish_fit(call, drafts, sent.atomic)
     tell(call, drafts, published)
     items = [outcome_of(each) for each in published]
@@ -52,16 +50,19 @@ async def publish_many(call: Call, sent: PublishMany) -> PublishOutcomes:
 
 async def publish_fit(call: Call, drafts: Sequence[Draft], atomic: bool) -> list[Published]:
     """Those whose callbacks this server would not send answer for themselves."""
-    refused = unfit_places(call, drafts)
-    if not refused:
+    kinds = {kind_of(draft): draft for draft in drafts}
+    for type, queue, _ in kinds:
+        refuse_shell(call, type, queue)
+    unwanted = {kind: why for kind, draft in kinds.items() if (why := unfit(call, draft))}
+    if not unwanted:
         return await call.broker.publish_many(drafts, atomic=atomic, scope=call.scope)
     if atomic:
-        raise next(iter(refused.values()))
-    fit = [draft for place, draft in enumerate(drafts) if place not in refused]
+        raise next(iter(unwanted.values()))
+    fit = [draft for draft in drafts if kind_of(draft) not in unwanted]
     stored = iter(await call.broker.publish_many(fit, scope=call.scope))
     return [
-        answer(draft, refused[place]) if place in refused else next(stored)
-        for place, draft in enumerate(drafts)
+        answer(draft, why) if (why := unwanted.get(kind_of(draft))) else next(stored)
+        for draft in drafts
     ]
 
 
@@ -72,17 +73,9 @@ def refuse_unfit(call: Call, draft: Draft) -> None:
         raise why
 
 
-def unfit_places(call: Call, drafts: Sequence[Draft]) -> dict[int, PenstockError]:
-    """Most are alike: what one may, the next one may."""
-    seen: dict[tuple[str, str | None], PenstockError | None] = {}
-    refused: dict[int, PenstockError] = {}
-    for place, draft in enumerate(drafts):
-        kind = (draft.queue, draft.callback)
-        if kind not in seen:
-            seen[kind] = unfit(call, draft)
-        if (why := seen[kind]) is not None:
-            refused[place] = why
-    return refused
+def kind_of(draft: Draft) -> tuple[str, str, str | None]:
+    """Those of a kind are all fit, or none of them is."""
+    return draft.type, draft.queue, draft.callback
 
 
 def unfit(call: Call, draft: Draft) -> PenstockError | None:
@@ -122,7 +115,7 @@ def tell(call: Call, drafts: Sequence[Draft], published: Sequence[Published]) ->
     """Counts them, and announces them to whoever listens."""
     metrics = call.service.metrics
     both = zip(drafts, published, strict=True)
-    new = [(draft, each) for draft, each in both if each.code is None and not each.duplicate]
+    new = [pair for pair in both if pair[1].code is None and not pair[1].duplicate]
     for queue, count in Counter(draft.queue for draft, _ in new).items():
         metrics.count_published(queue, count)
     if len(new) < len(published):

@@ -8,10 +8,10 @@ from hmac import compare_digest
 from penstock.errors import Forbidden, InvalidToken
 from penstock.ticket import Lock
 
-# Of a token the first part says that we gave it, the second to whom.
-OURS, THEIRS = 6, 12
-# The first part, as it is written.
-SHOWN, LENGTH = OURS * 2, (OURS + THEIRS) * 2
+# Bytes of what says to whom a token was given, and of what says that we gave it.
+SUBJECT, MAC = 6, 12
+# The first of them, as it is written.
+SHOWN = SUBJECT * 2
 LONGEST_NUMBER = 19
 
 
@@ -20,29 +20,28 @@ class Tokens:
 
     def __init__(self, secret: bytes) -> None:
         self.secret = blake2s(b"penstock", key=secret[:32]).digest()
-        self.key_of = lru_cache(10_000)(self._key_of)
+        self.mark_of = lru_cache(10_000)(self._mark_of)
 
-    def _key_of(self, subject: str) -> bytes:
-        return blake2s(subject.encode(), key=self.secret, person=b"subject").digest()
+    def _mark_of(self, subject: str) -> str:
+        text = subject.encode()
+        return blake2s(text, key=self.secret, digest_size=SUBJECT, person=b"subject").hexdigest()
 
     def sign(self, id: int, fence: int, subject: str) -> str:
-        text = f"{id}.{fence}"
-        return f"{text}.{self.ours(text)}{self.theirs(text, subject)}"
+        text = f"{id}.{fence}.{self.mark_of(subject)}"
+        return text + self.mac(text)
 
-    def ours(self, text: str) -> str:
-        return blake2s(text.encode(), key=self.secret, digest_size=OURS).hexdigest()
-
-    def theirs(self, text: str, subject: str) -> str:
-        return blake2s(text.encode(), key=self.key_of(subject), digest_size=THEIRS).hexdigest()
+    def mac(self, text: str) -> str:
+        return blake2s(text.encode(), key=self.secret, digest_size=MAC).hexdigest()
 
     def read(self, token: str, subject: str) -> Lock:
-        text, _, mac = token.rpartition(".")
-        id, dot, fence = text.partition(".")
+        lock, _, mac = token.rpartition(".")
+        id, dot, fence = lock.partition(".")
         if not (dot and is_number(id) and is_number(fence) and mac.isascii()):
             raise InvalidToken("the token is not of the form id.fence.mac")
-        if len(mac) != LENGTH or not compare_digest(mac[:SHOWN], self.ours(text)):
+        mark = mac[:SHOWN]
+        if not compare_digest(mac[SHOWN:], self.mac(f"{lock}.{mark}")):
             raise InvalidToken("the token was not given by this store, or was changed")
-        if not compare_digest(mac[SHOWN:], self.theirs(text, subject)):
+        if not compare_digest(mark, self.mark_of(subject)):
             raise Forbidden(f"the lock of message {id} is somebody else's")
         return Lock(int(id), int(fence))
 
