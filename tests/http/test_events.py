@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import psycopg
 import pytest
 
 from tests.http.served import Later, Served, Stream, served
+
+CROWD = 300
 
 
 @pytest.fixture
@@ -176,3 +179,21 @@ def gauge(server: Served, name: str) -> float:
 def test_the_events_of_a_stream_are_json(server: Served, queue: str, stream: Stream) -> None:
     server.publish(queue, type='"\\ \u2028 é')
     assert json.loads(json.dumps(stream.event()))["type"] == '"\\ \u2028 é'
+
+
+def test_a_crowd_that_comes_at_once_and_again_hears_everything(store: str, tmp_path: Path) -> None:
+    """None of them takes the store away from the others, or from who publishes."""
+    url = store if "sqlite" in store else f"{store}{'&' if '?' in store else '?'}pool_size=2"
+    with served(url, tmp_path) as server, ThreadPoolExecutor(CROWD) as pool:
+        queue = server.queue()
+        crowd = list(pool.map(lambda _: Stream(server, queue=queue), range(CROWD)))
+        ids = [server.publish(queue)]
+        assert all(stream.until("message.published", ids[0]) for stream in crowd)
+        for stream in crowd:
+            stream.close()
+        ids += [server.publish(queue) for _ in range(3)]
+        again = list(pool.map(lambda each: Stream(server, each.last, queue=queue), crowd))
+        for stream in again:
+            seen = [event["id"] for event in stream.until("message.published", ids[-1])]
+            assert seen[-3:] == ids[-3:]
+            stream.close()

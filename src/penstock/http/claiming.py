@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from typing import Any
 
 from penstock.access import Right
 from penstock.consumer import Taken
@@ -11,7 +12,7 @@ from penstock.http.call import Call, Gone
 from penstock.http.counts import SECOND
 from penstock.http.events import Event, Told
 from penstock.http.parking import Waiter, Wish, give_back
-from penstock.message import Leased
+from penstock.message import PLAIN, Leased, Meta
 from penstock.wire.consume import Claim, Deliveries, Delivery
 from penstock.wire.texts import time_at, time_of, told
 
@@ -73,6 +74,13 @@ def delivery_of(call: Call, message: Leased) -> Delivery:
         meta.content_type,
         message.fence,
         message.suspect,
+        *(() if meta is PLAIN else further(meta)),
+    )
+
+
+def further(meta: Meta) -> tuple[Any, ...]:
+    """What few messages have."""
+    return (
         meta.name,
         meta.headers,
         meta.labels,

@@ -1,5 +1,6 @@
 """Follows the history of a store: what any process did to its messages becomes events."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
@@ -22,6 +23,8 @@ FARTHEST = 2**62
 # was rolled back, and never comes.
 PATIENCE = 600_000_000
 MOST_AHEAD = 10_000
+# So many read at once what they missed.
+TURNS = 2
 log: FilteringBoundLogger = structlog.get_logger()
 
 
@@ -182,13 +185,18 @@ class Follower:
         self.directory = directory
         self.hub = hub
         self.reader: Reader | None = None
+        self.starting = asyncio.Lock()
+        # Whoever comes back reads what it missed; a crowd of them leaves the store to others.
+        self.turns = asyncio.Semaphore(TURNS)
 
     async def start(self) -> Reader:
-        """From now on nothing is missed, for whoever listens already."""
-        if self.reader is None:
-            reader = Reader(self.store, self.directory, self.hub, await newest(self.store))
-            self.reader = self.reader or reader
-        return self.reader
+        """From now on nothing is missed, for whoever listens already. It is begun by one of those
+        who come at once, and the others wait for that."""
+        async with self.starting:
+            if self.reader is None:
+                end = await newest(self.store)
+                self.reader = Reader(self.store, self.directory, self.hub, end)
+            return self.reader
 
     async def tick(self) -> float:
         if not self.hub.wanted:

@@ -3,22 +3,27 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import structlog
 from fastapi import Response
 from fastapi.sse import format_sse_event
+from structlog.typing import FilteringBoundLogger
 
+from penstock.errors import StoreError
 from penstock.http.call import Receive, Scope, Send
 from penstock.http.events import Listener
 from penstock.http.follower import Mark, Reader
 from penstock.http.service import Service
 
+log: FilteringBoundLogger = structlog.get_logger()
 # Milliseconds until a client comes back.
 RETRY = 1_000
 
 
-async def events(service: Service, listener: Listener, missed: Mark | None) -> AsyncIterator[bytes]:
+async def events(
+    service: Service, listener: Listener, begun: Mark, missed: Mark | None
+) -> AsyncIterator[bytes]:
     """Listening began before: nothing falls between what was missed and what happens."""
-    reader = await service.follower.start()
-    yield format_sse_event(comment="penstock", retry=RETRY, id=str(missed or reader.mark))
+    yield format_sse_event(comment="penstock", retry=RETRY, id=str(missed or begun))
     if missed is not None:
         async for frames in catch_up(service, listener, missed):
             yield frames
@@ -30,7 +35,11 @@ async def events(service: Service, listener: Listener, missed: Mark | None) -> A
 async def catch_up(service: Service, listener: Listener, missed: Mark) -> AsyncIterator[bytes]:
     directory = service.broker(listener.filter.tenant).directory
     reader = Reader(service.store, directory, service.hub, missed)
-    while (told := await reader.read()) and not listener.closed:
+    while not listener.closed:
+        async with service.follower.turns:
+            told = await reader.read()
+        if not told:
+            return
         yield b"".join(each.frame for each in told if listener.filter.fits(each))
 
 
@@ -44,12 +53,15 @@ class EventStream(Response):
     """Sent for as long as the client is there and reads. One that does not is cut off, since it
     would not read a farewell either."""
 
-    def __init__(self, service: Service, listener: Listener, missed: Mark | None) -> None:
+    def __init__(
+        self, service: Service, listener: Listener, begun: Mark, missed: Mark | None
+    ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"},
                          media_type="text/event-stream")  # fmt: skip
         del self.headers["content-length"]
         self.service = service
         self.listener = listener
+        self.begun = begun
         self.missed = missed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,6 +81,10 @@ class EventStream(Response):
     async def send_all(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
-        async for frames in events(self.service, self.listener, self.missed):
-            await send({"type": "http.response.body", "body": frames, "more_body": True})
+        try:
+            async for frames in events(self.service, self.listener, self.begun, self.missed):
+                await send({"type": "http.response.body", "body": frames, "more_body": True})
+        except StoreError as error:
+            # It has begun: the client comes back, and goes on after the last it heard.
+            log.warning("stream_ended", error=str(error))
         await send({"type": "http.response.body", "body": b""})

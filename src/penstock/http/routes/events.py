@@ -29,7 +29,13 @@ async def listen(
     missed = None if last_event_id is None else known(last_event_id)
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     wanted = Filter(call.caller.tenant, *names, allows=call.allows)
-    return EventStream(call.service, call.service.hub.listen(wanted), missed)
+    listener = call.service.hub.listen(wanted)
+    try:
+        reader = await call.service.follower.start()
+    except BaseException:
+        call.service.hub.leave(listener)
+        raise
+    return EventStream(call.service, listener, reader.mark, missed)
 
 
 def known(text: str) -> Mark:
