@@ -16,7 +16,7 @@ from penstock.broker import Broker
 from penstock.pipeline import balance, extract, joined, read_lake
 from penstock.pipeline import lake as lakes
 from penstock.pipeline.manifest import encode
-from penstock.pipeline.schema import HISTORY, MESSAGE
+from penstock.pipeline.schema import HISTORY, MESSAGE, Table
 from penstock.pipeline.stores import identity, using
 from penstock.ticket import Retention
 from tests.cli.terminal import Terminal
@@ -43,9 +43,18 @@ def test_a_table_is_read_whole_in_parts_and_columns(spark: SparkSession, url: st
     ]
 
 
+def test_the_question_of_one_query_is_not_that_of_the_next(spark: SparkSession, url: str) -> None:
+    rows = table(spark, url, table="history")
+    final = rows.filter("final")
+    every, some = rows.count(), final.count()
+    assert 0 < some < every
+    assert (rows.count(), rows.union(final).count()) == (every, every + some)
+
+
 def test_filters_are_left_to_the_source_and_exact(spark: SparkSession, url: str) -> None:
     _, history = fed(url)
-    rows = table(spark, url, table="history", columns="position,id,state,error,final,at")
+    columns = "position,id,state,error,final,at"
+    rows = table(spark, url, table="history", columns=columns, pushFilters="true")
     wanted = rows.filter(
         "state in ('completed', 'failed') and error is not null and id >= 1 and final"
         " and at > timestamp'2020-01-01' and at < timestamp'2200-01-01'"
@@ -136,7 +145,7 @@ class Sheet:
         self.spark, self.url, self.lake = spark, url, lake
         extract(spark, url, str(lake))
 
-    def plant(self, table: str, change: Any) -> None:
+    def plant(self, table: Table, change: Any) -> None:
         """In the file, and so that the manifest says the same."""
         (path,) = files(self.lake, table)
         parquet.write_table(change(parquet.read_table(path)), path)

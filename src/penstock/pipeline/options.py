@@ -9,7 +9,9 @@ from penstock.errors import InvalidInput
 from penstock.pipeline.schema import Table, chosen, table_named
 from penstock.pipeline.stores import everywhere
 
-KNOWN = {"url", "table", "columns", "partitionrows", "maxrowspertrigger", "until", "path"}
+KNOWN = {
+    "url", "table", "columns", "partitionrows", "maxrowspertrigger", "until", "path", "pushfilters",
+}  # fmt: skip
 PARTITION_ROWS = 100_000
 
 
@@ -23,6 +25,8 @@ class Options(Struct, frozen=True):
     limit: int | None
     # The last position that a reader at once takes; None for the last there is.
     until: int | None
+    # Filters are applied by the source.
+    push_filters: bool = False
 
     @property
     def schema(self) -> Any:
@@ -38,6 +42,7 @@ def parse(given: MutableMapping[str, str]) -> Options:
         whole("partitionRows", options.get("partitionrows")) or PARTITION_ROWS,
         whole("maxRowsPerTrigger", options.get("maxrowspertrigger")),
         whole("until", options.get("until"), 0),
+        truth("pushFilters", options.get("pushfilters", "false")),
     )
 
 
@@ -53,6 +58,12 @@ def needed_url(options: Mapping[str, str]) -> str:
     if not options.get("url"):
         raise InvalidInput("the format penstock needs an option url, like sqlite:///penstock.db")
     return options["url"]
+
+
+def truth(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidInput(f"{name} is true or false, not {text!r}")
+    return text.lower() == "true"
 
 
 def whole(name: str, text: str | None, least: int = 1) -> int | None:

@@ -43,7 +43,8 @@ class PenstockSource(DataSource):
     def reader(self, schema: StructType) -> "Reader":
         if "queue" in self.options:
             raise refuse_at_once()
-        return Reader(parse(self.options))
+        options = parse(self.options)
+        return FilteringReader(options) if options.push_filters else Reader(options)
 
     def streamReader(self, schema: StructType) -> "StreamReader | QueueReader":  # noqa: N802
         if "queue" in self.options:
@@ -62,12 +63,6 @@ class Reader(DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.filters: list[Filter] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        schema = self.options.schema
-        self.filters = [each for each in filters if takes(each, schema)]
-        return [each for each in filters if not takes(each, schema)]
 
     def partitions(self) -> Sequence[InputPartition]:
         until = self.options.until
@@ -77,7 +72,24 @@ class Reader(DataSourceReader):
         return partitions(self.options, Cursor(), end)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        for batch in read(self.options.url, partition.value, self.options.schema):
+        return read(self.options.url, partition.value, self.options.schema)
+
+
+class FilteringReader(Reader):
+    """For a DataFrame that is asked one question: Spark 4.3 keeps what it handed over for one query
+    for every other one of the same DataFrame, and does not apply it itself."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        schema = self.options.schema
+        self.filters = [each for each in filters if takes(each, schema)]
+        return [each for each in filters if not takes(each, schema)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        for batch in super().read(partition):
             yield apply(self.filters, batch)
 
 
