@@ -1,6 +1,7 @@
 """A lake of a week that never was, written by Spark, for runs of the pipeline to be measured on."""
 
 import asyncio
+from pathlib import Path
 
 import pyarrow.parquet as parquet
 from pyspark.sql import DataFrame, SparkSession
@@ -124,12 +125,12 @@ async def make_store(url: str) -> None:
 def write_batch(place: lakes.Lake, number: int, tables: dict[Table, DataFrame]) -> None:
     parts: list[Part] = []
     for table in TABLES:
-        folder = place.root / table / f"batch={number:010}"
+        folder = Path(place.where) / table / f"batch={number:010}"
         order = "at" if table == "history" else "id"
         rows = tables[table].repartitionByRange(8, order).sortWithinPartitions(order)
         rows.write.parquet(str(folder))
         for path in sorted(folder.glob("*.parquet")):
             count, size = parquet.read_metadata(path).num_rows, path.stat().st_size
-            parts.append(Part(table, str(path.relative_to(place.root)), count, size, ""))
+            parts.append(Part(table, str(path.relative_to(place.where)), count, size, ""))
     start, end = Cursor(0, number - 1, number - 1), Cursor(0, number, number)
     place.publish(Manifest(VERSION, place.label.id, number, number, start, end, "", tuple(parts)))

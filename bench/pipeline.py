@@ -1,12 +1,10 @@
-"""The pipeline against bare Spark and against DuckDB: python -m bench.pipeline [--rows N].
+"""The command: python -m bench.pipeline [--rows N]. Against bare Spark and against DuckDB.
 
-Each part in a process of its own. Sessions are started and warm unless it says otherwise; ratios
-count, seconds are of this machine.
+Each part in a process of its own.
 """
 
 import argparse
 import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,18 +13,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+import msgspec
 import psycopg
 
-from bench import duck
+from bench import duck, page
 from bench.__main__ import own_directory
+from bench.figures import Figure
 from bench.lakes import Week, make_store
+from bench.table import HEADER, json_line, line
+from bench.targets import TARGETS
 from penstock.pipeline import extract, read_lake, started
 from penstock.pipeline.analyse import analyse
 from penstock.pipeline.schema import TABLES
 from tests.servers.postgres import Postgres
 
-# What a part must reach; of an extract as much as, of the others as little as.
-GOALS = {"extract": 0.7, "run": 6.0, "next hour": 3.0}
+SUBJECT = "pipeline"
+TERMS = """\
+Spark as `local[2]` with 1 GB, one turn. `extract`: {rows:,} rows from PostgreSQL, half of them \
+messages and half history; the reference is Spark copying the files it made, both with a session \
+that did either before. `run`: the first run over a week of {history:,} rows of history, in a \
+session that did little before; the reference is DuckDB on two threads, making the same tables of \
+the same files. `next_hour`: a run over one new hour after that week, in a new process; the \
+reference is the start of Spark, which it includes.\
+"""
 # Messages of one transaction, as a busy producer sends them.
 TRANSACTION = 1_000
 FILL = """
@@ -53,8 +62,7 @@ def timed(times: dict[str, float], name: str) -> Iterator[None]:
     times[name] = perf_counter() - begin
 
 
-def measure_extract(folder: Path, rows: int) -> dict[str, float]:
-    """Half of them messages, half of them history."""
+def measure_extract(folder: Path, rows: int) -> Figure:
     times: dict[str, float] = {}
     server = Postgres({}, parent=own_directory())
     with server.database() as url, started("local[2]") as spark:
@@ -70,7 +78,7 @@ def measure_extract(folder: Path, rows: int) -> dict[str, float]:
                 for table in TABLES:
                     copied = read_lake(spark, str(folder / "export"), table)
                     copied.write.mode("overwrite").parquet(str(folder / "copy" / table))
-    return times | {"ratio": times["copy"] / times["extract"]}
+    return Figure("extract", rows / times["extract"], "row/s", rows / times["copy"])
 
 
 def fill(url: str, first: int, end: int) -> None:
@@ -79,8 +87,8 @@ def fill(url: str, first: int, end: int) -> None:
         connection.execute("VACUUM ANALYZE")
 
 
-def measure_run(folder: Path, rows: int) -> dict[str, float]:
-    """All but the last hour of a week, once, in a session that has done little before."""
+def measure_run(folder: Path, rows: int) -> Figure:
+    """All but the last hour of a week."""
     url, lake = f"sqlite:///{folder / 'store.db'}", folder / "lake"
     times: dict[str, float] = {}
     with started("local[2]") as spark:
@@ -90,11 +98,11 @@ def measure_run(folder: Path, rows: int) -> dict[str, float]:
             analyse(spark, url, str(lake))
         times["duckdb"] = sum(duck.run(lake, folder / "duck").values())
         week.write(2)
-    return times | {"ratio": times["run"] / times["duckdb"]}
+    return Figure("run", times["run"], "s", times["duckdb"])
 
 
-def measure_next(folder: Path, rows: int) -> dict[str, float]:
-    """The week's last hour, in a new process: how long compared with the start of Spark."""
+def measure_next(folder: Path, rows: int) -> Figure:
+    """The week's last hour."""
     times: dict[str, float] = {}
     begin = perf_counter()
     with started("local[2]") as spark:
@@ -102,13 +110,13 @@ def measure_next(folder: Path, rows: int) -> dict[str, float]:
         times["session"] = perf_counter() - begin
         analyse(spark, f"sqlite:///{folder / 'store.db'}", str(folder / "lake"))
         times["next hour"] = perf_counter() - begin
-    return times | {"ratio": times["next hour"] / times["session"]}
+    return Figure("next_hour", times["next hour"], "s", times["session"])
 
 
-PARTS: dict[str, Callable[[Path, int], dict[str, float]]] = {
+PARTS: dict[str, Callable[[Path, int], Figure]] = {
     "extract": measure_extract,
     "run": measure_run,
-    "next hour": measure_next,
+    "next_hour": measure_next,
 }
 
 
@@ -119,6 +127,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="see that it runs")
     parser.add_argument("--only", choices=list(PARTS), nargs="+", default=list(PARTS))
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "--page", action="store_true", help="keep the figures in docs/benchmarks.md"
+    )
     parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
@@ -130,28 +141,31 @@ def main() -> None:
     if given.part:
         name, folder = given.part
         rows = given.rows if name == "extract" else given.history
-        print(json.dumps(PARTS[name](Path(folder), rows)))
+        print(msgspec.json.encode(PARTS[name](Path(folder), rows)).decode())
         return
+    tell(given)
+
+
+def tell(given: argparse.Namespace) -> None:
+    terms = TERMS.format(rows=given.rows, history=given.history)
+    if not given.json:
+        print(f"{terms}\n\n{HEADER}")
+    figures: list[Figure] = []
     with TemporaryDirectory(dir=own_directory()) as folder:
         for name in given.only:
-            tell(name, ran(name, folder, given), given.json)
+            figure = ran(name, folder, given)
+            target = TARGETS[SUBJECT].get(name)
+            print(json_line(SUBJECT, figure) if given.json else line(figure, target), flush=True)
+            figures.append(figure)
+    if given.page:
+        page.keep(SUBJECT, terms, figures, [])
 
 
-def ran(name: str, folder: str, given: argparse.Namespace) -> dict[str, float]:
+def ran(name: str, folder: str, given: argparse.Namespace) -> Figure:
     sizes = ["--rows", str(given.rows), "--history", str(given.history)]
     command = [sys.executable, "-m", "bench.pipeline", *sizes, "--part", name, folder]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    times: dict[str, float] = json.loads(said.splitlines()[-1])
-    return times
-
-
-def tell(name: str, times: dict[str, float], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"part": name, **times}), flush=True)
-        return
-    seconds = ", ".join(f"{key} {value:.1f} s" for key, value in times.items() if key != "ratio")
-    sign = ">=" if name == "extract" else "<="
-    print(f"{name}: {times['ratio']:.2f} (goal {sign} {GOALS[name]}); {seconds}", flush=True)
+    return msgspec.json.decode(said.splitlines()[-1], type=Figure)
 
 
 if __name__ == "__main__":

@@ -119,14 +119,18 @@ def bulks(messages: DataFrame, rules: Rules) -> DataFrame:
 
 
 def crowded(rows: DataFrame, moment: str, keys: list[str], most: int, within: int) -> DataFrame:
+    place = ["hour", *keys]
     seconds = rows.select(
-        f.unix_seconds(moment).alias("second"), f.col(moment).alias("moment"), *keys, *NAMES
-    )
-    one = seconds.groupBy(*keys, "second").agg(*names(), f.count("*").alias("one"), *ends("moment"))
-    hour = f.timestamp_seconds(f.col("second") - f.pmod("second", f.lit(HOUR))).alias("hour")
-    line = Window.partitionBy(*keys, "hour").orderBy("second").rangeBetween(1 - within, 0)
-    summed = one.select("*", hour).withColumn("several", f.sum("one").over(line))
-    found = summed.filter(f.col("several") >= most).groupBy("hour", *keys)
+        floor(moment, HOUR).alias("hour"), f.unix_seconds(moment).alias("second"),
+        f.col(moment).alias("moment"), *keys, *NAMES,
+    )  # fmt: skip
+    # Most hours as a whole have fewer, and need no closer look.
+    busy = seconds.groupBy(*place).count().filter(f.col("count") >= most)
+    near = seconds.join(f.broadcast(busy), place, "left_semi")
+    one = near.groupBy(*place, *NAMES, "second").agg(f.count("*").alias("one"), *ends("moment"))
+    line = Window.partitionBy(*place).orderBy("second").rangeBetween(1 - within, 0)
+    summed = one.withColumn("several", f.sum("one").over(line))
+    found = summed.filter(f.col("several") >= most).groupBy(*place)
     return found.agg(
         *names(), f.max("several").alias("count"),
         f.max("several").cast("double").alias("value"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -12,7 +13,10 @@ from penstock.queue import Queue
 WORKED = ("complete", "fail", "nack", "reject", "reclaim", "cancel")
 FAILED = ("fail", "nack", "reject", "reclaim")
 OF_MESSAGE = ("type", "priority", "created_at", "max_attempts", "lease", "correlation_id")
-LIMITS = "queue_id long, limit int, counts_deliveries boolean, queue_lease double"
+LIMITS = pa.schema([
+    ("queue_id", pa.int64()), ("limit", pa.int32()), ("counts_deliveries", pa.bool_()),
+    ("queue_lease", pa.float64()),
+])  # fmt: skip
 
 
 def attempts(
@@ -89,15 +93,16 @@ def alike() -> list[Column]:
 def limits_of(spark: SparkSession, queues: Iterable[Queue]) -> DataFrame:
     """What the queues allow now. What they allowed then is not written down."""
     rows = [
-        (
-            queue.id,
-            queue.settings.max_attempts,
-            queue.settings.retry.count == "deliveries",
-            queue.settings.lease,
-        )
+        {
+            "queue_id": queue.id,
+            "limit": queue.settings.max_attempts,
+            "counts_deliveries": queue.settings.retry.count == "deliveries",
+            "queue_lease": queue.settings.lease,
+        }
         for queue in queues
     ]
-    return spark.createDataFrame(rows, LIMITS)
+    # Of a plain list Spark would make rows in processes of Python, which take seconds to start.
+    return spark.createDataFrame(pa.Table.from_pylist(rows, LIMITS))
 
 
 def worked() -> Column:

@@ -12,7 +12,7 @@ CARRIED = ("backlog", "dead")
 
 
 def changes(attempts: DataFrame, messages: DataFrame) -> DataFrame:
-    """What came and went, in each minute that something did."""
+    """What came and went, in each minute that something did, and under each name it had."""
     arrived = messages.select(
         floor("created_at", MINUTE).alias("minute"), "queue_id", *NAMES,
         f.lit(1).alias("arrived"), f.lit(0).alias("left"), f.lit(0).alias("died"),
@@ -35,7 +35,7 @@ def moved(attempts: DataFrame) -> DataFrame:
 
 def totalled(rows: DataFrame) -> DataFrame:
     sums = [f.sum(name).cast("long").alias(name) for name in CHANGES]
-    return rows.groupBy(*KEYS).agg(*names(), *sums)
+    return rows.groupBy(*KEYS, *NAMES).agg(*sums)
 
 
 def backlog(changed: DataFrame, carried: DataFrame, days: DataFrame) -> DataFrame:

@@ -4,26 +4,34 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from penstock.pipeline.attempts import failed, worked
-from penstock.pipeline.frames import HOUR, floor, names
-from penstock.pipeline.metrics import total
+from penstock.pipeline.frames import HOUR, NAMES, floor, names
+from penstock.pipeline.metrics import micros, total
 
 KEYS = ["hour", "consumer", "queue_id"]
+COUNTS = ("attempts", "completed", "failures", "lost")
 
 
 def consumers(attempts: DataFrame) -> DataFrame:
     rows = attempts.filter(worked() & f.col("consumer").isNotNull())
-    return (
+    under_names = (
         rows.withColumn("hour", floor("at", HOUR))
-        .groupBy(*KEYS)
+        .groupBy(*KEYS, *NAMES)
         .agg(
-            *names(),
             f.count("*").alias("attempts"),
             f.count_if(f.col("state") == "completed").alias("completed"),
             f.count_if(failed()).alias("failures"),
             f.count_if(f.col("verb") == "reclaim").alias("lost"),
-            total(f.col("run")).alias("busy"),
+            micros(f.col("run")).alias("busy"),
             f.max("run").alias("run_max"),
             f.min("claimed_at").alias("first_at"),
             f.max("at").alias("last_at"),
         )
+    )
+    return under_names.groupBy(*KEYS).agg(
+        *names(),
+        *(f.sum(name).alias(name) for name in COUNTS),
+        total("busy"),
+        f.max("run_max").alias("run_max"),
+        f.min("first_at").alias("first_at"),
+        f.max("last_at").alias("last_at"),
     )

@@ -3,18 +3,21 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-# In this order. Of a long trace the beginning and the end say what it was.
+# Of a long trace the beginning and the end say what it was.
 LONGEST = 2_000
+# In this order.
 TEMPLATES = (
     (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<id>"),
     (r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b", "<address>"),
     (r"\b[a-z][a-z0-9+]*://\S+", "<url>"),
     (r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"", "<text>"),
     (r"(?:/[\w.@-]+){2,}/?", "<path>"),
-    (r"\b0x[0-9a-fA-F]+\b|\b(?=[a-f]*[0-9])[0-9a-f]{8,}\b", "<hex>"),
+    (r"\b(?:0x[0-9a-fA-F]++|(?=[a-f]*+[0-9])[0-9a-f]{8,}+)\b", "<hex>"),
     (r"\d+(?:[.:,]\d+)*", "<n>"),
     (r"\s+", " "),
 )
+# Looked for only in an error that has these letters: the patterns take long to find nothing.
+TELLTALES = {"<address>": "@", "<url>": "://"}
 
 
 def template(error: Column) -> Column:
@@ -26,7 +29,10 @@ def template(error: Column) -> Column:
         ),
     ).otherwise(error)
     for pattern, mark in TEMPLATES:
-        text = f.regexp_replace(text, pattern, mark)
+        marked = f.regexp_replace(text, pattern, mark)
+        if mark in TELLTALES:
+            marked = f.when(error.contains(TELLTALES[mark]), marked).otherwise(text)
+        text = marked
     return f.trim(text)
 
 

@@ -26,6 +26,7 @@ def day_of(hour: str) -> Column:
 
 
 def names() -> list[Column]:
+    """Aggregate: of few rows, because Spark sorts all of them for the greatest of a text."""
     return [f.max(name).alias(name) for name in NAMES]
 
 

@@ -6,7 +6,7 @@ in any order and with the same outcome: a run that is repeated changes nothing.
 
 import math
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 from penstock.pipeline.quantiles import GROWTH, SMALLEST
@@ -25,16 +25,10 @@ def seconds_of(number: Column) -> Column:
     return f.pow(f.lit(GROWTH), number) * f.lit(2 / (1 + GROWTH))
 
 
-def gathered(counts: DataFrame, keys: list[str], name: str) -> DataFrame:
-    """Of rows with `bucket` and `count`, one histogram for each of the keys."""
-    one = counts.groupBy(*keys, "bucket").agg(f.sum("count").alias("count"))
-    each = f.collect_list(f.struct("bucket", "count"))
-    return one.groupBy(*keys).agg(f.array_sort(each).alias(name))
-
-
-def merged(rows: DataFrame, keys: list[str], name: str) -> DataFrame:
-    """The histograms of all rows with the same keys as one."""
-    return gathered(rows.select(*keys, f.inline(name)), keys, name)
+def gathered(ours: Column) -> Column:
+    """Aggregate: the histogram of those rows with `bucket` and `count`; null of none."""
+    each = f.collect_list(f.when(ours, f.struct("bucket", "count")))
+    return f.when(f.size(each) > 0, f.array_sort(each))
 
 
 def percentile(name: str, percent: int) -> Column:

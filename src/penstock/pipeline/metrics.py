@@ -5,7 +5,7 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.attempts import failed, worked
 from penstock.pipeline.frames import HOUR, NAMES, floor, names
-from penstock.pipeline.histogram import bucket, gathered, merged, percentiles
+from penstock.pipeline.histogram import bucket, gathered, percentiles
 
 KEYS = ["hour", "queue_id", "type"]
 WAITING = ("ready", "scheduled")
@@ -22,13 +22,10 @@ def metrics(attempts: DataFrame, messages: DataFrame, flash_under: float) -> Dat
     """Of the hours in which the attempts ended and the messages were published."""
     rows = attempts.withColumn("hour", floor("at", HOUR))
     arrived = messages.select(floor("created_at", HOUR).alias("hour"), "queue_id", "type", *NAMES)
-    counted = arrived.groupBy(*KEYS).agg(*names(), f.count("*").alias("published"))
+    counted = arrived.groupBy(*KEYS, *NAMES).agg(f.count("*").alias("published"))
     both = counted.unionByName(tallied(rows, flash_under), allowMissingColumns=True)
     totals = both.groupBy(*KEYS).agg(*names(), *added())
-    times = rows.filter(worked())
-    for name in HISTOGRAMS:
-        totals = totals.join(histogram(times, name), KEYS, "left")
-    return finished(totals)
+    return finished(totals.join(histograms(rows.filter(worked())), KEYS, "left"))
 
 
 def tallied(rows: DataFrame, flash_under: float) -> DataFrame:
@@ -49,36 +46,45 @@ def tallied(rows: DataFrame, flash_under: float) -> DataFrame:
         "flash": done & (state == "completed") & (f.col("run") < flash_under),
     }
     counts = [f.count_if(each).alias(name) for name, each in conditions.items()]
-    return rows.groupBy(*KEYS).agg(*names(), *counts, *times_of(done))
+    return rows.groupBy(*KEYS, *NAMES).agg(*counts, *times_of(done))
 
 
 def times_of(done: Column) -> list[Column]:
     wait, run = f.when(done, f.col("wait")), f.when(done, f.col("run"))
     return [
-        total(wait).alias("wait_sum"),
-        total(run).alias("run_sum"),
+        micros(wait).alias("wait_sum"),
+        micros(run).alias("run_sum"),
         f.max(wait).alias("wait_max"),
         f.max(run).alias("run_max"),
     ]
 
 
-def total(seconds: Column) -> Column:
-    """In whole microseconds, whose sum does not depend on their order."""
-    return f.sum(f.round(seconds * 1_000_000).cast("long")) / f.lit(1_000_000.0)
+def micros(seconds: Column) -> Column:
+    """Aggregate: whole microseconds, whose sum does not depend on their order."""
+    return f.sum(f.round(seconds * 1_000_000).cast("long"))
+
+
+def total(name: str) -> Column:
+    """Aggregate: in seconds again."""
+    return (f.sum(name) / f.lit(1_000_000.0)).alias(name)
 
 
 def added() -> list[Column]:
     return [
         *(f.coalesce(f.sum(name), f.lit(0)).cast("long").alias(name) for name in COUNTS),
-        *(f.sum(name).alias(name) for name in SUMS),
+        *map(total, SUMS),
         *(f.max(name).alias(name) for name in GREATEST),
     ]
 
 
-def histogram(rows: DataFrame, name: str) -> DataFrame:
-    column = name.removesuffix("_histogram")
-    counted = rows.select(*KEYS, bucket(f.col(column)).alias("bucket"), f.lit(1).alias("count"))
-    return gathered(counted.filter("bucket is not null"), KEYS, name)
+def histograms(rows: DataFrame) -> DataFrame:
+    """Both at once. What has the same keys comes together first, and then stays where it is."""
+    buckets = [bucket(f.col(name.removesuffix("_histogram"))) for name in HISTOGRAMS]
+    together = rows.select(*KEYS, f.array(*buckets).alias("buckets")).repartition(*KEYS)
+    each = together.select(*KEYS, f.posexplode_outer("buckets").alias("which", "bucket"))
+    counts = each.filter("bucket is not null").groupBy(*KEYS, "which", "bucket")
+    lists = [gathered(f.col("which") == n).alias(name) for n, name in enumerate(HISTOGRAMS)]
+    return counts.agg(f.count("*").alias("count")).groupBy(*KEYS).agg(*lists)
 
 
 def finished(totals: DataFrame) -> DataFrame:
@@ -92,13 +98,3 @@ def finished(totals: DataFrame) -> DataFrame:
     return totals.select(
         *known, *(rate.alias(name) for name, rate in rates.items()), *quantiles, *HISTOGRAMS
     )
-
-
-def summed(rows: DataFrame, keys: list[str]) -> DataFrame:
-    """Metrics of several hours or types as one: counts are added, histograms too."""
-    totals = rows.groupBy(*keys).agg(
-        *(each for each, name in zip(names(), NAMES, strict=True) if name not in keys), *added()
-    )
-    for name in HISTOGRAMS:
-        totals = totals.join(merged(rows, keys, name), keys, "left")
-    return finished(totals)

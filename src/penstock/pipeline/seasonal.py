@@ -23,16 +23,23 @@ def seasonal(metrics: DataFrame, hours: DataFrame, rules: Rules, first: int, end
 
     An hour in which nothing ran is an hour with a throughput of 0, once there was one with any.
     """
-    judged = earlier(filled(metrics, hours, rules), rules).filter(
+    alike = {hour % DAY for hour in range(first, end, HOUR)}
+    rows = filled(metrics, hours.filter(hour_of_day("unix_seconds(hour)").isin(alike)), rules)
+    judged = earlier(rows, rules).filter(
         (f.col("hour") >= f.lit(when(first))) & (f.col("hour") < f.lit(when(end)))
     )
-    return judged.select("hour", "queue_id", "type", *NAMES, verdicts(rules)).filter(
+    told = in_use(judged, metrics, rules)
+    return told.select("hour", "queue_id", "type", *NAMES, verdicts(rules)).filter(
         "kind is not null"
     )
 
 
+def hour_of_day(second: str) -> Column:
+    return f.pmod(f.expr(second), f.lit(DAY))
+
+
 def filled(metrics: DataFrame, hours: DataFrame, rules: Rules) -> DataFrame:
-    """Every hour of every queue and type; `active` is null where nothing happened.
+    """Every one of the hours, of every queue and type.
 
     Rates and times of too few attempts are left out.
     """
@@ -42,29 +49,38 @@ def filled(metrics: DataFrame, hours: DataFrame, rules: Rules) -> DataFrame:
         f.col(name) if both else f.when(enough, f.col(name)).alias(name)
         for name, both, _ in SERIES.values()
     ]
-    known = metrics.select(
-        "hour", "queue_id", "type", *columns, f.unix_seconds("hour").alias("active")
-    )
+    known = metrics.select("hour", "queue_id", "type", *columns)
     rows = series.crossJoin(hours).join(known, ["hour", "queue_id", "type"], "left")
     return rows.fillna(0, ["completed"]).withColumn("second", f.unix_seconds("hour"))
 
 
 def earlier(rows: DataFrame, rules: Rules) -> DataFrame:
-    """With the values of the same hour on the days before, since the first of them in use."""
-    series = Window.partitionBy("queue_id", "type").orderBy("second")
-    reach = series.rangeBetween(-rules.season_days * DAY, -1)
-    rows = rows.withColumn("since", f.min("active").over(reach))
-    same_hour = Window.partitionBy("queue_id", "type", f.pmod("second", f.lit(DAY)))
+    """With the values of the same hour on the days before."""
+    same_hour = Window.partitionBy("queue_id", "type", hour_of_day("second"))
     days = same_hour.orderBy("second").rowsBetween(-rules.season_days, -1)
+    lists = {}
     for name, _, _ in SERIES.values():
-        known = f.when(f.col(name).isNotNull(), f.struct("second", f.col(name).alias("value")))
-        in_use = f.filter(
-            f.collect_list(known).over(days), lambda each: each.second >= f.col("since")
-        )
-        rows = rows.withColumn(
-            f"{name}_earlier", f.transform(in_use, lambda each: each.value.cast("double"))
-        )
-    return rows
+        value = f.col(name).cast("double").alias("value")
+        known = f.when(f.col(name).isNotNull(), f.struct("second", value))
+        lists[f"{name}_earlier"] = f.collect_list(known).over(days)
+    return rows.withColumns(lists)
+
+
+def in_use(rows: DataFrame, metrics: DataFrame, rules: Rules) -> DataFrame:
+    """Only the values since the queue was first used in those days."""
+    used = metrics.groupBy("queue_id", "type").agg(
+        f.collect_list(f.unix_seconds("hour")).alias("used")
+    )
+    begin = f.col("second") - rules.season_days * DAY
+    near = f.filter("used", lambda each: (each >= begin) & (each < f.col("second")))
+    rows = rows.join(used, ["queue_id", "type"]).withColumn("since", f.array_min(near))
+    names = [f"{name}_earlier" for name, _, _ in SERIES.values()]
+    return rows.withColumns({name: values_since(name) for name in names})
+
+
+def values_since(name: str) -> Column:
+    known = f.filter(name, lambda each: each.second >= f.col("since"))
+    return f.transform(known, lambda each: each.value)
 
 
 def verdicts(rules: Rules) -> Column:

@@ -1,6 +1,6 @@
 """Transform: failures of a day that are alike, and what their messages have in common."""
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.pipeline.attempts import failed, worked
@@ -12,7 +12,7 @@ CLUSTER = [*SERIES, "fingerprint"]
 PAIR = [*SERIES, "name", "value"]
 # Messages of a type and day that stand for all of them: the same ones whenever it is run.
 SAMPLE = 2_000
-EVERYONE, MESSAGE = "", ""
+EVERYONE = ""
 LONGEST_VALUE = 64
 # In how many of a cluster's messages an attribute is worth a word, and how much more than usual.
 LEAST_SHARE, LEAST_LIFT, LEAST_MESSAGES = 0.3, 1.5, 3
@@ -76,6 +76,7 @@ def named(rows: DataFrame) -> DataFrame:
 
 ATTRIBUTE = ("name", "value", "share", "usual")
 ATTRIBUTES = "array<struct<name:string,value:string,share:double,usual:double>>"
+ENTRIES = "array<struct<key:string,value:string>>"
 
 
 def totals(metrics: DataFrame) -> DataFrame:
@@ -94,7 +95,10 @@ def drawn(rows: DataFrame, totals: DataFrame) -> DataFrame:
     usual = number < f.lit(float(SAMPLE)) / f.col("tried")
     broke = failed() & f.col("fingerprint").isNotNull()
     hit = broke & (number < f.lit(float(SAMPLE)) / f.col("missed"))
-    known = rows.join(f.broadcast(totals), SERIES).filter(usual | hit)
+    # Nothing is known of a message that is not there. Told of the id as well, Spark sees that
+    # what is counted and what is looked up are the same.
+    with_message = rows.filter("created_at is not null and id is not null")
+    known = with_message.join(f.broadcast(totals), SERIES).filter(usual | hit)
     groups = f.collect_set(f.when(hit, f.col("fingerprint")))
     everyone = f.max(usual)
     together = f.concat(groups, f.when(everyone, f.array(f.lit(EVERYONE))).otherwise(f.array()))
@@ -105,30 +109,44 @@ def attributes(drawn: DataFrame, messages: DataFrame) -> DataFrame:
     """Those that a cluster's messages have more often than all messages of their type."""
     bodies = messages.select("id", "body", "headers", "labels")
     told = bodies.join(drawn.hint("shuffle_hash"), "id").select(
-        *SERIES, f.explode("groups").alias("group"), said().alias("said")
+        *SERIES, "groups", said().alias("said")
     )
-    pairs = told.select(*SERIES, "group", f.inline("said")).groupBy(*PAIR, "group")
-    counted = pairs.agg(f.count("*").alias("times"))
-    # Every message says MESSAGE, so that is how many there are.
-    size = f.max(f.when(f.col("name") == MESSAGE, f.col("times")))
-    sized = counted.withColumn("size", size.over(Window.partitionBy(*SERIES, "group")))
-    shares = sized.filter(f.col("name") != MESSAGE).withColumn("share", f.expr("times / size"))
-    return notable(shares)
+    # What stands for a day is little: it comes together once, and then stays where it is. Not
+    # outer, Spark would take every body apart twice, to leave out the empty ones first.
+    entry = f.inline_outer("said").alias("name", "value")
+    pairs = told.repartition(*SERIES).select(*SERIES, "groups", entry).filter("name is not null")
+    each = pairs.select(*PAIR, f.explode("groups").alias("group"))
+    counted = each.groupBy(*PAIR, "group").agg(f.count("*").alias("times"))
+    sized = counted.join(f.broadcast(sizes(drawn)), [*SERIES, "group"])
+    return notable(sized.withColumn("share", f.expr("times / size")))
+
+
+def sizes(drawn: DataFrame) -> DataFrame:
+    each = drawn.select(*SERIES, f.explode("groups").alias("group"))
+    return each.groupBy(*SERIES, "group").agg(f.count("*").alias("size"))
 
 
 def notable(shares: DataFrame) -> DataFrame:
     """The most unusual first."""
-    usual = f.max(f.when(f.col("group") == EVERYONE, f.col("share")))
     often = (f.col("share") >= LEAST_SHARE) & (f.col("size") >= LEAST_MESSAGES)
-    special = f.when((f.col("group") != EVERYONE) & often, f.struct("group", "share"))
-    one = shares.groupBy(*PAIR).agg(
-        # Not seen among those that stand for all: rarer than one of them.
-        f.coalesce(usual, f.lit(1.0 / SAMPLE)).alias("usual"),
-        f.collect_list(special).alias("specials"),
+    everyone = f.col("group") == EVERYONE
+    special = shares.filter(~everyone & often)
+    # Few values are, so few of those that everyone has are looked at.
+    usual = shares.filter(everyone).join(
+        f.broadcast(special.select(*PAIR).distinct()), PAIR, "left_semi"
     )
+    one = special.unionByName(usual).groupBy(*PAIR).agg(
+        # Not seen among those that stand for all: rarer than one of them.
+        f.coalesce(f.max(f.when(everyone, f.col("share"))), f.lit(1.0 / SAMPLE)).alias("usual"),
+        f.collect_list(f.when(~everyone, f.struct("group", "share"))).alias("specials"),
+    )  # fmt: skip
     rows = one.select(*PAIR, "usual", f.inline("specials")).filter(
         f.col("share") >= f.col("usual") * LEAST_LIFT
     )
+    return ranked(rows)
+
+
+def ranked(rows: DataFrame) -> DataFrame:
     order = (-f.col("share") / f.col("usual")).alias("order")
     ranked = f.array_sort(f.collect_list(f.struct(order, *ATTRIBUTE)))
     plain = f.transform(
@@ -142,19 +160,25 @@ def notable(shares: DataFrame) -> DataFrame:
 def said() -> Column:
     """The attributes of a body that is a JSON object, of its headers and of its labels."""
     body = f.from_json(f.col("body").cast("string"), "map<string,string>")
-    message = f.array(f.struct(f.lit(MESSAGE).alias("name"), f.lit("").alias("value")))
-    headers, labels = entries(f.col("headers"), "header "), entries(f.col("labels"), "label ")
-    return f.concat(message, entries(body, ""), headers, labels)
-
-
-def entries(texts: Column, prefix: str) -> Column:
-    short = f.map_filter(
-        texts, lambda name, value: (name != MESSAGE) & (f.length(value) <= LONGEST_VALUE)
+    return f.concat(
+        entries(body),
+        prefixed("header ", entries(f.col("headers"))),
+        prefixed("label ", entries(f.col("labels"))),
     )
-    pairs = f.transform(
-        f.map_entries(short),
+
+
+def entries(texts: Column) -> Column:
+    short = f.filter(
+        f.map_entries(texts),
+        lambda pair: (pair.key != "") & (f.length(pair.value) <= LONGEST_VALUE),
+    )
+    return f.coalesce(short, f.array().cast(ENTRIES))
+
+
+def prefixed(prefix: str, pairs: Column) -> Column:
+    return f.transform(
+        pairs,
         lambda pair: f.struct(
-            f.concat(f.lit(prefix), pair.key).alias("name"), pair.value.alias("value")
+            f.concat(f.lit(prefix), pair.key).alias("key"), pair.value.alias("value")
         ),
     )
-    return f.coalesce(pairs, f.array().cast("array<struct<name:string,value:string>>"))
