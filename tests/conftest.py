@@ -2,22 +2,33 @@
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import TypeVar
 
 import pytest
 
+from tests.servers import s3
 from tests.servers.mariadb import MariaDB
+from tests.servers.places import free_port
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 from tests.servers.server import Server, Unavailable
 
 S = TypeVar("S", bound=Server)
+names = count(1)
 # They take minutes: begun last, one process would work on while the others have nothing left.
-LONGEST = ("faults/test_storm.py", "conformance/test_machine.py", "mutation/test_mutations.py")
+LONGEST = ("tests/pipeline", "tests/faults/test_storm.py", "tests/conformance/test_machine.py")
+# One Spark for all that is in it.
+TOGETHER = "tests/pipeline/"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
+    """Tests of a module stay in one process, so that its servers start once; the longest first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    for item in items:
+        module = item.nodeid.partition("::")[0]
+        group = TOGETHER if module.startswith(TOGETHER) else module
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def started(name: str, start: Callable[[], S]) -> S:
@@ -50,3 +61,25 @@ def mariadb_server() -> Iterator[MariaDB]:
 def redis_server() -> Iterator[Redis]:
     with started("Redis", Redis) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_port() -> int:
+    """Of a server that may be started later."""
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def s3_server(s3_port: int) -> Iterator[int]:
+    with s3.serving(s3_port):
+        yield s3_port
+
+
+@pytest.fixture
+def bucket(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new one; who may use it is said by the environment."""
+    name = f"bucket-{os.getpid()}-{next(names)}"
+    for variable, value in s3.environment(s3_server).items():
+        monkeypatch.setenv(variable, value)
+    assert s3.ask(s3_server, "PUT", f"/{name}") == 200
+    return f"s3://{name}/some/prefix"

@@ -5,6 +5,7 @@ from tests.mutation.mutation import Mutation
 RANGES = "tests/pipeline/test_ranges.py"
 EXTRACT = "tests/pipeline/test_extract.py"
 SPARK = "tests/pipeline/test_spark.py"
+BUCKET = "tests/pipeline/test_bucket.py"
 
 PIPELINE = (
     Mutation("page_past_the_end", "pipeline/ranges.py", "pages", "reached <= part.last and rows",
@@ -19,7 +20,7 @@ PIPELINE = (
              " lake.publish(manifest)",
              EXTRACT),
     Mutation("retention_not_held", "pipeline/extract.py", "resume",
-             "await store.save_cursor(lake.cursor_name, cursor)", "pass", EXTRACT),
+             "await record(lake, cursor, store)", "pass", EXTRACT),
     Mutation("restored_store_trusted", "pipeline/extract.py", "refuse_strange",
              "behind or await witness(store, chain[-1].end) != chain[-1].witness", "False",
              EXTRACT),
@@ -28,13 +29,25 @@ PIPELINE = (
              EXTRACT),
     Mutation("lake_of_any_store", "pipeline/lake.py", "refuse_foreign",
              "lake.label.store != store", "False", EXTRACT),
-    Mutation("manifest_written_twice", "pipeline/lake.py", "write_once", "os.link(draft, path)",
+    Mutation("manifest_written_twice", "pipeline/folder.py", "write_once", "os.link(draft, path)",
              "os.replace(draft, path); draft.touch()", EXTRACT),
     Mutation("manifest_unchecked", "pipeline/manifest.py", "decode",
              "manifest.check != checked(manifest)", "False", EXTRACT),
-    Mutation("strays_stay", "pipeline/lake.py", "sweep", "path.unlink()", "pass", EXTRACT),
-    Mutation("compaction_takes_the_old_along", "pipeline/lake.py", "manifests",
+    Mutation("strays_stay", "pipeline/lake.py", "sweep", "self.files.remove(strays)", "pass",
+             EXTRACT),
+    Mutation("compaction_takes_the_old_along", "pipeline/lake.py", "chained",
              "(each.first, -each.last)", "(each.first, each.last)", EXTRACT),
+    Mutation("bucket_written_over", "pipeline/bucket.py", "write_once", 'text, mode="create"',
+             "text", f"{BUCKET}::test_of_two_extracts_at_once_one_is_told"),
+    Mutation("overtaken_unnoticed", "pipeline/lake.py", "publish",
+             "not written or self.overtaken(manifest)", "not written",
+             f"{BUCKET}::test_an_extract_that_others_overtook_by_far_is_told"),
+    Mutation("running_compaction_swept", "pipeline/compact.py", "compact",
+             'f"{chain[0].first:010}-{chain[-1].last:010}"', 'f"{chain[-1].last:010}"',
+             f"{BUCKET}::test_what_a_running_compaction_wrote_is_left_alone"),
+    Mutation("record_goes_back", "pipeline/extract.py", "record",
+             "not any(map(gt, await record_of(lake, store), places(cursor)))", "True",
+             f"{BUCKET}::test_the_store_is_told_of_no_earlier_place"),
     Mutation("compaction_unequal", "pipeline/compact.py", "refuse_unequal", "rows[0] != rows[1]",
              "False", EXTRACT),
     Mutation("filter_forgotten", "pipeline/source.py", "", "yield apply(self.filters, batch)",

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.pipeline import started
 from tests.cli.terminal import Terminal
 from tests.pipeline.scenes import AnyServer, consume, publish
+from tests.servers import s3
 
 ENGINES = ("sqlite", "postgres", "mariadb", "redis")
 # For many small queries: what is compiled for each of them is not worth it.
@@ -23,9 +24,13 @@ SMALL = {
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A task that fails is tried three times."""
-    with started("local[2,3]", SMALL) as session:
+def spark(s3_port: int) -> Iterator[SparkSession]:
+    """A task that fails is tried three times. Tasks may use buckets as their driver may."""
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in s3.environment(s3_port).items():
+                patch.setenv(variable, value)
+            session = stack.enter_context(started("local[2,3]", SMALL))
         yield session
 
 

@@ -1,13 +1,10 @@
 """Stores with something in them, and what of it is in a lake."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
-import pyarrow.parquet as parquet
-import pytest
 from pyspark.sql import SparkSession
 
 from penstock import stores
@@ -15,6 +12,8 @@ from penstock.broker import Broker
 from penstock.errors import NotFound
 from penstock.message import Draft, Fail, HistoryRow, Message, Nack
 from penstock.pipeline import lake as lakes
+from penstock.pipeline.reading import paths
+from penstock.pipeline.schema import Table
 from penstock.ticket import Completion, Cursor
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
@@ -25,8 +24,6 @@ T = TypeVar("T")
 BODIES = (b'{"n":1}', b"not JSON", b"\xff\x00", b"")
 
 # What takes long is left to ./dev test --all.
-ALL = bool(os.environ.get("PENSTOCK_TEST_ALL"))
-LONG = pytest.mark.skipif(not ALL, reason="takes long; ./dev test --all")
 
 
 def on(url: str, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
@@ -82,21 +79,20 @@ def fed(url: str) -> tuple[list[Message], list[HistoryRow]]:
     return on(url, work)
 
 
-def files(lake: Path, table: str) -> list[Path]:
-    found = lakes.find(str(lake))
-    parts = [part for each in found.manifests() for part in each.parts if part.table == table]
-    return [lake / part.path for part in parts]
+def files(lake: Path, table: Table) -> list[Path]:
+    return [lake / path for path in paths(lakes.find(str(lake)).manifests(), table)]
 
 
-def stored(lake: Path, table: str, column: str) -> list[Any]:
+def stored(lake: Path | str, table: Table, column: str) -> list[Any]:
     """A column of all that the lake holds, sorted."""
-    found: list[Any] = []
-    for path in files(lake, table):
-        found += parquet.read_table(path).column(column).to_pylist()
+    place, found = lakes.find(str(lake)), list[Any]()
+    for path in paths(place.manifests(), table):
+        with place.files.parquet(path) as file:
+            found += file.read([column]).column(column).to_pylist()
     return sorted(found)
 
 
-def agrees(url: str, lake: Path) -> bool:
+def agrees(url: str, lake: Path | str) -> bool:
     """Every row once, and no other."""
     messages, history = fed(url)
     ids, positions = stored(lake, "message", "id"), stored(lake, "history", "position")

@@ -23,7 +23,8 @@ from penstock.pipeline.rules import load
 from penstock.pipeline.run import run
 from penstock.testing.clock import START
 from tests.cli.terminal import Terminal
-from tests.pipeline.scenes import ALL, fed, in_process, on, publish
+from tests.extent import ALL
+from tests.pipeline.scenes import fed, in_process, on, publish
 from tests.pipeline.weeks import FAILED, HOUR, Oracle, hour_of, live, micros, near
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "analytics.md"

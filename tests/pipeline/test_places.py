@@ -12,12 +12,13 @@ import pyarrow.parquet as parquet
 import pytest
 
 from tests.cli.terminal import PENSTOCK, Terminal
+from tests.extent import LONG
 from tests.pipeline.cluster import HOME, connect, environment, standalone
 from tests.pipeline.scenes import agrees, fed, on, publish
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
-    pytest.mark.skipif(not os.environ.get("PENSTOCK_TEST_ALL"), reason="starts Sparks of its own"),
+    LONG,
     pytest.mark.timeout(900),
 ]
 

@@ -9,6 +9,7 @@ from penstock.pipeline.frames import DAY, HOUR, when
 from penstock.pipeline.rules import Rules
 from penstock.pipeline.seasonal import MAD_TO_SIGMA, SERIES, SMALL_PART, hours_between, seasonal
 from penstock.testing.clock import START
+from tests.extent import LONG
 
 BEGIN = START // 1_000_000
 DAYS = 9
@@ -67,6 +68,7 @@ def judged(kind: str, now: float | None, earlier: list[float]) -> bool:
     return (abs(now - usual) if both else now - usual) > spread * RULES.season_spreads
 
 
+@LONG
 def test_hours_are_compared_with_the_same_hour_of_earlier_days(spark: SparkSession) -> None:
     rows = [
         (when(hour), 1, "letter", "default", "default", "mail", values[0], *values)

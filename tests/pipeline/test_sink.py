@@ -16,6 +16,7 @@ from penstock.pipeline.drafts import draft_of
 from penstock.pipeline.source import PenstockSource
 from penstock.pipeline.target import Target
 from penstock.pipeline.trouble import told
+from tests.extent import LONG
 from tests.pipeline.scenes import fed, on, publish
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -100,6 +101,7 @@ def any_earlier(messages: list[Message], before: bytes, after: bytes) -> bool:
     return at[before] < at[after]
 
 
+@LONG
 def test_a_micro_batch_that_is_repeated_publishes_nothing_new(
     spark: SparkSession, empty: str, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import InvalidInput
 from penstock.pipeline import java
 from tests.cli.terminal import PENSTOCK, Terminal
+from tests.extent import LONG
 from tests.servers.places import free_port
 
 
@@ -102,7 +103,7 @@ def test_a_server_of_spark_connect_that_is_not_there_is_named(terminal: Terminal
     assert not (terminal.folder / "lake").exists()
 
 
-@pytest.mark.skipif(not os.environ.get("PENSTOCK_TEST_ALL"), reason="starts a Spark of its own")
+@LONG
 @pytest.mark.timeout(300)
 def test_the_packed_java_runs_spark(terminal: Terminal, url: str, tmp_path: Path) -> None:
     said = subprocess.run(

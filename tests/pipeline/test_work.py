@@ -16,7 +16,8 @@ from penstock.pipeline.source import PenstockSource
 from penstock.pipeline.stores import using
 from penstock.pipeline.work import QueueReader, extended
 from penstock.ticket import Lock
-from tests.pipeline.scenes import LONG, AnyServer, on, publish
+from tests.extent import LONG
+from tests.pipeline.scenes import AnyServer, on, publish
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Artifacts in a bucket of S3, or of what speaks like it."""
 
+import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +21,15 @@ PAGE = 1_000
 PREFIX = "penstock-upload-"
 # Callers wait meanwhile.
 PATIENT: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
+# What a server of S3 says itself; the rest is how it was asked.
+SAID = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
 
 
 class Bucket:
     def __init__(self, url: str, store: str) -> None:
         self.url = url
         self.store = store
-        self.objects = connected(url)
+        self.objects = connected(url, "artifacts")
 
     def begin(self) -> tuple[int, Path]:
         number, name = tempfile.mkstemp(prefix=PREFIX)
@@ -118,30 +121,40 @@ class Bucket:
     def key(self, shelf: Shelf, name: str) -> str:
         return f"{self.path(shelf)}/{name}"
 
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        from obstore.exceptions import BaseError
-
-        try:
-            yield
-        except (BaseError, OSError) as error:
-            first = str(error).strip().partition("\n")[0]
-            raise StoreUnreachable(f"artifacts in {self.url}: {first[:200]}") from None
+    def told(self) -> AbstractContextManager[None]:
+        return told(f"artifacts in {self.url}")
 
 
 def nothing() -> None: ...
 
 
-def connected(url: str) -> "ObjectStore":
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Trouble with a bucket, as the trouble with a store that it is."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        raise StoreUnreachable(f"{what}: {reason(str(error))}") from None
+
+
+def reason(text: str) -> str:
+    if found := SAID.search(text):
+        return ": ".join(found.groups())
+    return text.strip().partition("\n")[0][:200]
+
+
+def connected(url: str, what: str) -> "ObjectStore":
     """Region, endpoint and credentials are those of the environment: AWS_ENDPOINT_URL and such."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
     except ModuleNotFoundError:
-        raise InvalidInput("artifacts in s3:// need obstore: pip install 'penstock[s3]'") from None
+        raise InvalidInput(f"{what} in s3:// need obstore: pip install 'penstock[s3]'") from None
     if "@" in url or "?" in url:
-        raise InvalidInput("artifacts: s3://BUCKET/PREFIX; credentials come by the environment")
+        raise InvalidInput(f"{what}: s3://BUCKET/PREFIX; credentials come by the environment")
     try:
         return S3Store.from_url(url, retry_config=PATIENT)
-    except BaseError as error:
-        raise InvalidInput(f"artifacts in {url}: {error}") from None
+    except (BaseError, ValueError) as error:
+        raise InvalidInput(f"{what} in {url}: {reason(str(error))}") from None

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from penstock.pipeline.rules import Rules
 
 LINES = ("queue", "place", "lake", "above", "store", "archived", "")
+where = click.option(
+    "--lake", default="lake", show_default=True, help="A directory, or s3://BUCKET/PREFIX."
+)
 
 
 @click.group("pipeline")
@@ -44,7 +47,7 @@ def instead(context: click.Context, _: click.Parameter, remote: str | None) -> N
 def places(call: Any) -> Any:
     """What every command of the pipeline takes."""
     for option in (
-        click.option("--lake", default="lake", show_default=True, help="A directory."),
+        where,
         click.option(
             "--remote", expose_value=False, callback=instead, help="Or Spark Connect: sc://host."
         ),
@@ -89,6 +92,7 @@ def extract(session: Session, lake: str, master: str) -> None:
     \b
     penstock pipeline extract
     penstock pipeline extract --lake /data/lake --url postgresql://penstock@db.example/queue
+    penstock pipeline extract --lake s3://history/mail
     """
     with sparked(master, session.url) as spark:
         from penstock.pipeline.extract import extract as extract_all
@@ -219,7 +223,7 @@ def rules_of(path: str | None, changes: tuple[str, ...]) -> "Rules":
 @click.option(
     "--hours", type=click.IntRange(1, 24 * 366), default=24, show_default=True, help="The last."
 )
-@click.option("--lake", default="lake", show_default=True, help="A directory.")
+@where
 def report(session: Session, out: str, hours: int, lake: str) -> None:
     """Writes what the last run found as one page of HTML.
 

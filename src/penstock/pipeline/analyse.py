@@ -73,6 +73,8 @@ class Job:
         self.rules = rules
         self.queues = queues
         self.chain = lake.manifests()
+        # Before it is looked which the newest are: another run may publish some meanwhile.
+        self.number = results.next_number(lake)
         self.old = usable(results.newest(lake), self.chain, lake, rules)
         self.fresh = [each for each in self.chain if each.first > self.old.through]
 
@@ -82,7 +84,7 @@ class Job:
             return Analysed(self.old)
         concerned = self.fresh if same_rules else self.chain
         with tuned(self.spark, rows_in(concerned)):
-            make = Remaker(self.spark, self.lake, self.old, results.next_number(self.lake))
+            make = Remaker(self.spark, self.lake, self.old, self.number)
             return self.made(make, self.span(make, concerned), progress)
 
     def span(self, make: Remaker, concerned: Sequence[Manifest]) -> Span:

@@ -1,17 +1,15 @@
 """The balance sheet: what the lake has and what lies above it is what the store has."""
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as parquet
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.pipeline import lake as lakes
 from penstock.pipeline.difference import Difference, collected, compared, doubled
+from penstock.pipeline.files import Files
 from penstock.pipeline.manifest import Part
 from penstock.pipeline.reading import read_parts
 from penstock.pipeline.schema import TABLES, Table
@@ -51,8 +49,9 @@ def balance(spark: SparkSession, url: str, lake: str, *, exact: bool = False) ->
     place = lakes.find(lake)
     lakes.refuse_foreign(place, using(url, identity))
     parts = [part for manifest in place.manifests() for part in manifest.parts]
-    damaged = tuple(part.path for part in parts if not sound(place.root, part))
-    tables = {table: rows_of(spark, place.root, parts, table) for table in TABLES}
+    damaged = tuple(part.path for part in parts if not sound(place.files, part))
+    lost = {path for path in damaged if not readable(place.files, path)}
+    tables = {table: rows_of(spark, place.files, parts, table, lost) for table in TABLES}
     ended = tables["history"].filter("final")
     counted = using(url, partial(in_store, place.end))
     lines = tuple(drawn(in_lake(tables["message"], ended), counted))
@@ -64,27 +63,24 @@ def balance(spark: SparkSession, url: str, lake: str, *, exact: bool = False) ->
     return Balance(lines, damaged, found, counted.moving)
 
 
-def sound(root: Path, part: Part) -> bool:
+def sound(files: Files, part: Part) -> bool:
+    return files.digest(part.path) == part.sha256
+
+
+def readable(files: Files, path: str) -> bool:
     try:
-        with open(root / part.path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == part.sha256
-    except FileNotFoundError:
-        return False
-
-
-def rows_of(spark: SparkSession, root: Path, parts: list[Part], table: Table) -> DataFrame:
-    """Without files that cannot be read: their rows are lost."""
-    ours = [part for part in parts if part.table == table]
-    there = [part for part in ours if sound(root, part) or readable(root / part.path)]
-    return read_parts(spark, [str(root / part.path) for part in there], table)
-
-
-def readable(path: Path) -> bool:
-    try:
-        parquet.read_table(path)
+        with files.parquet(path) as file:
+            file.read()
     except (OSError, pa.ArrowException):
         return False
     return True
+
+
+def rows_of(
+    spark: SparkSession, files: Files, parts: list[Part], table: Table, lost: Collection[str]
+) -> DataFrame:
+    ours = [part.path for part in parts if part.table == table and part.path not in lost]
+    return read_parts(spark, files, ours, table)
 
 
 def drawn(lake: Sums, counted: Counted) -> Iterator[Line]:

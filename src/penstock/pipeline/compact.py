@@ -33,8 +33,8 @@ def compact(spark: SparkSession, lake: str) -> Compacted:
         if len(chain) < 2:
             return Compacted(0, 0, 0, removed)
         before = [part for each in chain for part in each.parts]
-        tasks = mergers(str(place.root), before)
-        parts = run(spark, place.root, chain[-1].last, tasks)
+        named = f"{chain[0].first:010}-{chain[-1].last:010}"
+        parts = run(spark, place.where, named, mergers(place.where, before))
         refuse_unequal(before, parts)
         place.publish(merged(chain, parts))
         return Compacted(len(chain), len(before), len(parts), removed)
@@ -47,7 +47,7 @@ def merged(chain: list[Manifest], parts: tuple[Part, ...]) -> Manifest:
     )
 
 
-def mergers(root: str, parts: Sequence[Part]) -> list[Merger]:
+def mergers(lake: str, parts: Sequence[Part]) -> list[Merger]:
     """In their order, up to a size."""
     tasks = []
     for table in TABLES:
@@ -55,9 +55,9 @@ def mergers(root: str, parts: Sequence[Part]) -> list[Merger]:
         for part in parts:
             if part.table == table:
                 total += part.bytes
-                numbered.append((total // MOST_BYTES, f"{root}/{part.path}"))
+                numbered.append((total // MOST_BYTES, part.path))
         for _, group in groupby(numbered, key=lambda each: each[0]):
-            tasks.append(Merger(table, tuple(path for _, path in group)))
+            tasks.append(Merger(lake, table, tuple(path for _, path in group)))
     return tasks
 
 

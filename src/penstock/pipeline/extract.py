@@ -43,8 +43,10 @@ def extract(
     """All that is final now. Killed at any moment, the next call goes on without loss or double."""
     url = everywhere(url)
     with lakes.held(lake, using(url, identity)) as place:
+        # In this order: a manifest is always written before it is recorded.
+        recorded = using(url, partial(record_of, place))
         chain = place.manifests()
-        cursor, target = using(url, partial(resume, place, chain))
+        cursor, target = using(url, partial(resume, place, chain, recorded))
         number = chain[-1].last if chain else 0
         written: list[Manifest] = []
         while cursor != target:
@@ -84,41 +86,53 @@ def extract_batch(
 ) -> Manifest:
     """The manifest first, then the store's record of it: retention never runs ahead of the lake."""
     stretches = using(url, partial(divided, start, end))
-    parts = run(spark, lake.root, number, [Extraction(url, part) for part in stretches])
+    parts = run(spark, lake.where, f"{number:010}", [Extraction(url, part) for part in stretches])
     seen = using(url, lambda store: witness(store, end))
     manifest = Manifest(VERSION, lake.label.id, number, number, start, end, seen, parts)
     lake.publish(manifest)
-    using(url, lambda store: store.save_cursor(lake.cursor_name, end))
+    using(url, partial(record, lake, end))
     return manifest
 
 
-async def resume(lake: Lake, chain: list[Manifest], store: Store) -> tuple[Cursor, Cursor]:
+async def resume(
+    lake: Lake, chain: list[Manifest], recorded: tuple[int, int], store: Store
+) -> tuple[Cursor, Cursor]:
     """Where the lake is and where the store is. From here on retention waits for the lake."""
     end = chain[-1].end if chain else Cursor()
-    await refuse_strange(lake, chain, store)
+    await refuse_strange(lake, chain, recorded, store)
     target = await latest(store, end)
     cursor = Cursor(target.epoch, end.message, end.history)
-    await store.save_cursor(lake.cursor_name, cursor)
+    await record(lake, cursor, store)
     return cursor, target
 
 
-async def refuse_strange(lake: Lake, chain: list[Manifest], store: Store) -> None:
-    """The store's record is where the lake is, or one batch behind if a driver was killed."""
+async def record(lake: Lake, cursor: Cursor, store: Store) -> None:
+    """Never back: another extract may have come further meanwhile, where none can be kept away."""
+    if not any(map(gt, await record_of(lake, store), places(cursor))):
+        await store.save_cursor(lake.cursor_name, cursor)
+
+
+async def record_of(lake: Lake, store: Store) -> tuple[int, int]:
     exported = (await store.cursors()).get(lake.cursor_name)
-    recorded = places(exported.cursor) if exported else (0, 0)
+    return places(exported.cursor) if exported else (0, 0)
+
+
+async def refuse_strange(
+    lake: Lake, chain: list[Manifest], recorded: tuple[int, int], store: Store
+) -> None:
+    """The store's record is where the lake is, or a batch ended, if a driver was killed."""
     reached = places(chain[-1].end) if chain else (0, 0)
     if recorded == reached:
         return
-    name = str(lake.root)
     if any(map(gt, recorded, reached)):
         raise InvalidState(
-            f"lake {name!r} lost batches: the store gave it all up to {recorded}, and it has"
+            f"lake {lake.where!r} lost batches: the store gave it all up to {recorded}, and it has"
             f" {reached}: put back a copy of it, or begin a new lake"
         )
-    behind = recorded != places(chain[-1].start)
+    behind = recorded not in {places(each.start) for each in chain}
     if behind or await witness(store, chain[-1].end) != chain[-1].witness:
         raise InvalidState(
-            f"the store went back in time: lake {name!r} has it up to {reached}, and the"
+            f"the store went back in time: lake {lake.where!r} has it up to {reached}, and the"
             f" store knows of {recorded}; was it restored from a backup? Begin a new lake for it"
         )
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as compute
-import pyarrow.parquet as parquet
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
@@ -52,10 +51,10 @@ class Reader:
         self.begin, self.end = when(hours[0]), when(hours[-1] + HOUR)
 
     def table(self, name: ResultTable, moment: str, columns: list[str] | None = None) -> Any:
-        files = [str(self.lake.root / each.path) for each in self.found.of(name, self.days)]
+        files = self.found.of(name, self.days)
         if not files:
             return None
-        whole = pa.concat_tables([parquet.read_table(path, columns=columns) for path in files])
+        whole = pa.concat_tables([self.read(each.path, columns) for each in files])
         whole = whole.set_column(
             whole.schema.get_field_index(moment),
             moment,
@@ -65,6 +64,10 @@ class Reader:
         return whole.filter(
             compute.and_(compute.greater_equal(at, self.begin), compute.less(at, self.end))
         )
+
+    def read(self, path: str, columns: list[str] | None) -> Any:
+        with self.lake.files.parquet(path) as file:
+            return file.read(columns)
 
     def rows(self, name: ResultTable, moment: str) -> list[Row]:
         found = self.table(name, moment)
@@ -77,7 +80,7 @@ def figures(lake: Lake, hours: int) -> Figures:
     found = results.newest(lake)
     if found is None or not found.through:
         raise InvalidInput(
-            f"lake {str(lake.root)!r} has no results yet; penstock pipeline run makes them"
+            f"lake {lake.where!r} has no results yet; penstock pipeline run makes them"
         )
     last = found.reached // 1_000_000
     last -= last % HOUR

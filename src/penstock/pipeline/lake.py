@@ -1,30 +1,39 @@
-"""The lake: a directory of Parquet files, of which those count that a manifest names.
+"""The lake: Parquet files, of which those count that a manifest names.
 
 A manifest appears whole or not at all, and never twice: a batch is in the lake from then on.
 """
 
-import fcntl
-import os
+import re
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
 
 import msgspec
 
-from penstock.errors import InvalidInput, InvalidState, NotYet
+from penstock.errors import InvalidInput, InvalidState
+from penstock.pipeline.files import Files, opened
 from penstock.pipeline.manifest import Label, Manifest, decode, decode_label, encode
 from penstock.pipeline.schema import TABLES, VERSION
 from penstock.ticket import Cursor
 
 LABEL = "lake.json"
 MANIFESTS = "_manifest"
+# 7, or 1-7 if they were compacted.
+BATCHES = re.compile(r"(\d{10})(?:-(\d{10}))?")
+# How many manifests are read at once: each may be a request.
+AT_ONCE = 16
 
 
 class Lake:
-    def __init__(self, root: Path, label: Label) -> None:
-        self.root = root
+    def __init__(self, files: Files, label: Label) -> None:
+        self.files = files
         self.label = label
+
+    @property
+    def where(self) -> str:
+        return self.files.where
 
     @property
     def cursor_name(self) -> str:
@@ -32,23 +41,39 @@ class Lake:
         return f"lake {self.label.id}"
 
     def all_manifests(self) -> list[Manifest]:
-        paths = sorted((self.root / MANIFESTS).glob("*.json"))
-        found = [decode(path.read_bytes(), str(path)) for path in paths]
-        for manifest, path in zip(found, paths, strict=True):
-            if manifest.lake != self.label.id or manifest.name != path.name:
-                raise InvalidState(f"{str(path)!r} is the manifest of another lake or batch")
-        return found
+        names = self.manifest_names()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            texts = list(pool.map(self.files.read, names))
+        # One that is gone by now was compacted.
+        return [
+            self.decoded(name, text)
+            for name, text in zip(names, texts, strict=True)
+            if text is not None
+        ]
+
+    def manifest_names(self) -> list[str]:
+        return sorted(name for name in self.files.names(MANIFESTS) if name.endswith(".json"))
+
+    def decoded(self, name: str, text: bytes) -> Manifest:
+        path = f"{self.where}/{name}"
+        manifest = decode(text, path)
+        if manifest.lake != self.label.id or name != manifest_name(manifest):
+            raise InvalidState(f"{path!r} is the manifest of another lake or batch")
+        return manifest
 
     def manifests(self) -> list[Manifest]:
+        return self.chained(self.all_manifests())
+
+    def chained(self, manifests: Sequence[Manifest]) -> list[Manifest]:
         """In order and without a gap. What was compacted stands for what it was made of."""
         chain: list[Manifest] = []
-        for each in sorted(self.all_manifests(), key=lambda each: (each.first, -each.last)):
+        for each in sorted(manifests, key=lambda each: (each.first, -each.last)):
             next_batch = chain[-1].last + 1 if chain else 1
             if each.last < next_batch:
                 continue
             if each.first != next_batch:
                 raise InvalidState(
-                    f"lake {str(self.root)!r} has no manifest of batch {next_batch}, and one of"
+                    f"lake {self.where!r} has no manifest of batch {next_batch}, and one of"
                     f" batch {each.first}: put back a copy of it, or begin a new lake"
                 )
             chain.append(each)
@@ -56,33 +81,36 @@ class Lake:
 
     def publish(self, manifest: Manifest) -> None:
         """From now on its files are in the lake, also after a power cut."""
-        folder = self.root / MANIFESTS
-        folder.mkdir(exist_ok=True)
-        if not write_once(folder / manifest.name, encode(manifest)):
-            raise InvalidState(f"another process wrote batch {manifest.last} of {str(self.root)!r}")
+        written = self.files.write_once(manifest_name(manifest), encode(manifest))
+        if not written or self.overtaken(manifest):
+            raise InvalidState(f"another process wrote batch {manifest.last} of {self.where!r}")
+
+    def overtaken(self, manifest: Manifest) -> bool:
+        """Another one stands for these batches: it was compacted while this one took its time."""
+        others = {*self.manifest_names()} - {manifest_name(manifest)}
+        return any(within(manifest_name(manifest), other) for other in others)
 
     def sweep(self) -> int:
-        """Removes files of batches that never came to be; by whoever holds the lake."""
-        named = {part.path for each in self.all_manifests() for part in each.parts}
+        """Removes files of batches that never came to be, and never will."""
+        manifests = self.all_manifests()
+        named = {part.path for each in manifests for part in each.parts}
+        over = [manifest_name(each) for each in manifests]
         strays = [
-            path
+            name
             for table in TABLES
-            for path in (self.root / table).glob("*/*")
-            if str(path.relative_to(self.root)) not in named
+            for name in self.files.names(table)
+            if name not in named
+            and (self.files.exclusive or any(within(name, each) for each in over))
         ]
-        for path in strays:
-            path.unlink()
-            # Others may be in it.
-            with suppress(OSError):
-                path.parent.rmdir()
+        self.files.remove(strays)
         return len(strays)
 
     def drop_compacted(self) -> int:
         """Removes what a compaction stands for; readers that began before it are done by then."""
-        kept = {each.name for each in self.manifests()}
-        gone = [each for each in self.all_manifests() if each.name not in kept]
-        for each in gone:
-            (self.root / MANIFESTS / each.name).unlink()
+        manifests = self.all_manifests()
+        kept = {each.name for each in self.chained(manifests)}
+        gone = [manifest_name(each) for each in manifests if each.name not in kept]
+        self.files.remove(gone)
         self.sweep()
         return len(gone)
 
@@ -92,91 +120,66 @@ class Lake:
         return chain[-1].end if chain else Cursor()
 
 
-def directory(place: str) -> Path:
-    scheme, mark, rest = place.partition("://")
-    if not mark:
-        return Path(place).absolute()
-    if scheme == "file":
-        return Path(rest).absolute()
-    raise NotYet(f"lake {place!r}: a lake is a directory; {scheme}:// is not built yet")
+def manifest_name(manifest: Manifest) -> str:
+    return f"{MANIFESTS}/{manifest.name}"
+
+
+def within(name: str, other: str) -> bool:
+    """Whether the batches that the one is named after are among those of the other."""
+    first, last = batches_of(name)
+    low, high = batches_of(other)
+    return low <= first and last <= high
+
+
+def batches_of(name: str) -> tuple[int, int]:
+    found = BATCHES.search(name)
+    if found is None:
+        return 0, 0
+    return int(found[1]), int(found[2] or found[1])
 
 
 def find(place: str) -> Lake:
     """A lake that is there."""
-    root = directory(place)
-    try:
-        text = (root / LABEL).read_bytes()
-    except FileNotFoundError:
-        raise InvalidInput(
-            f"no lake at {str(root)!r}; penstock pipeline extract makes one"
-        ) from None
-    return Lake(root, decode_label(text, str(root / LABEL)))
+    return labelled(opened(place))
+
+
+def labelled(files: Files) -> Lake:
+    text = files.read(LABEL)
+    if text is None:
+        raise InvalidInput(f"no lake at {files.where!r}; penstock pipeline extract makes one")
+    return Lake(files, decode_label(text, f"{files.where}/{LABEL}"))
 
 
 @contextmanager
 def held(place: str, store: str) -> Iterator[Lake]:
-    """The lake of this store, made if it is not there, for one process at a time."""
-    root = directory(place)
-    with lock(root):
-        label = Label(VERSION, uuid.uuid4().hex[:12], store)
-        if not (root / LABEL).exists():
-            refuse_used(root)
-            write_once(root / LABEL, msgspec.json.encode(label))
-        lake = find(place)
+    """The lake of this store, made if it is not there; for one process at a time, if it may be."""
+    files = opened(place)
+    with files.hold():
+        make(files, store)
+        lake = labelled(files)
         refuse_foreign(lake, store)
         lake.sweep()
         yield lake
 
 
-def refuse_foreign(lake: Lake, store: str) -> None:
-    if lake.label.store != store:
-        raise InvalidState(f"lake {str(lake.root)!r} is of another store; choose another --lake")
-
-
-def refuse_used(root: Path) -> None:
-    if others := [path.name for path in root.iterdir() if path.name != "_lock"]:
+def make(files: Files, store: str) -> None:
+    # Before the label is looked for: another process may be making the lake.
+    others = list(islice(files.names(), 3))
+    if files.read(LABEL) is not None:
+        return
+    if others:
         raise InvalidInput(
-            f"{str(root)!r} is not a lake and not empty: it has {', '.join(sorted(others)[:3])}"
+            f"{files.where!r} is not a lake and not empty: it has {', '.join(sorted(others))}"
+        )
+    text = msgspec.json.encode(Label(VERSION, uuid.uuid4().hex[:12], store))
+    if files.write_once(LABEL, text) and files.write_once(LABEL, text + b"\n"):
+        files.remove([LABEL])
+        raise InvalidInput(
+            f"lake {files.where!r}: that server writes over what is there, though it is asked not"
+            " to (If-None-Match): two extracts at once would not notice each other"
         )
 
 
-@contextmanager
-def lock(root: Path) -> Iterator[None]:
-    """Ends with its process, however that ends."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        handle = os.open(root / "_lock", os.O_CREAT | os.O_RDWR, 0o644)
-    except OSError as error:
-        raise InvalidInput(f"cannot write the lake {str(root)!r}: {error.strerror}") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise InvalidState(f"another process is at work on the lake {str(root)!r}") from None
-    finally:
-        os.close(handle)
-
-
-def write_once(path: Path, text: bytes) -> bool:
-    """Whole or not at all, and safe from a power cut; False if it is there already."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with open(draft, "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    finally:
-        draft.unlink()
-        sync(path.parent)
-    return True
-
-
-def sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def refuse_foreign(lake: Lake, store: str) -> None:
+    if lake.label.store != store:
+        raise InvalidState(f"lake {lake.where!r} is of another store; choose another --lake")

@@ -1,11 +1,14 @@
 """The lake as DataFrames."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
+from penstock.pipeline.files import Files
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.results import ResultTable
 from penstock.pipeline.schema import SCHEMAS, Table, spark_schema
@@ -19,7 +22,7 @@ def read_lake(spark: SparkSession, lake: str, table: Table | Literal["joined"]) 
     if table == "joined":
         return joined(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
     found = lakes.find(lake)
-    return read_parts(spark, paths(str(found.root), found.manifests(), table), table)
+    return read_parts(spark, found.files, paths(found.manifests(), table), table)
 
 
 def read_results(spark: SparkSession, lake: str, table: ResultTable) -> DataFrame:
@@ -27,22 +30,25 @@ def read_results(spark: SparkSession, lake: str, table: ResultTable) -> DataFram
     place = lakes.find(lake)
     found = results.newest(place)
     files = found.of(table) if found is not None else []
-    if not files:
-        return spark.createDataFrame([], RESULT_SCHEMAS[table])
-    reader = spark.read.schema(RESULT_SCHEMAS[table])
-    return reader.parquet(*(str(place.root / file.path) for file in files))
+    return read_files(spark, place.files, [file.path for file in files], RESULT_SCHEMAS[table])
 
 
-def paths(root: str, manifests: list[Manifest], table: Table) -> list[str]:
-    parts = [part for each in manifests for part in each.parts if part.table == table]
-    return [f"{root}/{part.path}" for part in parts]
+def paths(manifests: Sequence[Manifest], table: Table) -> list[str]:
+    return [part.path for each in manifests for part in each.parts if part.table == table]
 
 
-def read_parts(spark: SparkSession, files: list[str], table: Table) -> DataFrame:
-    schema = spark_schema(SCHEMAS[table])
-    if not files:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*files)
+def read_parts(spark: SparkSession, files: Files, names: Sequence[str], table: Table) -> DataFrame:
+    return read_files(spark, files, names, spark_schema(SCHEMAS[table]))
+
+
+def read_files(spark: SparkSession, files: Files, names: Sequence[str], schema: Any) -> DataFrame:
+    return files.frame(spark, names, schema) if names else nothing(spark, schema)
+
+
+def nothing(spark: SparkSession, schema: Any) -> DataFrame:
+    """Of an empty list Spark would make it in processes of Python, which take long to start."""
+    row = f.from_json(f.lit(""), schema).alias("row")
+    return spark.range(0).select(row).select("row.*")
 
 
 def joined(messages: DataFrame, history: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from threading import Lock
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -11,9 +12,9 @@ from penstock.pipeline import backlog, results
 from penstock.pipeline.frames import DAY, HOUR, floor, listed, text_day
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
-from penstock.pipeline.reading import paths, read_parts
+from penstock.pipeline.reading import paths, read_files, read_parts
 from penstock.pipeline.results import File, Results, ResultTable
-from penstock.pipeline.schema import Table
+from penstock.pipeline.schema import MOMENT, Table
 from penstock.pipeline.tables import MOMENTS, SCHEMAS, shaped
 
 
@@ -28,17 +29,15 @@ class Remaker:
         self.changing = Lock()
 
     def source(self, table: Table, manifests: Sequence[Manifest]) -> DataFrame:
-        return read_parts(self.spark, paths(str(self.lake.root), list(manifests), table), table)
+        return read_parts(self.spark, self.lake.files, paths(manifests, table), table)
 
     def table(self, table: ResultTable, days: Collection[str] | None = None) -> DataFrame:
         """As it is by now, what this run made included."""
         return self.read(table, [each for each in self.files if chosen(each, table, days)])
 
     def read(self, table: ResultTable, files: Iterable[File]) -> DataFrame:
-        found = [str(self.lake.root / file.path) for file in files]
-        if not found:
-            return self.spark.createDataFrame([], SCHEMAS[table])
-        return self.spark.read.schema(SCHEMAS[table]).parquet(*found)
+        names = [file.path for file in files]
+        return read_files(self.spark, self.lake.files, names, SCHEMAS[table])
 
     def write(self, rows: DataFrame, table: ResultTable) -> list[File]:
         return results.write(self.lake, shaped(rows, table), table, self.number)
@@ -77,12 +76,12 @@ class Remaker:
         changed = fresh.unionByName(kept.select(*fresh.columns)) if later else fresh
         carried = backlog.last_of(self.read(table, self.old.of(table, {before or ""})))
         days = {text_day(hour) for hour in hours} | {each.day for each in later}
-        starts = self.spark.createDataFrame(
-            [(datetime.fromisoformat(f"{day}T00:00:00Z"),) for day in sorted(days)],
-            "day_at timestamp",
-        )
-        self.put(table, backlog.backlog(changed, carried, starts), days)
+        self.put(table, backlog.backlog(changed, carried, self.starts(days)), days)
         fresh.unpersist()
+
+    def starts(self, days: Collection[str]) -> DataFrame:
+        moments = [datetime.fromisoformat(f"{day}T00:00:00Z") for day in sorted(days)]
+        return self.spark.createDataFrame(pa.table({"day_at": pa.array(moments, MOMENT)}))
 
 
 def chosen(file: File, table: ResultTable, days: Collection[str] | None) -> bool:

@@ -94,7 +94,7 @@ def replay(
             return Replayed(wish.title, counts)
         using(url, partial(refuse_closed, queues=counts, scope=wish.scope))
         checked(rows, target)
-        done = Sent() if dry_run else sent(rows, target, place.root)
+        done = Sent() if dry_run else sent(rows, target, place.files)
         return Replayed(wish.title, counts, done.published, done.repeated)
     finally:
         rows.unpersist()

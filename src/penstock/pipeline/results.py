@@ -3,27 +3,25 @@
 The newest manifest counts. It appears whole or not at all, as those of the batches do.
 """
 
-import os
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+import re
+from collections.abc import Collection
 from hashlib import sha256
-from pathlib import Path
 from typing import Literal
 
 import msgspec
-import pyarrow.parquet as parquet
 from msgspec import Struct
 from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from penstock.errors import InvalidState
 from penstock.message import Moment
-from penstock.pipeline.lake import Lake, sync, write_once
+from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Versioned, torn
 
 # Grows when a table means something else than before: all is made anew then.
 VERSION = 1
 FOLDER = "_results"
+RUN = re.compile(r"/run=(\d{10})/(?:day=([\d-]+)/)?")
 
 ResultTable = Literal[
     "attempt", "metrics_hour", "backlog_minute", "consumer_hour", "anomaly", "triage"
@@ -65,25 +63,37 @@ class Results(Struct, frozen=True):
 
 
 def newest(lake: Lake) -> Results | None:
-    paths = sorted((lake.root / FOLDER).glob("*.json"))
-    return decode(paths[-1]) if paths else None
+    names = manifest_names(lake)
+    return read(lake, names[-1]) if names else None
 
 
-def decode(path: Path) -> Results | None:
+def manifest_names(lake: Lake) -> list[str]:
+    return sorted(name for name in lake.files.names(FOLDER) if name.endswith(".json"))
+
+
+def number_of(name: str) -> int:
+    return int(name.removeprefix(f"{FOLDER}/").removesuffix(".json"))
+
+
+def read(lake: Lake, name: str) -> Results | None:
+    text = lake.files.read(name)
+    return None if text is None else decode(text, f"{lake.where}/{name}")
+
+
+def decode(text: bytes, path: str) -> Results | None:
     """None for one of an older version, which is of no use any more."""
-    text = path.read_bytes()
     try:
         version = msgspec.json.decode(text, type=Versioned).schema
         if version > VERSION:
             raise InvalidState(
-                f"{str(path)!r} has schema {version}, and this Penstock knows up to {VERSION}:"
+                f"{path!r} has schema {version}, and this Penstock knows up to {VERSION}:"
                 " upgrade it"
             )
         found = msgspec.json.decode(text, type=Results) if version == VERSION else None
     except msgspec.DecodeError:
-        raise torn(str(path)) from None
+        raise torn(path) from None
     if found is not None and found.check != checked(found):
-        raise torn(str(path))
+        raise torn(path)
     return found
 
 
@@ -92,62 +102,62 @@ def checked(results: Results) -> str:
 
 
 def next_number(lake: Lake) -> int:
-    paths = sorted((lake.root / FOLDER).glob("*.json"))
-    return int(paths[-1].stem) + 1 if paths else 1
+    names = manifest_names(lake)
+    return number_of(names[-1]) + 1 if names else 1
 
 
 def publish(lake: Lake, results: Results) -> Results:
     whole = replace(results, check=checked(results))
-    folder = lake.root / FOLDER
-    folder.mkdir(exist_ok=True)
-    if not write_once(folder / whole.name, msgspec.json.encode(whole)):
-        raise InvalidState(f"another process wrote results {whole.number} of {str(lake.root)!r}")
+    name = f"{FOLDER}/{whole.name}"
+    written = lake.files.write_once(name, msgspec.json.encode(whole))
+    # Those of others may have come and gone while these took their time.
+    if not written or manifest_names(lake)[-1] != name:
+        raise InvalidState(f"another process wrote results {whole.number} of {lake.where!r}")
     return whole
 
 
 def sweep(lake: Lake) -> None:
     """Keeps the last two: somebody may read what was the newest a moment ago."""
-    paths = sorted((lake.root / FOLDER).glob("*.json"))
-    for path in paths[:-2]:
-        path.unlink()
-    kept = {file.path for path in paths[-2:] for file in files_of(path)}
+    names = manifest_names(lake)
+    lake.files.remove(names[:-2])
+    kept = {file.path for name in names[-2:] for file in files_of(lake, name)}
+    last = number_of(names[-1]) if names else 0
     for table in RESULT_TABLES:
-        remove_others(lake.root, lake.root / table, kept)
+        lake.files.remove(strays(lake, table, kept, last))
 
 
-def files_of(path: Path) -> tuple[File, ...]:
-    found = decode(path)
+def files_of(lake: Lake, name: str) -> tuple[File, ...]:
+    found = read(lake, name)
     return found.files if found is not None else ()
 
 
-def remove_others(root: Path, folder: Path, kept: Collection[str]) -> None:
-    for place, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            # Spark writes a check sum beside each file.
-            owner = name.removeprefix(".").removesuffix(".crc") if name.endswith(".crc") else name
-            if str((Path(place) / owner).relative_to(root)) not in kept:
-                (Path(place) / name).unlink()
-        with suppress(OSError):
-            os.rmdir(place)
+def strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int) -> list[str]:
+    """What nobody names, nor is about to."""
+    return [
+        name
+        for name in lake.files.names(table)
+        if owner(name) not in kept and (lake.files.exclusive or run_of(name) <= last)
+    ]
+
+
+def owner(name: str) -> str:
+    """Spark writes a check sum beside each file of a directory."""
+    folder, _, last = name.rpartition("/")
+    plain = last.removeprefix(".").removesuffix(".crc") if last.endswith(".crc") else last
+    return f"{folder}/{plain}"
+
+
+def run_of(name: str) -> int:
+    found = RUN.search(name)
+    return int(found[1]) if found else 0
 
 
 def write(lake: Lake, rows: DataFrame, table: ResultTable, number: int) -> list[File]:
     """By day, if the rows have one. Not in the lake before a manifest names them."""
-    folder = lake.root / table / f"run={number:010}"
-    writer = rows.write.mode("overwrite")
-    if "day" in rows.columns:
-        writer = writer.partitionBy("day")
-    writer.parquet(str(folder))
-    return list(written(lake.root, folder, table))
+    saved = lake.files.save(rows, f"{table}/run={number:010}")
+    return [File(table, day_of(name), name, count) for name, count in saved]
 
 
-def written(root: Path, folder: Path, table: ResultTable) -> Iterable[File]:
-    for path in sorted(folder.rglob("*.parquet")):
-        rows = parquet.read_metadata(path).num_rows
-        if not rows:
-            continue
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-        sync(path.parent)
-        day = path.parent.name.removeprefix("day=") if "day=" in path.parent.name else ""
-        yield File(table, day, str(path.relative_to(root)), rows)
+def day_of(name: str) -> str:
+    found = RUN.search(name)
+    return (found[2] or "") if found else ""

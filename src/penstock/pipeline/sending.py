@@ -1,16 +1,14 @@
 """Hands rows to the sink, and learns what became of them."""
 
 import uuid
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import asdict
 from pyspark.sql import DataFrame
 
+from penstock.pipeline.files import Files
 from penstock.pipeline.publishing import Sent
 from penstock.pipeline.target import Target
-
-REPORTS = "_replay"
 
 
 def checked(rows: DataFrame, target: Target) -> None:
@@ -18,15 +16,14 @@ def checked(rows: DataFrame, target: Target) -> None:
     write(rows, msgspec.structs.replace(target, publish=False))
 
 
-def sent(rows: DataFrame, target: Target, root: Path) -> Sent:
+def sent(rows: DataFrame, target: Target, files: Files) -> Sent:
     """What was published is counted by the driver of Spark, which may be another machine."""
-    report = root / REPORTS / f"{uuid.uuid4().hex}.json"
-    report.parent.mkdir(exist_ok=True)
+    report = f"_replay-{uuid.uuid4().hex}.json"
     try:
-        write(rows, msgspec.structs.replace(target, report=str(report)))
-        return msgspec.json.decode(report.read_bytes(), type=Sent)
+        write(rows, msgspec.structs.replace(target, report=f"{files.where}/{report}"))
+        return msgspec.json.decode(files.read(report) or b"", type=Sent)
     finally:
-        report.unlink(missing_ok=True)
+        files.remove([report])
 
 
 def write(rows: DataFrame, target: Target) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidInput
 from penstock.pipeline.drafts import drafts_of, refuse_odd
+from penstock.pipeline.files import opened
 from penstock.pipeline.publishing import Sent, publish_all, refuse_closed
 from penstock.pipeline.stores import using
 from penstock.pipeline.target import Target, parse_target
@@ -52,7 +52,8 @@ class Writer(DataSourceArrowWriter):
         """By then all is published; whoever asked for a report gets it."""
         if self.target.report is not None:
             sent = sum((each.sent for each in messages if isinstance(each, Receipt)), Sent())
-            Path(self.target.report).write_bytes(msgspec.json.encode(sent))
+            place, _, name = self.target.report.rpartition("/")
+            opened(place).write_once(name, msgspec.json.encode(sent))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
