@@ -22,6 +22,7 @@ LONGEST = ("tests/pipeline", "tests/faults/test_storm.py", "tests/conformance/te
 TOGETHER = "tests/pipeline/"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of a module stay in one process, so that its servers start once; the longest first."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
