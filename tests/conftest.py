@@ -6,6 +6,8 @@ from itertools import count
 from typing import TypeVar
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers import s3
 from tests.servers.mariadb import MariaDB
@@ -22,14 +24,20 @@ LONGEST = ("tests/pipeline", "tests/faults/test_storm.py", "tests/conformance/te
 TOGETHER = "tests/pipeline/"
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of a module stay in one process, so that its servers start once; the longest first."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
-    for item in items:
-        module = item.nodeid.partition("::")[0]
-        group = TOGETHER if module.startswith(TOGETHER) else module
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests of a module stay in one process, so that its servers start once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module, _, _ = nodeid.partition("::")
+        return TOGETHER if module.startswith(TOGETHER) else module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def started(name: str, start: Callable[[], S]) -> S:
