@@ -36,6 +36,7 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         return TOGETHER if module.startswith(TOGETHER) else module
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
     return Scheduling(config, log)
 
