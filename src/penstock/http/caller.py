@@ -1,7 +1,7 @@
 """Who calls: one noun."""
 
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from penstock.access import EVERY, EVERYTHING, Access, Right
 from penstock.errors import Forbidden, InvalidInput
@@ -65,16 +65,17 @@ def local_caller(headers: Iterable[tuple[bytes, bytes]]) -> Caller:
     """A web page that the operator looks at is not the operator: its browser says where it is from,
     and a name that was made to lead here is not one of ours."""
     for name, value in headers:
-        if name == b"host" and name_of(value) not in NAMES:
+        if name == b"host" and not is_ours(value):
             raise Forbidden(
                 f"host {value.decode('latin-1')[:100]!r} is not this machine's loopback"
             )
-        if name == b"origin" and name_of(value.partition(b"://")[2]) not in NAMES:
+        if name == b"origin" and not is_ours(value.partition(b"://")[2]):
             raise Forbidden(f"origin {value.decode('latin-1')[:100]!r} is another site")
     return OPERATOR
 
 
-def name_of(host: bytes) -> bytes:
-    """Without its port."""
+@lru_cache(1_000)
+def is_ours(host: bytes) -> bool:
+    """With its port or without."""
     name, colon, port = host.rpartition(b":")
-    return name if colon and port.isdigit() else host
+    return (name if colon and port.isdigit() else host) in NAMES

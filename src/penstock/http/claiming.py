@@ -1,8 +1,6 @@
 """Claims over HTTP: in line with others, and given back if nobody is there to take them."""
 
-import asyncio
 import time
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +9,7 @@ from penstock.consumer import Taken
 from penstock.http.call import Call, Gone
 from penstock.http.counts import SECOND
 from penstock.http.events import Event, Told
+from penstock.http.metrics import tally
 from penstock.http.parking import Waiter, Wish, give_back
 from penstock.message import PLAIN, Leased, Meta
 from penstock.wire.consume import Claim, Deliveries, Delivery
@@ -28,13 +27,11 @@ async def claim(call: Call, sent: Claim) -> Deliveries:
         sent.limit,
         sent.wait,
     )
-    leaving = asyncio.ensure_future(call.receive())
-    leaving.add_done_callback(lambda _: waiter.fail(Gone()))
+    departure = call.departure(lambda: waiter.fail(Gone()))
     try:
         taken = await waiter.future
     finally:
-        left = leaving.done()
-        leaving.cancel()
+        left = departure.over()
         waiter.leave()
     if left:
         await give_back(call.broker, taken.messages)
@@ -100,7 +97,7 @@ def further(meta: Meta) -> tuple[Any, ...]:
 def tell(call: Call, taken: Taken, waiter: Waiter) -> None:
     """Counts them; a claim is told live only, since history has no row of it."""
     metrics, queues = call.service.metrics, call.broker.directory.by_id
-    for queue_id, count in Counter(each.queue_id for each in taken.messages).items():
+    for queue_id, count in tally([each.queue_id for each in taken.messages]):
         metrics.count(metrics.claimed, metrics.queue(queues[queue_id].name), by=count)
     for message in taken.messages[:: len(taken.messages) // SAMPLE + 1]:
         if message.deliveries == 1:

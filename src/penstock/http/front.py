@@ -93,6 +93,7 @@ class Front:
         namespace = scope_of(scope["query_string"])
         call = Call(self.service, caller, namespace, answer.request_id, receive)
         call.headers = scope["headers"]
+        call.whole = answer.whole
         sent = read(await call.body())
         await answer.send(status, encode(await act(call, sent)))
 

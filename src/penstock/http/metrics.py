@@ -1,7 +1,8 @@
 """What this server counts, for Prometheus. Label sets are bounded; a scrape counts no table."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections import Counter as Counted
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -11,11 +12,17 @@ from penstock.directory import Directory
 from penstock.http.counts import SECOND, Counts, Snapshot
 from penstock.stores.pool import Pool
 
+T = TypeVar("T")
 # Names of queues past these are "other".
 MOST_QUEUES = 200
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 OTHER = "other"
+
+
+def tally(values: Sequence[T]) -> Iterable[tuple[T, int]]:
+    """Each with how often it is there; most often there is one."""
+    return ((values[0], 1),) if len(values) == 1 else Counted(values).items()
 
 
 class Metrics:
@@ -52,7 +59,7 @@ class Metrics:
         self.lag = Gauge("penstock_loop_lag_seconds", "How late the event loop was.", registry=own)
         self.queues: set[str] = set()
         self.children: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
-        self.timed: dict[str, Histogram] = {}
+        self.answers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.waiting: dict[str, Histogram] = {}
 
     def queue(self, name: str) -> str:
@@ -64,10 +71,12 @@ class Metrics:
 
     def answered(self, route: str, status: int, took: float) -> None:
         """A route is one of ours, never what a caller typed."""
-        self.count(self.requests, route, str(status))
-        if route not in self.timed:
-            self.timed[route] = self.seconds.labels(route)
-        self.timed[route].observe(took)
+        found = self.answers.get((route, status))
+        if found is None:
+            found = self.requests.labels(route, str(status)), self.seconds.labels(route)
+            self.answers[route, status] = found
+        found[0].inc()
+        found[1].observe(took)
 
     def count(self, counter: Counter, *labels: str, by: int = 1) -> None:
         """Children are kept: looking one up costs more than counting."""

@@ -1,6 +1,5 @@
 """The verbs of producers over HTTP."""
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -11,6 +10,7 @@ from penstock.callback import check_url
 from penstock.errors import Forbidden, InvalidInput, PenstockError
 from penstock.http.call import Call
 from penstock.http.events import PUBLISHED, Event, Told
+from penstock.http.metrics import tally
 from penstock.message import Draft
 from penstock.publisher import answer
 from penstock.settings import SHELL_TYPE
@@ -116,10 +116,10 @@ def tell(call: Call, drafts: Sequence[Draft], published: Sequence[Published]) ->
     metrics = call.service.metrics
     both = zip(drafts, published, strict=True)
     new = [pair for pair in both if pair[1].code is None and not pair[1].duplicate]
-    for queue, count in Counter(draft.queue for draft, _ in new).items():
+    for queue, count in tally([draft.queue for draft, _ in new]):
         metrics.count_published(queue, count)
     if len(new) < len(published):
-        for code, count in Counter(each.code for each in published if each.code).items():
+        for code, count in tally([each.code for each in published if each.code]):
             metrics.count(metrics.refused, code, by=count)
     announce(call, new)
 

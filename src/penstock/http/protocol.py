@@ -1,5 +1,7 @@
 """What uvicorn leaves open: heads without an end are cut off, and a quick answer is one write."""
 
+from collections.abc import Callable
+
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -14,6 +16,7 @@ TOO_LONG = "The head of the request is too long."
 
 
 class Protocol(HttpToolsProtocol):
+    whole: "Whole | None" = None
     # Bytes of the head that is being read.
     head = 0
     in_head = True
@@ -33,7 +36,13 @@ class Protocol(HttpToolsProtocol):
         self.in_head = False
         super().on_headers_complete()
         if self.cycle is not None and self.cycle.scope is self.scope:
-            self.scope["extensions"] = {WHOLE: {"answer": Whole(self.cycle)}}
+            self.whole = Whole(self.cycle)
+            self.scope["extensions"] = {WHOLE: {"answer": self.whole}}
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.whole is not None and self.whole.gone is not None:
+            self.whole.gone()
 
     def on_message_complete(self) -> None:
         self.in_head, self.head = True, 0
@@ -43,10 +52,16 @@ class Protocol(HttpToolsProtocol):
 class Whole:
     """Head and body at once: uvicorn writes them one by one, and a caller is woken for each."""
 
-    __slots__ = ("cycle",)
+    __slots__ = ("cycle", "gone")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self.cycle = cycle
+        # Whom to tell that the caller has left.
+        self.gone: Callable[[], None] | None = None
+
+    @property
+    def left(self) -> bool:
+        return self.cycle.disconnected
 
     async def __call__(self, status: int, headers: Headers, body: bytes) -> None:
         cycle = self.cycle

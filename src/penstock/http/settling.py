@@ -1,6 +1,5 @@
 """The verbs that end or prolong a lease, over HTTP: each for one item and for many."""
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -14,6 +13,7 @@ from penstock.consumer import each, expect
 from penstock.errors import AlreadySettled, InvalidInput, PenstockError
 from penstock.http.call import Call
 from penstock.http.events import Event, Told
+from penstock.http.metrics import tally
 from penstock.message import Settlement, State
 from penstock.ticket import DONE, Answer, AnswerKind, Completion, Extension, Lock, Mark
 from penstock.wire import consume as wire
@@ -66,7 +66,7 @@ class Settling(Generic[Sent]):
     def tell(self, call: Call, answered: Sequence[tuple[Lock, Answer]]) -> None:
         """Counts them. History tells of settlements, nobody but us of an extension."""
         service = call.service
-        for kind, count in Counter(answer.kind for _, answer in answered).items():
+        for kind, count in tally([answer.kind for _, answer in answered]):
             service.metrics.count(service.metrics.settled, self.verb, kind.value, by=count)
         if self.verb == "extend" and service.hub.listeners:
             service.hub.tell(
