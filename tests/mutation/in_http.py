@@ -11,7 +11,7 @@ RULES, IDENTITY = "tests/unit/test_access.py", "tests/http/test_identity.py"
 
 HTTP = (
     Mutation("any_host_is_ours", "http/caller.py", "local_caller",
-             'name == b"host" and name_of(value) not in NAMES', "False", ERRORS),
+             'name == b"host" and not is_ours(value)', "False", ERRORS),
     Mutation("any_site_is_the_operator", "http/caller.py", "local_caller",
              'name == b"origin"', "False", ERRORS),
     Mutation("shell_jobs_over_http", "http/producing.py", "refuse_shell",
@@ -73,8 +73,8 @@ HTTP = (
              "await give_back(self.broker, left)", "pass", LINES),
     Mutation("waits_without_a_limit", "http/parking.py", "",
              "wait > 0 and self.waiting >= self.most", "False", LINES),
-    Mutation("gone_stays_in_line", "http/claiming.py", "claim",
-             "leaving.add_done_callback(lambda _: waiter.fail(Gone()))", "pass", PARKING),
+    Mutation("gone_stays_in_line", "http/protocol.py", "connection_lost",
+             "self.whole.gone()", "pass", PARKING),
     Mutation("announced_twice", "http/events.py", "is_news",
              "return not announced", "return True", HUB),
     Mutation("told_twice", "http/events.py", "announce",
