@@ -55,6 +55,7 @@ class Call:
         self.right: Right | None = None
         self.path = ""
         self.headers: Iterable[tuple[bytes, bytes]] = ()
+        # How its connection answers, and tells that the caller has left.
         self.whole: Any = None
 
     @property
@@ -101,21 +102,8 @@ class Call:
                 return value.decode()
         return None
 
-    def departure(self, notice: Callable[[], None]) -> "Departure | Awaited":
-        """From now on `notice` is called when the caller leaves."""
-        return (
-            Awaited(self.receive, notice) if self.whole is None else Departure(self.whole, notice)
-        )
-
     async def body(self) -> bytes:
-        """Most come in one piece."""
-        message = await self.receive()
-        body: bytes = message.get("body", b"")
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            if len(body) > self.service.limits.body:
-                raise BodyTooLarge(f"the request has more than {self.service.limits.body} bytes")
-            return body
-        return await read_body(returned(message, self.receive), self.service.limits)
+        return await read_body(self.receive, self.service.limits)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Of a body of any length, as they come."""
@@ -128,47 +116,6 @@ class Call:
             if len(rest) > self.service.limits.body:
                 raise BodyTooLarge(f"a line has more than {self.service.limits.body} bytes")
         yield rest
-
-
-class Departure:
-    """Told by the connection itself."""
-
-    __slots__ = ("whole",)
-
-    def __init__(self, whole: Any, notice: Callable[[], None]) -> None:
-        self.whole = whole
-        whole.gone = notice
-        if whole.left:
-            notice()
-
-    def over(self) -> bool:
-        """Nobody is told any more. True if the caller has left."""
-        self.whole.gone = None
-        left: bool = self.whole.left
-        return left
-
-
-class Awaited:
-    """The same where there is nothing but ASGI."""
-
-    def __init__(self, receive: Receive, notice: Callable[[], None]) -> None:
-        self.leaving = asyncio.ensure_future(receive())
-        self.leaving.add_done_callback(lambda _: notice())
-
-    def over(self) -> bool:
-        left = self.leaving.done()
-        self.leaving.cancel()
-        return left
-
-
-def returned(message: Message, receive: Receive) -> Receive:
-    """This one, and then what follows it."""
-    first = [message]
-
-    async def again() -> Message:
-        return first.pop() if first else await receive()
-
-    return again
 
 
 async def read_body(receive: Receive, limits: Limits) -> bytes:

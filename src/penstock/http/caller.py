@@ -74,7 +74,7 @@ def local_caller(headers: Iterable[tuple[bytes, bytes]]) -> Caller:
     return OPERATOR
 
 
-@lru_cache(1_000)
+@lru_cache(64)
 def is_ours(host: bytes) -> bool:
     """With its port or without."""
     name, colon, port = host.rpartition(b":")

@@ -27,11 +27,11 @@ async def claim(call: Call, sent: Claim) -> Deliveries:
         sent.limit,
         sent.wait,
     )
-    departure = call.departure(lambda: waiter.fail(Gone()))
+    call.whole.watch(lambda: waiter.fail(Gone()))
     try:
         taken = await waiter.future
     finally:
-        left = departure.over()
+        left = call.whole.unwatch()
         waiter.leave()
     if left:
         await give_back(call.broker, taken.messages)

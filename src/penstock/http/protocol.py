@@ -59,8 +59,14 @@ class Whole:
         # Whom to tell that the caller has left.
         self.gone: Callable[[], None] | None = None
 
-    @property
-    def left(self) -> bool:
+    def watch(self, notice: Callable[[], None]) -> None:
+        self.gone = notice
+        if self.cycle.disconnected:
+            notice()
+
+    def unwatch(self) -> bool:
+        """True if the caller has left."""
+        self.gone = None
         return self.cycle.disconnected
 
     async def __call__(self, status: int, headers: Headers, body: bytes) -> None:

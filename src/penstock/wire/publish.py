@@ -105,8 +105,10 @@ class PublishOutcomes(Struct, frozen=True):
 
 
 # Most say no more than what they carry.
-PLAIN = ("body_base64", "content_type", *Publish.__struct_fields__[6:])
-RARE = itemgetter(*map(Publish.__struct_fields__.index, PLAIN))
+CARRIED = {"queue", "type", "body", "priority"}
+RARE = itemgetter(
+    *(place for place, name in enumerate(Publish.__struct_fields__) if name not in CARRIED)
+)
 UNSAID = RARE(astuple(Publish()))
 
 
