@@ -35,7 +35,7 @@ def server_seconds(first: int) -> float:
 def own_ticks(pid: int) -> int:
     try:
         return sum(ticks(pid)[:2])
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
 
 

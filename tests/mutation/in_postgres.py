@@ -121,6 +121,9 @@ UPKEEP = (
         "FROM known WHERE due > penstock.moment() AND false),", "schedule"),
     sql("fires_a_paused_schedule", "schedule_move", " AND NOT paused", "", "cron"),
     sql("fires_twice", "schedule_move", " AND next_at = :seen_at", "", "cron"),
+    sql("columns_without_the_last_position", "message_columns", "tx <= :last", "tx < :last", FEED),
+    sql("bodies_of_any_size", "message_columns", "bytes FROM total) <= :most",
+        "bytes FROM total) <> :most", FEED),
     sql("feed_ahead_of_the_horizon", "horizon", "txid_snapshot_xmin", "txid_snapshot_xmax", FEED),
     sql("rank_is_short", "publish_one", ":rank::bigint", ":rank", PICKS),
 )  # fmt: skip

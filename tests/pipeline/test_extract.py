@@ -152,6 +152,15 @@ def test_a_directory_that_is_no_lake_is_left_alone(url: str, tmp_path: Path) -> 
         run(url, tmp_path / "home")
 
 
+def test_a_lake_whose_making_was_cut_short_is_made(url: str, lake: Path) -> None:
+    drafts = [lake / ".draft-1", lake / "_manifest" / ".draft-2"]
+    for draft in drafts:
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(b"{")
+    assert run(url, lake).messages == 30
+    assert not any(draft.exists() for draft in drafts)
+
+
 def test_a_lake_that_cannot_be_written_is_named(url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="cannot write the lake"):

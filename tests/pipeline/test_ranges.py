@@ -1,13 +1,15 @@
 """A stretch of the feed is read exactly, on every store."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.broker import Broker
 from penstock.errors import StoreUnusable
-from penstock.pipeline.ranges import Range, latest, next_limit, pages, ranges
-from penstock.pipeline.schema import TABLES
+from penstock.pipeline.columns import next_span
+from penstock.pipeline.ranges import Range, batches, latest, next_limit, pages, ranges
+from penstock.pipeline.schema import TABLES, chosen
 from penstock.pipeline.stores import everywhere, using
 from penstock.store import Store
 from penstock.ticket import Cursor
@@ -15,7 +17,12 @@ from tests.pipeline.scenes import consume, fed, on, publish
 
 
 async def read(store: Store, part: Range) -> list[int]:
-    return [row.id for rows in [rows async for rows in pages(store, part)] for row in rows]
+    """In rows, and as tasks read it: that is in any order within a position."""
+    ids = [row.id for rows in [rows async for rows in pages(store, part)] for row in rows]
+    schema = chosen(part.table, ["id"])
+    found = [batch["id"].to_pylist() async for batch in batches(store, part, schema)]
+    assert sorted(id for each in found for id in each) == sorted(ids)
+    return ids
 
 
 def test_any_division_of_the_feed_reads_every_row_once(each_url: str) -> None:
@@ -79,6 +86,14 @@ def test_pages_of_large_bodies_are_small(url: str) -> None:
     large = [type(messages[0])(1, 1, "t", 0, 0, bytes(20_000_000), messages[0].meta)]
     assert (next_limit(500, messages), next_limit(500, large)) == (2_000, 250)
     assert next_limit(10_000, history) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("rows", "body", "span"), [(0, 0, 800), (10, 1, 800), (20_000, 1, 75), (1, 32_000_000, 37)]
+)
+def test_a_stretch_reaches_as_far_as_its_page_holds(rows: int, body: int, span: int) -> None:
+    found: dict[str, list[Any]] = {"id": [1] * rows, "body": [bytes(body)] * rows}
+    assert (next_span(100, found), next_span(1, found) >= 1) == (span, True)
 
 
 def test_reading_makes_no_store(tmp_path: Path) -> None:

@@ -56,7 +56,10 @@ TABLES = (
 )  # fmt: skip
 BOUND = re.compile(r"(\w+)\"?(?:::\w+)?\)? (?:=|<|>|<=|>=) ")
 # As feed.py asks for them.
-BY_STRETCHES = ("feed_messages", "feed_history", "recent", "prunable")
+BY_STRETCHES = (
+    "feed_messages", "feed_history", "messages_between", "history_between", "message_columns",
+    "history_columns", "recent", "prunable",
+)  # fmt: skip
 INDEX_TYPES = SQL["index_types"].text
 STATEMENTS: dict[str, Statement] = {
     name: statement

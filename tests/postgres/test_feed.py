@@ -1,10 +1,16 @@
 """The export waits for transactions that may still write before what it has seen."""
 
-import pytest
+from collections.abc import Sequence
+from typing import Any
 
+import pytest
+from msgspec import Struct
+
+from penstock.message import HistoryRow, Leased, Message
+from penstock.stores.postgres import feed
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import Cursor, Entry
-from tests.postgres.scenes import QUEUE, connected, publish
+from penstock.ticket import Completion, Cursor, Entry
+from tests.postgres.scenes import QUEUE, claim, connected, publish
 
 pytestmark = pytest.mark.anyio
 
@@ -25,3 +31,53 @@ async def test_what_an_open_transaction_has_written_comes_before_what_was_writte
         assert await exported(store) == before
         await transaction.commit()
     assert await exported(store) == [*before, open_.id, *after]
+
+
+async def test_what_lies_far_apart_is_found(store: PostgresStore, url: str) -> None:
+    ids = []
+    async with connected(url) as other:
+        for idle in (0, 40, 3):
+            for _ in range(idle):
+                await other.execute("SELECT txid_current()")
+            ids += await publish(store)
+    cursor, found = Cursor(), []
+    while told := (page := await store.feed(cursor, 1)).messages:
+        found += [each.id for each in told]
+        cursor = page.cursor
+    assert found == ids
+
+
+async def test_columns_are_the_rows_turned_on_their_side(store: PostgresStore) -> None:
+    await publish(store, 3)
+    await publish(store, 4, body=b"\0\xff")
+    await complete(store, await claim(store, 5))
+    told = await store.feed(Cursor(), 100)
+    messages = await store.columns("message", 0, told.cursor.message, 7)
+    history = await store.columns("history", 0, told.cursor.history, 5)
+    assert messages == turned(told.messages, Message)
+    assert history == turned(told.history, HistoryRow)
+    assert await store.columns("message", 0, told.cursor.message, 6) is None
+
+
+def turned(rows: Sequence[Any], kind: type[Struct]) -> dict[str, list[Any]]:
+    return {name: [getattr(row, name) for row in rows] for name in kind.__struct_fields__}
+
+
+async def complete(store: PostgresStore, held: list[Leased]) -> None:
+    await store.complete([Completion(each.id, each.fence) for each in held])
+
+
+async def test_large_bodies_come_one_position_at_a_time(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(store, 2, body=b"x" * 40)
+    first = (await store.feed(Cursor(), 100)).cursor.message
+    await publish(store, 1, body=b"y" * 20)
+    told = await store.feed(Cursor(), 100)
+    monkeypatch.setattr(feed, "MOST_BYTES", 70)
+    assert await store.columns("message", 0, told.cursor.message, 100) is None
+    # More than a page, and more than one value holds: a transaction is never divided.
+    large = await store.columns("message", first - 1, first, 1)
+    small = await store.columns("message", first, told.cursor.message, 100)
+    assert large == turned(told.messages[:2], Message)
+    assert small == turned(told.messages[2:], Message)

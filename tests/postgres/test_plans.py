@@ -114,6 +114,10 @@ WALKS: dict[str, list[str]] = {
     "find_correlated": ["message_correlation (text)"],
     "feed_messages": ["message_tx (tx)"],
     "feed_history": ["history_tx (tx)"],
+    "messages_between": ["message_tx (tx)"],
+    "history_between": ["history_tx (tx)"],
+    "message_columns": ["message_tx (tx)"],
+    "history_columns": ["history_tx (tx)"],
     "recent": ["history_tx (position)"],
 }
 # Looks of an operator, from the last id down until the page is full: by one index or the other.

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import InvalidInput, InvalidState
 
 LOCK = "_lock"
+DRAFT = ".draft-"
 
 
 class Folder:
@@ -34,11 +35,18 @@ class Folder:
             raise InvalidInput(f"cannot write the lake {self.where!r}: {error.strerror}") from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.drop_drafts()
             yield
         except BlockingIOError:
             raise InvalidState(f"another process is at work on the lake {self.where!r}") from None
         finally:
             os.close(handle)
+
+    def drop_drafts(self) -> None:
+        """Of processes that were killed."""
+        for pattern in (f"{DRAFT}*", f"*/{DRAFT}*"):
+            for path in self.root.glob(pattern):
+                path.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -49,7 +57,7 @@ class Folder:
     def write_once(self, name: str, text: bytes) -> bool:
         path = self.root / name
         path.parent.mkdir(exist_ok=True)
-        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        draft = path.with_name(f"{DRAFT}{uuid.uuid4().hex}")
         with open(draft, "wb") as file:
             file.write(text)
             file.flush()

@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.message import NEVER, HistoryRow, Message
-from penstock.pipeline.rows import batch_of
+from penstock.pipeline.columns import Columnar, columns
+from penstock.pipeline.rows import batch, batch_of
 from penstock.pipeline.schema import Table
 from penstock.pipeline.stores import existing
 from penstock.store import Store
@@ -133,15 +134,22 @@ def read(url: str, part: Range, schema: Any) -> Iterator[Any]:
     with asyncio.Runner() as runner:
         store = runner.run(existing(url))
         try:
-            queues = {queue.id: queue for queue in runner.run(store.queues())}
-            source = pages(store, part)
-            while rows := runner.run(next_of(source)):
-                yield batch_of(rows, schema, queues)
+            source = batches(store, part, schema)
+            while (batch := runner.run(next_of(source))) is not None:
+                yield batch
         finally:
             runner.run(store.close())
 
 
-async def next_of(
-    source: AsyncIterator[Sequence[Message] | Sequence[HistoryRow]],
-) -> Sequence[Message] | Sequence[HistoryRow] | None:
+async def next_of(source: AsyncIterator[Any]) -> Any:
     return await anext(source, None)
+
+
+async def batches(store: Store, part: Range, schema: Any) -> AsyncIterator[Any]:
+    queues = {queue.id: queue for queue in await store.queues()}
+    if isinstance(store, Columnar):
+        async for values in columns(store, part.table, part.after, part.last):
+            yield batch(values.__getitem__, schema, queues)
+    else:
+        async for rows in pages(store, part):
+            yield batch_of(rows, schema, queues)

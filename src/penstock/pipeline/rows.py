@@ -1,6 +1,6 @@
 """Nouns become columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -16,12 +16,17 @@ OF_META = set(Meta.__struct_fields__)
 def batch_of(
     rows: Sequence[Message] | Sequence[HistoryRow], schema: Any, queues: Mapping[int, Queue]
 ) -> Any:
+    return batch(lambda name: list(map(attrgetter(name), rows)), schema, queues)
+
+
+def batch(values: Callable[[str], list[Any]], schema: Any, queues: Mapping[int, Queue]) -> Any:
     """One Arrow batch. A queue that is gone has a number and no name."""
-    plain = all(getattr(row, "meta", None) is PLAIN for row in rows)
+    metas = values("meta") if OF_META.intersection(schema.names) else []
+    plain = all(meta is PLAIN for meta in metas)
     columns = [
-        repeated(field, len(rows))
+        repeated(field, len(metas))
         if plain and field.name in OF_META
-        else pa.array(values_of(rows, field.name, queues), type=field.type, from_pandas=False)
+        else pa.array(column(values, metas, field.name, queues), field.type, from_pandas=False)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -35,15 +40,19 @@ def repeated(field: Any, times: int) -> Any:
     return pa.repeat(pa.scalar(value, field.type), times)
 
 
-def values_of(rows: Sequence[Any], name: str, queues: Mapping[int, Queue]) -> list[Any]:
+def column(
+    values: Callable[[str], list[Any]],
+    metas: list[Meta],
+    name: str,
+    queues: Mapping[int, Queue],
+) -> list[Any]:
     if name in PLACE:
         names = {id: place_of(queue, name) for id, queue in queues.items()}
-        return list(map(names.get, map(attrgetter("queue_id"), rows)))
+        return list(map(names.get, values("queue_id")))
     if name in ("headers", "labels"):
-        texts = [getattr(row.meta, name) for row in rows]
+        texts = [getattr(meta, name) for meta in metas]
         return [None if each is None else list(each.items()) for each in texts]
-    of_meta = name in OF_META and rows and isinstance(rows[0], Message)
-    return list(map(attrgetter(f"meta.{name}" if of_meta else name), rows))
+    return list(map(attrgetter(name), metas)) if name in OF_META else values(name)
 
 
 def place_of(queue: Queue, name: str) -> str:

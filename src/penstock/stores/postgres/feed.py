@@ -6,7 +6,7 @@ from typing import Any
 from penstock.message import HistoryRow
 from penstock.stores.postgres.transaction import Transaction
 from penstock.stores.sql import export, upkeep
-from penstock.stores.sql.rows import history_of, message_of
+from penstock.stores.sql.rows import history_of, message_of, meta_of
 from penstock.ticket import Cursor, Feed, Pruned, Retention
 
 # By transaction, then as they were numbered.
@@ -16,6 +16,8 @@ in_order = itemgetter(-1, 0)
 DENSE = 1_000
 # How much further the next look goes, at most.
 LEAP = 16
+# Bodies of a page that come as one value, which the server makes in memory.
+MOST_BYTES = 64_000_000
 
 
 async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
@@ -23,8 +25,8 @@ async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
     await by_stretches(tx)
     epoch = await export.epoch(tx, cursor)
     (horizon,) = await tx.one("horizon")
-    messages, message = await page(tx, "feed_messages", cursor.message, horizon, limit)
-    history, told = await page(tx, "feed_history", cursor.history, horizon, limit)
+    messages, message = await page(tx, "messages", cursor.message, horizon, limit)
+    history, told = await page(tx, "history", cursor.history, horizon, limit)
     return Feed(
         [message_of(row[:-1]) for row in messages],
         [history_of(row[:-1]) for row in history],
@@ -33,18 +35,59 @@ async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
 
 
 async def page(
-    tx: Transaction, statement: str, after: int, horizon: int, limit: int
+    tx: Transaction, kind: str, after: int, horizon: int, limit: int
 ) -> tuple[list[Any], int]:
     """The next rows, and the last transaction they are of."""
-    look = limit // DENSE + 1
+    begin, look = after, limit // DENSE + 1
     while True:
-        before = min(horizon, after + look + 1)
-        rows = await tx.all(statement, after=after, before=before, limit=limit)
-        if len(rows) >= limit:
-            return sorted(rows, key=in_order), rows[-1][-1]
-        if before >= horizon:
-            return sorted(rows, key=in_order), max(after, rows[-1][-1] if rows else 0)
-        look *= min(limit // len(rows) + 1, LEAP) if rows else LEAP
+        before = min(horizon, begin + look + 1)
+        rows = await tx.all(f"feed_{kind}", after=begin, before=before, limit=limit)
+        if len(rows) >= limit or before >= horizon:
+            return sorted(rows, key=in_order), rows[-1][-1] if rows else after
+        if rows:
+            look *= min(limit // len(rows) + 1, LEAP)
+        else:
+            begin = await before_next(tx, kind, before - 1, horizon)
+
+
+async def before_next(tx: Transaction, kind: str, after: int, horizon: int) -> int:
+    """The position before that of the next row: leaps, then halves."""
+    low, high, step = after, min(after + 1, horizon), LEAP
+    while high < horizon and not await between(tx, kind, low, high):
+        low, high, step = high, min(high + step, horizon), step * LEAP
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await between(tx, kind, low, middle):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+async def between(tx: Transaction, kind: str, after: int, last: int) -> bool:
+    found: bool = (await tx.one(f"{kind}_between", after=after, last=last))[0]
+    return found
+
+
+async def columns(
+    tx: Transaction, table: str, after: int, last: int, limit: int
+) -> dict[str, list[Any]] | None:
+    await by_stretches(tx)
+    # What is more goes to the disk.
+    await tx.connection.execute("SET LOCAL work_mem = '64MB'")
+    alone = last == after + 1
+    bounds = {"after": after, "last": last, "limit": None if alone else limit + 1}
+    row = await tx.one(f"{table}_columns", **bounds, most=MOST_BYTES)
+    found = {name: values or [] for name, values in row.items()}
+    large = len(found.get("body", found["id"])) < len(found["id"])
+    if not alone and (large or len(found["id"]) > limit):
+        return None
+    if large:
+        rows = await tx.all("feed_messages", after=after, before=last + 1, limit=1)
+        found = {name: [row[name] for row in rows] for name in found}
+    if table == "message":
+        found["meta"] = list(map(meta_of, found["meta"]))
+    return found
 
 
 async def recent(tx: Transaction, after: int, limit: int) -> list[HistoryRow]:

@@ -673,6 +673,31 @@ SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts,
        claimed_at, at, due_at, final, tx
 FROM penstock.history
 WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: messages_between
+SELECT EXISTS (SELECT FROM penstock.message WHERE tx > :after AND tx <= :last);
+-- name: history_between
+SELECT EXISTS (SELECT FROM penstock.history WHERE tx > :after AND tx <= :last);
+-- name: message_columns
+WITH page AS MATERIALIZED (
+    SELECT id, queue_id, type, priority, created_at, body, meta FROM penstock.message
+    WHERE tx > :after AND tx <= :last LIMIT :limit),
+total AS (SELECT sum(octet_length(body)) AS bytes FROM page)
+SELECT array_agg(id) AS id, array_agg(queue_id) AS queue_id,
+       array_agg(type) AS type, array_agg(priority) AS priority,
+       array_agg(created_at) AS created_at, array_agg(meta) AS meta,
+       array_agg(body) FILTER (WHERE (SELECT bytes FROM total) <= :most) AS body
+FROM page;
+-- name: history_columns
+SELECT array_agg(position) AS position, array_agg(id) AS id,
+       array_agg(queue_id) AS queue_id, array_agg(verb) AS verb, array_agg(state) AS state,
+       array_agg(reason) AS reason, array_agg(error) AS error, array_agg(attempts) AS attempts,
+       array_agg(deliveries) AS deliveries, array_agg(consumer) AS consumer,
+       array_agg(fence) AS fence, array_agg(claimed_at) AS claimed_at, array_agg(at) AS at,
+       array_agg(due_at) AS due_at, array_agg(final) AS final
+FROM (
+    SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries,
+           consumer, fence, claimed_at, at, due_at, final
+    FROM penstock.history WHERE tx > :after AND tx <= :last LIMIT :limit) AS page;
 -- name: recent
 SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final

@@ -1,6 +1,7 @@
 """The PostgreSQL store: what it does its own way. Hot verbs are one statement each."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.message import HistoryRow, Moment
 from penstock.store import Check
@@ -57,6 +58,11 @@ class PostgresStore(Consuming, ServerStore[Wake]):
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.read(feed.feed, cursor, limit)
+
+    async def columns(
+        self, table: str, after: int, last: int, limit: int
+    ) -> dict[str, list[Any]] | None:
+        return await self.read(feed.columns, table, after, last, limit)
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         return await self.read(feed.recent, after, limit)
