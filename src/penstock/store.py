@@ -262,7 +262,7 @@ class Export(Protocol):
         """May repeat, may be late: for live views only."""
 
     async def census(self) -> list[Tally]:
-        """One snapshot of how many messages are where."""
+        """One snapshot of how many messages are where; on Redis if nothing moves meanwhile."""
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:
         """By queue id and place, for people; the ended by state, and only the last `ended`."""

@@ -3,6 +3,7 @@
 from tests.mutation.mutation import Mutation, conformance
 
 OUTAGES = "tests/redis/test_outages.py"
+CENSUS = "tests/redis/test_census.py"
 
 
 def lua(name: str, file: str, place: str, old: str, new: str, hint: str) -> Mutation:
@@ -109,4 +110,17 @@ CALLBACKS = (
         "CALLBACK, LASTING = 64, 35", "callbacks"),
 )  # fmt: skip
 
-REDIS = (*FENCES, *CLAIMS, *KEYS, *MOVES, *CALLBACKS)
+COUNTS = (
+    lua("census_without_leases", "census", "look", "if leased then", "if false then", "export"),
+    lua("census_of_any_ready", "census", "count_ready",
+        "if call('ZSCORE', ready, ready_member(t)) then", "if true then", CENSUS),
+    lua("census_of_the_newest", "census", "", "math.min(last_id, tonumber(ARGV[4]))",
+        "last_id + 0", CENSUS),
+    lua("census_of_the_newest_rows", "census", "", "last_row .. '-0', 'COUNT'", "'+', 'COUNT'",
+        CENSUS),
+    lua("census_past_large_bodies", "census", "look_from", "return numbers[place] end",
+        "return numbers[#numbers] end", CENSUS),
+    lua("census_of_one_page_of_rows", "census", "", "#rows == limit and", "false and", CENSUS),
+)  # fmt: skip
+
+REDIS = (*FENCES, *CLAIMS, *KEYS, *MOVES, *CALLBACKS, *COUNTS)

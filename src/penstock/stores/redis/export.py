@@ -9,8 +9,14 @@ from penstock.stores.redis.texts import history_of, message_of
 from penstock.ticket import Cursor, Exported, Feed, Tally
 
 PLACES = ("ready", "scheduled", "lease", "dead")
+SIZES = {
+    "ready": ("ZCARD", "ready"), "scheduled": ("ZCARD", "scheduled"), "lease": ("HLEN", "lease"),
+    "dead": ("ZCARD", "dead_line"),
+}  # fmt: skip
 # How much of history is read at a time.
 PAGE = 1_000
+# How many messages are counted at a time: nobody waits longer than for these.
+COUNTED = 200
 
 
 class Export(Engine):
@@ -42,11 +48,46 @@ class Export(Engine):
         return [row_of(*entry) for entry in entries]
 
     async def census(self) -> list[Tally]:
-        tallies: list[Tally] = []
-        for key, count, low, high in await self.run("census"):
-            queue, place = key.decode().split(" ")
-            tallies.append(Tally(int(queue, 16), place, count, int(low) + (high << 40)))
-        return sorted(tallies, key=lambda each: (each.queue_id, each.place))
+        """Counted in pages, so that nobody waits long: one snapshot if nothing moves meanwhile.
+
+        Else of the messages and rows there were at the beginning: no message is in two places, and
+        none is left out of a place it stayed in.
+        """
+        before = await self.version()
+        tallies = await self.count(*before[:2])
+        if await self.version() == before:
+            tallies += await self.strays(tallies)
+        return tallies
+
+    async def version(self) -> tuple[int, ...]:
+        """The last message and row, and what else there is that no move leaves as it was."""
+        facts = await self.ask("HMGET", "fact", "message", "position", "fence")
+        promoted, pruned = await self.ask("ZCARD", "scheduled"), await self.ask("HLEN", "message")
+        return *(int(each or 0) for each in facts), promoted, pruned
+
+    async def count(self, last: int, last_row: int) -> list[Tally]:
+        counts: Counter[bytes] = Counter()
+        digests: Counter[bytes] = Counter()
+        at, row = 0, 0
+        while (at, row) != (last, last_row):
+            after, after_row, found = await self.run("census", at, row, last, last_row, COUNTED)
+            at, row = int(after), int(after_row)
+            for key, count, digest in found:
+                counts[key] += count
+                digests[key] += digest
+        return [tally_of(key, counts[key], digests[key]) for key in sorted(counts)]
+
+    async def strays(self, tallies: list[Tally]) -> list[Tally]:
+        """What is in a place and is no message, of queue 0: there is none in a sound store."""
+        counts: Counter[str] = Counter()
+        for each in tallies:
+            counts[each.place] += each.count
+        sizes = [(place, await self.ask(*words)) for place, words in SIZES.items()]
+        return [
+            Tally(0, place, size - counts[place], 0)
+            for place, size in sizes
+            if size != counts[place]
+        ]
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:
         queues = await self.ask("HKEYS", "queue")
@@ -84,6 +125,11 @@ class Export(Engine):
             epoch, message, history, advanced_at = map(int, text.split(b" "))
             found[name.decode()] = Exported(Cursor(epoch, message, history), advanced_at)
         return found
+
+
+def tally_of(key: bytes, count: int, digest: int) -> Tally:
+    queue, place = key.decode().split(" ")
+    return Tally(int(queue, 16), place, count, digest)
 
 
 def row_of(position: bytes, fields: list[bytes]) -> HistoryRow:

@@ -1,65 +1,78 @@
 -- with: lease ids
--- now. Every message there is is looked at, while nothing else goes on.
+-- now, after which message and which row, the last of both, how many of each. Says how far it
+-- came, and how many it found where.
+local after, last_row, limit = tonumber(ARGV[2]), ARGV[5], tonumber(ARGV[6])
+last_id = math.min(last_id, tonumber(ARGV[4]))
+-- Of messages with large bodies a few are enough.
+local room = 1000000
 local tallies = {}
 
 local function count(queue_id, place, id)
     local key = queue_id .. ' ' .. place
-    local tally = tallies[key]
-    if not tally then
-        tally = {0, 0, 0}
-        tallies[key] = tally
-    end
+    local tally = tallies[key] or {key, 0, 0}
+    tallies[key] = tally
     local number = tonumber(id, 16)
-    tally[1] = tally[1] + 1
-    tally[2] = tally[2] + ((number % 1000003) * (number % 1000033)) % 1000000007
-    -- Sums outgrow what is exact.
-    if tally[2] >= 2 ^ 40 then tally[2], tally[3] = tally[2] - 2 ^ 40, tally[3] + 1 end
+    tally[2] = tally[2] + 1
+    tally[3] = tally[3] + ((number % 1000003) * (number % 1000033)) % 1000000007
 end
 
-local function each_member(set, place, from)
-    local start = 0
-    repeat
-        local members = call('ZRANGE', set, start, start + 999)
-        for _, member in ipairs(members) do
-            count(sub(member, 1, 8), place, sub(member, from, from + 13))
-        end
-        start = start + 1000
-    until #members < 1000
+local function count_ready(t)
+    if call('ZSCORE', ready, ready_member(t)) then count(t.queue, 'ready', t.id) end
 end
 
-local seen = 0
-repeat
-    local ids, numbers = ids_from(seen, 1, 500)
-    for place, value in ipairs(#ids > 0 and call('HMGET', message, unpack(ids)) or {}) do
-        if value then count(match(value, '^%d+ %x+ %S+ %S+ (%x+)'), 'message', ids[place]) end
+local function count_message(id, value, remembered)
+    local head = heading(value)
+    count(head.queue, 'message', id)
+    if not remembered then count_ready(plain_ticket(id, head)) end
+end
+
+local function count_ticket(id, text)
+    local t = ticket_of(id, text)
+    count_ready(t)
+    if is_scheduled(t) then count(t.queue, 'scheduled', id) end
+end
+
+local function count_dead(id)
+    local t = dead_of(id)
+    if call('ZSCORE', dead_line, dead_member(t, t.dead_at)) then count(t.queue, 'dead', id) end
+end
+
+-- A message with all its places: between two scripts it may move from one to another.
+local function look(id, value, remembered, leased, died)
+    if value then count_message(id, value, remembered) end
+    if remembered then count_ticket(id, remembered) end
+    if leased then count(lease_of(id, leased).queue, 'lease', id) end
+    if died then count_dead(id) end
+end
+
+local function look_from(ids, numbers)
+    if #ids == 0 then return tonumber(ARGV[4]) end
+    local tickets = call('HMGET', ticket, unpack(ids))
+    local leases = call('HMGET', lease, unpack(ids))
+    local corpses = call('HMGET', dead, unpack(ids))
+    for place, id in ipairs(ids) do
+        local value = call('HGET', message, id)
+        look(id, value, tickets[place], leases[place], corpses[place])
+        room = room - (value and #value or 0)
+        if room < 0 then return numbers[place] end
     end
-    seen = numbers[#numbers]
-until #ids < 500
-each_member(ready, 'ready', 23)
-each_member(scheduled, 'scheduled', 9)
-each_member(dead_line, 'dead', 23)
-for _, id in ipairs(call('HKEYS', lease)) do
-    count(lease_of(id, call('HGET', lease, id)).queue, 'lease', id)
+    return numbers[#numbers]
 end
 
-local position = '-'
-repeat
-    local entries = call('XRANGE', history, position, '+', 'COUNT', 1000)
-    for _, entry in ipairs(entries) do
-        local row = entry[2][2]
-        local state, id, queue_id = match(row, '^%a+ (%a+) %d+ %S+ %S+ %S+ %S+ %S+ (%x+) (%S+)')
-        if FINAL[state] then
-            if queue_id == NONE then
-                queue_id = match(row, '^%a+ %a+ %d+ %S+ %S+ %S+ %S+ %S+ %x+ %- %d+ %a %d+ %d+ (%x+)')
-            end
-            count(queue_id, 'ended', id)
-        end
-        position = '(' .. entry[1]
+local function count_row(row)
+    local state, id, queue_id = match(row, '^%a+ (%a+) %d+ %S+ %S+ %S+ %S+ %S+ (%x+) (%S+)')
+    if not FINAL[state] then return end
+    if queue_id == NONE then
+        queue_id = match(row, '^%a+ %a+ %d+ %S+ %S+ %S+ %S+ %S+ %x+ %- %d+ %a %d+ %d+ (%x+)')
     end
-until #entries < 1000
+    count(queue_id, 'ended', id)
+end
+
+local reached = look_from(ids_from(after, 1, limit))
+local rows = call('XRANGE', history, '(' .. ARGV[3] .. '-0', last_row .. '-0', 'COUNT', limit)
+for _, entry in ipairs(rows) do count_row(entry[2][2]) end
+local row = #rows == limit and match(rows[limit][1], '^%d+') or last_row
 
 local told = {}
-for key, tally in pairs(tallies) do
-    told[#told + 1] = {key, tally[1], whole(tally[2]), tally[3]}
-end
-return told
+for _, tally in pairs(tallies) do told[#told + 1] = tally end
+return {whole(reached), row, told}
