@@ -74,6 +74,7 @@ class Writer:
         drafts = [Draft(queue=QUEUE, body=label.encode()) for label in labels]
         if self.own is None:
             runner.run(broker.publish_many(drafts))
+            Event().wait(self.random.uniform(0, self.longest))
             return True
         entries = [runner.run(broker.admit(draft)) for draft in drafts]
         if isinstance(self.own, sqlite3.Connection):
