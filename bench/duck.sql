@@ -129,8 +129,8 @@ totals AS (
         sum(failures) AS missed
     FROM metrics_hour GROUP BY ALL HAVING missed > 0),
 known AS (
-    SELECT *, hash(id) % 1000000 / 1e6 < 2000 / tried AS usual,
-        failed(verb) AND fingerprint IS NOT NULL AND hash(id) % 1000000 / 1e6 < 2000 / missed AS hit
+    SELECT *, hash(id) % 1000000 / 1e6 < 500 / tried AS usual,
+        failed(verb) AND fingerprint IS NOT NULL AND hash(id) % 1000000 / 1e6 < 500 / missed AS hit
     FROM (SELECT date_trunc('day', "at") AS day_at, * FROM attempt WHERE worked(verb, claimed_at))
     JOIN totals USING (day_at, queue_id, type)),
 drawn AS (
@@ -149,7 +149,7 @@ shares AS (
     WHERE length(value) <= 64 GROUP BY ALL),
 notable AS (
     SELECT day_at, queue_id, type, one."group" AS fingerprint, name, value, one.share,
-        coalesce(everyone.share, 1 / 2000) AS usual
+        coalesce(everyone.share, 1 / 500) AS usual
     FROM shares AS one LEFT JOIN (SELECT * FROM shares WHERE "group" = '') AS everyone
         USING (day_at, queue_id, type, name, value)
     WHERE one."group" <> '' AND one.share >= 0.3 AND one.size >= 3 AND one.share >= usual * 1.5),

@@ -9,6 +9,7 @@ from itertools import chain
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
@@ -170,7 +171,14 @@ class Tables:
         days = sorted({hour - hour % DAY for hour in self.hours})
         rows = within(self.make.table("attempt"), "at", days, DAY)
         told = self.make.table("metrics_hour", {text_day(day) for day in days})
-        self.make.replace("triage", triage(rows, self.all_messages, told), days)
+        messages = those_of(rows, self.all_messages)
+        self.make.replace("triage", triage(rows, messages, told), days)
+
+
+def those_of(attempts: DataFrame, messages: DataFrame) -> DataFrame:
+    """The messages from the first to the last that were tried: the files of others are not read."""
+    (ids,) = attempts.agg(f.min("id"), f.max("id")).collect()
+    return messages.filter(f.col("id").between(*ids)) if ids[0] is not None else messages.limit(0)
 
 
 def in_parallel(steps: dict[str, Callable[[], None]]) -> Iterable[str]:

@@ -11,7 +11,7 @@ SERIES = ["day_at", "queue_id", "type"]
 CLUSTER = [*SERIES, "fingerprint"]
 PAIR = [*SERIES, "name", "value"]
 # Messages of a type and day that stand for all of them: the same ones whenever it is run.
-SAMPLE = 2_000
+SAMPLE = 500
 EVERYONE = ""
 LONGEST_VALUE = 64
 # In how many of a cluster's messages an attribute is worth a word, and how much more than usual.
