@@ -65,4 +65,11 @@ REASONS: dict[str, dict[str, str]] = {
         " run of the same hour it was 3.60",
     },
     "http-postgres": SERVICE,
+    "pipeline": {
+        "run": "Java: the second run of a session takes two thirds of the time and is within the"
+        " bound; the first loads and compiles its classes while it works, on the same two"
+        " processors",
+        "next_hour": "six tables are planned and compiled by a Java that has just begun, and the"
+        " failures of a day are sorted anew for its new hour",
+    },
 }

@@ -103,7 +103,9 @@ class Call:
         return None
 
     async def body(self) -> bytes:
-        return await read_body(self.receive, self.service.limits)
+        limits = self.service.limits
+        here = None if self.whole is None else self.whole.body()
+        return await read_body(self.receive, limits) if here is None else fitting(here, limits)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Of a body of any length, as they come."""
@@ -127,6 +129,10 @@ async def read_body(receive: Receive, limits: Limits) -> bytes:
                 body = await read_rest(receive, body, limits.body)
         except TimeoutError:
             raise Malformed(f"the body did not come within {limits.patience:g} s") from None
+    return fitting(body, limits)
+
+
+def fitting(body: bytes, limits: Limits) -> bytes:
     if len(body) > limits.body:
         raise BodyTooLarge(f"the request has more than {limits.body} bytes")
     return body

@@ -98,11 +98,11 @@ def tell(call: Call, taken: Taken, waiter: Waiter) -> None:
     """Counts them; a claim is told live only, since history has no row of it."""
     metrics, queues = call.service.metrics, call.broker.directory.by_id
     for queue_id, count in tally([each.queue_id for each in taken.messages]):
-        metrics.count(metrics.claimed, metrics.queue(queues[queue_id].name), by=count)
+        metrics.claimed.add(metrics.queue(queues[queue_id].name), by=count)
     for message in taken.messages[:: len(taken.messages) // SAMPLE + 1]:
         if message.deliveries == 1:
             waited = max(0.0, time.time() - message.created_at / SECOND)
-            metrics.waited(metrics.queue(queues[message.queue_id].name), waited)
+            metrics.waits.add(metrics.queue(queues[message.queue_id].name), waited)
     if call.service.hub.listeners:
         call.service.hub.tell([claimed(call, each, waiter) for each in taken.messages])
 

@@ -1,66 +1,53 @@
 """What this server counts, for Prometheus. Label sets are bounded; a scrape counts no table."""
 
-from collections import Counter as Counted
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from penstock.directory import Directory
 from penstock.http.counts import SECOND, Counts, Snapshot
+from penstock.http.tallies import Count, Times
 from penstock.stores.pool import Pool
 
 T = TypeVar("T")
 # Names of queues past these are "other".
 MOST_QUEUES = 200
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 OTHER = "other"
 
 
 def tally(values: Sequence[T]) -> Iterable[tuple[T, int]]:
     """Each with how often it is there; most often there is one."""
-    return ((values[0], 1),) if len(values) == 1 else Counted(values).items()
+    return ((values[0], 1),) if len(values) == 1 else Counter(values).items()
 
 
 class Metrics:
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
-        self.published = Counter(
-            "penstock_published", "Messages published here.", ["queue"], registry=own
+        self.published = Count(own, "penstock_published", "Messages published here.", "queue")
+        self.refused = Count(own, "penstock_refused", "Messages refused here.", "code")
+        self.claimed = Count(own, "penstock_claimed", "Messages claimed here.", "queue")
+        self.settled = Count(
+            own, "penstock_settled", "What consumers said here.", "verb", "outcome"
         )
-        self.refused = Counter("penstock_refused", "Messages refused here.", ["code"], registry=own)
-        self.claimed = Counter(
-            "penstock_claimed", "Messages claimed here.", ["queue"], registry=own
+        self.requests = Count(
+            own, "penstock_http_requests", "Requests answered.", "route", "status"
         )
-        self.settled = Counter(
-            "penstock_settled", "What consumers said here.", ["verb", "outcome"], registry=own
-        )
-        self.requests = Counter(
-            "penstock_http_requests", "Requests answered.", ["route", "status"], registry=own
-        )
-        self.seconds = Histogram(
-            "penstock_http_seconds", "How long they took.", ["route"], buckets=SECONDS, registry=own
-        )
-        self.runs = Histogram(
-            "penstock_run_seconds", "How long runs took, of a sample.", ["queue"], registry=own
-        )
-        self.waits = Histogram(
+        self.seconds = Times(own, "penstock_http_seconds", "How long they took.", "route")
+        self.runs = Times(own, "penstock_run_seconds", "How long runs took, of a sample.", "queue")
+        self.waits = Times(
+            own,
             "penstock_wait_seconds",
             "From published to first claimed here, of a sample.",
-            ["queue"],
-            registry=own,
+            "queue",
         )
-        self.lost = Counter(
-            "penstock_lost_leases", "Leases that ran out, of a sample.", ["queue"], registry=own
-        )
+        self.lost = Count(own, "penstock_lost_leases", "Leases that ran out, of a sample.", "queue")
         self.lag = Gauge("penstock_loop_lag_seconds", "How late the event loop was.", registry=own)
         self.queues: set[str] = set()
-        self.children: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
-        self.answers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self.waiting: dict[str, Histogram] = {}
 
     def queue(self, name: str) -> str:
         if name not in self.queues:
@@ -71,27 +58,8 @@ class Metrics:
 
     def answered(self, route: str, status: int, took: float) -> None:
         """A route is one of ours, never what a caller typed."""
-        found = self.answers.get((route, status))
-        if found is None:
-            found = self.requests.labels(route, str(status)), self.seconds.labels(route)
-            self.answers[route, status] = found
-        found[0].inc()
-        found[1].observe(took)
-
-    def count(self, counter: Counter, *labels: str, by: int = 1) -> None:
-        """Children are kept: looking one up costs more than counting."""
-        child = self.children.get((counter, labels))
-        if child is None:
-            child = self.children[counter, labels] = counter.labels(*labels)
-        child.inc(by)
-
-    def count_published(self, queue: str, count: int = 1) -> None:
-        self.count(self.published, self.queue(queue), by=count)
-
-    def waited(self, queue: str, seconds: float) -> None:
-        if queue not in self.waiting:
-            self.waiting[queue] = self.waits.labels(queue)
-        self.waiting[queue].observe(seconds)
+        self.requests.add(route, str(status))
+        self.seconds.add(route, took)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge that is read when it is scraped."""

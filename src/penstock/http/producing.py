@@ -33,7 +33,8 @@ async def publish(call: Call, sent: Publish) -> Accepted:
     refuse_unfit(call, draft)
     published = await call.broker.publish(draft, scope=call.scope)
     if not published.duplicate:
-        call.service.metrics.count_published(draft.queue)
+        metrics = call.service.metrics
+        metrics.published.add(metrics.queue(draft.queue))
         announce(call, [(draft, published)])
     return Accepted(str(published.id), published.duplicate)
 
@@ -117,10 +118,10 @@ def tell(call: Call, drafts: Sequence[Draft], published: Sequence[Published]) ->
     both = zip(drafts, published, strict=True)
     new = [pair for pair in both if pair[1].code is None and not pair[1].duplicate]
     for queue, count in tally([draft.queue for draft, _ in new]):
-        metrics.count_published(queue, count)
+        metrics.published.add(metrics.queue(queue), by=count)
     if len(new) < len(published):
         for code, count in tally([each.code for each in published if each.code]):
-            metrics.count(metrics.refused, code, by=count)
+            metrics.refused.add(code, by=count)
     announce(call, new)
 
 

@@ -50,7 +50,8 @@ class Protocol(HttpToolsProtocol):
 
 
 class Whole:
-    """Head and body at once: uvicorn writes them one by one, and a caller is woken for each."""
+    """Head and body at once, both ways: uvicorn hands a body over in pieces, and writes head and
+    body one by one, so that a caller is woken for each."""
 
     __slots__ = ("cycle", "gone")
 
@@ -58,6 +59,14 @@ class Whole:
         self.cycle = cycle
         # Whom to tell that the caller has left.
         self.gone: Callable[[], None] | None = None
+
+    def body(self) -> bytes | None:
+        """What was sent, if all of it is here, as most often it is."""
+        cycle = self.cycle
+        if cycle.more_body or cycle.disconnected:
+            return None
+        cycle.flow.resume_reading()
+        return bytes(cycle.body)
 
     def watch(self, notice: Callable[[], None]) -> None:
         self.gone = notice

@@ -108,9 +108,9 @@ class Service:
             return
         name = self.metrics.queue(queue.name)
         if row.verb is Verb.RECLAIM:
-            self.metrics.count(self.metrics.lost, name)
+            self.metrics.lost.add(name)
         elif (run := run_of(row)) is not None:
-            self.metrics.runs.labels(name).observe(run)
+            self.metrics.runs.add(name, run)
 
     def broker(self, tenant: str) -> Broker:
         if tenant not in self.brokers:

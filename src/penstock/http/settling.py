@@ -67,7 +67,7 @@ class Settling(Generic[Sent]):
         """Counts them. History tells of settlements, nobody but us of an extension."""
         service = call.service
         for kind, count in tally([answer.kind for _, answer in answered]):
-            service.metrics.count(service.metrics.settled, self.verb, kind.value, by=count)
+            service.metrics.settled.add(self.verb, kind.value, by=count)
         if self.verb == "extend" and service.hub.listeners:
             service.hub.tell(
                 [
