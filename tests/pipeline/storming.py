@@ -27,7 +27,7 @@ from tests.servers.mariadb import place
 QUEUE = "jobs"
 # Of the transactions, and how long one stays open, in seconds. SQLite has one writer at a time.
 ROLLED_BACK = 0.1
-LONGEST = {"sqlite": 0.02, "redis": 0.02}
+LONGEST = {"sqlite": 0.02}
 MOST = 20
 # Seconds until all that was committed must be final.
 PATIENCE = 60.0
