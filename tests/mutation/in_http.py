@@ -55,7 +55,7 @@ HTTP = (
              "if foreign := set(asked) - self.types:", "if False:", IDENTITY),
     Mutation("no_retry_after", "http/front.py", "headers_of",
              "if status in RETRY_AFTER:", "if False:", ERRORS),
-    Mutation("body_without_a_limit", "http/call.py", "read_body",
+    Mutation("body_without_a_limit", "http/call.py", "fitting",
              "if len(body) > limits.body:", "if False:", BODIES),
     Mutation("slow_body_waited_for", "http/call.py", "read_body",
              "asyncio.timeout(limits.patience)", "asyncio.timeout(None)", BODIES),

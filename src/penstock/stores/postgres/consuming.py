@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from penstock.errors import StoreError
+from penstock.errors import StoreBusy, StoreError
 from penstock.stores.postgres import claim as claiming
 from penstock.stores.postgres import settle
-from penstock.stores.postgres.engine import BEGIN_BRIEFLY, Engine, P, T, Work
+from penstock.stores.postgres.engine import BEGIN_BRIEFLY, TRIES, Engine, P, T, Work
 from penstock.stores.postgres.lines import Line, Place, Took
 from penstock.stores.postgres.statement import CLAIMS
 from penstock.stores.sql import consuming
@@ -35,6 +35,10 @@ class Consuming(Engine, consuming.Consuming):
         values = claiming.terms(claim)
         if after is not None:
             values |= {"rank": after.rank, "id": after.id}
+        # No row is waited for, but a table that is made longer may be, on a slow disk.
+        for _ in range(TRIES - 1):
+            with suppress(StoreBusy):
+                return await self.ask(CLAIMS[way], values)
         return await self.ask(CLAIMS[way], values)
 
     async def pick_one(self, claim: Claim) -> list[Any]:

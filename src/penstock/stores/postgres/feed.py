@@ -1,7 +1,7 @@
 """What is read in the order it was written: by the export, which never sees a gap, by retention."""
 
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.message import HistoryRow
 from penstock.stores.postgres.transaction import Transaction
@@ -20,13 +20,25 @@ LEAP = 16
 MOST_BYTES = 64_000_000
 
 
+class Kind(NamedTuple):
+    """The statements of one table."""
+
+    page: str
+    between: str
+
+
+MESSAGES = Kind("feed_messages", "messages_between")
+HISTORY = Kind("feed_history", "history_between")
+COLUMNS = {"message": "message_columns", "history": "history_columns"}
+
+
 async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
     """A page may be longer than `limit`, by the rest of its last transaction."""
     await by_stretches(tx)
     epoch = await export.epoch(tx, cursor)
     (horizon,) = await tx.one("horizon")
-    messages, message = await page(tx, "messages", cursor.message, horizon, limit)
-    history, told = await page(tx, "history", cursor.history, horizon, limit)
+    messages, message = await page(tx, MESSAGES, cursor.message, horizon, limit)
+    history, told = await page(tx, HISTORY, cursor.history, horizon, limit)
     return Feed(
         [message_of(row[:-1]) for row in messages],
         [history_of(row[:-1]) for row in history],
@@ -35,13 +47,13 @@ async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
 
 
 async def page(
-    tx: Transaction, kind: str, after: int, horizon: int, limit: int
+    tx: Transaction, kind: Kind, after: int, horizon: int, limit: int
 ) -> tuple[list[Any], int]:
     """The next rows, and the last transaction they are of."""
     begin, look = after, limit // DENSE + 1
     while True:
         before = min(horizon, begin + look + 1)
-        rows = await tx.all(f"feed_{kind}", after=begin, before=before, limit=limit)
+        rows = await tx.all(kind.page, after=begin, before=before, limit=limit)
         if len(rows) >= limit or before >= horizon:
             return sorted(rows, key=in_order), rows[-1][-1] if rows else after
         if rows:
@@ -50,7 +62,7 @@ async def page(
             begin = await before_next(tx, kind, before - 1, horizon)
 
 
-async def before_next(tx: Transaction, kind: str, after: int, horizon: int) -> int:
+async def before_next(tx: Transaction, kind: Kind, after: int, horizon: int) -> int:
     """The position before that of the next row: leaps, then halves."""
     low, high, step = after, min(after + 1, horizon), LEAP
     while high < horizon and not await between(tx, kind, low, high):
@@ -64,8 +76,8 @@ async def before_next(tx: Transaction, kind: str, after: int, horizon: int) -> i
     return low
 
 
-async def between(tx: Transaction, kind: str, after: int, last: int) -> bool:
-    found: bool = (await tx.one(f"{kind}_between", after=after, last=last))[0]
+async def between(tx: Transaction, kind: Kind, after: int, last: int) -> bool:
+    found: bool = (await tx.one(kind.between, after=after, last=last))[0]
     return found
 
 
@@ -77,7 +89,7 @@ async def columns(
     await tx.connection.execute("SET LOCAL work_mem = '64MB'")
     alone = last == after + 1
     bounds = {"after": after, "last": last, "limit": None if alone else limit + 1}
-    row = await tx.one(f"{table}_columns", **bounds, most=MOST_BYTES)
+    row = await tx.one(COLUMNS[table], **bounds, most=MOST_BYTES)
     found = {name: values or [] for name, values in row.items()}
     large = len(found.get("body", found["id"])) < len(found["id"])
     if not alone and (large or len(found["id"]) > limit):
