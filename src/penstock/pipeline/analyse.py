@@ -110,8 +110,9 @@ class Job:
         if not self.fresh:
             return []
         history = make.source("history", self.fresh)
-        messages = between(make.source("message", self.chain), span)
-        rests = between(make.source("history", self.chain).filter("not final"), span)
+        ids = span.first_id, span.last_id
+        messages = between(make.source("message", self.chain), *ids)
+        rests = between(make.source("history", self.chain).filter("not final"), *ids)
         limits = limits_of(self.spark, self.queues)
         return make.write(attempts(history, messages, rests, limits), "attempt")
 
@@ -178,7 +179,7 @@ class Tables:
 def those_of(attempts: DataFrame, messages: DataFrame) -> DataFrame:
     """The messages from the first to the last that were tried: the files of others are not read."""
     (ids,) = attempts.agg(f.min("id"), f.max("id")).collect()
-    return messages.filter(f.col("id").between(*ids)) if ids[0] is not None else messages.limit(0)
+    return between(messages, ids[0] or 0, ids[1] or 0)
 
 
 def in_parallel(steps: dict[str, Callable[[], None]]) -> Iterable[str]:

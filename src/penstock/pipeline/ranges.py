@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.message import NEVER, HistoryRow, Message
-from penstock.pipeline.columns import Columnar, columns
+from penstock.pipeline.columns import BYTES, ROWS, Columnar, columns
 from penstock.pipeline.rows import batch, batch_of
 from penstock.pipeline.schema import Table
 from penstock.pipeline.stores import existing
@@ -19,10 +19,10 @@ from penstock.store import Store
 from penstock.ticket import Cursor, Feed
 
 # Rows of a page, at first and at most; and how much of bodies is too much, or little.
-FIRST_PAGE, PAGE = 1_000, 20_000
+FIRST_PAGE, PAGE = 1_000, ROWS
 # How many rows show how dense the others are, and how many parts are too many.
 SAMPLE, MOST_PARTS = 1_000, 10_000
-MOST_BYTES, FEW_BYTES = 16_000_000, 4_000_000
+MOST_BYTES, FEW_BYTES = BYTES, 4_000_000
 
 
 class Range(Struct, frozen=True):

@@ -41,7 +41,7 @@ def span_of(history: DataFrame, messages: DataFrame) -> Span:
     )
 
 
-def between(rows: DataFrame, span: Span) -> DataFrame:
+def between(rows: DataFrame, first_id: int, last_id: int) -> DataFrame:
     """Rows of messages that may be concerned; files without any are not read."""
     number: Column = f.col("id")
-    return rows.filter((number >= span.first_id) & (number <= span.last_id))
+    return rows.filter((number >= first_id) & (number <= last_id))

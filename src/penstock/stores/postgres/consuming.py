@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+import asyncpg
+
 from penstock.errors import StoreBusy, StoreError
 from penstock.stores.postgres import claim as claiming
 from penstock.stores.postgres import settle
@@ -35,10 +37,13 @@ class Consuming(Engine, consuming.Consuming):
         values = claiming.terms(claim)
         if after is not None:
             values |= {"rank": after.rank, "id": after.id}
-        # No row is waited for, but a table that is made longer may be, on a slow disk.
         for _ in range(TRIES - 1):
-            with suppress(StoreBusy):
+            try:
                 return await self.ask(CLAIMS[way], values)
+            except StoreBusy as error:
+                # No row is waited for; whatever else was locked is free again in a moment.
+                if not isinstance(error.__cause__, asyncpg.LockNotAvailableError):
+                    raise
         return await self.ask(CLAIMS[way], values)
 
     async def pick_one(self, claim: Claim) -> list[Any]:
