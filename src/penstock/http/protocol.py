@@ -20,8 +20,11 @@ class Protocol(HttpToolsProtocol):
     # Bytes of the head that is being read.
     head = 0
     in_head = True
+    # When the last answer was given, while nothing was sent since.
+    resting_since: float | None = None
 
     def data_received(self, data: bytes) -> None:
+        self.resting_since = None
         self.head += len(data)
         super().data_received(data)
         if self.in_head and self.head > MOST_BYTES and not self.transport.is_closing():
@@ -40,6 +43,8 @@ class Protocol(HttpToolsProtocol):
             self.scope["extensions"] = {WHOLE: {"answer": self.whole}}
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
         if self.whole is not None and self.whole.gone is not None:
             self.whole.gone()
@@ -47,6 +52,36 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self.in_head, self.head = True, 0
         super().on_message_complete()
+
+    # One timer for many requests: to set and cancel one for each costs as much as to parse it.
+
+    def _unset_keepalive_if_required(self) -> None:
+        """It looks for itself whether it is still due."""
+
+    def on_response_complete(self) -> None:
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self.resting_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.close_after(self.timeout_keep_alive)
+
+    def close_after(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            seconds, self.timeout_keep_alive_handler
+        )
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self.resting_since is None:
+            return
+        left = self.resting_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self.close_after(left)
+        else:
+            super().timeout_keep_alive_handler()
 
 
 class Whole:
