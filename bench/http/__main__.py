@@ -95,9 +95,9 @@ async def bench(url: str, folder: Path, given: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser("./dev bench http", description="Measure the service.")
     parser.add_argument("store", nargs="?", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each turn")
-    parser.add_argument("--repeats", type=int, default=5, help="turns")
-    parser.add_argument("--messages", type=int, default=20_000, help="of each turn in batches")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--repeats", type=int, default=20, help="turns")
+    parser.add_argument("--messages", type=int, default=10_000, help="of each turn in batches")
     parser.add_argument(
         "--page", action="store_true", help="keep the figures in docs/benchmarks.md"
     )

@@ -136,7 +136,7 @@ class Consumer(Publisher):
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
         for item in items:
             result: object = item.result
-            if not isinstance(result, bytes | None):
+            if result is not None and not isinstance(result, bytes):
                 kind = type(result).__name__
                 raise InvalidInput(f"result of message {item.id} is {kind}, and must be bytes")
         return await each(items, self.lanes.complete)
@@ -227,6 +227,8 @@ async def each(
 ) -> list[Answer]:
     """The store's answers; what cannot be one of its locks is missing without a look."""
     asked = [item for item in items if possible(lock(item))]
+    if len(asked) == len(items):
+        return await call(items) if items else []
     answers = iter(await call(asked) if asked else ())
     return [next(answers) if possible(lock(item)) else MISSING for item in items]
 

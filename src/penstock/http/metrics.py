@@ -21,8 +21,10 @@ OTHER = "other"
 
 
 def tally(values: Sequence[T]) -> Iterable[tuple[T, int]]:
-    """Each with how often it is there; most often there is one."""
-    return ((values[0], 1),) if len(values) == 1 else Counter(values).items()
+    """Each with how often it is there; most often they are all the same."""
+    if values and values.count(values[0]) == len(values):
+        return ((values[0], len(values)),)
+    return Counter(values).items()
 
 
 class Metrics:

@@ -41,7 +41,7 @@ class Settling(Generic[Sent]):
 
     async def settle(self, call: Call, lock: Lock, sent: Sent) -> wire.Settled:
         (answer,) = await self.act(call.broker, [(lock, sent)])
-        self.tell(call, [(lock, answer)])
+        self.tell(call, [lock], [answer])
         settled(answer, lock)
         until = UNSET if answer.lease_until is None else time_at(answer.lease_until)
         return wire.Settled(str(lock.id), answer.state, until, answer.cancel_requested)
@@ -57,22 +57,22 @@ class Settling(Generic[Sent]):
             (lock, item) for lock, item in zip(read, sent, strict=True) if isinstance(lock, Lock)
         ]
         answers = await self.act(call.broker, held) if held else []
-        self.tell(call, [(lock, answer) for (lock, _), answer in zip(held, answers, strict=True)])
+        self.tell(call, [lock for lock, _ in held], answers)
         told = iter(answers)
         items = [outcome(lock, next(told) if isinstance(lock, Lock) else None) for lock in read]
         refused = sum(item.error is not None for item in items)
         return wire.SettleOutcomes(items, len(items) - refused, refused)
 
-    def tell(self, call: Call, answered: Sequence[tuple[Lock, Answer]]) -> None:
+    def tell(self, call: Call, locks: Sequence[Lock], answers: Sequence[Answer]) -> None:
         """Counts them. History tells of settlements, nobody but us of an extension."""
         service = call.service
-        for kind, count in tally([answer.kind for _, answer in answered]):
+        for kind, count in tally([answer.kind for answer in answers]):
             service.metrics.settled.add(self.verb, kind.value, by=count)
         if self.verb == "extend" and service.hub.listeners:
             service.hub.tell(
                 [
                     extended(call, lock)
-                    for lock, answer in answered
+                    for lock, answer in zip(locks, answers, strict=True)
                     if answer.kind is AnswerKind.DONE
                 ]
             )
@@ -105,10 +105,11 @@ def outcome(lock: Lock | PenstockError, answer: Answer | None) -> wire.SettleOut
     if isinstance(lock, PenstockError):
         return wire.SettleOutcome(error=problem(lock))
     assert answer is not None
-    try:
-        settled(answer, lock)
-    except PenstockError as error:
-        return wire.SettleOutcome(str(lock.id), answer.state, error=problem(error))
+    if answer.kind is not AnswerKind.DONE:
+        try:
+            settled(answer, lock)
+        except PenstockError as error:
+            return wire.SettleOutcome(str(lock.id), answer.state, error=problem(error))
     until = UNSET if answer.lease_until is None else time_at(answer.lease_until)
     return wire.SettleOutcome(str(lock.id), answer.state, until, answer.cancel_requested)
 
