@@ -47,8 +47,8 @@ async def figures(url: str, folder: Path, given: argparse.Namespace) -> AsyncIte
                 yield figure
     for figure in await in_batches(url, folder, given):
         yield figure
-    with penstock(folder, url) as server:
-        for figure in await waiting.figures(server):
+    with penstock(folder, url) as server, penstock(folder, url) as calm:
+        for figure in await waiting.figures(server, calm):
             yield figure
 
 

@@ -10,7 +10,7 @@ from bench.http.bodies import PUBLISH
 from bench.http.serving import Served
 
 PARKED, LISTENERS = 2_000, 500
-WOKEN, PUBLISHED = 100, 200
+WOKEN, PUBLISHED = 100, 400
 # Seconds: while nothing happens, and between two publishes.
 IDLE, PAUSE = 5.0, 0.05
 PARK = request("/v1/claim", b'{"queues":[{"queue":"awaited"}],"wait":30}')
@@ -22,11 +22,11 @@ ELSEWHERE = request("/v1/publish", PUBLISH.replace(b"default", b"elsewhere"))
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def figures(server: Served) -> list[Figure]:
-    publisher = await connection(server)
+async def figures(server: Served, calm: Served) -> list[Figure]:
+    """The calm one has the same store and no crowd: both meet the same disk."""
+    publisher, beside = await connection(server), await connection(calm)
     for name in (b"awaited", b"elsewhere"):
         await ask(publisher, request("/v1/queues", b'{"name":"%s"}' % name))
-    alone = await publish_steadily(publisher)
     waiting = [await connection(server, PARK) for _ in range(PARKED)]
     await asyncio.sleep(2)
     idle = await idle_cpu(server)
@@ -35,9 +35,9 @@ async def figures(server: Served) -> list[Figure]:
         writer.write(PARK)
     listening = [await connection(server, LISTEN) for _ in range(LISTENERS)]
     readers = [asyncio.create_task(read_all(each)) for each in listening]
-    crowded = await publish_steadily(publisher)
+    crowded, alone = await publish_in_turn(publisher, beside)
     megabytes = server.megabytes
-    for _, writer in (*waiting, *listening, publisher):
+    for _, writer in (*waiting, *listening, publisher, beside):
         writer.close()
     await asyncio.gather(*readers)
     return [
@@ -68,13 +68,14 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
     )
 
 
-async def publish_steadily(publisher: Connection) -> list[float]:
-    took: list[float] = []
+async def publish_in_turn(*publishers: Connection) -> tuple[list[float], ...]:
+    took: tuple[list[float], ...] = tuple([] for _ in publishers)
     for _ in range(PUBLISHED):
-        began = time.perf_counter()
-        await ask(publisher, ELSEWHERE)
-        took.append(time.perf_counter() - began)
-        await asyncio.sleep(PAUSE)
+        for publisher, times in zip(publishers, took, strict=True):
+            began = time.perf_counter()
+            await ask(publisher, ELSEWHERE)
+            times.append(time.perf_counter() - began)
+            await asyncio.sleep(PAUSE)
     return took
 
 
