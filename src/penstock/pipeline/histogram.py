@@ -5,6 +5,7 @@ in any order and with the same outcome: a run that is repeated changes nothing.
 """
 
 import math
+from collections.abc import Iterable
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
@@ -31,17 +32,30 @@ def gathered(ours: Column) -> Column:
     return f.when(f.size(each) > 0, f.array_sort(each))
 
 
-def percentile(name: str, percent: int) -> Column:
-    """The time that so many percent did not take longer than; null of nothing."""
-    total = f"aggregate({name}, 0L, (sum, each) -> sum + each.count)"
-    found = f"""aggregate({name}, named_struct('left', ceil({total} * {percent} / 100.0D),
-                                               'bucket', cast(null as int)),
-        (walk, each) -> if(walk.bucket is not null, walk,
-            named_struct('left', walk.left - each.count,
-                         'bucket', if(walk.left <= each.count, each.bucket, null))),
-        walk -> walk.bucket)"""
-    return seconds_of(f.expr(found)).alias(f"{name.removesuffix('_histogram')}_p{percent}")
-
-
 def percentiles(name: str) -> list[Column]:
-    return [percentile(name, percent) for percent in PERCENTILES]
+    """The times that so many percent did not take longer than; nulls of nothing."""
+    buckets = walked(name)
+    return [
+        seconds_of(buckets[f"p{percent}"]).alias(f"{name.removesuffix('_histogram')}_p{percent}")
+        for percent in PERCENTILES
+    ]
+
+
+def walked(name: str) -> Column:
+    """The buckets of all percentiles by one walk: each step of it is a call for Spark."""
+    total = f"aggregate({name}, 0L, (sum, each) -> sum + each.count)"
+    begin = fields(
+        f"'n{percent}', ceil({total} * {percent} / 100.0D), 'p{percent}', cast(null as int)"
+        for percent in PERCENTILES
+    )
+    step = fields(
+        f"'n{percent}', walk.n{percent} - each.count,"
+        f" 'p{percent}', if(walk.p{percent} is null and walk.n{percent} <= each.count,"
+        f" each.bucket, walk.p{percent})"
+        for percent in PERCENTILES
+    )
+    return f.expr(f"aggregate({name}, {begin}, (walk, each) -> {step})")
+
+
+def fields(texts: Iterable[str]) -> str:
+    return f"named_struct({', '.join(texts)})"
