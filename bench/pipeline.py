@@ -34,11 +34,11 @@ SUBJECT = "pipeline"
 TERMS = """\
 Spark as `local[2]` with 1 GB, one turn. `extract`: {rows:,} rows from PostgreSQL, half of them \
 messages and half history; the reference is Spark copying the files it made, both with a session \
-that did either before. `run`: a run over a week of {history:,} rows of history, in a session that \
-did the same with a copy of it before, so that its start is not in it; `first_run` is the one \
-before, `run_cpu` how long the processors worked for a run; the reference is DuckDB on two threads, \
-making the same tables of the same files. `next_hour`: a run over one \
-new hour after that week, in a new process; the reference is the start of Spark, which it includes.\
+that did either before. `run`: a run over a week of {history:,} rows of history, in a session \
+that did the same with a copy of it before, so that its start is not in it; `first_run` is the \
+one before, `run_cpu` how long the processors worked for a run; the reference is DuckDB on two \
+threads, making the same tables of the same files. `next_hour`: a run over one new hour after \
+that week, in a new process; the reference is the start of Spark, which it includes.\
 """
 # Messages of one transaction, as a busy producer sends them.
 TRANSACTION = 1_000
