@@ -62,7 +62,7 @@ HTTP = (
     Mutation("token_of_anybody", "http/tokens.py", "read",
              "self.mark_of(subject)", "mark", TOKENS),
     Mutation("token_without_a_mac", "http/tokens.py", "read",
-             'self.mac(f"{lock}.{mark}")', "mac[SHOWN:]", TOKENS),
+             "self.mac(text)", "mac", TOKENS),
     Mutation("cursor_for_any_filter", "http/tokens.py", "_filter_mac",
              "repr((before, *filter))", "repr(before)", TOKENS),
     Mutation("second_settle_is_a_success", "http/settling.py", "settled",

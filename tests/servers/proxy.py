@@ -40,7 +40,10 @@ class Link:
 
     def cut(self) -> None:
         for writer in (self.to_client, self.to_server):
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+            end = writer.get_extra_info("socket")
+            # One that has ended by itself is closed already.
+            if end.fileno() >= 0:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
             writer.transport.abort()
 
     def close(self) -> None:
