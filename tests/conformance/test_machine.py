@@ -9,7 +9,7 @@ from tests.conformance.machine.rules import Machine
 from tests.extent import ALL
 
 STEPS = 40
-EXAMPLES = {"sqlite-memory": 80, "sqlite-file": 8, "postgres": 8, "mariadb": 8, "redis": 20}
+EXAMPLES = {"sqlite-memory": 50, "sqlite-file": 8, "postgres": 8, "mariadb": 8, "redis": 20}
 MORE = 10 if ALL else 1
 
 

@@ -23,7 +23,7 @@ from penstock.pipeline.rules import load
 from penstock.pipeline.run import run
 from penstock.testing.clock import START
 from tests.cli.terminal import Terminal
-from tests.extent import ALL
+from tests.extent import ALL, LONG
 from tests.pipeline.scenes import fed, in_process, on, publish
 from tests.pipeline.weeks import FAILED, HOUR, Oracle, hour_of, live, micros, near
 
@@ -241,6 +241,7 @@ def test_no_history_is_no_trouble(spark: SparkSession, tmp_path: Path) -> None:
     assert (done.figures, done.analysed.hours) == (None, ())
 
 
+@LONG
 def test_the_example_of_the_page_runs_and_what_nobody_claimed_is_a_backlog(
     spark: SparkSession, tmp_path: Path
 ) -> None:

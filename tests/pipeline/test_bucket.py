@@ -165,6 +165,7 @@ def test_what_was_sent_again_because_its_answer_was_lost_is_ours(bucket: str) ->
     ]
 
 
+@LONG
 def test_spark_reads_it_as_a_directory_and_finds_it_in_balance(
     spark: SparkSession, url: str, bucket: str, lake: Path
 ) -> None:
@@ -203,6 +204,7 @@ def test_a_column_that_an_older_file_does_not_have_is_null(
     assert (rows.columns, rows.filter("hops is null").count()) == (MESSAGE.names, 30)
 
 
+@LONG
 def test_messages_are_replayed_from_it(spark: SparkSession, url: str, bucket: str) -> None:
     bring(url, bucket)
     done = replay(spark, url, bucket, Wish("state = 'completed'"))

@@ -20,6 +20,7 @@ from penstock.pipeline.schema import HISTORY, MESSAGE, Table
 from penstock.pipeline.stores import identity, using
 from penstock.ticket import Retention
 from tests.cli.terminal import Terminal
+from tests.extent import LONG
 from tests.pipeline.scenes import AnyServer, agrees, consume, fed, files, on, publish
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pipeline.md"
@@ -125,6 +126,7 @@ def test_attempts_are_joined_with_their_messages(spark: SparkSession, url: str, 
     assert failed.asDict() == {"error": "broken", "correlation_id": "c0"}
 
 
+@LONG
 def test_the_examples_of_the_page_run(spark: SparkSession, url: str, tmp_path: Path) -> None:
     """They are skipped with the other pages, for which no Spark is started."""
     text = PAGE.read_text().replace("sqlite:///penstock.db", url)
