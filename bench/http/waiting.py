@@ -7,6 +7,7 @@ import time
 from bench.figures import Figure
 from bench.http.asking import quantile, request
 from bench.http.bodies import PUBLISH
+from bench.http.listening import listening
 from bench.http.serving import Served
 
 PARKED, LISTENERS = 2_000, 500
@@ -14,7 +15,6 @@ WOKEN, PUBLISHED = 100, 400
 # Seconds: while nothing happens, and between two publishes.
 IDLE, PAUSE = 5.0, 0.05
 PARK = request("/v1/claim", b'{"queues":[{"queue":"awaited"}],"wait":30}')
-LISTEN = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 AWAITED = request("/v1/publish", PUBLISH.replace(b"default", b"awaited"))
 # Nobody waits for this one.
 ELSEWHERE = request("/v1/publish", PUBLISH.replace(b"default", b"elsewhere"))
@@ -33,13 +33,11 @@ async def figures(server: Served, calm: Served) -> list[Figure]:
     woken = await wake(publisher, waiting[:WOKEN])
     for _, writer in waiting[:WOKEN]:
         writer.write(PARK)
-    listening = [await connection(server, LISTEN) for _ in range(LISTENERS)]
-    readers = [asyncio.create_task(read_all(each)) for each in listening]
-    crowded, alone = await publish_in_turn(publisher, beside)
-    megabytes = server.megabytes
-    for _, writer in (*waiting, *listening, publisher, beside):
+    with listening(server.port, LISTENERS):
+        crowded, alone = await publish_in_turn(publisher, beside)
+        megabytes = server.megabytes
+    for _, writer in (*waiting, publisher, beside):
         writer.close()
-    await asyncio.gather(*readers)
     return [
         Figure("parked_cpu_percent", idle, "%"),
         Figure("parked_wake_p50_ms", statistics.median(woken) * 1e3, "ms"),
@@ -98,8 +96,3 @@ async def wake(publisher: Connection, waiting: list[Connection]) -> list[float]:
         await answer(publisher[0])
         await asyncio.sleep(0.02)
     return took
-
-
-async def read_all(connection: Connection) -> None:
-    while await connection[0].read(65_536):
-        pass

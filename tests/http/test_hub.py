@@ -1,11 +1,12 @@
 """Events without a network: told once, whoever is quicker."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
 from fastapi.sse import KEEPALIVE_COMMENT
 
-from penstock.http.events import PUBLISHED, Event, Filter, Hub, Pulse, Told
+from penstock.http.events import PUBLISHED, WOKEN_AT_ONCE, Event, Filter, Hub, Pulse, Told
 
 pytestmark = pytest.mark.anyio
 EVENT = Event(PUBLISHED, datetime.now(UTC), "default", "q", "7")
@@ -42,3 +43,18 @@ async def test_whoever_has_nothing_to_read_feels_a_pulse() -> None:
     hub.tell([told])
     await Pulse(hub).tick()
     assert (await idle.read(), await busy.read()) == (KEEPALIVE_COMMENT, told.frame)
+
+
+async def test_a_crowd_is_told_over_several_turns_of_the_loop() -> None:
+    """Others have their turn meanwhile."""
+    hub = Hub()
+    crowd = [hub.listen(Filter("default")) for _ in range(3 * WOKEN_AT_ONCE)]
+    told = Told(EVENT, "default")
+    hub.tell([told, told])
+    for turn in range(4):
+        assert sum(listener.news.is_set() for listener in crowd) == turn * WOKEN_AT_ONCE
+        await asyncio.sleep(0)
+    assert not hub.asleep
+    assert [await listener.read() for listener in crowd] == [told.frame * 2] * len(crowd)
+    hub.tell([told])
+    assert [await listener.read() for listener in crowd] == [told.frame] * len(crowd)

@@ -15,6 +15,7 @@ from penstock.message import HistoryRow, State, Verb
 from penstock.wire.texts import Time
 
 # A listener who is so many events behind is let go, and comes back by its last event id.
+WOKEN_AT_ONCE = 20
 MOST_BEHIND = 1_000
 MOST_LISTENERS = 2_000
 # Messages whose type and correlation id are known without a look.
@@ -94,8 +95,9 @@ class Filter(Struct, frozen=True):
 class Listener:
     """What it has not read yet; `lost` ends when that became too much."""
 
-    def __init__(self, filter: Filter) -> None:
+    def __init__(self, filter: Filter, wake: Callable[["Listener"], None]) -> None:
         self.filter = filter
+        self.wake = wake
         self.unread: deque[bytes] = deque()
         self.news = asyncio.Event()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -110,8 +112,9 @@ class Listener:
             self.unread.clear()
             self.lost.set_result(None)
             return
+        if not self.unread:
+            self.wake(self)
         self.unread.append(frame)
-        self.news.set()
 
     async def read(self) -> bytes:
         """All there is, as soon as there is something."""
@@ -131,6 +134,8 @@ class Hub:
 
     def __init__(self) -> None:
         self.listeners: set[Listener] = set()
+        # Those with news, who are yet to be woken.
+        self.asleep: deque[Listener] = deque()
         self.awaited: dict[int, set[asyncio.Event]] = {}
         self.closed = False
         self.known: OrderedDict[int, tuple[str, str | None]] = OrderedDict()
@@ -144,7 +149,7 @@ class Hub:
     def listen(self, filter: Filter) -> Listener:
         if len(self.listeners) >= MOST_LISTENERS:
             raise TooManyWaiting(f"{MOST_LISTENERS} listen here already")
-        listener = Listener(filter)
+        listener = Listener(filter, self.wake)
         if self.closed:
             listener.close()
         self.listeners.add(listener)
@@ -157,6 +162,18 @@ class Hub:
         for told in events:
             for listener in self.listeners:
                 listener.tell(told)
+
+    def wake(self, listener: Listener) -> None:
+        if not self.asleep:
+            asyncio.get_running_loop().call_soon(self.wake_some)
+        self.asleep.append(listener)
+
+    def wake_some(self) -> None:
+        """Not all in one turn of the loop: a request would wait until the whole crowd is told."""
+        for _ in range(min(WOKEN_AT_ONCE, len(self.asleep))):
+            self.asleep.popleft().news.set()
+        if self.asleep:
+            asyncio.get_running_loop().call_soon(self.wake_some)
 
     def pulse(self) -> None:
         for listener in self.listeners:
