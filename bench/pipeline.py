@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import copytree
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
@@ -95,20 +95,18 @@ def fill(url: str, first: int, end: int) -> None:
 
 def measure_run(folder: Path, rows: int) -> list[Figure]:
     """All but the last hour of a week."""
-    url, lake = f"sqlite:///{folder / 'store.db'}", folder / "lake"
-    first = folder / "first"
+    whole, copy = folder / "week", folder / "week, copied"
+    whole.mkdir()
     times: dict[str, float] = {}
     with started("local[2]") as spark:
-        week = Week(spark, url, str(lake), rows)
+        week = Week(spark, store_in(whole), str(whole / "lake"), rows)
         week.write(1)
-        copytree(folder, first)
-        with timed(times, "first_run"):
-            analyse(spark, f"sqlite:///{first / 'store.db'}", str(first / "lake"))
-        rmtree(first)
-        with timed(times, "run"):
-            analyse(spark, url, str(lake))
+        copytree(whole, copy)
+        for name, place in (("first_run", copy), ("run", whole)):
+            with timed(times, name):
+                analyse(spark, store_in(place), str(place / "lake"))
         with timed(times, "duckdb"):
-            duck.run(lake, folder / "duck")
+            duck.run(whole / "lake", folder / "duck")
         week.write(2)
     return [
         Figure("run", times["run"], "s", times["duckdb"]),
@@ -117,13 +115,17 @@ def measure_run(folder: Path, rows: int) -> list[Figure]:
     ]
 
 
+def store_in(folder: Path) -> str:
+    return f"sqlite:///{folder / 'store.db'}"
+
+
 def measure_next(folder: Path, rows: int) -> list[Figure]:
     """The week's last hour."""
     begin = perf_counter()
     with started("local[2]") as spark:
         spark.range(10).count()
         session = perf_counter() - begin
-        analyse(spark, f"sqlite:///{folder / 'store.db'}", str(folder / "lake"))
+        analyse(spark, store_in(folder / "week"), str(folder / "week" / "lake"))
         return [Figure("next_hour", perf_counter() - begin, "s", session)]
 
 
