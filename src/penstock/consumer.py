@@ -228,7 +228,7 @@ async def each(
     """The store's answers; what cannot be one of its locks is missing without a look."""
     asked = [item for item in items if possible(lock(item))]
     if len(asked) == len(items):
-        return await call(items) if items else []
+        return await call(asked) if asked else []
     answers = iter(await call(asked) if asked else ())
     return [next(answers) if possible(lock(item)) else MISSING for item in items]
 

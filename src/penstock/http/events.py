@@ -14,8 +14,9 @@ from penstock.errors import TooManyWaiting
 from penstock.message import HistoryRow, State, Verb
 from penstock.wire.texts import Time
 
-# A listener who is so many events behind is let go, and comes back by its last event id.
+# So many of a crowd read in one turn of the loop.
 WOKEN_AT_ONCE = 20
+# A listener who is so many events behind is let go, and comes back by its last event id.
 MOST_BEHIND = 1_000
 MOST_LISTENERS = 2_000
 # Messages whose type and correlation id are known without a look.

@@ -93,6 +93,8 @@ def try_read(call: Call, token: str) -> Lock | PenstockError:
 
 def settled(answer: Answer, lock: Lock) -> None:
     """Raises what a call that was not done now stands for."""
+    if answer.kind is AnswerKind.DONE:
+        return
     expect(answer, lock.id)
     if answer.kind is AnswerKind.ALREADY:
         state = answer.state.value if answer.state else "settled"
@@ -105,11 +107,10 @@ def outcome(lock: Lock | PenstockError, answer: Answer | None) -> wire.SettleOut
     if isinstance(lock, PenstockError):
         return wire.SettleOutcome(error=problem(lock))
     assert answer is not None
-    if answer.kind is not AnswerKind.DONE:
-        try:
-            settled(answer, lock)
-        except PenstockError as error:
-            return wire.SettleOutcome(str(lock.id), answer.state, error=problem(error))
+    try:
+        settled(answer, lock)
+    except PenstockError as error:
+        return wire.SettleOutcome(str(lock.id), answer.state, error=problem(error))
     until = UNSET if answer.lease_until is None else time_at(answer.lease_until)
     return wire.SettleOutcome(str(lock.id), answer.state, until, answer.cancel_requested)
 
