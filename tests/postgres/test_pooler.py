@@ -62,7 +62,8 @@ def bouncer(postgres_server: Postgres) -> Iterator[int]:
     """The port of a PgBouncer, where one is installed."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
-        pytest.skip("pgbouncer is not installed")
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse("pgbouncer is not installed")
     port = free_port()
     process = subprocess.Popen(
         [program, "-q", str(configured(postgres_server, port))],
