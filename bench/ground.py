@@ -21,8 +21,8 @@ class Sizes(Struct, frozen=True):
     peer_messages: int = 10_000
     backlog: int = 1_000_000
     head: int = 10_000
-    samples: int = 200
-    pause: float = 0.05
+    samples: int = 1_000
+    pause: float = 0.03
     idle: float = 10.0
     lives: int = 200_000
     # Fills the page cache, which is kept and does not grow.

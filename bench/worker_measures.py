@@ -104,8 +104,12 @@ def latency(ground: Ground) -> list[Figure]:
 
 
 def waits(ground: Ground, url: str, send: Send, receive: Receive) -> list[float]:
-    count = ground.sizes.samples
-    return together(Job(send, url, count, ground.sizes.pause), Job(receive, url, count))[1]
+    """The first messages pay for connections and prepared statements, and are left out."""
+    warm_up = ground.sizes.samples // 10
+    count = ground.sizes.samples + warm_up
+    return together(Job(send, url, count, ground.sizes.pause), Job(receive, url, count))[1][
+        warm_up:
+    ]
 
 
 def share(seconds: list[float], part: float) -> float:
