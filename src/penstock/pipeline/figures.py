@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as compute
 from msgspec import Struct
 
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, InvalidState
 from penstock.message import Moment
 from penstock.pipeline import results
 from penstock.pipeline.frames import DAY, HOUR, text_day, when
@@ -54,7 +54,9 @@ class Reader:
         files = self.found.of(name, self.days)
         if not files:
             return None
-        whole = pa.concat_tables([self.read(each.path, columns) for each in files])
+        # Whether a column may be null is of no interest here, and may differ between files.
+        parts = [self.read(each.path, columns) for each in files]
+        whole = pa.concat_tables(parts, promote_options="permissive")
         whole = whole.set_column(
             whole.schema.get_field_index(moment),
             moment,
@@ -66,8 +68,14 @@ class Reader:
         )
 
     def read(self, path: str, columns: list[str] | None) -> Any:
-        with self.lake.files.parquet(path) as file:
-            return file.read(columns)
+        try:
+            with self.lake.files.parquet(path) as file:
+                return file.read(columns)
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidState(
+                f"cannot read {path!r} of lake {self.lake.where!r}: {error}; without its folder"
+                f" {results.FOLDER} the next penstock pipeline run makes all tables anew"
+            ) from None
 
     def rows(self, name: ResultTable, moment: str) -> list[Row]:
         found = self.table(name, moment)
