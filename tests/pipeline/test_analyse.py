@@ -310,8 +310,8 @@ def test_a_torn_manifest_of_results_is_named(spark: SparkSession, night: Night) 
         path.write_bytes(text[:-9])
         with pytest.raises(InvalidState, match="is torn or was edited"):
             analyse(spark, night.url, str(night.lake), RULES)
-        path.write_bytes(text.replace(b'"schema":1', b'"schema":9'))
-        with pytest.raises(InvalidState, match="has schema 9, and this Penstock knows up to 1"):
+        path.write_bytes(text.replace(b'"schema":2', b'"schema":9'))
+        with pytest.raises(InvalidState, match="has schema 9, and this Penstock knows up to 2"):
             analyse(spark, night.url, str(night.lake), RULES)
     finally:
         path.write_bytes(text)

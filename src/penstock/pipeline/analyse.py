@@ -11,6 +11,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.message import Moment
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
 from penstock.pipeline.attempts import attempts, limits_of
@@ -21,7 +22,7 @@ from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.metrics import metrics
 from penstock.pipeline.remaking import Remaker
-from penstock.pipeline.results import File, Results
+from penstock.pipeline.results import Results
 from penstock.pipeline.rules import Rules
 from penstock.pipeline.session import tuned
 from penstock.pipeline.span import Span, between, span_of
@@ -94,7 +95,6 @@ class Job:
     def made(self, make: Remaker, span: Span, progress: Callable[[str], None]) -> Analysed:
         new = self.make_attempts(make, span)
         progress("attempts")
-        make.add(new)
         tables = Tables(make, make.source("message", self.chain), span, self.rules)
         tables.remake_metrics()
         progress("metrics")
@@ -104,17 +104,23 @@ class Job:
         judge.remake(tables.claims(), tables.rows(), tables.messages())
         progress("anomalies")
         done = self.publish(make, span)
-        return Analysed(done, span.hours, sum(file.rows for file in new))
+        return Analysed(done, span.hours, new)
 
-    def make_attempts(self, make: Remaker, span: Span) -> list[File]:
+    def make_attempts(self, make: Remaker, span: Span) -> int:
+        """Returns how many there are more."""
         if not self.fresh:
-            return []
+            return 0
         history = make.source("history", self.fresh)
         ids = span.first_id, span.last_id
         messages = between(make.source("message", self.chain), *ids)
         rests = between(make.source("history", self.chain).filter("not final"), *ids)
         limits = limits_of(self.spark, self.queues)
-        return make.write(attempts(history, messages, rests, limits), "attempt")
+        today = text_day(self.reached(span) // 1_000_000)
+        merged = results.days_to_merge(self.old.of("attempt"), today)
+        return make.append("attempt", attempts(history, messages, rests, limits), merged)
+
+    def reached(self, span: Span) -> Moment:
+        return max(self.old.reached, span.reached)
 
     def publish(self, make: Remaker, span: Span) -> Results:
         return results.publish(
@@ -124,7 +130,7 @@ class Job:
                 self.lake.label.id,
                 make.number,
                 self.chain[-1].last,
-                max(self.old.reached, span.reached),
+                self.reached(span),
                 self.rules.digest,
                 tuple(make.files),
             ),
@@ -141,9 +147,10 @@ class Tables:
         self.rules = rules
 
     def rows(self) -> DataFrame:
-        return within(self.make.table("attempt"), "at", self.hours)
+        return within(self.make.table("attempt", days_of(self.hours)), "at", self.hours)
 
     def claims(self) -> DataFrame:
+        """They end on any day: the clocks of two rows may differ."""
         return within(self.make.table("attempt"), "claimed_at", self.hours)
 
     def messages(self) -> DataFrame:
@@ -170,10 +177,14 @@ class Tables:
     def remake_triage(self) -> None:
         """By day, so of all the day's attempts."""
         days = sorted({hour - hour % DAY for hour in self.hours})
-        rows = within(self.make.table("attempt"), "at", days, DAY)
-        told = self.make.table("metrics_hour", {text_day(day) for day in days})
+        rows = within(self.make.table("attempt", days_of(days)), "at", days, DAY)
+        told = self.make.table("metrics_hour", days_of(days))
         messages = those_of(rows, self.all_messages)
         self.make.replace("triage", triage(rows, messages, told), days)
+
+
+def days_of(hours: Iterable[int]) -> set[str]:
+    return {text_day(hour) for hour in hours}
 
 
 def those_of(attempts: DataFrame, messages: DataFrame) -> DataFrame:
