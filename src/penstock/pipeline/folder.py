@@ -114,7 +114,10 @@ class Folder:
         if "day" in rows.columns:
             writer = writer.partitionBy("day")
         writer.parquet(f"{self.where}/{folder}")
-        return list(self.saved(self.root / folder))
+        saved = list(self.saved(self.root / folder))
+        # Spark adds check sums and a mark of success, which keep others from reading the folder.
+        self.remove(set(self.names(folder)) - {name for name, _ in saved})
+        return saved
 
     def saved(self, folder: Path) -> Iterator[tuple[str, int]]:
         for path in sorted(folder.rglob("*.parquet")):
