@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
+from penstock.pipeline.anomalies import by_message
 from penstock.pipeline.figures import figures
 from penstock.pipeline.results import RESULT_TABLES, File, Results, ResultTable
+from penstock.pipeline.rules import load
 from penstock.pipeline.run import run
 from penstock.testing.clock import START
 from tests.cli.terminal import Terminal
@@ -67,6 +69,34 @@ def test_wait_and_run_are_null_without_a_claim(lake: Path) -> None:
     assert unclaimed
     assert {(row["wait"], row["run"]) for row in unclaimed} == {(None, None)}
     assert all(row["run"] is not None for row in rows if row["claimed_at"] is not None)
+
+
+# In the first hour two messages lose a lease, have one attempt left and die; in the second one.
+ENDS = """
+    SELECT timestamp_seconds(hour * 3600) AS at, id, id AS position, 1L AS queue_id, '' AS type,
+        '' AS tenant, 'default' AS scope, 'mail' AS queue, verb, state, 1L AS attempts,
+        1L AS deliveries, attempts_left, 1 AS alike, 1 AS alike_consumers, 1.0D AS run,
+        30.0D AS lease, 10L AS body_bytes, CAST(NULL AS string) AS rested
+    FROM (SELECT explode(array(0, 0, 1)) AS hour)
+    CROSS JOIN VALUES (1L, 'reclaim', 'ready', 9), (2L, 'nack', 'ready', 1), (3L, 'fail', 'dead', 0)
+        AS ends (id, verb, state, attempts_left)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [
+        ("lost_least", "lost_lease"),
+        ("last_chance_least", "last_attempt"),
+        ("dead_least", "dead_letter"),
+    ],
+)
+def test_a_rule_says_how_many_an_hour_must_have(spark: SparkSession, rule: str, kind: str) -> None:
+    found = by_message(spark.sql(ENDS), load(None, [f"{rule}=2"])).collect()
+    counts = {(row["hour"].timestamp() // 3600, row["kind"]): row["count"] for row in found}
+    every = {(hour, each): count for hour, count in ((0, 2), (1, 1))
+             for each in ("lost_lease", "last_attempt", "dead_letter")}  # fmt: skip
+    assert counts == {key: count for key, count in every.items() if key != (1, kind)}
 
 
 def test_a_day_that_is_over_is_merged(lake: Path) -> None:
