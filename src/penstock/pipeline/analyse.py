@@ -16,11 +16,12 @@ from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
 from penstock.pipeline.attempts import attempts, limits_of
 from penstock.pipeline.consumers import consumers
-from penstock.pipeline.frames import DAY, text_day, within
+from penstock.pipeline.frames import within
 from penstock.pipeline.judging import Judge
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.metrics import metrics
+from penstock.pipeline.periods import DAY, text_day
 from penstock.pipeline.remaking import Remaker
 from penstock.pipeline.results import Results
 from penstock.pipeline.rules import Rules

@@ -6,7 +6,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.pipeline.frames import HOUR, NAMES, floor, names
+from penstock.pipeline.frames import NAMES, floor, names
+from penstock.pipeline.periods import HOUR
 from penstock.pipeline.rules import SEVERITIES, Rules
 
 KEYS = ["hour", "kind", "queue_id", "type", "consumer"]

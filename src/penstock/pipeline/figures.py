@@ -10,8 +10,8 @@ from msgspec import Struct
 from penstock.errors import InvalidInput, InvalidState
 from penstock.message import Moment
 from penstock.pipeline import results
-from penstock.pipeline.frames import DAY, HOUR, text_day, when
 from penstock.pipeline.lake import Lake
+from penstock.pipeline.periods import DAY, HOUR, text_day, when
 from penstock.pipeline.quantiles import quantile
 from penstock.pipeline.results import Results, ResultTable
 from penstock.pipeline.sentences import Row

@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.pipeline import backlog, results
-from penstock.pipeline.frames import DAY, HOUR, floor, listed, text_day
+from penstock.pipeline.frames import floor, listed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
+from penstock.pipeline.periods import DAY, HOUR, text_day
 from penstock.pipeline.reading import paths, read_files, read_parts
 from penstock.pipeline.results import File, Results, ResultTable
 from penstock.pipeline.schema import MOMENT, Table

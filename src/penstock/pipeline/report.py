@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.pipeline.charts import Line, Mark, bar, chart, sparkline
 from penstock.pipeline.figures import Figures
-from penstock.pipeline.frames import HOUR, when
+from penstock.pipeline.periods import HOUR, when
 from penstock.pipeline.sentences import Row, length, number, place, sentence, share
 
 MINUTE = 60

@@ -6,17 +6,19 @@ The newest manifest counts. It appears whole or not at all, as those of the batc
 import re
 from collections.abc import Collection, Iterable
 from hashlib import sha256
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from pyspark.sql import DataFrame
 
 from penstock.errors import InvalidState
 from penstock.message import Moment
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Versioned, torn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Grows when a table means something else than before: all is made anew then.
 VERSION = 2
@@ -157,7 +159,7 @@ def days_to_merge(files: Iterable[File], today: str) -> set[str]:
     }
 
 
-def write(lake: Lake, rows: DataFrame, table: ResultTable, number: int) -> list[File]:
+def write(lake: Lake, rows: "DataFrame", table: ResultTable, number: int) -> list[File]:
     """By day. Not in the lake before a manifest names them."""
     saved = lake.files.save(rows, f"{table}/run={number:010}")
     return [File(table, day_of(name), name, count) for name, count in saved]

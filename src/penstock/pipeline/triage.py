@@ -5,7 +5,8 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.attempts import failed, worked
 from penstock.pipeline.fingerprints import template
-from penstock.pipeline.frames import DAY, NAMES, floor, names
+from penstock.pipeline.frames import NAMES, floor, names
+from penstock.pipeline.periods import DAY
 
 SERIES = ["day_at", "queue_id", "type"]
 CLUSTER = [*SERIES, "fingerprint"]
