@@ -1,5 +1,8 @@
 """Result tables keep one schema and few files, however many runs make them."""
 
+import re
+import subprocess
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -153,3 +156,19 @@ def test_a_day_with_many_runs_is_merged_before_it_is_over() -> None:
     files = [written(FIRST_DAY, number) for number in range(results.MAX_RUNS_OF_A_DAY)]
     assert results.days_to_merge(files, FIRST_DAY) == set()
     assert results.days_to_merge([*files, written(FIRST_DAY, 99)], FIRST_DAY) == {FIRST_DAY}
+
+
+def test_a_report_names_its_store_and_imports_no_spark(lake: Path, terminal: Terminal) -> None:
+    said = terminal.run("pipeline", "report", "--lake", lake, PYTHONPROFILEIMPORTTIME="1")
+    page = (terminal.folder / "report.html").read_text()
+    assert f"Store <code>sqlite:///{lake.parent}/store.db</code>" in page
+    assert "pyarrow" in said.err
+    assert not re.search(r"\b(pyspark|py4j)\b", said.err)
+
+
+def test_a_submodule_does_not_hide_the_public_function_of_its_name() -> None:
+    code = "import penstock.pipeline.run; from penstock.pipeline import run; print(type(run))"
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert said.stdout == "<class 'function'>\n"

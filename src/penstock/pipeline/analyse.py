@@ -5,6 +5,7 @@ An hour is made anew from all its rows, so many small runs come to the same as a
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from itertools import chain
 
 from msgspec import Struct
@@ -31,6 +32,7 @@ from penstock.pipeline.stores import everywhere, identity, using
 from penstock.pipeline.triage import triage
 from penstock.queue import Queue
 from penstock.store import Store
+from penstock.stores import urls
 
 STEPS = ("attempts", "metrics", "consumers", "backlog", "triage", "anomalies")
 # How many tables are made at once: planning one leaves the processors idle.
@@ -57,24 +59,30 @@ def analyse(
     url = everywhere(url)
     with lakes.held(lake, using(url, identity)) as place:
         results.sweep(place)
-        job = Job(spark, place, rules or Rules(), using(url, queues_of))
+        job = Job(spark, place, rules or Rules(), using(url, partial(look_at, url)))
         return job.run(progress)
 
 
-async def queues_of(store: Store) -> list[Queue]:
-    return list(await store.queues())
+class Source(Struct, frozen=True):
+    """The store at the begin of a run."""
+
+    name: str
+    read_at: Moment
+    queues: list[Queue]
+
+
+async def look_at(url: str, store: Store) -> Source:
+    return Source(urls.told(url), await store.now(), list(await store.queues()))
 
 
 class Job:
     """One run over one lake."""
 
-    def __init__(
-        self, spark: SparkSession, lake: Lake, rules: Rules, queues: Iterable[Queue]
-    ) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, rules: Rules, source: Source) -> None:
         self.spark = spark
         self.lake = lake
         self.rules = rules
-        self.queues = queues
+        self.source = source
         self.chain = lake.manifests()
         # Before it is looked which the newest are: another run may publish some meanwhile.
         self.number = results.next_number(lake)
@@ -115,7 +123,7 @@ class Job:
         ids = span.first_id, span.last_id
         messages = between(make.source("message", self.chain), *ids)
         rests = between(make.source("history", self.chain).filter("not final"), *ids)
-        limits = limits_of(self.spark, self.queues)
+        limits = limits_of(self.spark, self.source.queues)
         today = text_day(self.reached(span) // 1_000_000)
         merged = results.days_to_merge(self.old.of("attempt"), today)
         return make.append("attempt", attempts(history, messages, rests, limits), merged)
@@ -127,13 +135,15 @@ class Job:
         return results.publish(
             self.lake,
             Results(
-                results.VERSION,
-                self.lake.label.id,
-                make.number,
-                self.chain[-1].last,
-                self.reached(span),
-                self.rules.digest,
-                tuple(make.files),
+                schema=results.VERSION,
+                lake=self.lake.label.id,
+                number=make.number,
+                through=self.chain[-1].last,
+                reached=self.reached(span),
+                rules=self.rules.digest,
+                files=tuple(make.files),
+                store=self.source.name,
+                made_at=self.source.read_at,
             ),
         )
 

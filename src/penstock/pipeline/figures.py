@@ -27,7 +27,10 @@ MOST_ANOMALIES, MOST_CLUSTERS, MOST_CONSUMERS = 1_000, 200, 200
 class Figures(Struct, frozen=True):
     """Rows by hour of each queue, and of all; `hours` are those of the period, in order."""
 
+    # Where the lake is, which store it is of, and when its results were made of it.
     lake: str
+    store: str
+    made_at: Moment
     reached: Moment
     hours: tuple[int, ...]
     queues: dict[int, str]
@@ -103,18 +106,20 @@ def gathered(reader: Reader, period: tuple[int, ...]) -> Figures:
     for (queue_id, hour), row in summed(table, ["queue_id", "hour"]).items():
         by_queue[queue_id][int(hour.timestamp())] = row
     return Figures(
-        reader.found.lake,
-        reader.found.reached,
-        period,
-        queues,
-        by_queue,
-        {key[0]: row for key, row in summed(table, ["queue_id"]).items()},
-        {int(key[0].timestamp()): row for key, row in summed(table, ["hour"]).items()},
-        next(iter(summed(table, []).values()), empty()),
-        backlog_of(reader),
-        consumers_of(reader),
-        anomalies_of(reader),
-        clusters_of(reader, period),
+        lake=reader.lake.where,
+        store=reader.found.store,
+        made_at=reader.found.made_at,
+        reached=reader.found.reached,
+        hours=period,
+        queues=queues,
+        by_queue=by_queue,
+        totals={key[0]: row for key, row in summed(table, ["queue_id"]).items()},
+        overall={int(key[0].timestamp()): row for key, row in summed(table, ["hour"]).items()},
+        total=next(iter(summed(table, []).values()), empty()),
+        backlog=backlog_of(reader),
+        consumers=consumers_of(reader),
+        anomalies=anomalies_of(reader),
+        clusters=clusters_of(reader, period),
     )
 
 

@@ -55,6 +55,9 @@ class Results(Struct, frozen=True):
     reached: Moment
     rules: str
     files: tuple[File, ...]
+    # The store, without what may be a password in its URL, and when it was read, by its clock.
+    store: str = ""
+    made_at: Moment = 0
     check: str = ""
 
     @property
