@@ -5,6 +5,8 @@ from tests.mutation.mutation import Mutation
 RANGES = "tests/pipeline/test_ranges.py"
 EXTRACT = "tests/pipeline/test_extract.py"
 SPARK = "tests/pipeline/test_spark.py"
+OLDER = "tests/pipeline/test_older_lakes.py"
+COMPACT = "tests/pipeline/test_compact.py"
 BUCKET = "tests/pipeline/test_bucket.py"
 
 PIPELINE = (
@@ -22,11 +24,7 @@ PIPELINE = (
     Mutation("retention_not_held", "pipeline/extract.py", "resume",
              "await record(lake, cursor, store)", "pass", EXTRACT),
     Mutation("restored_store_trusted", "pipeline/extract.py", "refuse_strange",
-             "behind or await witness(store, chain[-1].end) != chain[-1].witness", "False",
-             EXTRACT),
-    Mutation("witness_not_asked", "pipeline/extract.py", "refuse_strange",
-             "behind or await witness(store, chain[-1].end) != chain[-1].witness", "behind",
-             EXTRACT),
+             "await witness(store, chain[-1].end) != chain[-1].witness", "False", EXTRACT),
     Mutation("lake_of_any_store", "pipeline/lake.py", "refuse_foreign",
              "lake.label.store != store", "False", EXTRACT),
     Mutation("manifest_written_twice", "pipeline/folder.py", "write_once", "os.link(draft, path)",
@@ -42,7 +40,19 @@ PIPELINE = (
     Mutation("overtaken_unnoticed", "pipeline/lake.py", "publish",
              "not written or self.overtaken(manifest)", "not written",
              f"{BUCKET}::test_an_extract_that_others_overtook_by_far_is_told"),
-    Mutation("running_compaction_swept", "pipeline/compact.py", "compact",
+    Mutation("older_witness_refused", "pipeline/extract.py", "testimony",
+             "not isinstance(row, Message)", "True", OLDER),
+    Mutation("delay_counts_as_wait", "pipeline/attempts.py", "placed",
+             'f.greatest("created_at", "run_at")', 'f.col("created_at")',
+             f"{OLDER}::test_a_wait_begins_when_the_message_was_to_run"),
+    Mutation("added_column_differs", "pipeline/difference.py", "differs",
+             "lake.{column} is not null and ", "",
+             f"{OLDER}::test_spark_reads_an_older_lake_and_finds_it_in_balance"),
+    Mutation("large_file_rewritten", "pipeline/compact.py", "joins",
+             "part.bytes < LARGE_BYTES and ", "", COMPACT),
+    Mutation("compaction_over_the_border", "pipeline/compact.py", "analysed_through",
+             "0 if found is None else found.through", "0", COMPACT),
+    Mutation("running_compaction_swept", "pipeline/compact.py", "merge",
              'f"{chain[0].first:010}-{chain[-1].last:010}"', 'f"{chain[-1].last:010}"',
              f"{BUCKET}::test_what_a_running_compaction_wrote_is_left_alone"),
     Mutation("record_goes_back", "pipeline/extract.py", "record",
