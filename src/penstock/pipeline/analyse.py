@@ -15,6 +15,7 @@ from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
 from penstock.pipeline.attempts import attempts, limits_of
 from penstock.pipeline.consumers import consumers
+from penstock.pipeline.delta_log import sync_delta, sync_results
 from penstock.pipeline.frames import DAY, text_day, within
 from penstock.pipeline.judging import Judge
 from penstock.pipeline.lake import Lake
@@ -54,9 +55,13 @@ def analyse(
     """Killed at any moment, it leaves the results as they were, and the next run goes on."""
     url = everywhere(url)
     with lakes.held(lake, using(url, identity)) as place:
+        # First: what is swept must not be in a Delta log any more.
+        sync_delta(place)
         results.sweep(place)
         job = Job(spark, place, rules or Rules(), using(url, queues_of))
-        return job.run(progress)
+        done = job.run(progress)
+        sync_results(place)
+        return done
 
 
 async def queues_of(store: Store) -> list[Queue]:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import InvalidState
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
+from penstock.pipeline.delta_log import sync_batches, sync_delta
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest, Part
 from penstock.pipeline.schema import TABLES, VERSION
@@ -32,12 +33,15 @@ class Compacted(Struct, frozen=True):
 def compact(spark: SparkSession, lake: str) -> Compacted:
     """What it stands for is removed by the next compaction, when nobody reads it any more."""
     with lakes.held(lake, lakes.find(lake).label.store) as place:
+        # First: what is dropped must not be in a Delta log any more.
+        sync_delta(place)
         removed = place.drop_compacted()
         batches, before, after = 0, 0, 0
         for chain in segments(place.manifests(), analysed_through(place)):
             if len(chain) > 1:
                 small, merged = merge(spark, place, chain)
                 batches, before, after = batches + len(chain), before + small, after + merged
+        sync_batches(place)
         return Compacted(batches, before, after, removed)
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import InvalidState
 from penstock.message import Message
 from penstock.pipeline import lake as lakes
+from penstock.pipeline.delta_log import sync_batches, sync_delta
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.ranges import Range, latest, pages, position, ranges, stride
@@ -44,6 +45,7 @@ def extract(
     """All that is final now. Killed at any moment, the next call goes on without loss or double."""
     url = everywhere(url)
     with lakes.held(lake, using(url, identity)) as place:
+        sync_delta(place)
         # In this order: a manifest is always written before it is recorded.
         recorded = using(url, partial(record_of, place))
         chain = place.manifests()
@@ -92,6 +94,7 @@ def extract_batch(
     manifest = Manifest(VERSION, lake.label.id, number, number, start, end, seen, parts)
     lake.publish(manifest)
     using(url, partial(record, lake, end))
+    sync_batches(lake)
     return manifest
 
 

@@ -15,13 +15,15 @@ from pyspark.sql import DataFrame
 
 from penstock.errors import InvalidState
 from penstock.message import Moment
+from penstock.pipeline.files import is_data
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Versioned, torn
 
 # Grows when a table means something else than before: all is made anew then.
 VERSION = 1
 FOLDER = "_results"
-RUN = re.compile(r"/run=(\d{10})/(?:day=([\d-]+)/)?")
+# Not run=: readers of Delta take that for a partition.
+RUN = re.compile(r"/run-(\d{10})/(?:day=([\d-]+)/)?")
 
 ResultTable = Literal[
     "attempt", "metrics_hour", "backlog_minute", "consumer_hour", "anomaly", "triage"
@@ -123,7 +125,7 @@ def sweep(lake: Lake) -> None:
     kept = {file.path for name in names[-2:] for file in files_of(lake, name)}
     last = number_of(names[-1]) if names else 0
     for table in RESULT_TABLES:
-        lake.files.remove(strays(lake, table, kept, last))
+        lake.files.remove(filter(is_data, strays(lake, table, kept, last)))
 
 
 def files_of(lake: Lake, name: str) -> tuple[File, ...]:
@@ -154,7 +156,7 @@ def run_of(name: str) -> int:
 
 def write(lake: Lake, rows: DataFrame, table: ResultTable, number: int) -> list[File]:
     """By day, if the rows have one. Not in the lake before a manifest names them."""
-    saved = lake.files.save(rows, f"{table}/run={number:010}")
+    saved = lake.files.save(rows, f"{table}/run-{number:010}")
     return [File(table, day_of(name), name, count) for name, count in saved]
 
 
