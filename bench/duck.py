@@ -30,9 +30,7 @@ def run(lake: Path, folder: Path) -> dict[str, float]:
 
 def made(connection: duckdb.DuckDBPyConnection, path: Path, name: str, query: str) -> None:
     path.mkdir()
-    by_day = "" if name == "attempt" else ", PARTITION_BY (day)"
-    file = path / "all.parquet" if name == "attempt" else path
-    whole = f"COPY ({query}) TO '{file}' (FORMAT parquet, COMPRESSION zstd{by_day})"
+    whole = f"COPY ({query}) TO '{path}' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day))"
     connection.execute(whole)
     files = f"read_parquet('{path}/**/*.parquet', hive_partitioning = false)"
     connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {files}")

@@ -14,6 +14,8 @@ CREATE MACRO template(error) AS trim(
     '\d+(?:[.:,]\d+)*', '<n>', 'g'),
     '\s+', ' ', 'g'));
 CREATE MACRO fingerprint(error) AS left(sha256(template(error)), 16);
+CREATE MACRO seconds("start", "end") AS CASE WHEN "start" IS NOT NULL AND "end" IS NOT NULL
+    THEN greatest(epoch_us("end") - epoch_us("start"), 0) / 1e6 END;
 CREATE MACRO bucket(seconds) AS ceil(ln(greatest(seconds, 1e-6)) / ln(1.02))::INT;
 CREATE MACRO middle(bucket) AS pow(1.02, bucket) * 2 / 2.02;
 CREATE MACRO spread(earlier, middle) AS
@@ -40,11 +42,11 @@ last AS (
     FROM placed)
 SELECT * EXCLUDE (earlier, alike, lease, max_attempts, fence, run_at),
     coalesce(lease, 30.0) AS lease, coalesce(max_attempts, 20) - attempts AS attempts_left,
-    greatest(epoch_us(claimed_at) - epoch_us(ready_at), 0) / 1e6 AS wait,
-    greatest(epoch_us("at") - epoch_us(claimed_at), 0) / 1e6 AS run,
+    seconds(ready_at, claimed_at) AS wait, seconds(claimed_at, "at") AS run,
     CASE WHEN failed(verb) AND error IS NOT NULL THEN coalesce(len(alike), 0) + 1 END AS alike,
     CASE WHEN failed(verb) AND error IS NOT NULL THEN len(list_distinct(list_append(
-        list_transform(alike, lambda rest: rest.consumer), consumer))) END AS alike_consumers
+        list_transform(alike, lambda rest: rest.consumer), consumer))) END AS alike_consumers,
+    strftime("at", '%Y-%m-%d') AS day
 FROM last
 
 -- step: metrics_hour
@@ -143,16 +145,26 @@ bodies AS (
     FROM message WHERE id IN (SELECT id FROM drawn)),
 entries AS (SELECT id, unnest(map_entries(body), recursive := true) FROM bodies),
 sizes AS (SELECT day_at, queue_id, type, "group", count(*) AS size FROM drawn GROUP BY ALL),
+everyone AS (SELECT day_at, queue_id, type, size AS everyone_size FROM sizes WHERE "group" = ''),
 shares AS (
-    SELECT day_at, queue_id, type, "group", size, key AS name, value, count(*) / any_value(size) AS share
+    SELECT day_at, queue_id, type, "group", size, key AS name, value, count(*) AS times,
+        count(*) / any_value(size) AS share
     FROM drawn JOIN sizes USING (day_at, queue_id, type, "group") JOIN entries USING (id)
     WHERE length(value) <= 64 GROUP BY ALL),
-notable AS (
-    SELECT day_at, queue_id, type, one."group" AS fingerprint, name, value, one.share,
-        coalesce(everyone.share, 1 / 500) AS usual
-    FROM shares AS one LEFT JOIN (SELECT * FROM shares WHERE "group" = '') AS everyone
+pairs AS (
+    SELECT day_at, count(*) AS pairs FROM shares WHERE "group" <> '' AND size >= 10 GROUP BY ALL),
+compared AS (
+    SELECT day_at, queue_id, type, one."group" AS fingerprint, name, value, one.share, one.size,
+        coalesce(usual.share, 1 / 500) AS usual, pairs,
+        (one.times + coalesce(usual.times, 0)) / (one.size + everyone_size) AS pooled
+    FROM shares AS one JOIN everyone USING (day_at, queue_id, type) JOIN pairs USING (day_at)
+        LEFT JOIN (SELECT * FROM shares WHERE "group" = '') AS usual
         USING (day_at, queue_id, type, name, value)
-    WHERE one."group" <> '' AND one.share >= 0.3 AND one.size >= 3 AND one.share >= usual * 1.5),
+    WHERE one."group" <> '' AND one.share >= 0.3 AND one.size >= 10),
+notable AS (
+    SELECT * FROM compared WHERE share >= usual * 1.5 AND size * (share * ln(share / pooled)
+        + CASE WHEN share < 1 THEN (1 - share) * ln((1 - share) / (1 - pooled)) ELSE 0 END)
+        > ln(pairs / 0.01)),
 attributes AS (
     SELECT day_at, queue_id, type, fingerprint, list({'name': name, 'value': value, 'share': share,
         'usual': usual} ORDER BY share / usual DESC)[:5] AS attributes

@@ -204,17 +204,6 @@ def test_failures_that_are_alike_are_one_cause(night: Night) -> None:
     assert total == sum(row.verb in FAILED and bool(row.error) for row in night.oracle.worked())
 
 
-def test_a_cause_names_what_its_messages_have_in_common(night: Night) -> None:
-    rows = rows_of(night.lake, "triage")
-    north = [
-        row for row in rows if row["template"].startswith("no answer") and row["messages"] >= 3
-    ]
-    assert north
-    for row in north:
-        assert (row["attributes"][0]["name"], row["attributes"][0]["value"]) == ("region", "north")
-        assert row["attributes"][0]["share"] == 1.0
-
-
 def test_a_second_run_changes_nothing(spark: SparkSession, night: Night) -> None:
     before = newest(night.lake)
     again = run(spark, night.url, str(night.lake), RULES)
@@ -310,8 +299,8 @@ def test_a_torn_manifest_of_results_is_named(spark: SparkSession, night: Night) 
         path.write_bytes(text[:-9])
         with pytest.raises(InvalidState, match="is torn or was edited"):
             analyse(spark, night.url, str(night.lake), RULES)
-        path.write_bytes(text.replace(b'"schema":1', b'"schema":9'))
-        with pytest.raises(InvalidState, match="has schema 9, and this Penstock knows up to 1"):
+        path.write_bytes(text.replace(b'"schema":2', b'"schema":9'))
+        with pytest.raises(InvalidState, match="has schema 9, and this Penstock knows up to 2"):
             analyse(spark, night.url, str(night.lake), RULES)
     finally:
         path.write_bytes(text)
@@ -331,7 +320,6 @@ def test_the_report_is_one_page_that_needs_nothing_else(night: Night, terminal: 
     ElementTree.fromstring(re.sub(r"<!doctype html>|<meta [^>]*>", "", page))
     assert not re.search(r"\b(src|href|script|import)\b|url\(", page)
     assert "no answer from host-&lt;n&gt; after &lt;n&gt; ms" in page
-    assert "region = north in 100 %" in page
 
 
 def test_a_report_before_the_first_run_says_what_to_do(

@@ -65,7 +65,7 @@ def test_every_kind_of_anomaly_has_a_sentence() -> None:
 
 def test_numbers_are_short() -> None:
     times = (0.0000005, 0.48, 61, 150, 3 * 86_400, None)
-    assert [length(each) for each in times] == ["0 µs", "480 ms", "61 s", "2.5 min", "3 d", "-"]
+    assert [length(each) for each in times] == ["0 µs", "480 ms", "61 s", "2.5 min", "3.0 d", "-"]
     assert [number(each) for each in (12_345, 1_234_567, None)] == ["12,345", "1.23 M", "-"]
     assert [share(each) for each in (0.054, 0.5, None)] == ["5.4 %", "50 %", "-"]
 

@@ -5,7 +5,7 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.frames import DAY, HOUR, when
+from penstock.pipeline.periods import DAY, HOUR, when
 from penstock.pipeline.rules import Rules
 from penstock.pipeline.seasonal import MAD_TO_SIGMA, SERIES, SMALL_PART, hours_between, seasonal
 from penstock.testing.clock import START

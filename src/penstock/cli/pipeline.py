@@ -1,6 +1,7 @@
 """The data pipeline: history to the lake, what it tells, and whether lake and store agree."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -237,7 +238,7 @@ def report(session: Session, out: str, hours: int, lake: str) -> None:
     told = figures_of(lake, hours)
     from penstock.pipeline.report import page
 
-    write_whole(out, page(told))
+    write_whole(out, page(told, time.time()))
     if session.as_json:
         as_json({"lake": lake, "out": out, "hours": hours, "anomalies": len(told.anomalies)})
     else:

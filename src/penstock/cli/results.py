@@ -102,12 +102,20 @@ def show_day(told: "Figures") -> None:
         tell_rest(len(groups) - SHOWN_ANOMALIES)
     if told.clusters:
         print()
-        causes = [
-            (each["count"], each["messages"], place(each), each["template"])
-            for each in told.clusters[:SHOWN_CAUSES]
-        ]
-        table(("failures", "messages", "queue", "cause"), causes, "")
-        tell_rest(len(told.clusters) - SHOWN_CAUSES)
+        show_causes(told)
+
+
+def show_causes(told: "Figures") -> None:
+    from penstock.pipeline.causes import group_by_cause
+
+    causes = group_by_cause(told.clusters)
+    rows = []
+    for each in causes[:SHOWN_CAUSES]:
+        others = len(each.places) - 1
+        where = f"{each.places[0].name}, {others} more" if others else each.places[0].name
+        rows.append((each.count, each.messages, where, each.template))
+    table(("failures", "messages", "queue", "cause"), rows, "")
+    tell_rest(len(causes) - SHOWN_CAUSES)
 
 
 def counted(anomalies: Sequence[Mapping[str, Any]]) -> str:

@@ -5,24 +5,27 @@ An hour is made anew from all its rows, so many small runs come to the same as a
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from itertools import chain
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.message import Moment
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
 from penstock.pipeline.attempts import attempts, limits_of
 from penstock.pipeline.consumers import consumers
 from penstock.pipeline.delta_log import sync_delta, sync_results
-from penstock.pipeline.frames import DAY, text_day, within
+from penstock.pipeline.frames import within
 from penstock.pipeline.judging import Judge
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.metrics import metrics
+from penstock.pipeline.periods import DAY, text_day
 from penstock.pipeline.remaking import Remaker
-from penstock.pipeline.results import File, Results
+from penstock.pipeline.results import Results
 from penstock.pipeline.rules import Rules
 from penstock.pipeline.session import tuned
 from penstock.pipeline.span import Span, between, span_of
@@ -30,6 +33,7 @@ from penstock.pipeline.stores import everywhere, identity, using
 from penstock.pipeline.triage import triage
 from penstock.queue import Queue
 from penstock.store import Store
+from penstock.stores import urls
 
 STEPS = ("attempts", "metrics", "consumers", "backlog", "triage", "anomalies")
 # How many tables are made at once: planning one leaves the processors idle.
@@ -58,26 +62,32 @@ def analyse(
         # First: what is swept must not be in a Delta log any more.
         sync_delta(place)
         results.sweep(place)
-        job = Job(spark, place, rules or Rules(), using(url, queues_of))
+        job = Job(spark, place, rules or Rules(), using(url, partial(look_at, url)))
         done = job.run(progress)
         sync_results(place)
         return done
 
 
-async def queues_of(store: Store) -> list[Queue]:
-    return list(await store.queues())
+class Source(Struct, frozen=True):
+    """The store at the begin of a run."""
+
+    name: str
+    read_at: Moment
+    queues: list[Queue]
+
+
+async def look_at(url: str, store: Store) -> Source:
+    return Source(urls.told(url), await store.now(), list(await store.queues()))
 
 
 class Job:
     """One run over one lake."""
 
-    def __init__(
-        self, spark: SparkSession, lake: Lake, rules: Rules, queues: Iterable[Queue]
-    ) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, rules: Rules, source: Source) -> None:
         self.spark = spark
         self.lake = lake
         self.rules = rules
-        self.queues = queues
+        self.source = source
         self.chain = lake.manifests()
         # Before it is looked which the newest are: another run may publish some meanwhile.
         self.number = results.next_number(lake)
@@ -99,7 +109,6 @@ class Job:
     def made(self, make: Remaker, span: Span, progress: Callable[[str], None]) -> Analysed:
         new = self.make_attempts(make, span)
         progress("attempts")
-        make.add(new)
         tables = Tables(make, make.source("message", self.chain), span, self.rules)
         tables.remake_metrics()
         progress("metrics")
@@ -109,29 +118,37 @@ class Job:
         judge.remake(tables.claims(), tables.rows(), tables.messages())
         progress("anomalies")
         done = self.publish(make, span)
-        return Analysed(done, span.hours, sum(file.rows for file in new))
+        return Analysed(done, span.hours, new)
 
-    def make_attempts(self, make: Remaker, span: Span) -> list[File]:
+    def make_attempts(self, make: Remaker, span: Span) -> int:
+        """Returns how many there are more."""
         if not self.fresh:
-            return []
+            return 0
         history = make.source("history", self.fresh)
         ids = span.first_id, span.last_id
         messages = between(make.source("message", self.chain), *ids)
         rests = between(make.source("history", self.chain).filter("not final"), *ids)
-        limits = limits_of(self.spark, self.queues)
-        return make.write(attempts(history, messages, rests, limits), "attempt")
+        limits = limits_of(self.spark, self.source.queues)
+        today = text_day(self.reached(span) // 1_000_000)
+        merged = results.days_to_merge(self.old.of("attempt"), today)
+        return make.append("attempt", attempts(history, messages, rests, limits), merged)
+
+    def reached(self, span: Span) -> Moment:
+        return max(self.old.reached, span.reached)
 
     def publish(self, make: Remaker, span: Span) -> Results:
         return results.publish(
             self.lake,
             Results(
-                results.VERSION,
-                self.lake.label.id,
-                make.number,
-                self.chain[-1].last,
-                max(self.old.reached, span.reached),
-                self.rules.digest,
-                tuple(make.files),
+                schema=results.VERSION,
+                lake=self.lake.label.id,
+                number=make.number,
+                through=self.chain[-1].last,
+                reached=self.reached(span),
+                rules=self.rules.digest,
+                files=tuple(make.files),
+                store=self.source.name,
+                made_at=self.source.read_at,
             ),
         )
 
@@ -146,9 +163,10 @@ class Tables:
         self.rules = rules
 
     def rows(self) -> DataFrame:
-        return within(self.make.table("attempt"), "at", self.hours)
+        return within(self.make.table("attempt", days_of(self.hours)), "at", self.hours)
 
     def claims(self) -> DataFrame:
+        """They end on any day: the clocks of two rows may differ."""
         return within(self.make.table("attempt"), "claimed_at", self.hours)
 
     def messages(self) -> DataFrame:
@@ -175,10 +193,14 @@ class Tables:
     def remake_triage(self) -> None:
         """By day, so of all the day's attempts."""
         days = sorted({hour - hour % DAY for hour in self.hours})
-        rows = within(self.make.table("attempt"), "at", days, DAY)
-        told = self.make.table("metrics_hour", {text_day(day) for day in days})
+        rows = within(self.make.table("attempt", days_of(days)), "at", days, DAY)
+        told = self.make.table("metrics_hour", days_of(days))
         messages = those_of(rows, self.all_messages)
         self.make.replace("triage", triage(rows, messages, told), days)
+
+
+def days_of(hours: Iterable[int]) -> set[str]:
+    return {text_day(hour) for hour in hours}
 
 
 def those_of(attempts: DataFrame, messages: DataFrame) -> DataFrame:

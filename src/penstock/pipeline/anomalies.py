@@ -6,7 +6,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.pipeline.frames import HOUR, NAMES, floor, names
+from penstock.pipeline.frames import NAMES, floor, names
+from penstock.pipeline.periods import HOUR
 from penstock.pipeline.rules import SEVERITIES, Rules
 
 KEYS = ["hour", "kind", "queue_id", "type", "consumer"]
@@ -31,18 +32,37 @@ def by_message(attempts: DataFrame, rules: Rules) -> DataFrame:
         "slow_processing": (run > rules.slow_over, run, rules.slow_over),
         "large_payload": (first & (size > rules.payload_over), size, rules.payload_over),
         "lost_lease": (f.col("verb") == "reclaim", run, rules.lost_least),
-        "last_attempt": (failed & waiting & (f.col("attempts_left") == 1), f.col("attempts"), 1),
+        "last_attempt": (
+            failed & waiting & (f.col("attempts_left") == 1),
+            f.col("attempts"),
+            rules.last_chance_least,
+        ),
         "dead_letter": (died, f.col("attempts"), rules.dead_least),
         "overdue": (over > lease * rules.overdue_leases, over, rules.overdue_leases),
         "poison_message": (poisoned, f.col("alike"), rules.poison_attempts),
     }
-    return told(attempts, {kind: each for kind, each in found.items() if kind not in rules.off})
+    wanted = {kind: each for kind, each in found.items() if kind not in rules.off}
+    return told(attempts, wanted).filter(enough(rules)) if wanted else empty(attempts)
+
+
+def enough(rules: Rules) -> Column:
+    """Whether the hour has as many of the kind as the rules ask for."""
+    kind, count = f.col("kind"), f.col("count")
+    few = [(kind == name) & (count < least) for name, least in least_counts(rules).items()]
+    return ~reduce(Column.__or__, few)
+
+
+def least_counts(rules: Rules) -> dict[str, int]:
+    """How many an hour must have to be an anomaly; of other kinds one is enough."""
+    return {
+        "lost_lease": rules.lost_least,
+        "last_attempt": rules.last_chance_least,
+        "dead_letter": rules.dead_least,
+    }
 
 
 def told(attempts: DataFrame, found: dict[str, tuple[Column, Column, float]]) -> DataFrame:
     """A row may be several anomalies, and is none most often."""
-    if not found:
-        return empty(attempts)
     each = [
         f.struct(
             f.when(condition, f.lit(kind)).alias("kind"),

@@ -76,9 +76,12 @@ def attempts_left() -> Column:
 
 
 def seconds(start: str, end: str) -> Column:
-    """The clocks of two rows may differ by a little on a store of many machines."""
+    """The clocks of two rows may differ by a little on a store of many machines.
+
+    Null where a moment is: greatest() alone skips nulls and would say 0.
+    """
     length = (f.unix_micros(end) - f.unix_micros(start)) / f.lit(1_000_000.0)
-    return f.greatest(length, f.lit(0.0))
+    return f.when(length.isNotNull(), f.greatest(length, f.lit(0.0)))
 
 
 def alike() -> list[Column]:

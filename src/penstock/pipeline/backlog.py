@@ -3,7 +3,8 @@
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 
-from penstock.pipeline.frames import MINUTE, NAMES, floor, names
+from penstock.pipeline.frames import NAMES, floor, names
+from penstock.pipeline.periods import MINUTE
 
 KEYS = ["minute", "queue_id"]
 # `died` is what the dead letters grew by.

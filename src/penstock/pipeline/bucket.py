@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow.parquet as parquet
-from pyspark.sql import DataFrame, SparkSession
 
 from penstock.artifacts.bucket import PAGE, PIECE, connected, told
 
 if TYPE_CHECKING:
     from obstore import GetResult
+    from pyspark.sql import DataFrame, SparkSession
 
 # An object that is not there has another code.
 NO_BUCKET = "NoSuchBucket"
@@ -110,14 +110,14 @@ class Bucket:
     def parquet(self, name: str) -> Any:
         return parquet.ParquetFile(Distant(self, name), pre_buffer=True)
 
-    def frame(self, spark: SparkSession, names: Sequence[str], schema: Any) -> DataFrame:
+    def frame(self, spark: "SparkSession", names: Sequence[str], schema: Any) -> "DataFrame":
         from penstock.pipeline.transfer import known
 
         listed = msgspec.json.encode(list(names)).decode()
         reader = spark.read.format(known(spark)).schema(schema)
         return reader.options(lake=self.where, names=listed).load()
 
-    def save(self, rows: DataFrame, folder: str) -> list[tuple[str, int]]:
+    def save(self, rows: "DataFrame", folder: str) -> list[tuple[str, int]]:
         """A task that is repeated writes its files again: only the writer knows which count."""
         from penstock.pipeline.transfer import known
 

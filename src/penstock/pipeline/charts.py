@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.pipeline.frames import HOUR, when
+from penstock.pipeline.periods import HOUR, when
 
 WIDTH, HEIGHT = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 22, 26

@@ -4,8 +4,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from penstock.pipeline.attempts import failed, worked
-from penstock.pipeline.frames import HOUR, NAMES, floor, names
+from penstock.pipeline.frames import NAMES, floor, names
 from penstock.pipeline.metrics import micros, total
+from penstock.pipeline.periods import HOUR
 
 KEYS = ["hour", "consumer", "queue_id"]
 COUNTS = ("attempts", "completed", "failures", "lost")

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as compute
 from msgspec import Struct
 
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, InvalidState
 from penstock.message import Moment
 from penstock.pipeline import results
-from penstock.pipeline.frames import DAY, HOUR, text_day, when
 from penstock.pipeline.lake import Lake
+from penstock.pipeline.periods import DAY, HOUR, text_day, when
 from penstock.pipeline.quantiles import quantile
 from penstock.pipeline.results import Results, ResultTable
 from penstock.pipeline.sentences import Row
@@ -27,7 +27,10 @@ MOST_ANOMALIES, MOST_CLUSTERS, MOST_CONSUMERS = 1_000, 200, 200
 class Figures(Struct, frozen=True):
     """Rows by hour of each queue, and of all; `hours` are those of the period, in order."""
 
+    # Where the lake is, which store it is of, and when its results were made of it.
     lake: str
+    store: str
+    made_at: Moment
     reached: Moment
     hours: tuple[int, ...]
     queues: dict[int, str]
@@ -54,7 +57,9 @@ class Reader:
         files = self.found.of(name, self.days)
         if not files:
             return None
-        whole = pa.concat_tables([self.read(each.path, columns) for each in files])
+        # Whether a column may be null is of no interest here, and may differ between files.
+        parts = [self.read(each.path, columns) for each in files]
+        whole = pa.concat_tables(parts, promote_options="permissive")
         whole = whole.set_column(
             whole.schema.get_field_index(moment),
             moment,
@@ -66,8 +71,14 @@ class Reader:
         )
 
     def read(self, path: str, columns: list[str] | None) -> Any:
-        with self.lake.files.parquet(path) as file:
-            return file.read(columns)
+        try:
+            with self.lake.files.parquet(path) as file:
+                return file.read(columns)
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidState(
+                f"cannot read {path!r} of lake {self.lake.where!r}: {error}; without its folder"
+                f" {results.FOLDER} the next penstock pipeline run makes all tables anew"
+            ) from None
 
     def rows(self, name: ResultTable, moment: str) -> list[Row]:
         found = self.table(name, moment)
@@ -95,18 +106,20 @@ def gathered(reader: Reader, period: tuple[int, ...]) -> Figures:
     for (queue_id, hour), row in summed(table, ["queue_id", "hour"]).items():
         by_queue[queue_id][int(hour.timestamp())] = row
     return Figures(
-        reader.found.lake,
-        reader.found.reached,
-        period,
-        queues,
-        by_queue,
-        {key[0]: row for key, row in summed(table, ["queue_id"]).items()},
-        {int(key[0].timestamp()): row for key, row in summed(table, ["hour"]).items()},
-        next(iter(summed(table, []).values()), empty()),
-        backlog_of(reader),
-        consumers_of(reader),
-        anomalies_of(reader),
-        clusters_of(reader, period),
+        lake=reader.lake.where,
+        store=reader.found.store,
+        made_at=reader.found.made_at,
+        reached=reader.found.reached,
+        hours=period,
+        queues=queues,
+        by_queue=by_queue,
+        totals={key[0]: row for key, row in summed(table, ["queue_id"]).items()},
+        overall={int(key[0].timestamp()): row for key, row in summed(table, ["hour"]).items()},
+        total=next(iter(summed(table, []).values()), empty()),
+        backlog=backlog_of(reader),
+        consumers=consumers_of(reader),
+        anomalies=anomalies_of(reader),
+        clusters=clusters_of(reader, period),
     )
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import NotYet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # Beneath the folder of each table.
 DELTA_LOG = "_delta_log"
@@ -45,10 +46,10 @@ class Files(Protocol):
     def parquet(self, name: str) -> Any:
         """A ParquetFile of pyarrow."""
 
-    def frame(self, spark: SparkSession, names: Sequence[str], schema: Any) -> DataFrame:
+    def frame(self, spark: "SparkSession", names: Sequence[str], schema: Any) -> "DataFrame":
         """Rows of Parquet files. A column that one does not have is null."""
 
-    def save(self, rows: DataFrame, folder: str) -> list[tuple[str, int]]:
+    def save(self, rows: "DataFrame", folder: str) -> list[tuple[str, int]]:
         """As new Parquet files, those of a day apart; their names and how many rows each has."""
 
 

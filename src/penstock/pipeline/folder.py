@@ -7,13 +7,15 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as parquet
-from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InvalidInput, InvalidState
 from penstock.pipeline.files import DELTA_LOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 LOCK = "_lock"
 DRAFT = ".draft-"
@@ -110,15 +112,18 @@ class Folder:
     def parquet(self, name: str) -> Any:
         return parquet.ParquetFile(self.root / name)
 
-    def frame(self, spark: SparkSession, names: Sequence[str], schema: Any) -> DataFrame:
+    def frame(self, spark: "SparkSession", names: Sequence[str], schema: Any) -> "DataFrame":
         return spark.read.schema(schema).parquet(*(f"{self.where}/{name}" for name in names))
 
-    def save(self, rows: DataFrame, folder: str) -> list[tuple[str, int]]:
+    def save(self, rows: "DataFrame", folder: str) -> list[tuple[str, int]]:
         writer = rows.write.mode("overwrite")
         if "day" in rows.columns:
             writer = writer.partitionBy("day")
         writer.parquet(f"{self.where}/{folder}")
-        return list(self.saved(self.root / folder))
+        saved = list(self.saved(self.root / folder))
+        # Spark adds check sums and a mark of success, which keep others from reading the folder.
+        self.remove(set(self.names(folder)) - {name for name, _ in saved})
+        return saved
 
     def saved(self, folder: Path) -> Iterator[tuple[str, int]]:
         for path in sorted(folder.rglob("*.parquet")):

@@ -1,12 +1,12 @@
 """What every transform needs of time: hours, days, and the rows that are in some of them."""
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-MINUTE, HOUR, DAY = 60, 3_600, 86_400
+from penstock.pipeline.periods import HOUR, when
+
 # Of a queue; a name may be gone with the queue, or change within an hour.
 NAMES = ("tenant", "scope", "queue")
 
@@ -28,15 +28,6 @@ def day_of(hour: str) -> Column:
 def names() -> list[Column]:
     """Aggregate: of few rows, because Spark sorts all of them for the greatest of a text."""
     return [f.max(name).alias(name) for name in NAMES]
-
-
-def when(hour: int) -> datetime:
-    """Of seconds since 1970, as Spark takes it."""
-    return datetime.fromtimestamp(hour, UTC)
-
-
-def text_day(hour: int) -> str:
-    return f"{when(hour):%Y-%m-%d}"
 
 
 def within(rows: DataFrame, moment: str, begins: Collection[int], length: int = HOUR) -> DataFrame:

@@ -5,7 +5,8 @@ from pyspark.sql import functions as f
 
 from penstock.message import Moment
 from penstock.pipeline import anomalies
-from penstock.pipeline.frames import DAY, HOUR, floor, listed, text_day, when, within
+from penstock.pipeline.frames import floor, listed, within
+from penstock.pipeline.periods import DAY, HOUR, text_day, when
 from penstock.pipeline.remaking import Remaker
 from penstock.pipeline.results import ResultTable
 from penstock.pipeline.rules import Rules

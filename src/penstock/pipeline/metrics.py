@@ -4,8 +4,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.pipeline.attempts import failed, worked
-from penstock.pipeline.frames import HOUR, NAMES, floor, names
+from penstock.pipeline.frames import NAMES, floor, names
 from penstock.pipeline.histogram import bucket, gathered, percentiles
+from penstock.pipeline.periods import HOUR
 
 KEYS = ["hour", "queue_id", "type"]
 WAITING = ("ready", "scheduled")

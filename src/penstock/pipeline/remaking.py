@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.pipeline import backlog, results
-from penstock.pipeline.frames import DAY, HOUR, floor, listed, text_day
+from penstock.pipeline.frames import floor, listed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
+from penstock.pipeline.periods import DAY, HOUR, text_day
 from penstock.pipeline.reading import paths, read_files, read_parts
 from penstock.pipeline.results import File, Results, ResultTable
 from penstock.pipeline.schema import MOMENT, Table
@@ -39,11 +40,17 @@ class Remaker:
         names = [file.path for file in files]
         return read_files(self.spark, self.lake.files, names, SCHEMAS[table])
 
-    def write(self, rows: DataFrame, table: ResultTable) -> list[File]:
-        return results.write(self.lake, shaped(rows, table), table, self.number)
+    def append(self, table: ResultTable, made: DataFrame, merged: Collection[str]) -> int:
+        """Adds rows, and writes those of the `merged` days anew beside them.
 
-    def add(self, files: Iterable[File]) -> None:
-        self.files += files
+        Returns how many rows were added.
+        """
+        old = self.old.of(table, merged)
+        if old:
+            known = self.read(table, old)
+            made = known.unionByName(made.select(*known.columns))
+        written = self.put(table, made, merged)
+        return sum(file.rows for file in written) - sum(file.rows for file in old)
 
     def replace(self, table: ResultTable, made: DataFrame, begins: Collection[int]) -> None:
         """`begins` are the hours, or days, that `made` is all of."""
@@ -56,13 +63,20 @@ class Remaker:
             made = rest.unionByName(made.select(*rest.columns))
         self.put(table, made, days)
 
-    def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> None:
-        """Each day in one file."""
-        spread = shaped(rows, table).repartition(f.col("day"))
+    def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> list[File]:
+        """Writes rows, and forgets the files that the table had of these days."""
+        spread = self.spread_by_day(shaped(rows, table))
         written = results.write(self.lake, spread, table, self.number)
         with self.changing:
             kept = [each for each in self.files if not chosen(each, table, days)]
             self.files = [*kept, *written]
+        return written
+
+    def spread_by_day(self, rows: DataFrame) -> DataFrame:
+        """Brings each day into one file; a large day into several, if Spark plans adaptively."""
+        day = f.col("day")
+        adaptive = self.spark.conf.get("spark.sql.adaptive.enabled") == "true"
+        return rows.hint("rebalance", day) if adaptive else rows.repartition(day)
 
     def replace_backlog(self, rows: DataFrame, messages: DataFrame, hours: Sequence[int]) -> None:
         """And of the days after it, which begin with what it leaves them."""

@@ -5,65 +5,78 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from penstock.pipeline.causes import Cause, CausePlace, group_by_cause
 from penstock.pipeline.charts import Line, Mark, bar, chart, sparkline
 from penstock.pipeline.figures import Figures
-from penstock.pipeline.frames import HOUR, when
-from penstock.pipeline.sentences import Row, length, number, place, sentence, share
+from penstock.pipeline.periods import HOUR, when
+from penstock.pipeline.sentences import Row, counted, length, number, place, sentence, share
+from penstock.pipeline.verdict import (
+    FAILURE_CRITICAL,
+    FAILURE_WARNING,
+    Concern,
+    find_concerns,
+    grave,
+)
 
 MINUTE = 60
 # As many points as a chart of this width can show.
 MOST_POINTS = 480
-SHOWN_ANOMALIES, SHOWN_CLUSTERS, SHOWN_CONSUMERS = 25, 12, 15
+SHOWN_ANOMALIES, SHOWN_CAUSES, SHOWN_PLACES, SHOWN_CONSUMERS = 25, 12, 5, 15
 STYLE = "report.css"
 
 
-def page(told: Figures) -> str:
+def page(told: Figures, now: float) -> str:
     """The worst first: what to look at, then how it went, then who did what."""
     parts = [
-        heading(told),
+        heading(told, now),
         tiles(told),
         attention(told.anomalies),
         charts(told),
         failures(told.clusters),
         queue_table(told),
         consumer_table(told.consumers),
-        footer(told),
+        FOOTER,
     ]
     style = files("penstock.pipeline").joinpath(STYLE).read_text("utf-8")
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Penstock report</title>\n<style>\n{style}</style></head>\n"
+        f"<title>Penstock report: {escape(told.store)}</title>\n<style>\n{style}</style></head>\n"
         f"<body>{body}</body></html>\n"
     )
 
 
-def heading(told: Figures) -> str:
+def heading(told: Figures, now: float) -> str:
     first, last = when(told.hours[0]), when(told.reached // 1_000_000)
+    age = length(max(now - told.reached / 1_000_000, 0))
     return (
-        f"<header><h1>Penstock</h1><p>{first:%d %b %Y %H:%M} to {last:%d %b %Y %H:%M} UTC</p>"
-        f"{verdict(told.anomalies)}</header>"
+        f"<header><h1>Penstock report</h1>"
+        f"<p>{first:%d %b %Y %H:%M} to {last:%d %b %Y %H:%M} UTC</p>"
+        f'<p class="source">Store <code>{escape(told.store)}</code>, lake'
+        f" <code>{escape(told.lake)}</code>. Extracted"
+        f" {when(told.made_at // 1_000_000):%d %b %Y %H:%M} UTC, the newest data is {age} old.</p>"
+        f"{verdict(find_concerns(told, now))}</header>"
     )
 
 
-def verdict(anomalies: Sequence[Row]) -> str:
+def verdict(concerns: Sequence[Concern]) -> str:
     """One word for somebody who has just been woken."""
-    for severity, words in (("critical", "Needs attention"), ("warning", "Have a look")):
-        kinds = sorted({row["kind"] for row in anomalies if row["severity"] == severity})
-        if kinds:
-            named = ", ".join(kind.replace("_", " ") for kind in kinds)
-            return f'<p class="verdict {severity}"><b>{words}:</b> {escape(named)}</p>'
-    return '<p class="verdict fine"><b>Nothing unusual</b></p>'
+    if not concerns:
+        return '<p class="verdict fine"><b>Nothing unusual</b></p>'
+    severity = concerns[0].severity
+    words = "Needs attention" if severity == "critical" else "Have a look"
+    reasons = escape(", ".join(each.text for each in concerns))
+    return f'<p class="verdict {severity}"><b>{words}:</b> {reasons}</p>'
 
 
 def tiles(told: Figures) -> str:
-    total = told.total
+    total, rate = told.total, told.total["failure_rate"]
     backlog, dead = now_waiting(told)
     shown = [
         ("published", number(total["published"]), ""),
         ("completed", number(total["completed"]), ""),
-        ("attempts failed", share(total["failure_rate"]), grave(total["failure_rate"], 0.05, 0.25)),
+        ("attempts failed", share(rate), grave(rate, FAILURE_WARNING, FAILURE_CRITICAL)),
         ("backlog now", number(backlog), ""),
         ("dead letters now", number(dead), "warning" if dead else ""),
         ("wait, 95 %", length(total["wait_p95"]), ""),
@@ -74,12 +87,6 @@ def tiles(told: Figures) -> str:
         for name, value, style in shown
     )
     return f'<section class="tiles">{cells}</section>'
-
-
-def grave(value: float | None, warning: float, critical: float) -> str:
-    if value is None or value < warning:
-        return ""
-    return "critical" if value >= critical else "warning"
 
 
 def now_waiting(told: Figures) -> tuple[int, int]:
@@ -113,12 +120,16 @@ def attention_line(rows: list[Row]) -> str:
     others = len(rows) - 1
     before = f", and {others} hour{'s' if others > 1 else ''} before" if others else ""
     hours = f"{newest['hour']:%d %b %H:%M}{before}"
-    example = f", e.g. message {newest['message_id']}" if newest["message_id"] else ""
+    example = f", e.g. {show_command(newest)}" if newest["message_id"] else ""
     return (
         f'<li class="{newest["severity"]}"><b>{escape(newest["kind"].replace("_", " "))}</b>'
         f' <span class="where">{escape(where)}</span>'
         f' {escape(sentence(newest))}{example} <span class="when">{hours}</span></li>'
     )
+
+
+def show_command(row: Row) -> str:
+    return f"<code>penstock show {row['message_id']}</code>"
 
 
 def charts(told: Figures) -> str:
@@ -162,7 +173,7 @@ def of_hours(told: Figures, column: str, name: str, style: str, *, filled: bool 
 
 
 def percent_lines(told: Figures, name: str) -> list[Line]:
-    styles = {50: ("half", "green"), 95: ("95 %", "amber"), 99: ("99 %", "red")}
+    styles = {50: ("median", "green"), 95: ("95 %", "amber"), 99: ("99 %", "red")}
     return [
         Line(text, style, [
             (hour + HOUR // 2, told.overall.get(hour, {}).get(f"{name}_p{percent}"))
@@ -202,27 +213,38 @@ def by_minute(told: Figures, column: str) -> list[tuple[int, float | None]]:
 
 
 def failures(clusters: Sequence[Row]) -> str:
-    if not clusters:
+    causes = group_by_cause(clusters)
+    if not causes:
         return ""
-    most = clusters[0]["count"]
-    rows = "".join(cluster_row(row, most) for row in clusters[:SHOWN_CLUSTERS])
-    return f'<section><h2>Failures by cause</h2><table class="causes">{rows}</table></section>'
+    rows = "".join(cause_row(each, causes[0].count) for each in causes[:SHOWN_CAUSES])
+    left = len(causes) - SHOWN_CAUSES
+    more = f'<p class="more">and {left} more causes</p>' if left > 0 else ""
+    table = f'<table class="causes">{rows}</table>{more}'
+    return f"<section><h2>Failures by cause</h2>{table}</section>"
 
 
-def cluster_row(row: Row, most: int) -> str:
-    where = place(row)
+def cause_row(cause: Cause, most: int) -> str:
+    places = "".join(map(place_line, cause.places[:SHOWN_PLACES]))
+    left = len(cause.places) - SHOWN_PLACES
+    more = f'<div class="when">and {left} more queues and types</div>' if left > 0 else ""
+    return (
+        f'<tr><td class="count">{number(cause.count)}{bar(cause.count / most, "red")}</td>'
+        f"<td><code>{escape(cause.template[:300])}</code>{places}{more}</td></tr>"
+    )
+
+
+def place_line(place: CausePlace) -> str:
     common = ", ".join(
         f"{each['name']} = {each['value']} in {share(each['share'])}"
         f" (usually {share(each['usual'])})"
-        for each in row["attributes"]
+        for each in place.newest["attributes"]
     )
     shared = f'<div class="common">in common: {escape(common)}</div>' if common else ""
-    dead = f", {number(row['dead'])} dead" if row["dead"] else ""
+    dead = f", {number(place.dead)} dead" if place.dead else ""
     return (
-        f'<tr><td class="count">{number(row["count"])}{bar(row["count"] / most, "red")}</td>'
-        f'<td><code>{escape(row["template"][:300])}</code>{shared}<div class="when">'
-        f"{escape(where)}: {number(row['messages'])} messages{dead},"
-        f" last {row['last_at']:%d %b %H:%M}, e.g. {row['message_id']}</div></td></tr>"
+        f'<div class="when">{escape(place.name)}: {number(place.count)} failures of'
+        f" {counted(place.messages, 'message', 'messages')}{dead},"
+        f" last {place.newest['last_at']:%d %b %H:%M}, {show_command(place.newest)}</div>{shared}"
     )
 
 
@@ -268,9 +290,7 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return f'<div class="wide">{whole}</div>'
 
 
-def footer(told: Figures) -> str:
-    return (
-        "<footer>Times are UTC. A wait is from publishing, or from when a retry was due, to the"
-        " claim; percentiles are right to 1 %. Unfinished is waiting, scheduled or claimed."
-        f" Lake {escape(told.lake)}.</footer>"
-    )
+FOOTER = (
+    "<footer>Times are UTC. A wait is from publishing, or from when a retry was due, to the"
+    " claim; percentiles are right to 1 %. Unfinished is waiting, scheduled or claimed.</footer>"
+)

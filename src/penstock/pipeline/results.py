@@ -4,14 +4,13 @@ The newest manifest counts. It appears whole or not at all, as those of the batc
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from hashlib import sha256
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from pyspark.sql import DataFrame
 
 from penstock.errors import InvalidState
 from penstock.message import Moment
@@ -19,9 +18,14 @@ from penstock.pipeline.files import is_data
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Versioned, torn
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 # Grows when a table means something else than before: all is made anew then.
-VERSION = 1
+VERSION = 2
 FOLDER = "_results"
+# A day that goes on gets a file in each run; beyond this they are merged.
+MAX_RUNS_OF_A_DAY = 32
 # Not run=: readers of Delta take that for a partition.
 RUN = re.compile(r"/run-(\d{10})/(?:day=([\d-]+)/)?")
 
@@ -34,7 +38,7 @@ RESULT_TABLES: tuple[ResultTable, ...] = (
 
 
 class File(Struct, frozen=True):
-    """One Parquet file; its path is relative to the lake. Attempts are of no single day."""
+    """One Parquet file, of one day; its path is relative to the lake."""
 
     table: ResultTable
     day: str
@@ -53,6 +57,9 @@ class Results(Struct, frozen=True):
     reached: Moment
     rules: str
     files: tuple[File, ...]
+    # The store, without what may be a password in its URL, and when it was read, by its clock.
+    store: str = ""
+    made_at: Moment = 0
     check: str = ""
 
     @property
@@ -138,15 +145,8 @@ def strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int) -> 
     return [
         name
         for name in lake.files.names(table)
-        if owner(name) not in kept and (lake.files.exclusive or run_of(name) <= last)
+        if name not in kept and (lake.files.exclusive or run_of(name) <= last)
     ]
-
-
-def owner(name: str) -> str:
-    """Spark writes a check sum beside each file of a directory."""
-    folder, _, last = name.rpartition("/")
-    plain = last.removeprefix(".").removesuffix(".crc") if last.endswith(".crc") else last
-    return f"{folder}/{plain}"
 
 
 def run_of(name: str) -> int:
@@ -154,8 +154,18 @@ def run_of(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def write(lake: Lake, rows: DataFrame, table: ResultTable, number: int) -> list[File]:
-    """By day, if the rows have one. Not in the lake before a manifest names them."""
+def days_to_merge(files: Iterable[File], today: str) -> set[str]:
+    """Days whose files become one: those that are over, and one with too many."""
+    runs: dict[str, set[int]] = {}
+    for file in files:
+        runs.setdefault(file.day, set()).add(run_of(file.path))
+    return {
+        day for day, found in runs.items() if len(found) > (1 if day < today else MAX_RUNS_OF_A_DAY)
+    }
+
+
+def write(lake: Lake, rows: "DataFrame", table: ResultTable, number: int) -> list[File]:
+    """By day. Not in the lake before a manifest names them."""
     saved = lake.files.save(rows, f"{table}/run-{number:010}")
     return [File(table, day_of(name), name, count) for name, count in saved]
 

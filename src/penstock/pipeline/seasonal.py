@@ -3,7 +3,8 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.pipeline.frames import DAY, HOUR, NAMES, names, when
+from penstock.pipeline.frames import NAMES, names
+from penstock.pipeline.periods import DAY, HOUR, when
 from penstock.pipeline.rules import Rules
 
 # The metric; whether less than usual counts too; and the spread that is never noteworthy.

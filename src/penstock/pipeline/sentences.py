@@ -7,7 +7,7 @@ Row: TypeAlias = dict[str, Any]
 ABSENT = "-"
 
 SENTENCES = {
-    "flash_message": "{count} completed in under {threshold_time}, half of all in {value_time}",
+    "flash_message": "{count} completed in under {threshold_time}, median {value_time}",
     "large_payload": "{bodies} over {threshold_bytes}, the largest {value_bytes}",
     "bulk_publish": "{messages} published within seconds",
     "claim_burst": "{consumer} claimed {messages} within seconds",
@@ -47,21 +47,34 @@ def counted(count: int, one: str, several: str) -> str:
 
 def place(row: Row) -> str:
     """The queue, and the type if there is one."""
-    return " / ".join(filter(None, (row["queue"], row["type"])))
+    return " / ".join(filter(None, (row["queue"], shorten(row["type"] or ""))))
+
+
+def shorten(text: str, most: int = 40) -> str:
+    """Leaves out the middle of a long text: names that are alike often differ at the end."""
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end - 1]}…{text[-end:]}"
 
 
 def length(seconds: float | None) -> str:
-    """480 ms, 12.3 s, 5 min, 3.2 h; short enough for an axis."""
+    """480 ms, 1.2 s, 12 s, 5.0 min, 3.2 h; short enough for an axis."""
     if seconds is None:
         return ABSENT
     if seconds < 0.001:
         return f"{seconds * 1_000_000:.0f} µs"
     if seconds < 1:
-        return f"{seconds * 1_000:.3g} ms"
+        return f"{brief(seconds * 1_000)} ms"
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
+            return f"{brief(seconds / size)} {unit}"
+    return f"{brief(seconds)} s"
+
+
+def brief(value: float) -> str:
+    """One decimal below ten, none above."""
+    return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def number(value: float | None) -> str:

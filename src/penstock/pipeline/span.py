@@ -5,7 +5,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.message import Moment
-from penstock.pipeline.frames import HOUR, floor
+from penstock.pipeline.frames import floor
+from penstock.pipeline.periods import HOUR
 
 
 class Span(Struct, frozen=True):

@@ -38,6 +38,7 @@ SCHEMAS: dict[ResultTable, str] = {
 }
 # The moment by which a row belongs to a day.
 MOMENTS: dict[ResultTable, str] = {
+    "attempt": "at",
     "metrics_hour": "hour",
     "backlog_minute": "minute",
     "consumer_hour": "hour",
@@ -47,11 +48,16 @@ MOMENTS: dict[ResultTable, str] = {
 
 
 def shaped(rows: DataFrame, table: ResultTable) -> DataFrame:
-    """Its columns in their order, and the day of the row."""
-    columns = [column.split()[0] for column in split(SCHEMAS[table])]
-    moment = MOMENTS.get(table)
-    day = [] if moment is None else [f.date_format(moment, "yyyy-MM-dd").alias("day")]
-    return rows.select(*columns, *day)
+    """Selects the columns of the table in their order, all nullable, and the day of the row.
+
+    Spark writes what cannot be null as a required column, so files of one table would differ.
+    Each row has a moment, which Spark does not know: under that condition a column is nullable.
+    """
+    moment = MOMENTS[table]
+    has_moment = f.col(moment).isNotNull()
+    columns = (column.split(maxsplit=1) for column in split(SCHEMAS[table]))
+    nullable = [f.when(has_moment, f.col(name).cast(kind)).alias(name) for name, kind in columns]
+    return rows.select(*nullable, f.date_format(moment, "yyyy-MM-dd").alias("day"))
 
 
 def split(schema: str) -> list[str]:

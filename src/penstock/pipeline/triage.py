@@ -1,11 +1,12 @@
 """Transform: failures of a day that are alike, and what their messages have in common."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from penstock.pipeline.attempts import failed, worked
 from penstock.pipeline.fingerprints import template
-from penstock.pipeline.frames import DAY, NAMES, floor, names
+from penstock.pipeline.frames import NAMES, floor, names
+from penstock.pipeline.periods import DAY
 
 SERIES = ["day_at", "queue_id", "type"]
 CLUSTER = [*SERIES, "fingerprint"]
@@ -15,7 +16,9 @@ SAMPLE = 500
 EVERYONE = ""
 LONGEST_VALUE = 64
 # In how many of a cluster's messages an attribute is worth a word, and how much more than usual.
-LEAST_SHARE, LEAST_LIFT, LEAST_MESSAGES = 0.3, 1.5, 3
+LEAST_SHARE, LEAST_LIFT, LEAST_MESSAGES = 0.3, 1.5, 10
+# How likely chance alone may name an attribute on a day, of all that are looked at.
+MAX_CHANCE = 0.01
 MOST_ATTRIBUTES = 5
 LONGEST_ERROR = 1_000
 
@@ -122,28 +125,51 @@ def attributes(drawn: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def sizes(drawn: DataFrame) -> DataFrame:
+    """Counts the messages that stand for a group, and beside it those that stand for all."""
     each = drawn.select(*SERIES, f.explode("groups").alias("group"))
-    return each.groupBy(*SERIES, "group").agg(f.count("*").alias("size"))
+    sized = each.groupBy(*SERIES, "group").agg(f.count("*").alias("size"))
+    everyone = f.when(f.col("group") == EVERYONE, f.col("size"))
+    all_groups = Window.partitionBy(*SERIES)
+    return sized.withColumn("everyone_size", f.coalesce(f.max(everyone).over(all_groups), f.lit(0)))
 
 
 def notable(shares: DataFrame) -> DataFrame:
     """The most unusual first."""
-    often = (f.col("share") >= LEAST_SHARE) & (f.col("size") >= LEAST_MESSAGES)
     everyone = f.col("group") == EVERYONE
-    special = shares.filter(~everyone & often)
+    large = shares.filter(~everyone & (f.col("size") >= LEAST_MESSAGES))
+    special = large.filter(f.col("share") >= LEAST_SHARE)
     # Few values are, so few of those that everyone has are looked at.
     usual = shares.filter(everyone).join(
         f.broadcast(special.select(*PAIR).distinct()), PAIR, "left_semi"
     )
     one = special.unionByName(usual).groupBy(*PAIR).agg(
+        f.coalesce(f.max(f.when(everyone, f.col("times"))), f.lit(0)).alias("everyone_times"),
         # Not seen among those that stand for all: rarer than one of them.
         f.coalesce(f.max(f.when(everyone, f.col("share"))), f.lit(1.0 / SAMPLE)).alias("usual"),
-        f.collect_list(f.when(~everyone, f.struct("group", "share"))).alias("specials"),
+        f.collect_list(
+            f.when(~everyone, f.struct("group", "times", "size", "everyone_size", "share"))
+        ).alias("specials"),
     )  # fmt: skip
-    rows = one.select(*PAIR, "usual", f.inline("specials")).filter(
-        f.col("share") >= f.col("usual") * LEAST_LIFT
+    pairs = large.groupBy("day_at").agg(f.count("*").alias("pairs"))
+    rows = one.select(*PAIR, "everyone_times", "usual", f.inline("specials"))
+    found = rows.join(f.broadcast(pairs), "day_at").filter(
+        (f.col("share") >= f.col("usual") * LEAST_LIFT) & significant()
     )
-    return ranked(rows)
+    return ranked(found)
+
+
+def significant() -> Column:
+    """Whether chance alone would make a cluster have the value so often.
+
+    The chance of `times` among `size` messages drawn from the cluster and everyone together is at
+    most exp(-size * divergence), by the bound of Chernoff and Hoeffding on the binomial and the
+    hypergeometric tail. By Bonferroni it is compared with MAX_CHANCE over the pairs of the day.
+    """
+    times, size, share = f.col("times"), f.col("size"), f.col("share")
+    pooled = (times + f.col("everyone_times")) / (size + f.col("everyone_size"))
+    missing = f.when(share < 1, (1 - share) * f.log((1 - share) / (1 - pooled))).otherwise(0.0)
+    divergence = share * f.log(share / pooled) + missing
+    return size * divergence > f.log(f.col("pairs") / MAX_CHANCE)
 
 
 def ranked(rows: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from penstock.document import Document
 from penstock.pipeline.figures import Figures
-from penstock.pipeline.frames import HOUR, when
+from penstock.pipeline.periods import HOUR, when
 from penstock.pipeline.sentences import Row, sentence
 from penstock.store import Store
 

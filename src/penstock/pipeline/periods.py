@@ -1,0 +1,14 @@
+"""Hours and days as seconds since 1970. Needs no Spark."""
+
+from datetime import UTC, datetime
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+
+
+def when(hour: int) -> datetime:
+    """Of seconds since 1970, as Spark takes it."""
+    return datetime.fromtimestamp(hour, UTC)
+
+
+def text_day(hour: int) -> str:
+    return f"{when(hour):%Y-%m-%d}"
