@@ -4,17 +4,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from threading import Barrier
-from typing import Any
 
+import duckdb
 import msgspec
 import polars
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
@@ -29,14 +26,13 @@ from penstock.pipeline.delta import (
     Snapshot,
     batch_commits,
     commit_lines,
-    encode_stats,
 )
 from penstock.pipeline.delta_log import CHECKPOINT_EVERY, KEPT_COMMITS, DeltaLog, log_of, sync_delta
 from penstock.pipeline.delta_schema import result_fields, table_fields
 from penstock.pipeline.extract import extract
 from penstock.pipeline.files import DELTA_LOG
 from penstock.pipeline.manifest import Manifest, Part
-from penstock.pipeline.results import RESULT_TABLES, File, Results, ResultTable
+from penstock.pipeline.results import RESULT_TABLES, ResultTable
 from penstock.pipeline.run import run
 from penstock.pipeline.schema import MESSAGE, TABLES
 from penstock.pipeline.tables import SCHEMAS as RESULT_SCHEMAS
@@ -51,12 +47,12 @@ from tests.pipeline.engines import (
     files_agree,
     open_table,
 )
+from tests.pipeline.made_results import METRICS, publish_results
 from tests.pipeline.older_lakes import copy_lake
 from tests.pipeline.scenes import agrees, in_process, publish
+from tests.pipeline.test_reference import nulls_where_never
 from tests.pipeline.uploading import interrupted
 from tests.pipeline.weeks import HOUR, live
-
-METRICS: ResultTable = "metrics_hour"
 
 
 @pytest.fixture(params=["directory", "bucket"])
@@ -72,25 +68,6 @@ def bring(url: str, lake: str | Path, batch: int = 1_000) -> int:
 
 def message_log(lake: str | Path) -> DeltaLog:
     return log_of(lakes.find(str(lake)), "message", table_fields("message"), False)
-
-
-def publish_results(lake: str, number: int, days: Sequence[int]) -> None:
-    """What a run would write: a file of metrics for each day of January, the others kept."""
-    found = lakes.find(lake)
-    old = results.newest(found)
-    kept = [file for file in old.of(METRICS) if int(file.day[-2:]) not in days] if old else []
-    made = [write_day(found, number, f"2026-01-{day:02}") for day in days]
-    version = results.VERSION
-    whole = Results(version, found.label.id, number, 1, 0, "", (*kept, *made))
-    results.publish(found, whole)
-
-
-def write_day(lake: lakes.Lake, number: int, day: str) -> File:
-    name = f"{METRICS}/run-{number:010}/day={day}/part-0.parquet"
-    hour = pa.array([datetime.fromisoformat(f"{day}T05:00Z")], pa.timestamp("us", "UTC"))
-    with lake.files.new(name) as path:
-        parquet.write_table(pa.table({"hour": hour, "queue_id": [1], "attempts": [number]}), path)
-    return File(METRICS, day, name, 1)
 
 
 def test_every_engine_counts_what_the_manifests_say(url: str, place: str) -> None:
@@ -200,36 +177,20 @@ def test_a_lake_without_logs_gets_them_with_the_next_extract(tmp_path: Path) -> 
     assert counts_agree(str(lake))
 
 
-def test_files_are_skipped_by_their_bounds(url: str, lake: Path) -> None:
+def test_a_filter_on_any_column_finds_its_rows(url: str, lake: Path) -> None:
+    """Also if statistics of files tell nothing of it, and if a checkpoint stands for them."""
     bring(url, lake, batch=10)
-    actions: Any = pa.table(open_table(str(lake), "message").get_add_actions(flatten=True))
-    bounds = zip(actions["min.id"].to_pylist(), actions["max.id"].to_pylist(), strict=True)
-    assert sorted(bounds) == [(1, 10), (11, 20), (21, 30)]
-    whole = polars.scan_delta(f"{lake}/message")
-    created = whole.select("created_at").collect()["created_at"]
-    for moment in created.unique():
-        found = whole.filter(polars.col("created_at") == moment).collect()
-        assert found.height == (created == moment).sum()
-
-
-@pytest.mark.parametrize(
-    ("micros", "least", "greatest"),
-    [
-        (0, "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.000Z"),
-        (1, "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.001Z"),
-        (1_767_225_599_999_001, "2025-12-31T23:59:59.999Z", "2026-01-01T00:00:00.000Z"),
-    ],
-)
-def test_the_bounds_of_moments_are_not_narrower_than_they(
-    micros: int, least: str, greatest: str
-) -> None:
-    stats = msgspec.json.decode(encode_stats(3, {"at": (micros, micros), "id": (1, 2)}))
-    assert stats == {
-        "numRecords": 3,
-        "minValues": {"at": least, "id": 1},
-        "maxValues": {"at": greatest, "id": 2},
-        "nullCount": {"at": 0, "id": 0},
-    }
+    fill_log(lake, CHECKPOINT_EVERY)
+    with duckdb.connect() as connection:
+        for table in TABLES:
+            connection.register(table, open_table(str(lake), table).to_pyarrow_dataset())
+        found = connection.execute(
+            "SELECT id, error FROM history JOIN message USING (id)"
+            " WHERE state = 'failed' AND type = 'message' AND run_at IS NULL AND hops = 0"
+        ).fetchall()
+    assert found == [(1, "broken")]
+    wanted = polars.col("type") == "message", polars.col("id") > 15, polars.col("run_at").is_null()
+    assert polars.scan_delta(f"{lake}/message").filter(*wanted).collect().height == 15
 
 
 def manifest(first: int, last: int, *names: str) -> Manifest:
@@ -335,10 +296,10 @@ def test_the_newest_run_takes_the_place_of_the_one_before(url: str, lake: Path) 
         publish_results(str(lake), number, days)
         sync_delta(lakes.find(str(lake)))
     whole = polars.scan_delta(f"{lake}/{METRICS}")
-    found = whole.sort("day").select("day", "attempts").collect().rows()
+    found = whole.sort("day").select("day", "published").collect().rows()
     assert found == [(date(2026, 1, 1), 1), (date(2026, 1, 2), 2), (date(2026, 1, 3), 2)]
     second = whole.filter(polars.col("day") == date(2026, 1, 2)).collect()
-    assert second["attempts"].to_list() == [2]
+    assert second["published"].to_list() == [2]
     table = open_table(str(lake), METRICS)
     assert (table.version(), table.metadata().partition_columns) == (2, ["day"])
 
@@ -410,4 +371,5 @@ def test_every_engine_counts_what_runs_made(spark: SparkSession, lake: Path) -> 
         assert read_lake(spark, str(lake), table).count() == named[table]
     for made in RESULT_TABLES:
         assert read_results(spark, str(lake), made).count() == named[made]
-        assert open_table(str(lake), made).to_pyarrow_table().num_rows == named[made]
+        whole = open_table(str(lake), made).to_pyarrow_table()
+        assert (whole.num_rows, nulls_where_never(made, whole)) == (named[made], [])

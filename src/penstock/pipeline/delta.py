@@ -6,7 +6,6 @@ version 1 and writer version 2, which every engine knows.
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,8 +18,6 @@ from penstock.pipeline.schema import Table
 
 # How long a removed file is remembered in checkpoints, as Delta does by default: a week.
 TOMBSTONE_MS = 7 * 86_400_000
-# Bounded columns that hold moments, in microseconds.
-MOMENTS = {"created_at", "at"}
 
 
 class Protocol(Struct, frozen=True, rename="camel"):
@@ -210,7 +207,7 @@ def result_commits(
     if number == snapshot.number and wanted.keys() == snapshot.files.keys():
         return
     adds = {
-        path: Add(path, {"day": day}, sizes.get(path, 0), 0, True, encode_stats(rows, {}))
+        path: Add(path, {"day": day}, sizes.get(path, 0), 0, True, encode_stats(rows))
         for path, (day, rows) in wanted.items()
     }
     yield Commit("WRITE", number, *exchange(set(snapshot.files), adds))
@@ -230,7 +227,7 @@ def adds_of(parts: Iterable[Part], table: Table) -> dict[str, Add]:
             size=part.bytes,
             modification_time=0,
             data_change=True,
-            stats=encode_stats(part.rows, part.bounds or {}),
+            stats=encode_stats(part.rows),
         )
         for part in parts
         if part.table == table
@@ -238,20 +235,7 @@ def adds_of(parts: Iterable[Part], table: Table) -> dict[str, Add]:
     return {add.path: add for add in adds}
 
 
-def encode_stats(rows: int, bounds: Mapping[str, tuple[int, int]]) -> str:
-    """By which a reader counts rows and skips files. Bounded columns have no nulls."""
-    stats: dict[str, Any] = {"numRecords": rows}
-    if bounds:
-        stats["minValues"] = {name: value_of(name, low) for name, (low, _) in bounds.items()}
-        # A moment is cut to milliseconds: the next one is not below it.
-        stats["maxValues"] = {name: value_of(name, high, 999) for name, (_, high) in bounds.items()}
-        stats["nullCount"] = dict.fromkeys(bounds, 0)
-    return msgspec.json.encode(stats).decode()
-
-
-def value_of(column: str, value: int, above: int = 0) -> int | str:
-    """As stats have it: a moment is a text."""
-    if column not in MOMENTS:
-        return value
-    seconds, rest = divmod((value + above) // 1_000, 1_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
+def encode_stats(rows: int) -> str:
+    """Without least and greatest values: of columns that have none, delta-rs takes them for null,
+    and an Arrow dataset of it leaves out the file when such a column is filtered by."""
+    return msgspec.json.encode({"numRecords": rows}).decode()

@@ -11,7 +11,7 @@ from penstock.pipeline.schema import VERSION, Table
 from penstock.ticket import Cursor
 
 
-class Part(Struct, frozen=True, omit_defaults=True):
+class Part(Struct, frozen=True):
     """One Parquet file; its path is relative to the lake."""
 
     table: Table
@@ -19,9 +19,6 @@ class Part(Struct, frozen=True, omit_defaults=True):
     rows: int
     bytes: int
     sha256: str
-    # The least and the greatest value of some columns, by which readers skip a file; moments in
-    # microseconds. Version 1 did not have them.
-    bounds: dict[str, tuple[int, int]] | None = None
 
 
 class Manifest(Struct, frozen=True):

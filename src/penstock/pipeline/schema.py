@@ -37,11 +37,6 @@ HISTORY = pa.schema([
     ("final", pa.bool_()),
 ])  # fmt: skip
 SCHEMAS = {"message": MESSAGE, "history": HISTORY}
-# Without nulls, and in about the order of the rows: their bounds tell which files to read.
-BOUNDED: dict[Table, tuple[str, ...]] = {
-    "message": ("id", "created_at"),
-    "history": ("position", "id", "at"),
-}
 # By the version that added them: null in rows that an older version extracted.
 ADDED_COLUMNS: dict[int, dict[Table, tuple[str, ...]]] = {
     2: {"message": ("run_at", "expires_at")},

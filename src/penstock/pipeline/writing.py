@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.pipeline.files import opened
 from penstock.pipeline.manifest import Part
 from penstock.pipeline.ranges import Range, read
-from penstock.pipeline.schema import BOUNDED, SCHEMAS, VERSION, VERSION_KEY, Table, widened
+from penstock.pipeline.schema import SCHEMAS, VERSION, VERSION_KEY, Table, widened
 from penstock.pipeline.tasks import spread
 
 # Of one row group, which is what a task holds in memory.
@@ -75,20 +75,7 @@ def write(lake: str, batch: str, numbered: tuple[int, Task]) -> Part | None:
             return None
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        size, bounds = path.stat().st_size, bounds_of(path, BOUNDED[task.table])
-        return Part(task.table, name, rows, size, digest, bounds)
-
-
-def bounds_of(path: Path, columns: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Of each column that the footer of the file tells them of."""
-    footer = parquet.read_metadata(path)
-    found: dict[str, list[int]] = {}
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            stats = chunk.statistics if chunk.path_in_schema in columns else None
-            if stats is not None and stats.has_min_max:
-                found.setdefault(chunk.path_in_schema, []).extend((stats.min_raw, stats.max_raw))
-    return {name: (min(values), max(values)) for name, values in found.items()}
+        return Part(task.table, name, rows, path.stat().st_size, digest)
 
 
 def fill(path: Path, task: Task) -> int:
