@@ -7,6 +7,7 @@ EXTRACT = "tests/pipeline/test_extract.py"
 SPARK = "tests/pipeline/test_spark.py"
 OLDER = "tests/pipeline/test_older_lakes.py"
 COMPACT = "tests/pipeline/test_compact.py"
+DELTA = "tests/pipeline/test_delta.py"
 BUCKET = "tests/pipeline/test_bucket.py"
 
 PIPELINE = (
@@ -52,6 +53,29 @@ PIPELINE = (
              "part.bytes < LARGE_BYTES and ", "", COMPACT),
     Mutation("compaction_over_the_border", "pipeline/compact.py", "analysed_through",
              "0 if found is None else found.through", "0", COMPACT),
+    Mutation("delta_not_brought_up", "pipeline/extract.py", "extract", "sync_delta(place)", "pass",
+             f"{DELTA}::test_a_driver_killed_before_its_commit_leaves_it_to_the_next"),
+    Mutation("delta_log_swept", "pipeline/lake.py", "sweep",
+             "filter(is_data, self.files.names(table))", "self.files.names(table)",
+             f"{DELTA}::test_a_version_is_a_batch_and_time_travel_sees_it"),
+    Mutation("delta_log_of_results_swept", "pipeline/results.py", "sweep",
+             "filter(is_data, strays(lake, table, kept, last))", "strays(lake, table, kept, last)",
+             f"{DELTA}::test_results_of_no_use_any_more_leave_an_empty_table"),
+    Mutation("delta_follows_an_old_chain", "pipeline/delta.py", "batch_commits",
+             "not chain or chain[-1].last < snapshot.number", "not chain",
+             f"{DELTA}::test_a_log_is_brought_up_to_the_manifests"),
+    Mutation("delta_compaction_in_two_steps", "pipeline/delta.py", "batch_commits",
+             "{path for path in held if within(path, manifest.name)}", "set()",
+             f"{DELTA}::test_a_log_is_brought_up_to_the_manifests"),
+    Mutation("delta_commit_taken_for_ours", "pipeline/delta_log.py", "",
+             "if not self.files.write_once(self.commit_name(version), encode_lines(lines)):",
+             "if self.files.write_once(self.commit_name(version), encode_lines(lines)) is None:",
+             f"{DELTA}::test_what_others_commit_while_the_manifests_are_read_is_not_undone"),
+    Mutation("delta_checkpoint_forgets_the_batch", "pipeline/delta.py", "checkpoint_lines",
+             "Transaction(lake, snapshot.number)", "Transaction(lake, 0)",
+             f"{DELTA}::test_a_checkpoint_stands_for_the_commits_before_it"),
+    Mutation("run_folder_is_a_partition", "pipeline/results.py", "run_folder", "/run-", "/run=",
+             f"{DELTA}::test_the_newest_run_takes_the_place_of_the_one_before"),
     Mutation("running_compaction_swept", "pipeline/compact.py", "merge",
              'f"{chain[0].first:010}-{chain[-1].last:010}"', 'f"{chain[-1].last:010}"',
              f"{BUCKET}::test_what_a_running_compaction_wrote_is_left_alone"),

@@ -25,7 +25,7 @@ def publish_results(lake: str, number: int, days: Sequence[int]) -> None:
 
 def write_day(lake: lakes.Lake, number: int, day: str) -> File:
     """One hour of 20 attempts, of which a part failed by day."""
-    name = f"{METRICS}/run-{number:010}/day={day}/part-0.parquet"
+    name = f"{results.run_folder(METRICS, number)}/day={day}/part-0.parquet"
     hour = pa.array([datetime.fromisoformat(f"{day}T05:00Z")], pa.timestamp("us", "UTC"))
     row = {
         "hour": hour, "queue_id": [1], "queue": ["mail"], "type": ["invoice"],

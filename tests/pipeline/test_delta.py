@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -31,6 +32,7 @@ from penstock.pipeline.delta_log import CHECKPOINT_EVERY, KEPT_COMMITS, DeltaLog
 from penstock.pipeline.delta_schema import result_fields, table_fields
 from penstock.pipeline.extract import extract
 from penstock.pipeline.files import DELTA_LOG
+from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest, Part
 from penstock.pipeline.results import RESULT_TABLES, ResultTable
 from penstock.pipeline.run import run
@@ -165,6 +167,39 @@ def test_a_compaction_beside_an_extract_keeps_the_logs_right(url: str, bucket: s
     compact(interrupted(lambda: bring(url, bucket)), bucket)
     assert counts_agree(bucket)
     assert agrees(url, bucket)
+
+
+class SlowLake(Lake):
+    """Something happens after the manifests were read for the first time."""
+
+    def __init__(self, place: str, happens: Callable[[], object]) -> None:
+        found = lakes.find(place)
+        super().__init__(found.files, found.label)
+        self.happens: Callable[[], object] | None = happens
+
+    def manifests(self) -> list[Manifest]:
+        found = super().manifests()
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
+        return found
+
+
+def test_what_others_commit_while_the_manifests_are_read_is_not_undone(
+    url: str, place: str
+) -> None:
+    bring(url, place, batch=10)
+    sync_delta(SlowLake(place, lambda: compact(in_process(), place)))
+    assert files_agree(place)
+    publish(url, 1)
+
+    def happens() -> None:
+        bring(url, place)
+        compact(in_process(), place)
+
+    sync_delta(SlowLake(place, happens))
+    assert files_agree(place)
+    assert counts_agree(place)
 
 
 def test_a_lake_without_logs_gets_them_with_the_next_extract(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_directory_that_is_no_lake_is_left_alone(url: str, tmp_path: Path) -> 
 
 
 def test_a_lake_whose_making_was_cut_short_is_made(url: str, lake: Path) -> None:
-    drafts = [lake / ".draft-1", lake / "_manifest" / ".draft-2"]
+    drafts = [lake / ".draft-1", lake / "_manifest/.draft-2", lake / "message/_delta_log/.draft-3"]
     for draft in drafts:
         draft.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(b"{")

@@ -26,7 +26,6 @@ VERSION = 2
 FOLDER = "_results"
 # A day that goes on gets a file in each run; beyond this they are merged.
 MAX_RUNS_OF_A_DAY = 32
-# Not run=: readers of Delta take that for a partition.
 RUN = re.compile(r"/run-(\d{10})/(?:day=([\d-]+)/)?")
 
 ResultTable = Literal[
@@ -149,6 +148,11 @@ def strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int) -> 
     ]
 
 
+def run_folder(table: ResultTable, number: int) -> str:
+    """Without an equals sign: readers of Delta would take that for a partition."""
+    return f"{table}/run-{number:010}"
+
+
 def run_of(name: str) -> int:
     found = RUN.search(name)
     return int(found[1]) if found else 0
@@ -166,7 +170,7 @@ def days_to_merge(files: Iterable[File], today: str) -> set[str]:
 
 def write(lake: Lake, rows: "DataFrame", table: ResultTable, number: int) -> list[File]:
     """By day. Not in the lake before a manifest names them."""
-    saved = lake.files.save(rows, f"{table}/run-{number:010}")
+    saved = lake.files.save(rows, run_folder(table, number))
     return [File(table, day_of(name), name, count) for name, count in saved]
 
 
