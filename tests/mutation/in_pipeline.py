@@ -9,6 +9,7 @@ OLDER = "tests/pipeline/test_older_lakes.py"
 COMPACT = "tests/pipeline/test_compact.py"
 DELTA = "tests/pipeline/test_delta.py"
 BUCKET = "tests/pipeline/test_bucket.py"
+RESULTS = "tests/pipeline/test_results.py"
 
 PIPELINE = (
     Mutation("page_past_the_end", "pipeline/ranges.py", "pages", "reached <= part.last and rows",
@@ -100,4 +101,32 @@ PIPELINE = (
     Mutation("archived_rows_missed", "pipeline/difference.py", "compared",
              "kind <> 'extra' or archived is null", "true",
              f"{SPARK}::test_what_retention_took_is_still_in_balance"),
+    Mutation("required_columns", "pipeline/tables.py", "shaped",
+             "f.when(has_moment, f.col(name).cast(kind))", "f.col(name)",
+             f"{RESULTS}::test_files_of_a_table_have_one_schema_in_which_all_is_nullable"),
+    Mutation("strict_schemas", "pipeline/figures.py", "table",
+             'parts, promote_options="permissive"', "parts",
+             f"{RESULTS}::test_files_that_differ_in_what_may_be_null_are_read_together"),
+    Mutation("unclaimed_ran_for_nothing", "pipeline/attempts.py", "seconds",
+             "f.when(length.isNotNull(), f.greatest(length, f.lit(0.0)))",
+             "f.greatest(length, f.lit(0.0))",
+             f"{RESULTS}::test_wait_and_run_are_null_without_a_claim"),
+    Mutation("chance_in_common", "pipeline/triage.py", "significant",
+             '> f.log(f.col("pairs") / MAX_CHANCE)', "> f.lit(0.0)",
+             "tests/pipeline/test_triage.py"),
+    Mutation("least_counts_ignored", "pipeline/anomalies.py", "enough", "count < least",
+             "count < 1", f"{RESULTS}::test_a_rule_says_how_many_an_hour_must_have"),
+    Mutation("failures_not_in_the_banner", "pipeline/verdict.py", "find_concerns",
+             "*judge_failures(told),", "", "tests/pipeline/test_report.py"),
+    Mutation("backlog_growth_unseen", "pipeline/verdict.py", "before",
+             ' - row["arrived"] + row["left"]', "", "tests/pipeline/test_report.py"),
+    Mutation("attempts_never_merged", "pipeline/results.py", "days_to_merge",
+             "1 if day < today else MAX_RUNS_OF_A_DAY", "MAX_RUNS_OF_A_DAY",
+             f"{RESULTS}::test_files_of_attempts_stay_few_over_a_quarter_of_hourly_runs"),
+    Mutation("check_sums_stay", "pipeline/folder.py", "save",
+             "self.remove(set(self.names(folder)) - {name for name, _ in saved})", "pass",
+             f"{RESULTS}::test_only_files_that_a_manifest_names_are_in_the_folders_of_tables"),
+    Mutation("submodule_hides_a_function", "pipeline/__init__.py", "__setattr__",
+             "name not in __all__ or not isinstance(value, ModuleType)", "True",
+             f"{RESULTS}::test_a_submodule_does_not_hide_the_public_function_of_its_name"),
 )  # fmt: skip

@@ -109,7 +109,7 @@ def test_the_page_names_store_and_lake_and_how_old_the_data_is() -> None:
     assert "<title>Penstock report: postgresql://db.example/queue</title>" in told
     assert "Store <code>postgresql://db.example/queue</code>" in told
     assert "lake <code>/data/lake</code>" in told
-    assert "Extracted 05 Jan 2026 12:00 UTC, the newest data is 90 min old" in told
+    assert "Updated 05 Jan 2026 12:00 UTC, the newest data is 90 min old" in told
 
 
 def cluster(fingerprint: str, count: int, **other: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Result tables keep one schema and few files, however many runs make them."""
 
 import re
+import shutil
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -64,6 +65,19 @@ def test_files_of_a_table_have_one_schema_in_which_all_is_nullable(
     assert {each.day for each in files} >= {FIRST_DAY, THIRD_DAY}
     assert all(each == first for each in others)
     assert "not null" not in str(first)
+
+
+def test_files_that_differ_in_what_may_be_null_are_read_together(
+    lake: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "lake"
+    shutil.copytree(lake, other)
+    path = other / newest(lake).of("metrics_hour", {FIRST_DAY})[0].path
+    table = parquet.read_table(path, partitioning=None)
+    number = table.schema.get_field_index("published")
+    required = table.schema.set(number, table.schema.field(number).with_nullable(False))
+    parquet.write_table(table.cast(required), path)
+    assert figures(lakes.find(str(other)), 72).total["published"] == 3 * MESSAGES
 
 
 def test_wait_and_run_are_null_without_a_claim(lake: Path) -> None:

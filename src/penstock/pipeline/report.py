@@ -54,7 +54,7 @@ def heading(told: Figures, now: float) -> str:
         f"<header><h1>Penstock report</h1>"
         f"<p>{first:%d %b %Y %H:%M} to {last:%d %b %Y %H:%M} UTC</p>"
         f'<p class="source">Store <code>{escape(told.store)}</code>, lake'
-        f" <code>{escape(told.lake)}</code>. Extracted"
+        f" <code>{escape(told.lake)}</code>. Updated"
         f" {when(told.made_at // 1_000_000):%d %b %Y %H:%M} UTC, the newest data is {age} old.</p>"
         f"{verdict(find_concerns(told, now))}</header>"
     )
