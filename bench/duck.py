@@ -18,7 +18,7 @@ def run(lake: Path, folder: Path) -> dict[str, float]:
     with duckdb.connect() as connection:
         connection.execute("SET threads = 2; SET TimeZone = 'UTC'")
         for table in ("message", "history"):
-            files = f"{lake}/{table}/*/*.parquet"
+            files = f"{lake}/{table}/batch=*/*.parquet"
             connection.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{files}')")
         connection.execute(macros)
         for name, query in zip(steps[::2], steps[1::2], strict=True):

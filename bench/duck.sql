@@ -31,16 +31,16 @@ WITH rests AS (
         'consumer': consumer, 'fingerprint': fingerprint(error), 'failed': failed(verb)}) AS rests
     FROM history WHERE NOT final GROUP BY id),
 placed AS (
-    SELECT h.*, m.type, m.priority, m.created_at, m.max_attempts, m.lease, m.correlation_id,
+    SELECT h.*, m.type, m.priority, m.created_at, m.run_at, m.max_attempts, m.lease, m.correlation_id,
         octet_length(m.body) AS body_bytes, fingerprint(h.error) AS fingerprint,
         list_filter(r.rests, lambda rest: rest.position < h.position) AS earlier
     FROM history h LEFT JOIN message m USING (id) LEFT JOIN rests r USING (id)),
 last AS (
     SELECT *, list_max(earlier).state AS rested,
-        coalesce(list_max(earlier).ready_at, created_at) AS ready_at,
+        coalesce(list_max(earlier).ready_at, greatest(created_at, run_at)) AS ready_at,
         list_filter(earlier, lambda rest: rest.failed AND rest.fingerprint = fingerprint) AS alike
     FROM placed)
-SELECT * EXCLUDE (earlier, alike, lease, max_attempts, fence),
+SELECT * EXCLUDE (earlier, alike, lease, max_attempts, fence, run_at),
     coalesce(lease, 30.0) AS lease, coalesce(max_attempts, 20) - attempts AS attempts_left,
     seconds(ready_at, claimed_at) AS wait, seconds(claimed_at, "at") AS run,
     CASE WHEN failed(verb) AND error IS NOT NULL THEN coalesce(len(alike), 0) + 1 END AS alike,

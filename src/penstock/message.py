@@ -139,6 +139,16 @@ class Message(Struct, frozen=True, gc=False):
     meta: Meta
 
 
+class FeedMessage(Message, frozen=True, gc=False):
+    """A message as the feed tells it, with the moments that publishing settled.
+
+    `run_at` is None if it was to run at once, `expires_at` if it never expires.
+    """
+
+    run_at: Moment | None
+    expires_at: Moment | None
+
+
 class Leased(Message, frozen=True, gc=False):
     """A message in a consumer's hands until `lease_until`, under its fence."""
 

@@ -5,7 +5,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.message import Flag, HistoryRow, Leased, Message, Meta, Moment, State, Verb
+from penstock.message import (
+    FeedMessage,
+    Flag,
+    HistoryRow,
+    Leased,
+    Meta,
+    Moment,
+    State,
+    Verb,
+)
 
 # Where a rank is counted from: 0, the moment of publishing, or the moment it is due (both in ms).
 Basis = Literal["zero", "created", "due"]
@@ -233,7 +242,7 @@ class Exported(Struct, frozen=True):
 class Feed(Struct, frozen=True):
     """What happened after a cursor, and the cursor after it."""
 
-    messages: list[Message]
+    messages: list[FeedMessage]
     history: list[HistoryRow]
     cursor: Cursor
 

@@ -1,8 +1,9 @@
 """The readers of history, and the balance sheet."""
 
 import pytest
+from msgspec.structs import asdict
 
-from penstock.message import HistoryRow, Message, Nack, Reject
+from penstock.message import FeedMessage, HistoryRow, Nack, Record, Reject
 from penstock.ticket import Cursor
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import LEASE_OVER, Stage
@@ -10,8 +11,8 @@ from tests.conformance.stage import LEASE_OVER, Stage
 pytestmark = pytest.mark.anyio
 
 
-async def read_all(stage: Stage, page: int) -> tuple[list[Message], list[HistoryRow]]:
-    messages: list[Message] = []
+async def read_all(stage: Stage, page: int) -> tuple[list[FeedMessage], list[HistoryRow]]:
+    messages: list[FeedMessage] = []
     history: list[HistoryRow] = []
     cursor = Cursor()
     while True:
@@ -22,6 +23,12 @@ async def read_all(stage: Stage, page: int) -> tuple[list[Message], list[History
         messages += feed.messages
         history += feed.history
         cursor = feed.cursor
+
+
+def fed(record: Record) -> FeedMessage:
+    """The message as the feed tells it."""
+    told = asdict(record.message)
+    return FeedMessage(**told, run_at=record.run_at, expires_at=record.expires_at)
 
 
 async def some_lives(stage: Stage) -> list[int]:
@@ -36,7 +43,7 @@ async def test_the_feed_tells_everything_once_and_in_order(stage: Stage, page: i
     ids = await some_lives(stage)
     messages, history = await read_all(stage, page)
     lives = [await stage.record(id) for id in ids]
-    assert messages == [record.message for record in lives]
+    assert messages == [fed(record) for record in lives]
     assert {row.position: row for row in history} == {
         row.position: row for record in lives for row in record.timeline
     }
@@ -58,6 +65,16 @@ async def test_what_waits_or_is_held_is_in_the_feed_as_a_message_only(stage: Sta
     await stage.take()
     feed = await stage.store.feed(Cursor(), 100)
     assert ([message.id for message in feed.messages], feed.history) == (ids, [])
+
+
+async def test_the_feed_tells_when_a_message_was_to_run_and_expires(stage: Stage) -> None:
+    ids = [await stage.publish(), await stage.publish(delay=60, ttl=3_600)]
+    messages, _ = await read_all(stage, 100)
+    plain, delayed = messages
+    assert (plain.run_at, plain.expires_at) == (None, None)
+    assert delayed.run_at == delayed.created_at + 60_000_000
+    assert delayed.expires_at is not None
+    assert messages == [fed(await stage.record(id)) for id in ids]
 
 
 async def test_recent_tells_what_came_after_a_position(stage: Stage) -> None:

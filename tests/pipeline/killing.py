@@ -11,6 +11,7 @@ from pathlib import Path
 
 from penstock.pipeline.compact import compact
 from penstock.pipeline.extract import extract
+from tests.pipeline.engines import files_agree
 from tests.pipeline.scenes import agrees, in_process, publish
 
 # What a driver does to the lake.
@@ -57,6 +58,7 @@ def main(url: str, lake: str, every: str) -> None:
         kills += 1
         extract(in_process(), url, lake)
         assert agrees(url, Path(lake)), f"killed at step {step}"
+        assert files_agree(lake), f"killed at step {step}"
     print(kills)
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from penstock import stores
 from penstock.broker import Broker
 from penstock.errors import NotFound
-from penstock.message import Draft, Fail, HistoryRow, Message, Nack
+from penstock.message import Draft, Fail, FeedMessage, HistoryRow, Nack
 from penstock.pipeline import lake as lakes
 from penstock.pipeline.reading import paths
 from penstock.pipeline.schema import Table
@@ -63,11 +63,11 @@ def consume(url: str, count: int, queue: str = "mail") -> None:
     on(url, work)
 
 
-def fed(url: str) -> tuple[list[Message], list[HistoryRow]]:
+def fed(url: str) -> tuple[list[FeedMessage], list[HistoryRow]]:
     """Everything in the store, as its feed tells it."""
 
-    async def work(broker: Broker) -> tuple[list[Message], list[HistoryRow]]:
-        messages: list[Message] = []
+    async def work(broker: Broker) -> tuple[list[FeedMessage], list[HistoryRow]]:
+        messages: list[FeedMessage] = []
         history: list[HistoryRow] = []
         cursor = Cursor()
         while (feed := await broker.store.feed(cursor, 1_000)).messages or feed.history:

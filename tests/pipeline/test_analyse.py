@@ -285,7 +285,7 @@ def counted(lake: Path, kind: str) -> dict[tuple[int, str], int]:
 
 def test_what_a_killed_run_left_behind_is_swept_away(spark: SparkSession, night: Night) -> None:
     before = everything(night.lake)
-    half = night.lake / "anomaly" / "run=0000000009" / "day=2026-01-01" / "part-0.parquet"
+    half = night.lake / "anomaly" / "run-0000000009" / "day=2026-01-01" / "part-0.parquet"
     half.parent.mkdir(parents=True)
     half.write_bytes(b"PAR1")
     analyse(spark, night.url, str(night.lake), RULES)

@@ -22,6 +22,7 @@ from penstock.pipeline.balance import balance, readable, sound
 from penstock.pipeline.bucket import Bucket
 from penstock.pipeline.compact import Compacted, compact
 from penstock.pipeline.extract import extract, record
+from penstock.pipeline.files import is_data
 from penstock.pipeline.reading import read_lake, read_results
 from penstock.pipeline.replay import Wish, replay
 from penstock.pipeline.results import RESULT_TABLES, Results
@@ -42,7 +43,7 @@ def bring(url: str, lake: str, batch: int = 1_000) -> int:
 
 
 def names(lake: str, table: Table = "message") -> list[str]:
-    return list(lakes.find(lake).files.names(table))
+    return list(filter(is_data, lakes.find(lake).files.names(table)))
 
 
 def test_extracts_and_compactions_keep_every_row_once(url: str, bucket: str) -> None:
@@ -274,7 +275,7 @@ def test_results_that_others_overtook_by_far_are_told(url: str, bucket: str) -> 
 def test_what_a_running_run_wrote_is_left_alone(url: str, bucket: str) -> None:
     published(url, bucket)
     place = lakes.find(bucket)
-    killed, running = (f"anomaly/run={n:010}/day=2026-01-01/part-0.parquet" for n in (2, 3))
+    killed, running = (f"anomaly/run-{n:010}/day=2026-01-01/part-0.parquet" for n in (2, 3))
     for name in (killed, running):
         place.files.write_once(name, b"PAR1")
     results.sweep(place)

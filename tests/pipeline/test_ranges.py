@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.broker import Broker
 from penstock.errors import StoreUnusable
+from penstock.message import Draft
 from penstock.pipeline.columns import next_span
 from penstock.pipeline.ranges import Range, batches, latest, next_limit, pages, ranges
 from penstock.pipeline.schema import TABLES, chosen
@@ -14,6 +16,7 @@ from penstock.pipeline.stores import everywhere, using
 from penstock.store import Store
 from penstock.ticket import Cursor
 from tests.pipeline.scenes import consume, fed, on, publish
+from tests.pipeline.weeks import micros
 
 
 async def read(store: Store, part: Range) -> list[int]:
@@ -68,6 +71,31 @@ def test_an_empty_store_has_no_ranges(each_url: str) -> None:
     assert on(each_url, work) == [[], []]
 
 
+def test_a_stretch_tells_when_a_message_was_to_run_and_expires(each_url: str) -> None:
+    """Also where the store gives its feed in columns."""
+
+    async def work(broker: Broker) -> list[dict[str, Any]]:
+        await broker.admin.create_queue("mail")
+        await broker.publish_many([Draft(queue="mail"), Draft(queue="mail", delay=60, ttl=3_600)])
+        end = await latest(broker.store, Cursor())
+        schema = chosen("message", ["id", "run_at", "expires_at"])
+        part = Range("message", 0, end.message)
+        return [
+            row async for batch in batches(broker.store, part, schema) for row in batch.to_pylist()
+        ]
+
+    rows = sorted(on(each_url, work), key=lambda row: row["id"])
+    assert [micros_of(row) for row in rows] == [
+        (each.id, each.run_at, each.expires_at) for each in fed(each_url)[0]
+    ]
+    assert all(rows[1].values())
+
+
+def micros_of(row: dict[str, Any]) -> tuple[int, int | None, int | None]:
+    moments = (row[name] and micros(row[name]) for name in ("run_at", "expires_at"))
+    return row["id"], *moments
+
+
 def test_parts_have_about_as_many_rows_whatever_a_position_is(each_url: str) -> None:
     """On PostgreSQL the first position is far from 0, and a thousand rows have the same."""
     publish(each_url, 5_000)
@@ -83,7 +111,7 @@ def test_parts_have_about_as_many_rows_whatever_a_position_is(each_url: str) -> 
 
 def test_pages_of_large_bodies_are_small(url: str) -> None:
     messages, history = fed(url)
-    large = [type(messages[0])(1, 1, "t", 0, 0, bytes(20_000_000), messages[0].meta)]
+    large = [replace(messages[0], body=bytes(20_000_000))]
     assert (next_limit(500, messages), next_limit(500, large)) == (2_000, 250)
     assert next_limit(10_000, history) == 20_000
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from penstock.broker import Broker
 from penstock.errors import InvalidState, PenstockError, QueueDraining, QueueFull
-from penstock.message import Draft, Message
+from penstock.message import Draft, FeedMessage
 from penstock.pipeline import Replayed, Wish, extract, replay
 from penstock.pipeline.replay import HEADER, made_by, marked
 from penstock.pipeline.trouble import told
@@ -33,7 +33,7 @@ class Scene:
     def replay(self, wish: Wish, rate: float | None = None, dry_run: bool = False) -> Replayed:
         return replay(self.spark, self.url, self.lake, wish, rate=rate, dry_run=dry_run)
 
-    def copies(self) -> list[Message]:
+    def copies(self) -> list[FeedMessage]:
         return sorted(fed(self.url)[0], key=lambda each: each.id)[self.before :]
 
 

@@ -163,7 +163,7 @@ def test_files_of_attempts_stay_few_over_a_quarter_of_hourly_runs() -> None:
 
 
 def written(day: str, number: int) -> File:
-    return File("attempt", day, f"attempt/run={number:010}/day={day}/0.parquet", 1)
+    return File("attempt", day, f"attempt/run-{number:010}/day={day}/0.parquet", 1)
 
 
 def test_a_day_with_many_runs_is_merged_before_it_is_over() -> None:

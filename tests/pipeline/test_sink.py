@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from penstock.errors import InvalidInput, PenstockError
-from penstock.message import Message, State
+from penstock.message import FeedMessage, State
 from penstock.pipeline.drafts import draft_of
 from penstock.pipeline.source import PenstockSource
 from penstock.pipeline.target import Target
@@ -96,7 +96,7 @@ def test_a_task_that_fails_half_way_is_repeated_without_doubles(
     assert any_earlier(messages, b"row 500", b"row 999")
 
 
-def any_earlier(messages: list[Message], before: bytes, after: bytes) -> bool:
+def any_earlier(messages: list[FeedMessage], before: bytes, after: bytes) -> bool:
     at = {each.body: each.created_at for each in messages}
     return at[before] < at[after]
 

@@ -13,9 +13,9 @@ from penstock.errors import NotFound
 from penstock.message import (
     Draft,
     Fail,
+    FeedMessage,
     HistoryRow,
     Leased,
-    Message,
     Nack,
     Park,
     Reclaim,
@@ -141,7 +141,7 @@ def live(url: str, hours: Sequence[int], start: int = START) -> None:
 class Oracle:
     """The same numbers, by loops over rows."""
 
-    def __init__(self, messages: Sequence[Message], history: Sequence[HistoryRow]) -> None:
+    def __init__(self, messages: Sequence[FeedMessage], history: Sequence[HistoryRow]) -> None:
         self.messages = {each.id: each for each in messages}
         self.history = sorted(history, key=lambda row: row.position)
         self.before = self.rests()
@@ -158,7 +158,8 @@ class Oracle:
     def ready_at(self, row: HistoryRow) -> int:
         before = self.before[row.position]
         if before is None:
-            return self.messages[row.id].created_at
+            message = self.messages[row.id]
+            return max(message.created_at, message.run_at or 0)
         return before.at if before.due_at is None else before.due_at
 
     def was_dead(self, row: HistoryRow) -> bool:

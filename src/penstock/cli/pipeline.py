@@ -119,9 +119,10 @@ def reporter(session: Session) -> Callable[["Manifest"], None]:
 @command(pipeline, "compact")
 @places
 def compact(session: Session, lake: str, master: str) -> None:
-    """Turns the small files of many extracts into few.
+    """Merges small files of neighbouring batches.
 
-    The small ones stay until the next time, for those who read them now.
+    Files over 128 MB are left alone. Merged ones stay until the next compaction, for queries
+    that read them now.
 
     \b
     penstock pipeline compact --lake /data/lake
@@ -133,7 +134,7 @@ def compact(session: Session, lake: str, master: str) -> None:
     if session.as_json:
         as_json({"lake": lake, **msgspec.to_builtins(done)})
     else:
-        print(f"{done.batches} batches of {done.files_before} files are now {done.files} files")
+        print(f"{done.files_before} small files of {done.batches} batches are now {done.files}")
 
 
 @command(pipeline, "balance")

@@ -17,6 +17,7 @@ from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
 from penstock.pipeline.attempts import attempts, limits_of
 from penstock.pipeline.consumers import consumers
+from penstock.pipeline.delta_log import sync_delta, sync_results
 from penstock.pipeline.frames import within
 from penstock.pipeline.judging import Judge
 from penstock.pipeline.lake import Lake
@@ -58,9 +59,13 @@ def analyse(
     """Killed at any moment, it leaves the results as they were, and the next run goes on."""
     url = everywhere(url)
     with lakes.held(lake, using(url, identity)) as place:
+        # First: what is swept must not be in a Delta log any more.
+        sync_delta(place)
         results.sweep(place)
         job = Job(spark, place, rules or Rules(), using(url, partial(look_at, url)))
-        return job.run(progress)
+        done = job.run(progress)
+        sync_results(place)
+        return done
 
 
 class Source(Struct, frozen=True):

@@ -12,7 +12,9 @@ from penstock.queue import Queue
 # How a delivery ends that was worked on.
 WORKED = ("complete", "fail", "nack", "reject", "reclaim", "cancel")
 FAILED = ("fail", "nack", "reject", "reclaim")
-OF_MESSAGE = ("type", "priority", "created_at", "max_attempts", "lease", "correlation_id")
+OF_MESSAGE = (
+    "type", "priority", "created_at", "run_at", "max_attempts", "lease", "correlation_id",
+)  # fmt: skip
 LIMITS = pa.schema([
     ("queue_id", pa.int64()), ("limit", pa.int32()), ("counts_deliveries", pa.bool_()),
     ("queue_lease", pa.float64()),
@@ -50,7 +52,8 @@ def placed(rows: DataFrame) -> DataFrame:
     earlier = f.filter("rests", lambda rest: rest.position < f.col("position"))
     rows = rows.withColumn("earlier", earlier)
     rows = rows.withColumn("last", f.array_max("earlier"))
-    ready_at = f.coalesce(f.col("last.ready_at"), f.col("created_at"))
+    # A delay that was asked for is no wait. Nulls do not count.
+    ready_at = f.coalesce(f.col("last.ready_at"), f.greatest("created_at", "run_at"))
     like = f.filter(
         "earlier",
         lambda rest: rest.failed & (rest.fingerprint == f.col("fingerprint")),

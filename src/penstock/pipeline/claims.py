@@ -25,9 +25,12 @@ KNOWN = {"url", "queue", "scope", "lease", "partitionrows", "maxrowspertrigger",
 # Messages of a micro-batch, of a task, and of one claim.
 LIMIT, PARTITION, MOST = 1_000, 250, 1_000
 LEASE = 300
-LEASED = pa.schema(
-    [*MESSAGE, ("fence", pa.int64()), ("attempts", pa.int64()), ("deliveries", pa.int64())]
-)
+# A claim does not tell them.
+UNKNOWN = ("run_at", "expires_at")
+LEASED = pa.schema([
+    *(field for field in MESSAGE if field.name not in UNKNOWN),
+    ("fence", pa.int64()), ("attempts", pa.int64()), ("deliveries", pa.int64()),
+])  # fmt: skip
 
 # As Spark keeps it, in JSON: the store, the number of the batch, and [fence, ids] of each claim.
 Offset: TypeAlias = dict[str, Any]

@@ -1,23 +1,28 @@
-"""Turns many small batches of the lake into one, whose manifest stands for theirs."""
+"""Merges small neighbouring files of the lake, and the manifests of their batches."""
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
 from penstock.pipeline import lake as lakes
+from penstock.pipeline import results
+from penstock.pipeline.delta_log import sync_batches, sync_delta
+from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest, Part
 from penstock.pipeline.schema import TABLES, VERSION
 from penstock.pipeline.writing import Merger, run
 
-# Of the files that become one.
-MOST_BYTES = 256_000_000
+# A file of this size is not written again.
+LARGE_BYTES = 128_000_000
+# The size of the files that become one, in sum.
+MAX_MERGED_BYTES = 256_000_000
 
 
 class Compacted(Struct, frozen=True):
-    """How many batches became one, of how many files; and how many were removed for good."""
+    """How many batches share a manifest now, how many small files became how many, and how many
+    manifests were removed for good."""
 
     batches: int
     files_before: int
@@ -28,37 +33,72 @@ class Compacted(Struct, frozen=True):
 def compact(spark: SparkSession, lake: str) -> Compacted:
     """What it stands for is removed by the next compaction, when nobody reads it any more."""
     with lakes.held(lake, lakes.find(lake).label.store) as place:
+        # First: what is dropped must not be in a Delta log any more.
+        sync_delta(place)
         removed = place.drop_compacted()
-        chain = place.manifests()
-        if len(chain) < 2:
-            return Compacted(0, 0, 0, removed)
-        before = [part for each in chain for part in each.parts]
-        named = f"{chain[0].first:010}-{chain[-1].last:010}"
-        parts = run(spark, place.where, named, mergers(place.where, before))
-        refuse_unequal(before, parts)
-        place.publish(merged(chain, parts))
-        return Compacted(len(chain), len(before), len(parts), removed)
+        batches, before, after = 0, 0, 0
+        for chain in segments(place.manifests(), analysed_through(place)):
+            if len(chain) > 1:
+                small, merged = merge(spark, place, chain)
+                batches, before, after = batches + len(chain), before + small, after + merged
+        sync_batches(place)
+        return Compacted(batches, before, after, removed)
 
 
-def merged(chain: list[Manifest], parts: tuple[Part, ...]) -> Manifest:
+def analysed_through(lake: Lake) -> int:
+    found = results.newest(lake)
+    return 0 if found is None else found.through
+
+
+def segments(chain: Sequence[Manifest], through: int) -> tuple[list[Manifest], list[Manifest]]:
+    """Manifests to merge with each other: those that a run has analysed, and those after them.
+
+    A manifest across that border would make the next run analyse everything anew.
+    """
+    done = [each for each in chain if each.last <= through]
+    return done, [each for each in chain if each.last > through]
+
+
+def merge(spark: SparkSession, lake: Lake, chain: Sequence[Manifest]) -> tuple[int, int]:
+    """Publishes one manifest for these; returns how many files were merged into how many."""
+    parts = [part for each in chain for part in each.parts]
+    groups = [group for table in TABLES for group in neighbours(parts, table)]
+    tasks = [Merger(lake.where, group[0].table, paths_of(group)) for group in groups]
+    named = f"{chain[0].first:010}-{chain[-1].last:010}"
+    written = run(spark, lake.where, named, tasks)
+    gone = {part.path for group in groups for part in group}
+    kept = tuple(part for part in parts if part.path not in gone)
+    refuse_unequal(parts, (*kept, *written))
+    lake.publish(merged_manifest(chain, (*kept, *written)))
+    return len(gone), len(written)
+
+
+def paths_of(parts: Sequence[Part]) -> tuple[str, ...]:
+    return tuple(part.path for part in parts)
+
+
+def neighbours(parts: Sequence[Part], table: str) -> Iterator[list[Part]]:
+    """Small parts of a table that follow each other, at least two, up to the size of one file."""
+    group: list[Part] = []
+    for part in [*(each for each in parts if each.table == table), None]:
+        if part is None or not joins(group, part):
+            if len(group) > 1:
+                yield group
+            group = []
+        if part is not None and part.bytes < LARGE_BYTES:
+            group.append(part)
+
+
+def joins(group: Sequence[Part], part: Part) -> bool:
+    total = sum(each.bytes for each in group) + part.bytes
+    return part.bytes < LARGE_BYTES and total <= MAX_MERGED_BYTES
+
+
+def merged_manifest(chain: Sequence[Manifest], parts: tuple[Part, ...]) -> Manifest:
     first, last = chain[0], chain[-1]
     return Manifest(
         VERSION, last.lake, first.first, last.last, first.start, last.end, last.witness, parts
     )
-
-
-def mergers(lake: str, parts: Sequence[Part]) -> list[Merger]:
-    """In their order, up to a size."""
-    tasks = []
-    for table in TABLES:
-        total, numbered = 0, []
-        for part in parts:
-            if part.table == table:
-                total += part.bytes
-                numbered.append((total // MOST_BYTES, part.path))
-        for _, group in groupby(numbered, key=lambda each: each[0]):
-            tasks.append(Merger(lake, table, tuple(path for _, path in group)))
-    return tasks
 
 
 def refuse_unequal(before: Sequence[Part], after: Sequence[Part]) -> None:

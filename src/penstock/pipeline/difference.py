@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.pipeline.ranges import position
-from penstock.pipeline.schema import SCHEMAS, Table
+from penstock.pipeline.schema import SCHEMAS, Table, added_columns
 from penstock.ticket import Cursor
 
 KEYS: dict[Table, str] = {"message": "id", "history": "position"}
@@ -43,12 +43,17 @@ def first_of(table: Table) -> list[Column]:
 def compared(
     spark: SparkSession, url: str, table: Table, lake: DataFrame, ended: DataFrame, end: Cursor
 ) -> DataFrame:
-    """Rows are written once, so each is on both sides alike, or retention took it."""
+    """Rows are written once, so each is on both sides alike, or retention took it.
+
+    A row that an older version extracted lacks the columns added since: null there is no
+    difference.
+    """
     source = spark.read.format("penstock").option("url", url).option("table", table)
     store = source.option("until", str(position(end, table))).load()
     key = KEYS[table]
     ours, theirs = marked(lake, table, "lake").dropDuplicates([key]), marked(store, table, "store")
-    both = ours.join(theirs, key, "full").filter("not lake.mark <=> store.mark")
+    differ = " or ".join(["not lake.mark <=> store.mark", *map(differs, added_columns(table))])
+    both = ours.join(theirs, key, "full").filter(differ)
     named = [f.expr(f"coalesce(store.{name}, lake.{name})").alias(name) for name in NAMED[table]]
     found = both.select(f.expr(KIND).alias("kind"), key, *named)
     archived = ended.select("id").distinct().withColumn("archived", f.lit(True))
@@ -56,10 +61,16 @@ def compared(
     return told(kept, table)
 
 
+def differs(column: str) -> str:
+    return f"(lake.{column} is not null and not lake.{column} <=> store.{column})"
+
+
 def marked(rows: DataFrame, table: Table, name: str) -> DataFrame:
-    columns = [column for column in SCHEMAS[table].names if column not in RENAMED]
+    added = added_columns(table)
+    columns = [each for each in SCHEMAS[table].names if each not in (*RENAMED, *added)]
     text = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
-    return rows.select(KEYS[table], *NAMED[table], f.sha2(text, 256).alias("mark")).alias(name)
+    mark = f.sha2(text, 256).alias("mark")
+    return rows.select(KEYS[table], *NAMED[table], *added, mark).alias(name)
 
 
 def told(rows: DataFrame, table: Table) -> DataFrame:

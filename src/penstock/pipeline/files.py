@@ -10,6 +10,9 @@ from penstock.errors import NotYet
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Beneath the folder of each table.
+DELTA_LOG = "_delta_log"
+
 
 class Files(Protocol):
     """By their names, which are relative to the lake."""
@@ -37,6 +40,9 @@ class Files(Protocol):
     def digest(self, name: str) -> str | None:
         """SHA-256; None if it is not there."""
 
+    def size(self, name: str) -> int:
+        """In bytes."""
+
     def parquet(self, name: str) -> Any:
         """A ParquetFile of pyarrow."""
 
@@ -45,6 +51,11 @@ class Files(Protocol):
 
     def save(self, rows: "DataFrame", folder: str) -> list[tuple[str, int]]:
         """As new Parquet files, those of a day apart; their names and how many rows each has."""
+
+
+def is_data(name: str) -> bool:
+    """Not of a Delta log."""
+    return f"/{DELTA_LOG}/" not in name
 
 
 def opened(place: str) -> Files:

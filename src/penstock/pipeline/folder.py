@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as parquet
 
 from penstock.errors import InvalidInput, InvalidState
+from penstock.pipeline.files import DELTA_LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,7 @@ class Folder:
 
     def drop_drafts(self) -> None:
         """Of processes that were killed."""
-        for pattern in (f"{DRAFT}*", f"*/{DRAFT}*"):
+        for pattern in (f"{DRAFT}*", f"*/{DRAFT}*", f"*/{DELTA_LOG}/{DRAFT}*"):
             for path in self.root.glob(pattern):
                 path.unlink(missing_ok=True)
 
@@ -58,7 +59,7 @@ class Folder:
 
     def write_once(self, name: str, text: bytes) -> bool:
         path = self.root / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{DRAFT}{uuid.uuid4().hex}")
         with open(draft, "wb") as file:
             file.write(text)
@@ -104,6 +105,9 @@ class Folder:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             return None
+
+    def size(self, name: str) -> int:
+        return (self.root / name).stat().st_size
 
     def parquet(self, name: str) -> Any:
         return parquet.ParquetFile(self.root / name)

@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from penstock.errors import InvalidInput, InvalidState
-from penstock.pipeline.files import Files, opened
+from penstock.pipeline.files import Files, is_data, opened
 from penstock.pipeline.manifest import Label, Manifest, decode, decode_label, encode
 from penstock.pipeline.schema import TABLES, VERSION
 from penstock.ticket import Cursor
@@ -98,7 +98,7 @@ class Lake:
         strays = [
             name
             for table in TABLES
-            for name in self.files.names(table)
+            for name in filter(is_data, self.files.names(table))
             if name not in named
             and (self.files.exclusive or any(within(name, each) for each in over))
         ]

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidState
 from penstock.message import Moment
+from penstock.pipeline.files import is_data
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Versioned, torn
 
@@ -25,7 +26,7 @@ VERSION = 2
 FOLDER = "_results"
 # A day that goes on gets a file in each run; beyond this they are merged.
 MAX_RUNS_OF_A_DAY = 32
-RUN = re.compile(r"/run=(\d{10})/(?:day=([\d-]+)/)?")
+RUN = re.compile(r"/run-(\d{10})/(?:day=([\d-]+)/)?")
 
 ResultTable = Literal[
     "attempt", "metrics_hour", "backlog_minute", "consumer_hour", "anomaly", "triage"
@@ -130,7 +131,7 @@ def sweep(lake: Lake) -> None:
     kept = {file.path for name in names[-2:] for file in files_of(lake, name)}
     last = number_of(names[-1]) if names else 0
     for table in RESULT_TABLES:
-        lake.files.remove(strays(lake, table, kept, last))
+        lake.files.remove(filter(is_data, strays(lake, table, kept, last)))
 
 
 def files_of(lake: Lake, name: str) -> tuple[File, ...]:
@@ -145,6 +146,11 @@ def strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int) -> 
         for name in lake.files.names(table)
         if name not in kept and (lake.files.exclusive or run_of(name) <= last)
     ]
+
+
+def run_folder(table: ResultTable, number: int) -> str:
+    """Without an equals sign: readers of Delta would take that for a partition."""
+    return f"{table}/run-{number:010}"
 
 
 def run_of(name: str) -> int:
@@ -164,7 +170,7 @@ def days_to_merge(files: Iterable[File], today: str) -> set[str]:
 
 def write(lake: Lake, rows: "DataFrame", table: ResultTable, number: int) -> list[File]:
     """By day. Not in the lake before a manifest names them."""
-    saved = lake.files.save(rows, f"{table}/run={number:010}")
+    saved = lake.files.save(rows, run_folder(table, number))
     return [File(table, day_of(name), name, count) for name, count in saved]
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 
 # Every file and every manifest carries it. A reader takes this one and all older ones.
-VERSION = 1
+VERSION = 2
 VERSION_KEY = b"penstock.schema"
 
 Table = Literal["message", "history"]
@@ -27,6 +27,7 @@ MESSAGE = pa.schema([
     ("max_attempts", pa.int64()), ("max_deliveries", pa.int64()), ("ordering_key", pa.string()),
     ("dedup", pa.string()), ("correlation_id", pa.string()), ("causation_id", pa.string()),
     ("parent_id", pa.int64()), ("traceparent", pa.string()), ("hops", pa.int64()),
+    ("run_at", MOMENT), ("expires_at", MOMENT),
 ])  # fmt: skip
 HISTORY = pa.schema([
     ("position", pa.int64()), ("id", pa.int64()), *QUEUE,
@@ -36,6 +37,10 @@ HISTORY = pa.schema([
     ("final", pa.bool_()),
 ])  # fmt: skip
 SCHEMAS = {"message": MESSAGE, "history": HISTORY}
+# By the version that added them: null in rows that an older version extracted.
+ADDED_COLUMNS: dict[int, dict[Table, tuple[str, ...]]] = {
+    2: {"message": ("run_at", "expires_at")},
+}
 
 
 def table_named(name: str) -> Table:
@@ -54,6 +59,11 @@ def chosen(table: Table, columns: Sequence[str]) -> Any:
             f"{table} has no column named {', '.join(unknown)}; it has {', '.join(whole.names)}"
         )
     return pa.schema([whole.field(name) for name in columns]) if columns else whole
+
+
+def added_columns(table: Table) -> list[str]:
+    """Columns that version 1 did not have."""
+    return [name for each in ADDED_COLUMNS.values() for name in each.get(table, ())]
 
 
 def spark_schema(schema: Any) -> Any:

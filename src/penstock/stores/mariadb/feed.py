@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.errors import StoreBusy
 from penstock.stores.mariadb.transaction import Transaction
 from penstock.stores.sql import export, upkeep
-from penstock.stores.sql.rows import history_of, message_of
+from penstock.stores.sql.rows import feed_message_of, history_of
 from penstock.ticket import Cursor, Feed, Pruned, Retention
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ async def feed(tx: Transaction, cursor: Cursor, limit: int, final: Final) -> Fee
     messages = await tx.all("feed_messages", after=cursor.message, last=final.message, limit=limit)
     rows = await tx.all("feed_history", after=cursor.history, last=final.history, limit=limit)
     return Feed(
-        [message_of(row) for row in messages],
+        [feed_message_of(row) for row in messages],
         [history_of(row) for row in rows],
         Cursor(
             epoch,

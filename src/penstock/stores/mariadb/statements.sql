@@ -588,7 +588,7 @@ VALUES (:number, :message, :history);
 -- name: drop_generations
 DELETE FROM penstock_generation WHERE number < :number;
 -- name: feed_messages
-SELECT id, queue_id, type, priority, created_at, body, meta
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
 FROM penstock_message FORCE INDEX (PRIMARY)
 WHERE id > :after AND id <= :last ORDER BY id LIMIT :limit;
 -- name: feed_history

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from penstock.message import HistoryRow
 from penstock.stores.postgres.transaction import Transaction
 from penstock.stores.sql import export, upkeep
-from penstock.stores.sql.rows import history_of, message_of, meta_of
+from penstock.stores.sql.rows import feed_message_of, history_of, meta_of
 from penstock.ticket import Cursor, Feed, Pruned, Retention
 
 # By transaction, then as they were numbered.
@@ -40,7 +40,7 @@ async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
     messages, message = await page(tx, MESSAGES, cursor.message, horizon, limit)
     history, told = await page(tx, HISTORY, cursor.history, horizon, limit)
     return Feed(
-        [message_of(row[:-1]) for row in messages],
+        [feed_message_of(row[:-1]) for row in messages],
         [history_of(row[:-1]) for row in history],
         Cursor(epoch, message, told),
     )

@@ -666,7 +666,8 @@ WHERE m.queue_id = ANY (:queues::int[]) AND m.id < :before
 -- What was written by transactions before this one is all there will ever be.
 SELECT txid_snapshot_xmin(txid_current_snapshot());
 -- name: feed_messages
-SELECT id, queue_id, type, priority, created_at, body, meta, tx FROM penstock.message
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, tx
+FROM penstock.message
 WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
 -- name: feed_history
 SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
@@ -679,12 +680,13 @@ SELECT EXISTS (SELECT FROM penstock.message WHERE tx > :after AND tx <= :last);
 SELECT EXISTS (SELECT FROM penstock.history WHERE tx > :after AND tx <= :last);
 -- name: message_columns
 WITH page AS MATERIALIZED (
-    SELECT id, queue_id, type, priority, created_at, body, meta FROM penstock.message
-    WHERE tx > :after AND tx <= :last LIMIT :limit),
+    SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
+    FROM penstock.message WHERE tx > :after AND tx <= :last LIMIT :limit),
 total AS (SELECT sum(octet_length(body)) AS bytes FROM page)
 SELECT array_agg(id) AS id, array_agg(queue_id) AS queue_id,
        array_agg(type) AS type, array_agg(priority) AS priority,
        array_agg(created_at) AS created_at, array_agg(meta) AS meta,
+       array_agg(run_at) AS run_at, array_agg(expires_at) AS expires_at,
        array_agg(body) FILTER (WHERE (SELECT bytes FROM total) <= :most) AS body
 FROM page;
 -- name: history_columns

@@ -5,7 +5,7 @@ from collections import Counter
 from penstock.errors import InvalidState
 from penstock.message import HistoryRow, Moment
 from penstock.stores.redis.engine import Engine
-from penstock.stores.redis.texts import history_of, message_of
+from penstock.stores.redis.texts import feed_message_of, history_of
 from penstock.ticket import Cursor, Exported, Feed, Tally
 
 PLACES = ("ready", "scheduled", "lease", "dead")
@@ -38,7 +38,7 @@ class Export(Engine):
         refuse_foreign(cursor, int(epoch))
         history = [history_of(*pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
         return Feed(
-            [message_of(*pair) for pair in zip(found[::2], found[1::2], strict=True)],
+            [feed_message_of(*pair) for pair in zip(found[::2], found[1::2], strict=True)],
             history,
             Cursor(int(epoch), after, history[-1].position if history else cursor.history),
         )

@@ -3,7 +3,18 @@
 from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
 
-from penstock.message import FINAL, PLAIN, HistoryRow, Leased, Message, Meta, Moment, State, Verb
+from penstock.message import (
+    FINAL,
+    PLAIN,
+    FeedMessage,
+    HistoryRow,
+    Leased,
+    Message,
+    Meta,
+    Moment,
+    State,
+    Verb,
+)
 from penstock.stores.sql.rows import decode_meta
 from penstock.ticket import Answer, AnswerKind
 
@@ -71,6 +82,14 @@ def message_of(id: bytes, value: bytes) -> Message:
     return Message(
         int(id, 16), head.queue_id, head.type, head.priority, head.created_at, head.body, head.meta
     )
+
+
+def feed_message_of(id: bytes, value: bytes) -> FeedMessage:
+    head = head_of(value)
+    return FeedMessage(
+        int(id, 16), head.queue_id, head.type, head.priority, head.created_at, head.body, head.meta,
+        head.run_at, head.expires_at,
+    )  # fmt: skip
 
 
 def leased_of(id: bytes, said: bytes, value: bytes, fence: int, until: Moment) -> Leased:

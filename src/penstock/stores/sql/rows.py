@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.message import PLAIN, HistoryRow, Message, Meta, State, Verb
+from penstock.message import PLAIN, FeedMessage, HistoryRow, Message, Meta, State, Verb
 from penstock.queue import Queue, QueueState, Schedule, Scope
 from penstock.settings import QueueSettings
 
@@ -24,6 +24,13 @@ def meta_of(text: str | None) -> Meta:
 def message_of(row: Any) -> Message:
     id, queue_id, type_, priority, created_at, body, meta = row
     return Message(id, queue_id, type_, priority, created_at, body, meta_of(meta))
+
+
+def feed_message_of(row: Any) -> FeedMessage:
+    id, queue_id, type_, priority, created_at, body, meta, run_at, expires_at = row
+    return FeedMessage(
+        id, queue_id, type_, priority, created_at, body, meta_of(meta), run_at, expires_at
+    )
 
 
 def history_of(row: Any) -> HistoryRow:

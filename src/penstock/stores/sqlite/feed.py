@@ -1,7 +1,7 @@
 """The export's reader of messages and history."""
 
 from penstock.stores.sql import export
-from penstock.stores.sql.rows import message_of
+from penstock.stores.sql.rows import feed_message_of
 from penstock.stores.sqlite.transaction import Transaction
 from penstock.ticket import Cursor, Feed
 
@@ -10,7 +10,7 @@ async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
     """One writer at a time, so ids and positions are in commit order: all are final."""
     epoch = await export.epoch(tx, cursor)
     rows = await tx.all("feed_messages", after=cursor.message, limit=limit)
-    messages = [message_of(row) for row in rows]
+    messages = [feed_message_of(row) for row in rows]
     history = await export.recent(tx, cursor.history, limit)
     return Feed(
         messages,

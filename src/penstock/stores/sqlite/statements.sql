@@ -395,7 +395,7 @@ WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before
   AND (:type IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
 
 -- name: feed_messages
-SELECT id, queue_id, type, priority, created_at, body, meta FROM message
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at FROM message
 WHERE id > :after ORDER BY id LIMIT :limit;
 -- name: recent
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,

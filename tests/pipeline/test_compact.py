@@ -1,0 +1,144 @@
+"""Compaction merges small neighbours, and leaves rows, large files and results alone."""
+
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from penstock.errors import InvalidState
+from penstock.pipeline import lake as lakes
+from penstock.pipeline import results
+from penstock.pipeline.analyse import usable
+from penstock.pipeline.compact import LARGE_BYTES, Compacted, compact, neighbours
+from penstock.pipeline.extract import extract
+from penstock.pipeline.lake import manifest_name
+from penstock.pipeline.manifest import Part, encode
+from penstock.pipeline.results import Results
+from penstock.pipeline.rules import Rules
+from penstock.pipeline.run import run as run_all
+from penstock.pipeline.schema import Table
+from penstock.testing.clock import START
+from tests.extent import LONG
+from tests.pipeline.scenes import agrees, consume, files, in_process, on, publish
+from tests.pipeline.weeks import HOUR, live
+
+
+def run(url: str, lake: Path, batch: int = 1_000) -> int:
+    return extract(in_process(), url, str(lake), batch=batch).messages
+
+
+def test_compaction_keeps_every_row_and_its_order(url: str, lake: Path) -> None:
+    run(url, lake, batch=3)
+    before = len(files(lake, "message"))
+    done = compact(in_process(), str(lake))
+    assert (done.batches, done.files, before) == (10, 2, 10)
+    assert agrees(url, lake)
+    publish(url, 4)
+    consume(url, 3)
+    assert run(url, lake) == 4
+    assert agrees(url, lake)
+
+
+def test_what_was_compacted_stays_until_the_next_time(url: str, lake: Path) -> None:
+    run(url, lake, batch=10)
+    old = files(lake, "message")
+    compact(in_process(), str(lake))
+    run(url, lake)
+    assert all(path.exists() for path in old)
+    assert compact(in_process(), str(lake)) == Compacted(0, 0, 0, 3)
+    assert not any(path.exists() for path in old)
+    assert agrees(url, lake)
+
+
+def test_compaction_notices_a_lost_row(url: str, lake: Path) -> None:
+    run(url, lake, batch=15)
+    path = files(lake, "message")[0]
+    parquet.write_table(parquet.read_table(path).slice(1), path)
+    with pytest.raises(InvalidState, match="nothing was changed"):
+        compact(in_process(), str(lake))
+    assert len(lakes.find(str(lake)).manifests()) == 2
+
+
+def part(megabytes: int, name: str = "", table: Table = "message") -> Part:
+    return Part(table, name or str(megabytes), 1, megabytes * 1_000_000, "")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([], []),
+        ([1], []),
+        ([1, 2], [[1, 2]]),
+        ([1, 128, 2], []),
+        ([1, 2, 200, 3, 4, 5], [[1, 2], [3, 4, 5]]),
+        ([127, 126, 125, 124], [[127, 126], [125, 124]]),
+        ([127, 126, 125], [[127, 126]]),
+    ],
+)
+def test_only_small_neighbours_become_one(sizes: list[int], groups: list[list[int]]) -> None:
+    parts = [part(size) for size in sizes]
+    beside = [part(1, "a", "history"), *parts, part(1, "b", "history")]
+    found = [[int(each.path) for each in group] for group in neighbours(beside, "message")]
+    assert found == groups
+
+
+def test_a_large_file_is_left_alone(url: str, lake: Path) -> None:
+    run(url, lake, batch=5)
+    names = grow(lake, 3)
+    before = [path.stat().st_ino for path in names]
+    done = compact(in_process(), str(lake))
+    assert (done.batches, done.files_before, done.files) == (6, 7, 3)
+    assert [path.stat().st_ino for path in names] == before
+    assert {*names} <= {*files(lake, "message"), *files(lake, "history")}
+    assert agrees(url, lake)
+    compact(in_process(), str(lake))
+    assert agrees(url, lake)
+
+
+def grow(lake: Path, batch: int) -> list[Path]:
+    """Has the manifest of a batch say that its files are large; these."""
+    place = lakes.find(str(lake))
+    manifest = place.manifests()[batch - 1]
+    parts = tuple(replace(each, bytes=LARGE_BYTES) for each in manifest.parts)
+    (lake / manifest_name(manifest)).write_bytes(encode(replace(manifest, parts=parts)))
+    return [lake / each.path for each in parts]
+
+
+def test_batches_that_were_not_analysed_yet_stay_apart(url: str, lake: Path) -> None:
+    run(url, lake, batch=10)
+    place = lakes.find(str(lake))
+    results.publish(place, Results(results.VERSION, place.label.id, 1, 2, 0, "", ()))
+    publish(url, 5)
+    run(url, lake)
+    assert compact(in_process(), str(lake)).batches == 4
+    assert [(each.first, each.last) for each in place.manifests()] == [(1, 2), (3, 4)]
+    assert usable(results.newest(place), place.manifests(), place, Rules()).through == 2
+    assert agrees(url, lake)
+
+
+def test_an_extract_that_was_killed_before_its_record_goes_on_after_a_compaction(
+    url: str, lake: Path
+) -> None:
+    run(url, lake, batch=10)
+    place = lakes.find(str(lake))
+    before = place.manifests()[-1].start
+    on(url, lambda broker: broker.store.save_cursor(place.cursor_name, before))
+    compact(in_process(), str(lake))
+    publish(url, 1)
+    assert run(url, lake) == 1
+    assert agrees(url, lake)
+
+
+@LONG
+@pytest.mark.timeout(600)
+def test_a_run_after_a_compaction_makes_only_new_hours(spark: SparkSession, lake: Path) -> None:
+    url = f"sqlite:///{lake.parent / 'store.db'}"
+    live(url, [9, 9])
+    run_all(spark, url, str(lake))
+    live(url, [4], START + 2 * HOUR)
+    extract(spark, url, str(lake))
+    compact(spark, str(lake))
+    analysed = run_all(spark, url, str(lake)).analysed
+    assert 0 < len(analysed.hours) < 3
