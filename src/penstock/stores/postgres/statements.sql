@@ -370,7 +370,7 @@ placed AS (
 forgotten AS (
     DELETE FROM penstock.dedup
     WHERE id = ANY (ARRAY(SELECT id FROM ended WHERE flags & 2 <> 0))
-      AND expires_at = 9007199254740991 AND starts_with(key, 'unique:')),
+      AND expires_at = 9007199254740991 AND left(key, 7) = 'unique:'),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
     SELECT ended.id,
