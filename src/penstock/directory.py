@@ -1,5 +1,6 @@
 """The queues by name and by id, never more than a second old."""
 
+import asyncio
 import time
 
 from penstock.checks import clip
@@ -17,6 +18,9 @@ class Directory:
         self.fresh_until = 0.0
         self.by_name: dict[tuple[str, str, str], Queue] = {}
         self.by_id: dict[int, Queue] = {}
+        self.changes = 0
+        self.reading: asyncio.Task[None] | None = None
+        self.next_read: asyncio.Task[None] | None = None
 
     def cached(self, tenant: str, scope: str, name: str) -> Queue | None:
         """Without a look at the store: None means ask `named`."""
@@ -45,7 +49,24 @@ class Directory:
         return list(self.by_id.values())
 
     async def refresh(self) -> None:
+        """Sees every change that was committed before the call. Concurrent callers share a read.
+
+        A caller that arrives during a read shares the next one, as this one may be too old.
+        """
+        if self.next_read is None:
+            self.next_read = asyncio.ensure_future(self._read_after(self.reading))
+        # The others still want the read when one caller is cancelled.
+        await asyncio.shield(self.next_read)
+
+    async def _read_after(self, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait((earlier,))
+        self.reading, self.next_read = self.next_read, None
+        await self._read()
+
+    async def _read(self) -> None:
         """Reads the queues again only if their version changed."""
+        changes = self.changes
         version = await self.store.directory_version()
         if version != self.version:
             queues = await self.store.queues()
@@ -56,7 +77,10 @@ class Directory:
                 if queue.state is not QueueState.DELETED
             }
             self.version = version
-        self.fresh_until = time.monotonic() + FRESH
+        if changes == self.changes:
+            self.fresh_until = time.monotonic() + FRESH
 
     def forget(self) -> None:
+        """A read under way may be older than the change."""
+        self.changes += 1
         self.fresh_until = 0.0

@@ -55,6 +55,11 @@ class Entry(Struct, frozen=True, gc=False):
         looked_up = (self.flags, self.dedup, self.name, self.max_depth)
         return looked_up == (0, None, None, None)
 
+    @property
+    def conditional(self) -> bool:
+        """A dedup key, a name or a depth decides whether it is written."""
+        return (self.dedup, self.name, self.max_depth) != (None, None, None)
+
 
 class Published(Struct, frozen=True, gc=False):
     """What became of one draft. A refused one has id 0, and a code and a text that say why."""

@@ -20,8 +20,24 @@ def code(name: str, file: str, place: str, old: str, new: str, hint: str) -> Mut
     return Mutation(f"maria_{name}", f"stores/mariadb/{file}", place, old, new, where)
 
 
+KEYED = "tests/conformance/test_keyed_batches.py"
+
+KEYS = (
+    code("keyed_publish_ignores_heads", "keyed.py", "publish",
+         "taken = await heads_of(tx, entries)", "taken: set[tuple[int, str]] = set()", KEYED),
+    code("keyed_publish_takes_no_head", "keyed.py", "place",
+         'await tx.run("take_head", queue_id=entry.queue_id, key=key, id=ticket.id)', "pass",
+         KEYED),
+    code("keyed_complete_keeps_the_head", "keyed.py", "pass_on",
+         'await tx.run("free_head", id=id)', "pass", KEYED),
+    code("keyed_complete_keeps_unique", "keyed.py", "end", "if held.flags & Flag.UNIQUE:",
+         "if False:", KEYED),
+    sql("keyed_complete_last_in_line", "lines_of_heads", "ORDER BY s.position",
+        "ORDER BY s.position DESC", KEYED),
+)  # fmt: skip
+
 FENCES = (
-    code("any_fence", "settle.py", "locks_of", "fence = {fence} AND ", "", "fencing"),
+    code("any_fence", "statement.py", "locks_of", "fence = {fence} AND ", "", "fencing"),
     sql("begin_any_fence", "begin", " AND fence = :fence", "", "fencing"),
     sql("progress_any_fence", "progress", " AND fence = :fence", "", "fencing"),
     sql("settle_one_any_fence", "settle", " AND fence = :fence", "", "fencing"),
@@ -106,4 +122,4 @@ UPKEEP = (
         "CONTINUE HANDLER FOR NOT FOUND", WAKES),
 )  # fmt: skip
 
-MARIADB = (*FENCES, *NO_WAITING, *CLAIMS, *SETTLEMENTS, *UPKEEP)
+MARIADB = (*KEYS, *FENCES, *NO_WAITING, *CLAIMS, *SETTLEMENTS, *UPKEEP)

@@ -15,6 +15,28 @@ def sql(name: str, place: str, old: str, new: str, hint: str) -> Mutation:
     return Mutation(f"pg_{name}", "stores/postgres/statements.sql", place, old, new, where)
 
 
+KEYED = "tests/conformance/test_keyed_batches.py"
+KEYED_LOCKS = "tests/postgres/test_keyed_batches.py"
+
+KEYS = (
+    sql("keyed_publish_ignores_heads", "publish_keyed", "AND h.key = asked.key) IS NULL",
+        "AND h.key = asked.key || '.') IS NULL", KEYED),
+    sql("keyed_publish_takes_no_head", "publish_keyed",
+        "WHERE first AND NOT delayed AND key IS NOT NULL", "WHERE false", KEYED),
+    sql("keyed_publish_counts_the_delayed", "publish_keyed",
+        "PARTITION BY queue_id, key, due > penstock.moment()", "PARTITION BY queue_id, key", KEYED),
+    sql("keyed_complete_overtakes", "complete_keyed",
+        "OR next IN (SELECT id FROM called)", "OR true", KEYED_LOCKS),
+    sql("keyed_complete_keeps_the_head", "complete_keyed", "WHERE next IS NULL)", "WHERE false)",
+        KEYED),
+    sql("keyed_complete_passes_no_head", "complete_keyed", "AND ended.next IS NOT NULL",
+        "AND false", KEYED),
+    sql("keyed_complete_last_in_line", "complete_keyed", "ORDER BY s.position",
+        "ORDER BY s.position DESC", KEYED),
+    sql("keyed_complete_keeps_unique", "complete_keyed", "WHERE flags & 2 <> 0", "WHERE false",
+        KEYED),
+)  # fmt: skip
+
 FENCES = (
     sql("complete_any_fence", "complete", " AND l.fence = asked.fence", "", "fencing"),
     sql("complete_with_results_any_fence", "complete_with_results",
@@ -128,4 +150,4 @@ UPKEEP = (
     sql("rank_is_short", "publish_one", ":rank::bigint", ":rank", PICKS),
 )  # fmt: skip
 
-POSTGRES = (*FENCES, *NO_WAITING, *CLAIMS, *SETTLEMENTS, *UPKEEP)
+POSTGRES = (*KEYS, *FENCES, *NO_WAITING, *CLAIMS, *SETTLEMENTS, *UPKEEP)

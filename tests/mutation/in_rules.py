@@ -13,6 +13,7 @@ VISIBILITY = "tests/agents/test_visibility.py"
 SCHEDULER = "tests/agents/test_scheduler.py"
 CRON = "tests/agents/test_cron.py"
 GROUPS = "tests/unit/test_group_commit.py"
+DIRECTORY = "tests/unit/test_directory.py"
 
 RANKS = (
     rule("fifo_by_priority", "lifecycle.py rank_of", 'return 0, "zero"',
@@ -99,6 +100,13 @@ ADMISSION = (
          "switches"),
     rule("messages_of_another_tenant", "admin.py _own", "if queue.scope.tenant == self.tenant:",
          "if True:", "directory"),
+    rule("each_caller_reads_the_directory", "directory.py refresh",
+         "if self.next_read is None:", "if True:", DIRECTORY),
+    rule("shares_a_read_under_way", "directory.py refresh",
+         "await asyncio.shield(self.next_read)",
+         "await asyncio.shield(self.reading or self.next_read)", DIRECTORY),
+    rule("an_older_read_is_fresh", "directory.py _read", "if changes == self.changes:",
+         "if True:", DIRECTORY),
     rule("letters_of_another_scope", "consumer.py _dead_claim", "if q.scope.id == scope.id", "",
          "dead_letters"),
     rule("changed_is_not_decided_again", "consumer.py _settle_changed", "if changed:", "if False:",

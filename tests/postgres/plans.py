@@ -88,6 +88,8 @@ def fill(url: str, rows: int, queues: int = 10, start: int = 0) -> None:
         for statement in FILL.strip().removesuffix(";").split(";") if rows else ():
             bound = {"first": start + 1, "last": start + rows, "queues": queues}
             cursor.execute(statement.encode(), bound)
+        # The numbers of the rows are taken.
+        cursor.execute("SELECT setval('penstock.message_id', %s)", (start + rows + 1,))
 
 
 def empty(connection: Connection) -> None:

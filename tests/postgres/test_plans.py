@@ -39,6 +39,7 @@ HELD = "lease_pkey (id)"
 TAKEN = [HELD, "lease by place"]
 CLAIMED = ["ready by place", *HANDED_OUT, "ready_expiry (expires_at)"]
 STORY, ENDED = "history_story (id)", "history_final (id)"
+TURN = "head_id_key (id)"
 TICKET = "ready_pkey (queue_id, rank, id)"
 
 # What is not here reads no table of messages.
@@ -59,6 +60,19 @@ WALKS: dict[str, list[str]] = {
     "pick_after": ["ready_pkey (queue_id, id)", *CLAIMED],
     "pick_line": ["ready_pkey (queue_id)", *CLAIMED],
     "claim_dead": ["dead_queue (queue_id)", "dead by place", *HANDED_OUT],
+    "publish_keyed": ["head_pkey (queue_id, key)"],
+    "keys_of_leases": [HELD, TURN],
+    # The key goes on: to the next in line, or its head is freed.
+    "complete_keyed": [
+        *TAKEN,
+        TURN,
+        TURN,
+        TURN,
+        "scheduled_line (queue_id, key)",
+        "scheduled_pkey (id)",
+        "scheduled by place",
+        "dedup_unique (id)",
+    ],
     "complete": [HELD],
     "complete_with_results": [HELD],
     "free_leases": [HELD],
@@ -195,7 +209,25 @@ MOVES = LOCKS | {
     "delays": [0] * 10,
     "ranked": [False] * 10,
 }
+KEYED: dict[str, Any] = {
+    "queue_ids": [2] * 10,
+    "types": ["test"] * 10,
+    "priorities": [0] * 10,
+    "ranks": [0] * 10,
+    "bases": ["zero"] * 10,
+    "delays": [0] * 10,
+    "run_ats": [None] * 10,
+    "ttls": [None] * 10,
+    "expires_ats": [None] * 10,
+    "bodies": [b""] * 10,
+    "metas": [None] * 10,
+    "flags": [1] * 10,
+    "keys": [f"key{id}" for id in FENCED],
+}
 ASKED: dict[str, dict[str, Any]] = {
+    "publish_keyed": KEYED,
+    "keys_of_leases": LOCKS,
+    "complete_keyed": LOCKS | {"results": [None] * 10},
     "pick_one": CLAIM,
     "pick_line": CLAIM,
     "pick_types": CLAIM,

@@ -9,6 +9,7 @@ from penstock.stores.mariadb import claim as claims
 from penstock.stores.mariadb import settle, upkeep
 from penstock.stores.mariadb.engine import Engine, P, T, Work
 from penstock.stores.mariadb.session import rows_of
+from penstock.stores.mariadb.statement import locks_of
 from penstock.stores.sql import consuming
 from penstock.ticket import Claim, Claimed, Completion, Extension, Lock, Move
 
@@ -60,11 +61,11 @@ class Consuming(Engine, consuming.Consuming):
         return rows_of(await self.act(*texts(once), writes=writes))
 
     async def free_among(self, items: Sequence[Locked]) -> list[Locked]:
-        free = {tuple(row) for row in await self.fetch("free_leases", locks=settle.locks_of(items))}
+        free = {tuple(row) for row in await self.fetch("free_leases", locks=locks_of(items))}
         return [item for item in items if (item.id, item.fence) in free]
 
     async def lease_rows(self, locks: Sequence[Lock]) -> list[Any]:
-        return await self.fetch("leases", locks=settle.locks_of(locks))
+        return await self.fetch("leases", locks=locks_of(locks))
 
     async def settle_set(self, moves: Sequence[Move]) -> list[Any]:
         return await self.write(settle.settle_free, moves)

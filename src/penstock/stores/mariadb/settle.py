@@ -4,22 +4,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from penstock.stores.mariadb.statement import Raw, listed, literal, text_of
+from penstock.stores.mariadb.statement import Raw, literal, locks_of, text_of
 from penstock.stores.mariadb.transaction import Transaction
 from penstock.stores.sql.settle import apply
-from penstock.ticket import Completion, Extension, Lock, Move
-
-
-def locks_of(items: Sequence[Completion | Extension | Lock | Move]) -> Raw:
-    """Each of them, by its fence: few were claimed at a time that the others were not."""
-    ids: dict[int, list[int]] = {}
-    for item in items:
-        ids.setdefault(item.fence, []).append(item.id)
-    return Raw(
-        " OR ".join(
-            f"fence = {fence} AND id IN ({listed(sorted(some))})" for fence, some in ids.items()
-        )
-    )
+from penstock.ticket import Completion, Extension, Move
 
 
 def completing(items: Sequence[Completion]) -> list[str]:

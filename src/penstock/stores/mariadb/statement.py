@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from penstock.stores.statements import load
+from penstock.ticket import Completion, Extension, Lock, Move
 
 Value: TypeAlias = int | float | bool | str | bytes | None
 NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -58,6 +59,18 @@ def array(numbers: Iterable[int]) -> str:
 def tuples(rows: Sequence[Sequence[Any]]) -> Raw:
     """For IN of rows, and for VALUES."""
     return Raw(",".join(f"({listed(row)})" for row in rows))
+
+
+def locks_of(items: Sequence[Completion | Extension | Lock | Move]) -> Raw:
+    """Each of them, by its fence: few were claimed at a time that the others were not."""
+    ids: dict[int, list[int]] = {}
+    for item in items:
+        ids.setdefault(item.fence, []).append(item.id)
+    return Raw(
+        " OR ".join(
+            f"fence = {fence} AND id IN ({listed(sorted(some))})" for fence, some in ids.items()
+        )
+    )
 
 
 class Statement:

@@ -36,6 +36,11 @@ INSERT INTO penstock_scheduled
 SELECT run_at, id, queue_id, rank, type, 0, 0, ifnull(expires_at, 9007199254740991), 0
 FROM penstock_message
 WHERE id BETWEEN last_insert_id() AND last_insert_id() + :more AND run_at IS NOT NULL;
+-- name: publish_rows
+INSERT INTO penstock_message
+    (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+VALUES :rows
+RETURNING id;
 -- name: publish_checked
 INSERT INTO penstock_message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
@@ -88,6 +93,19 @@ VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, 
 
 -- name: head
 SELECT id FROM penstock_head WHERE queue_id = :queue_id AND `key` = :key;
+-- name: heads
+SELECT `key` FROM penstock_head FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue_id AND `key` IN (:keys);
+-- name: lines_of_heads
+SELECT h.id, h.queue_id, h.`key`, (
+    SELECT s.id FROM penstock_scheduled AS s FORCE INDEX (line)
+    WHERE s.queue_id = h.queue_id AND s.`key` = h.`key` AND s.due_at = 9007199254740991
+    ORDER BY s.position LIMIT 1)
+FROM penstock_head AS h FORCE INDEX (id) WHERE h.id IN (:ids);
+-- name: call_from_line
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+FROM penstock_scheduled FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND due_at = 9007199254740991 FOR UPDATE SKIP LOCKED;
 -- name: is_head
 SELECT 1 FROM penstock_head WHERE id = :id;
 -- name: head_of
@@ -265,6 +283,16 @@ ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), body = VALUES(body);
 -- name: complete_leave
 DELETE l FROM penstock_lease AS l FORCE INDEX (PRIMARY)
 WHERE (:locks) AND flags & 67 = 0;
+-- name: keys_of_leases
+-- Of those with an ordering key or a unique key to free. NULL if no line waits for its end: a dead
+-- letter's has gone on.
+SELECT l.id, l.fence, h.queue_id, h.`key`
+FROM (SELECT id, fence FROM penstock_lease FORCE INDEX (PRIMARY)
+      WHERE (:locks) AND flags & 3 AND NOT flags & 64) AS l
+LEFT JOIN penstock_head AS h FORCE INDEX (id) ON h.id = l.id;
+-- name: leave_leases_of
+DELETE l FROM json_table(:array, '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
+STRAIGHT_JOIN penstock_lease AS l FORCE INDEX (PRIMARY) ON l.id = gone.id;
 -- name: free_leases
 -- Those of the leases that nobody's open transaction holds.
 SELECT id, fence FROM penstock_lease FORCE INDEX (PRIMARY)

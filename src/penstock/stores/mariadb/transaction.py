@@ -5,17 +5,18 @@ from hashlib import blake2b
 from typing import Any
 
 from penstock.message import Moment
-from penstock.stores.mariadb import publish
+from penstock.stores.mariadb import keyed, publish
 from penstock.stores.mariadb.session import Outcome, Session, rows_of
-from penstock.stores.mariadb.statement import array, text_of, tuples
-from penstock.stores.sql.locking import LockingTransaction
+from penstock.stores.mariadb.statement import array, locks_of, text_of, tuples
+from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable, Ticket
-from penstock.ticket import Entry, Published
+from penstock.ticket import Completion, Entry, Published
 
 # Statements whose count nobody asks for.
 UNASKED = frozenset({
     "put_ready", "put_scheduled", "put_dead", "put_history", "dedup_remember", "name_take",
     "keep_result", "unique_free", "take_head", "free_head", "get_in_line", "pruned_up_to",
+    "leave_leases_of", "leave_scheduled",
 })  # fmt: skip
 # What is taken by a look, which locks it, leaves its place right after.
 PLACES = {
@@ -54,7 +55,7 @@ class Guarded(LockingTransaction):
         return sorted(numbers)
 
 
-class Transaction(Guarded):
+class Transaction(Guarded, StoreTransaction):
     __slots__ = ("later", "length", "session")
 
     def __init__(self, session: Session, now: Moment) -> None:
@@ -96,6 +97,15 @@ class Transaction(Guarded):
         outcomes = await self.send(*texts)
         self.woken.update(entry.queue_id for entry in entries)
         return publish.published(outcomes[-len(texts)].first, len(entries))
+
+    async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
+        return await keyed.publish(self, entries)
+
+    async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
+        return await self.all("keys_of_leases", locks=locks_of(items))
+
+    async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
+        return await keyed.complete(self, items)
 
     async def save(self) -> None:
         await self.send("SAVEPOINT penstock")

@@ -79,11 +79,11 @@ class Consuming(Engine, consuming.Consuming):
         return await self.fetch("extend_many", **settle.extension(items))
 
     async def free_among(self, items: Sequence[Locked]) -> list[Locked]:
-        free = {tuple(row) for row in await self.fetch("free_leases", **locks_of(items))}
+        free = {tuple(row) for row in await self.fetch("free_leases", **settle.locks_of(items))}
         return [item for item in items if (item.id, item.fence) in free]
 
     async def lease_rows(self, locks: Sequence[Lock]) -> list[Any]:
-        return await self.fetch("leases", **locks_of(locks))
+        return await self.fetch("leases", **settle.locks_of(locks))
 
     async def settle_set(self, moves: Sequence[Move]) -> list[Any]:
         rows = await self.fetch("settle_many", **settle.moving(moves))
@@ -92,10 +92,6 @@ class Consuming(Engine, consuming.Consuming):
 
     async def write_briefly(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.write_by(BEGIN_BRIEFLY, work, *args, **kwargs)
-
-
-def locks_of(items: Sequence[Completion | Extension | Lock]) -> dict[str, list[int]]:
-    return {"ids": [item.id for item in items], "fences": [item.fence for item in items]}
 
 
 def took(started: float, rows: list[Any]) -> Took:

@@ -1,4 +1,4 @@
-"""Entries that need no look at what is stored: one statement writes them."""
+"""Entries that no name, dedup key or depth decides on: one statement writes them."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
@@ -59,6 +59,16 @@ def timed(entries: Sequence[Entry]) -> dict[str, Any]:
         "run_ats": [entry.run_at for entry in entries],
         "ttls": [micros(entry.ttl) for entry in entries],
         "expires_ats": [entry.expires_at for entry in entries],
+    }
+
+
+def keyed(entries: Sequence[Entry]) -> dict[str, Any]:
+    """The values of the statement that also knows of flags and ordering keys."""
+    return {
+        **various(entries),
+        **timed(entries),
+        "flags": [entry.flags for entry in entries],
+        "keys": [entry.ordering_key for entry in entries],
     }
 
 

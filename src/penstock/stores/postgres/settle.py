@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.ticket import Completion, Extension, Move
+from penstock.ticket import Completion, Extension, Lock, Move
 
 FOREVER = 2**62
 
@@ -18,6 +18,10 @@ def completion(items: Sequence[Completion]) -> tuple[str, dict[str, Any]]:
     if results.count(None) == len(results):
         return "complete", values
     return "complete_with_results", values | {"results": results}
+
+
+def locks_of(items: Sequence[Completion | Extension | Lock]) -> dict[str, list[int]]:
+    return {"ids": [item.id for item in items], "fences": [item.fence for item in items]}
 
 
 def extension(items: Sequence[Extension]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ UPDATE penstock.counter SET value = value + 1 WHERE name = :name RETURNING value
 -- name: number
 SELECT value FROM penstock.counter WHERE name = :name;
 -- name: lock
-SELECT pg_advisory_xact_lock(hashtextextended(:what, 0));
+SELECT pg_advisory_xact_lock(hashtextextended(what, 0))
+FROM unnest(:all::text[]) WITH ORDINALITY AS asked (what, place) ORDER BY place;
 -- name: try_lock
 SELECT pg_try_advisory_xact_lock(hashtextextended(what, 0))
 FROM unnest(:all::text[]) WITH ORDINALITY AS asked (what, place) ORDER BY place;
@@ -84,6 +85,50 @@ placed AS (
     SELECT queue_id, rank, id, type, 0, 0, coalesce(expires_at, 9007199254740991), 0
     FROM known WHERE due <= penstock.moment())
 SELECT id FROM known;
+-- name: publish_keyed
+-- The locks of the keys are held since an earlier statement, so that this one sees every head.
+WITH asked AS MATERIALIZED (
+    SELECT nextval('penstock.message_id') AS id, given.*,
+           coalesce(run_at, penstock.moment() + delay) AS due
+    FROM unnest(:queue_ids::int[], :types::text[], :priorities::int[], :ranks::bigint[],
+                :bases::text[], :delays::bigint[], :run_ats::bigint[], :ttls::bigint[],
+                :expires_ats::bigint[], :bodies::bytea[], :metas::json[], :flags::int[],
+                :keys::text[])
+        AS given (queue_id, type, priority, base, basis, delay, run_at, ttl, expires, body, meta,
+                  flags, key)),
+known AS MATERIALIZED (
+    SELECT *, base + CASE basis WHEN 'created' THEN penstock.moment() / 1000
+                                WHEN 'due' THEN greatest(due, penstock.moment()) / 1000
+                                ELSE 0 END AS rank,
+           least(expires, penstock.moment() + ttl) AS expires_at,
+           due > penstock.moment() AS delayed,
+           key IS NULL OR (
+               row_number() OVER (PARTITION BY queue_id, key, due > penstock.moment()
+                                  ORDER BY id) = 1
+               AND (SELECT h.id FROM penstock.head AS h
+                    WHERE h.queue_id = asked.queue_id AND h.key = asked.key) IS NULL) AS first
+    FROM asked),
+written AS (
+    INSERT INTO penstock.message
+        (id, queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+    SELECT id, queue_id, type, priority, nullif(rank, -priority), penstock.moment(),
+           CASE WHEN delayed THEN due END, expires_at, body, meta
+    FROM known),
+took AS (
+    INSERT INTO penstock.head (queue_id, key, id)
+    SELECT queue_id, key, id FROM known WHERE first AND NOT delayed AND key IS NOT NULL),
+placed AS (
+    INSERT INTO penstock.ready
+        (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+    SELECT queue_id, rank, id, type, 0, 0, coalesce(expires_at, 9007199254740991), flags
+    FROM known WHERE first AND NOT delayed),
+waiting AS (
+    INSERT INTO penstock.scheduled
+        (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags, key, position)
+    SELECT CASE WHEN delayed THEN due ELSE 9007199254740991 END, id, queue_id, rank, type, 0, 0,
+           coalesce(expires_at, 9007199254740991), flags, key, CASE WHEN NOT delayed THEN id END
+    FROM known WHERE delayed OR NOT first)
+SELECT id, CASE WHEN first AND NOT delayed THEN queue_id END FROM known;
 -- name: publish_checked
 INSERT INTO penstock.message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
@@ -275,6 +320,71 @@ INSERT INTO penstock.history
 SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
        claimed_at, penstock.moment(), true
 FROM ended RETURNING id, fence;
+-- name: keys_of_leases
+-- Of those with an ordering key or a unique key to free. NULL if no line waits for its end: a dead
+-- letter's has gone on.
+SELECT l.id, l.fence, h.queue_id, h.key
+FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
+CROSS JOIN LATERAL (
+    SELECT id, fence FROM penstock.lease
+    WHERE id = asked.id AND fence = asked.fence AND flags & 3 <> 0 AND flags & 64 = 0
+    OFFSET 0) AS l
+LEFT JOIN LATERAL (
+    SELECT queue_id, key FROM penstock.head WHERE id = l.id OFFSET 0) AS h ON true;
+-- name: complete_keyed
+-- The locks of the keys are held since an earlier statement, so that this one sees every line.
+-- A lease stays if the next in its line is about to leave it: that may not happen after all.
+WITH held AS MATERIALIZED (
+    SELECT l.*, asked.result, (
+        SELECT s.id FROM penstock.scheduled AS s
+        WHERE s.queue_id = h.queue_id AND s.key = h.key AND s.due_at = 9007199254740991
+        ORDER BY s.position LIMIT 1) AS next
+    FROM unnest(:ids::bigint[], :fences::bigint[], :results::bytea[]) AS asked (id, fence, result)
+    CROSS JOIN LATERAL (
+        SELECT ctid AS place, id, fence, queue_id, attempts, deliveries, flags, consumer,
+               claimed_at
+        FROM penstock.lease WHERE id = asked.id AND fence = asked.fence AND flags & 64 = 0
+        FOR UPDATE SKIP LOCKED) AS l
+    LEFT JOIN LATERAL (
+        SELECT queue_id, key FROM penstock.head WHERE id = l.id OFFSET 0) AS h ON true),
+called AS (
+    DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
+        SELECT s.place FROM held CROSS JOIN LATERAL (
+            SELECT ctid AS place FROM penstock.scheduled
+            WHERE id = held.next AND due_at = 9007199254740991 FOR UPDATE SKIP LOCKED) AS s))
+    RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags),
+ended AS MATERIALIZED (
+    SELECT held.* FROM held
+    WHERE next IS NULL OR next IN (SELECT id FROM called)),
+gone AS (
+    DELETE FROM penstock.lease WHERE ctid = ANY (ARRAY(SELECT place FROM ended))),
+freed AS (
+    DELETE FROM penstock.head WHERE id = ANY (ARRAY(SELECT id FROM ended WHERE next IS NULL))),
+passed AS (
+    UPDATE penstock.head AS h SET id = ended.next FROM ended
+    WHERE h.id BETWEEN ended.id AND ended.id AND ended.next IS NOT NULL),
+placed AS (
+    INSERT INTO penstock.ready
+        (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+    SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM called),
+forgotten AS (
+    DELETE FROM penstock.dedup
+    WHERE id = ANY (ARRAY(SELECT id FROM ended WHERE flags & 2 <> 0))
+      AND expires_at = 9007199254740991 AND left(key, 7) = 'unique:'),
+kept AS (
+    INSERT INTO penstock.result (id, expires_at, body)
+    SELECT ended.id,
+           penstock.moment() + (1000000 * (q.settings ->> 'keep_results')::float8)::bigint,
+           ended.result
+    FROM ended JOIN penstock.queue AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
+    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body),
+told AS (
+    INSERT INTO penstock.history
+        (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
+    SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
+           claimed_at, penstock.moment(), true
+    FROM ended)
+SELECT id, fence, CASE WHEN next IS NOT NULL THEN queue_id END FROM ended;
 -- name: free_leases
 -- Those of the leases that nobody's open transaction holds.
 SELECT l.id, l.fence

@@ -6,11 +6,11 @@ from typing import Any
 import asyncpg
 
 from penstock.message import Moment
-from penstock.stores.postgres import publish
+from penstock.stores.postgres import publish, settle
 from penstock.stores.postgres.statement import SQL
-from penstock.stores.sql.locking import LockingTransaction
+from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable
-from penstock.ticket import Entry, Published
+from penstock.ticket import Completion, Entry, Published
 
 # Every call has an end, whatever became of the server.
 DEADLINE = 5.0
@@ -22,8 +22,7 @@ class Locks(LockingTransaction):
     __slots__ = ()
 
     async def lock(self, *what: Lockable) -> None:
-        for each in what:
-            await self.one("lock", what=lock_name(each))
+        await self.all("lock", all=[lock_name(each) for each in what])
 
     async def try_lock(self, what: Sequence[Lockable]) -> list[bool]:
         rows = await self.all("try_lock", all=[lock_name(each) for each in what])
@@ -35,7 +34,7 @@ class Locks(LockingTransaction):
         return publish.published(await self.all(name, **values))
 
 
-class Transaction(Locks):
+class Transaction(Locks, StoreTransaction):
     __slots__ = ("connection",)
 
     def __init__(self, connection: asyncpg.Connection, now: Moment) -> None:
@@ -60,6 +59,20 @@ class Transaction(Locks):
         return await self.connection.fetch(
             text, *[values[name] for name in names], timeout=DEADLINE
         )
+
+    async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
+        rows = await self.all("publish_keyed", **publish.keyed(entries))
+        self.woken.update(queue_id for _, queue_id in rows if queue_id is not None)
+        return publish.published(rows)
+
+    async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
+        return await self.all("keys_of_leases", **settle.locks_of(items))
+
+    async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
+        results = [item.result for item in items]
+        rows = await self.all("complete_keyed", **settle.locks_of(items), results=results)
+        self.woken.update(queue_id for _, _, queue_id in rows if queue_id is not None)
+        return [(id, fence) for id, fence, _ in rows]
 
     async def save(self) -> None:
         await self.connection.execute("SAVEPOINT atomic")

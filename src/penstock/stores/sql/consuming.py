@@ -9,10 +9,10 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreUnreachable
 from penstock.message import Verb
-from penstock.stores.sql import messages, sets
+from penstock.stores.sql import locking, messages, sets
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.documents import accounted
-from penstock.stores.sql.locking import LockingTransaction
+from penstock.stores.sql.locking import StoreTransaction
 from penstock.stores.sql.settle import BUSY
 from penstock.ticket import (
     DONE,
@@ -29,7 +29,7 @@ from penstock.ticket import (
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Work: TypeAlias = Callable[Concatenate[LockingTransaction, P], Coroutine[Any, Any, T]]
+Work: TypeAlias = Callable[Concatenate[StoreTransaction, P], Coroutine[Any, Any, T]]
 Locked = TypeVar("Locked", Completion, Extension)
 # Somebody's look at a row, unlike their open transaction, is over soon.
 LOOKS, A_LOOK = 3, 0.01
@@ -66,11 +66,31 @@ class Consuming(ABC):
         rows = await self.free_ones(self.complete_set, items)
         if len(rows) == len(items):
             return [DONE] * len(rows)
-        answers = sets.done(items, rows)
+        left = [item for item, done in zip(items, sets.done(items, rows), strict=True) if not done]
+        answers = sets.done(items, rows + await self.complete_keyed(left))
         return [
             answer or await self.patiently(settling.complete_one, item)
             for item, answer in zip(items, answers, strict=True)
         ]
+
+    async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
+        """The locks of those that were. Keys in use are tried again; others are done already."""
+        done: list[Any] = []
+        # Of several about one lease, the first.
+        first = {(item.id, item.fence): item for item in reversed(items)}
+        left: Sequence[Completion] = list(first.values())
+        try:
+            for look in range(LOOKS):
+                await asyncio.sleep(A_LOOK if look else 0)
+                rows, left = await self.write_briefly(locking.complete_keyed, left)
+                done += rows
+                if not left:
+                    break
+        except StoreBusy:
+            pass
+        except StoreUnreachable as error:
+            raise OutcomeUnknown(str(error)) from error
+        return done
 
     async def extend(self, items: Sequence[Extension]) -> list[Answer]:
         rows = await self.free_ones(self.extend_set, items)

@@ -3,11 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 from penstock.errors import Busy
+from penstock.stores.sql import keys
 from penstock.stores.sql.publish import lockables, none_of, publish_checked, refused
 from penstock.stores.sql.transaction import Lockable, Transaction
-from penstock.ticket import Entry, Published
+from penstock.ticket import Completion, Entry, Published
 
 BUSY = Published(0, code=Busy.code)
 # Of one message only.
@@ -25,6 +27,10 @@ class LockingTransaction(Transaction):
     async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
         """Those that need no look at what is stored."""
 
+    async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
+        """Those that are not conditional."""
+        return await publish_each(self, entries)
+
     @abstractmethod
     async def save(self) -> None:
         """Remembers the place that undo goes back to."""
@@ -33,17 +39,41 @@ class LockingTransaction(Transaction):
     async def undo(self) -> None: ...
 
 
+class StoreTransaction(LockingTransaction):
+    """One of the store's own, which is short: it may hold the locks of ordering keys."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
+        """(id, fence, queue, ordering key) of those that have keys to free when they end."""
+
+    @abstractmethod
+    async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
+        """The locks of those that were. The locks of their ordering keys are held."""
+
+
 async def publish_all(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
     """One step. What somebody else is about to decide is BUSY, and holds up nobody here."""
     kept = await free_ones(tx, entries)
     outcomes = [BUSY] * len(entries)
-    for plain, run in groupby(kept, lambda place: entries[place].plain):
+    for together, run in groupby(kept, lambda place: in_sets(tx, entries[place])):
         places = list(run)
         asked = [entries[place] for place in places]
-        written = await tx.publish_plain(asked) if plain else await publish_each(tx, asked)
+        written = await (publish_together if together else publish_each)(tx, asked)
         for place, outcome in zip(places, written, strict=True):
             outcomes[place] = outcome
     return outcomes
+
+
+def in_sets(tx: LockingTransaction, entry: Entry) -> bool:
+    """In a foreign transaction the lock of an ordering key is not held."""
+    return entry.plain if tx.foreign else not entry.conditional
+
+
+async def publish_together(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
+    plain = all(entry.plain for entry in entries)
+    return await (tx.publish_plain if plain else tx.publish_keyed)(entries)
 
 
 async def publish_each(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
@@ -74,3 +104,20 @@ async def publish_atomic(tx: LockingTransaction, entries: Sequence[Entry]) -> li
         outcomes = none_of(outcomes)
         tx.woken.clear()
     return outcomes
+
+
+async def complete_keyed(
+    tx: StoreTransaction, items: Sequence[Completion]
+) -> tuple[list[Any], list[Completion]]:
+    """The locks of those that were completed, and the items whose ordering key is in use."""
+    lines = {
+        (id, fence): None if key is None else keys.lockable(queue_id, key)
+        for id, fence, queue_id, key in await tx.keys_of_leases(items)
+    }
+    asked = [line for line in lines.values() if line is not None]
+    free = await tx.try_lock(asked) if asked else []
+    taken = {line for line, ours in zip(asked, free, strict=True) if not ours}
+    held = [item for item in items if (item.id, item.fence) in lines]
+    ours = [item for item in held if lines[item.id, item.fence] not in taken]
+    busy = [item for item in held if lines[item.id, item.fence] in taken]
+    return await tx.complete_keyed(ours) if ours else [], busy

@@ -145,16 +145,7 @@ async def remember(tx: Transaction, entry: Entry, id: int) -> None:
 
 async def place(tx: Transaction, entry: Entry, id: int, full: bool) -> None:
     due = due_at(entry, tx.now)
-    ticket = Ticket(
-        entry.queue_id,
-        rank_at(entry, tx.now, due),
-        id,
-        entry.type,
-        0,
-        0,
-        expires_at(entry, tx.now) or NEVER,
-        entry.flags,
-    )
+    ticket = ticket_of(entry, id, tx.now)
     if full:
         await tx.put_dead(ticket, tx.now, "overflow", None)
         await tx.record(ticket, Verb.PUBLISH, State.DEAD, "overflow")
@@ -165,3 +156,9 @@ async def place(tx: Transaction, entry: Entry, id: int, full: bool) -> None:
         await keys.get_in_line(tx, ticket, entry.ordering_key, id)
     else:
         await tx.put_ready(ticket)
+
+
+def ticket_of(entry: Entry, id: int, now: Moment) -> Ticket:
+    rank = rank_at(entry, now, due_at(entry, now))
+    ends = expires_at(entry, now) or NEVER
+    return Ticket(entry.queue_id, rank, id, entry.type, 0, 0, ends, entry.flags)
