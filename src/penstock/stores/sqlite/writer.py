@@ -99,6 +99,8 @@ class Applier:
             if isinstance(error, sqlite3.Error):
                 raise named(error, self.path) from error
             raise
+        if self.files is not None:
+            self.files.check_database()
         return outcomes, tx.woken
 
 
