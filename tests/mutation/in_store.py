@@ -139,8 +139,10 @@ SETTLING = (
          "pass", WRITER),
     code("acknowledged_into_a_removed_file", "sqlite/writer.py commit",
          "self.files.check_database()", "pass", REPLACED),
-    code("removed_log_is_not_seen", "sqlite/files.py check_identity", "for file in self.identities:",
-         "for file in ():", REPLACED),
+    code("removed_log_is_not_seen", "sqlite/files.py check_identity",
+         "for file in self.identities:", "for file in ():", REPLACED),
+    code("io_error_is_forgotten", "sqlite/database.py named", "files.io_failed = True", "pass",
+         "tests/sqlite/test_failing_disk.py"),
     code("failed_write_is_kept", "sqlite/writer.py commit", 'self.db.execute("ROLLBACK")',
          'self.db.execute("COMMIT")', WRITER),
 )  # fmt: skip

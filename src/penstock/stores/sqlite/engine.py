@@ -202,7 +202,7 @@ class Engine:
             finally:
                 db.execute("COMMIT")
         except sqlite3.Error as error:
-            raise named(error, self.path) from error
+            raise named(error, self.path, self.files) from error
 
 
 def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[Transaction], T]:

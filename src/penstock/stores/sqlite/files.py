@@ -1,6 +1,7 @@
 """The files of a store: where it may lie, who may read it, whether they are still there, and
 room on its disk."""
 
+import errno
 import os
 import sqlite3
 import stat
@@ -13,6 +14,7 @@ OLDEST = (3, 38, 0)
 BALLAST = 16 * 1_048_576
 LOW_WATER = 16 * 1_048_576
 IDENTITY_CHECK_INTERVAL_S = 1.0
+DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESHUTDOWN)
 MOUNTS = "/proc/self/mountinfo"
 NETWORK = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "glusterfs", "lustre",
@@ -26,6 +28,8 @@ class Files:
         self.mounts = mounts
         self.ballast = f"{path}.ballast"
         self.room_checked = 0.0
+        # SQLite got an I/O error from one of them.
+        self.io_failed = False
         # Absolute, as SQLite keeps it: the process may change its directory.
         self.database = os.path.abspath(path)
         # Device and inode of each file that the connections have open.
@@ -141,6 +145,22 @@ class Files:
             return False
         self.room_checked = 0.0
         return True
+
+
+def disk_fails(path: str) -> bool:
+    """Whether the file system answers with I/O errors.
+
+    Asks its folder: closing the file itself would drop the locks that SQLite holds on it.
+    """
+    try:
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        return error.errno in DISK_ERRORS
+    return False
 
 
 def identity_of(file: str) -> tuple[int, int] | None:
