@@ -185,6 +185,7 @@ class Penstock(Producer):
             scope=self.scope,
             hook=self.tell if self.hooks else None,
             connect=None if self.connections.in_memory else self.connections.open,
+            address=self.connections.address(),
         )
 
     async def prepare(self, broker: Broker) -> None:

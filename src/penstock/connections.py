@@ -2,8 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from penstock import stores
 from penstock.artifacts.place import opened, usual
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 
 # The process and the loop.
 Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
+
+
+class StoreAddress(Struct, frozen=True):
+    """What another process needs to open the same store; over HTTP, also the lock tokens of what
+    was claimed, by id and fence."""
+
+    url: str
+    key: str | None
+    tokens: Mapping[tuple[int, int], str] | None
 
 
 class Connections:
@@ -95,6 +106,12 @@ class Connections:
 
         self.ledger = self.ledger or Ledger()
         return RemoteBroker(self.url, self.ledger, self.key)
+
+    def address(self) -> StoreAddress | None:
+        """None for a store in memory, which no other process sees."""
+        if self.in_memory:
+            return None
+        return StoreAddress(self.url, self.key, None if self.ledger is None else self.ledger.tokens)
 
     async def close_ended(self) -> None:
         """What loops that are closed by now have left open."""

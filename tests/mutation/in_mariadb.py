@@ -111,6 +111,7 @@ UPKEEP = (
     sql("expiry_tells_nobody", "expire_scheduled", "flags & 67", "flags & 3", "callbacks"),
     sql("unique_is_never_free", "unique_free", "WHERE id = :id", "WHERE id = -:id", "dedup"),
     sql("tick_taken_by_anybody", "claim_tick", "OR at <= :before", "OR :before > 0", "upkeep"),
+    sql("tick_of_the_future_is_kept", "claim_tick", " OR at > :after", "", "clock"),
     sql("fires_a_paused_schedule", "schedule_move", " AND NOT paused", "", "cron"),
     sql("fires_twice", "schedule_move", " AND next_at = :seen_at", "", "cron"),
     sql("nobody_is_waited_for_by_the_feed", "enter", " LOCK IN SHARE MODE", "", FEED),

@@ -139,6 +139,7 @@ UPKEEP = (
     sql("aging_too_young", "waited", " <= :before", " > 0 AND :before::bigint > 0", "orderings"),
     sql("tick_taken_by_anybody", "claim_tick", "OR agent.at <= :before", "OR :before::bigint > 0",
         "upkeep"),
+    sql("tick_of_the_future_is_kept", "claim_tick", " OR agent.at > :after", "", "clock"),
     sql("scheduled_at_once", "publish_mixed", "FROM known WHERE due > penstock.moment()),",
         "FROM known WHERE due > penstock.moment() AND false),", "schedule"),
     sql("fires_a_paused_schedule", "schedule_move", " AND NOT paused", "", "cron"),

@@ -88,6 +88,8 @@ MOVES = (
         "switches"),
     lua("fires_twice", "fire", "", " or next_at ~= ARGV[3]", "", "cron"),
     lua("everybody_gets_the_tick", "claim_tick", "", "then return 0 end", "then end", "upkeep"),
+    lua("tick_of_the_future_is_kept", "claim_tick", "", " and age >= -tonumber(ARGV[3])", "",
+        "clock"),
     lua("results_for_ever", "result", "", " or tonumber(expires) <= now", "", "settle"),
     lua("pruned_history_stays", "prune", "", "call('XDEL', history, position .. '-0')", "",
         "upkeep"),

@@ -133,6 +133,7 @@ UPKEEP = (
     sql("age_the_young", "waited", "m.created_at <= :before", "1", "orderings"),
     sql("tick_for_everybody", "claim_tick",
         "WHERE agent.by = excluded.by OR agent.at <= :before", "WHERE 1", "upkeep"),
+    sql("tick_of_the_future_is_kept", "claim_tick", " OR agent.at > :after", "", "clock"),
     sql("tick_a_moment_late", "claim_tick", "agent.at <= :before", "agent.at < :before", "moments"),
     sql("tick_not_kept", "claim_tick", "agent.by = excluded.by OR ", "", "upkeep"),
     sql("end_tick_of_another", "end_tick", " AND by = :by", "", "upkeep"),

@@ -11,6 +11,7 @@ def code(name: str, where: str, old: str, new: str, hint: str) -> Mutation:
 
 
 WRITER = "tests/sqlite/test_writer.py"
+REPLACED = "tests/sqlite/test_replaced_files.py"
 
 
 PUBLISHING = (
@@ -136,6 +137,12 @@ SETTLING = (
          WRITER),
     code("writer_in_order_of_arrival", "sqlite/writer.py write", "self.jobs.sort(key=order_of)",
          "pass", WRITER),
+    code("acknowledged_into_a_removed_file", "sqlite/writer.py commit",
+         "self.files.check_database()", "pass", REPLACED),
+    code("removed_log_is_not_seen", "sqlite/files.py check_identity",
+         "for file in self.identities:", "for file in ():", REPLACED),
+    code("io_error_is_forgotten", "sqlite/database.py named", "files.io_failed = True", "pass",
+         "tests/sqlite/test_failing_disk.py"),
     code("failed_write_is_kept", "sqlite/writer.py commit", 'self.db.execute("ROLLBACK")',
          'self.db.execute("COMMIT")', WRITER),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import sqlite3
 import threading
@@ -108,6 +109,12 @@ class Program:
 
     async def umask(self, mask: str) -> str:
         os.umask(int(mask, 8))
+        return "set"
+
+    async def limit_file_size(self, size: str) -> str:
+        """A write beyond it is an I/O error."""
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), most))
         return "set"
 
     async def become_nobody(self) -> str:

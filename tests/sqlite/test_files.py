@@ -103,7 +103,7 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
 
 async def test_random_bytes_are_not_taken_for_a_store(path: Path) -> None:
     write(path, content := os.urandom(8192))
-    with pytest.raises(StoreUnusable, match=r"queue\.db.*not a database; restore"):
+    with pytest.raises(StoreUnusable, match=r"queue\.db.*not a database; check its disk"):
         await open_file(path)
     assert read(path) == content
 
@@ -114,7 +114,7 @@ async def test_a_truncated_store_is_refused(path: Path, left: float) -> None:
         await publish(store, 200, b"x" * 500)
     pages = len(read(path)) // 4096
     os.truncate(path, max(1, int(left * pages)) * 4096)
-    with pytest.raises(StoreUnusable, match=r"queue\.db.*malformed; restore"):
+    with pytest.raises(StoreUnusable, match=r"queue\.db.*malformed; check its disk"):
         await open_file(path)
 
 

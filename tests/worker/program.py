@@ -1,6 +1,7 @@
 """A worker as a process of its own, for tests that kill it."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
@@ -48,6 +49,20 @@ def where_in_process() -> int:
 @app.task(name="count")
 async def count(path: str, number: int) -> None:
     note(path, number)
+
+
+@app.task(name="hold_gil")
+def hold_gil(path: str, seconds: int) -> int:
+    """Stops every thread of the process meanwhile."""
+    note(path, os.getpid())
+    ctypes.PyDLL(None).sleep(seconds)
+    return os.getpid()
+
+
+@app.task(name="hold_gil_with_timeout", timeout=1.0, max_attempts=1)
+def hold_gil_with_timeout(path: str, seconds: int) -> None:
+    note(path, os.getpid())
+    ctypes.PyDLL(None).sleep(seconds)
 
 
 @app.task(name="die")

@@ -39,5 +39,7 @@ class PriorityAgingWorker:
         now = await self.store.now()
         for run in await self.store.agent_runs():
             if run.name == self.name:
-                return min(self.every, self.every - (now - run.at) / 1_000_000)
+                left = self.every - (now - run.at) / 1_000_000
+                # A run in the future dates from before the clock was set back.
+                return 0.0 if left > 2 * self.every else min(self.every, left)
         return 0.0

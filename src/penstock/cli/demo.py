@@ -50,7 +50,13 @@ async def play(session: Session, url: str, folder: Path) -> None:
     await shell_queue(broker, "shell", app.scope)
     shell = ShellHandler("shell", folder / "demo.db.jobs")
     options = WorkerOptions(grace=1.0)
-    worker = Worker(broker, [*handlers, shell], options, connect=app.connections.open)
+    worker = Worker(
+        broker,
+        [*handlers, shell],
+        options,
+        connect=app.connections.open,
+        address=app.connections.address(),
+    )
     async with app.agents(broker), worker:
         for number, (title, act) in enumerate(ACTS.items(), 1):
             told = await played(title, act(Stage(broker, url, folder)))

@@ -86,6 +86,7 @@ async def run_one(plan: Plan) -> None:
             scope=plan.scope,
             hook=app.tell if app is not None and app.hooks else None,
             connect=connections.open,
+            address=connections.address(),
         )
         service = Service(
             worker, Runner(agents), stop_when_empty=plan.stop_when_empty, parent=plan.parent

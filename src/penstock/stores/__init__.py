@@ -35,6 +35,14 @@ async def open(url: str, *, clock: Clock | None = None) -> Store:
     return await open_sqlite(path, durability=durability, clock=clock)
 
 
+def preload(url: str) -> None:
+    """Imports what `open` needs."""
+    if (package := SERVERS.get(split(url).scheme)) is not None:
+        part_of(package, "open")
+    else:
+        import_module("penstock.stores.sqlite.open")
+
+
 async def exists(url: str) -> bool:
     """A store is there already. None is made, and one in memory is always there."""
     if (package := SERVERS.get(split(url).scheme)) is not None:

@@ -58,6 +58,9 @@ class BatchLane:
     def running(self) -> int:
         return len(self.batch)
 
+    def names(self) -> list[str]:
+        return [self.handler.name] if self.batch else []
+
     def take_back(self) -> list[Context]:
         waiting = contexts_of(self.buffer)
         self.buffer.clear()

@@ -1,18 +1,21 @@
-"""Renews leases from a thread of its own: no handler, however busy, stops it."""
+"""Renews leases from a thread of its own, so that a busy handler does not stop it.
+
+A handler that holds the GIL stops every thread: the standby process renews meanwhile."""
 
 import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 
 import structlog
 
 from penstock.broker import Broker
-from penstock.message import Flag
+from penstock.message import Flag, Leased
 from penstock.ticket import Answer, AnswerKind, Extension, Lock
 from penstock.worker.context import Context
+from penstock.worker.standby import Standby
 
 log = structlog.get_logger()
 AFTER_ERROR = 0.5
@@ -24,8 +27,13 @@ class Heart:
     """Renews what is held at a third of its lease; a run past its time and grace it lets go."""
 
     def __init__(
-        self, held: dict[int, Context], lost: Callable[[Context], None], grace: float
+        self,
+        held: dict[int, Context],
+        lost: Callable[[Context], None],
+        grace: float,
+        standby: Standby | None = None,
     ) -> None:
+        self.standby = standby
         self.held = held
         self.lost = lost
         self.grace = grace
@@ -44,6 +52,11 @@ class Heart:
         """Something is to be renewed then."""
         if renew_at < self.asleep_until:
             self.nudge()
+
+    def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
+        """Before any of them runs; `plain` as in Standby."""
+        if self.standby is not None:
+            self.standby.claimed(deliveries, lease, plain=plain)
 
     def nudge(self) -> None:
         # Its loop may have closed meanwhile.
@@ -127,6 +140,18 @@ class Heart:
 
     async def live(self, connect: Callable[[], Awaitable[Broker]]) -> None:
         self.loop, self.nudged = asyncio.get_running_loop(), asyncio.Event()
+        if self.standby is None:
+            await self.live_on(connect)
+            return
+        beats = asyncio.create_task(self.standby.run())
+        try:
+            await self.live_on(connect)
+        finally:
+            beats.cancel()
+            await asyncio.wait([beats])
+            self.standby.stop()
+
+    async def live_on(self, connect: Callable[[], Awaitable[Broker]]) -> None:
         while not self.stopping:
             try:
                 broker = await connect()

@@ -46,11 +46,13 @@ class Intake:
         renew_at, desk = now + lease / 3, self.desk
         queues, find = self.routes.queues, self.routes.table.get
         placed: dict[Lane, list[Run]] = {}
+        plain = True
         for delivery in deliveries:
             name = queues[delivery.queue_id].name
             context = self.held[delivery.id] = Context(delivery, name, desk, lease, renew_at)
             if delivery.flags & Flag.OWN_LEASE:
                 self.keep_own_lease(context, now)
+                plain = False
             route = find((delivery.queue_id, delivery.type)) or find((delivery.queue_id, None))
             if route is None:
                 self.park(context)
@@ -59,11 +61,13 @@ class Intake:
             if handler.watched or delivery.meta.timeout is not None:
                 context.limit = delivery.meta.timeout or handler.timeout
                 self.timed.set()
+                plain = False
             if delivery.deliveries > 1:
                 self.suspect(lane, (handler, context))
             else:
                 placed.setdefault(lane, []).append((handler, context))
         self.heart.watch(renew_at)
+        self.heart.claimed(deliveries, lease, plain=plain)
         for lane, runs in placed.items():
             lane.put(runs)
 

@@ -55,6 +55,9 @@ class Lane(Protocol):
     @property
     def running(self) -> int: ...
 
+    def names(self) -> list[str]:
+        """Of the handlers that run now. From any thread."""
+
     def take_back(self) -> list[Context]:
         """All that are not started, out of the lane."""
 
@@ -111,6 +114,9 @@ class AsyncLane:
     @property
     def running(self) -> int:
         return len(self.hands)
+
+    def names(self) -> list[str]:
+        return [handler.name for handler, _ in self.hands.copy().values()]
 
     def take_back(self) -> list[Context]:
         waiting = contexts_of(self.buffer)

@@ -57,6 +57,12 @@ class ThreadLane:
     def running(self) -> int:
         return len(self.hands) + len(self.out)
 
+    def names(self) -> list[str]:
+        """Also of those that the loop has not heard the end of."""
+        ended = [handler for handler, *_ in self.out.copy()]
+        running = [handler for handler, _ in self.hands.copy().values()]
+        return [handler.name for handler in ended + running]
+
     def take_back(self) -> list[Context]:
         back: list[Run] = []
         with contextlib.suppress(Empty):

@@ -8,6 +8,7 @@ from typing import Self
 import structlog
 
 from penstock.broker import Broker
+from penstock.connections import StoreAddress
 from penstock.errors import StoreError
 from penstock.message import Nack, Release, Settlement, State
 from penstock.queue import Queue
@@ -27,6 +28,7 @@ from penstock.worker.lanes import Lane
 from penstock.worker.options import WorkerOptions
 from penstock.worker.policy import Unfit, judge, text_of
 from penstock.worker.routes import Routes
+from penstock.worker.standby import Standby
 from penstock.worker.suspects import Suspects
 
 log = structlog.get_logger()
@@ -51,6 +53,7 @@ class Worker:
         scope: str = "default",
         hook: Hook | None = None,
         connect: Callable[[], Awaitable[Broker]] | None = None,
+        address: StoreAddress | None = None,
     ) -> None:
         self.broker = broker
         self.handlers = handlers
@@ -66,7 +69,10 @@ class Worker:
         self.routes = Routes(self, self.options, self.acked)
         self.flush = Flush(broker, self.held, self.options.linger, self.told)
         self.keeping = Keeping(broker, self.flush.add)
-        self.heart = Heart(self.held, self.lease_lost, self.options.grace)
+        standby = None
+        if address is not None:
+            standby = Standby(address, self.held, self.options.grace, self.running)
+        self.heart = Heart(self.held, self.lease_lost, self.options.grace, standby)
         self.suspects = Suspects(broker, self.let_go)
         self.intake = Intake(
             self.held,
@@ -89,6 +95,10 @@ class Worker:
     def busy(self) -> bool:
         """Something runs, or is held."""
         return bool(self.held) or any(lane.running for lane in self.routes.lanes)
+
+    def running(self) -> list[str]:
+        """The handlers that run now, by name."""
+        return [name for lane in self.routes.lanes for name in lane.names()]
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -451,7 +451,8 @@ WHERE queue_id = :queue_id AND rank = :rank AND id = (SELECT id FROM (
 SELECT queue_id, count(*) FROM penstock_dead GROUP BY queue_id;
 -- name: claim_tick
 INSERT IGNORE INTO penstock_agent (name, at, `by`) VALUES (:name, 0, '');
-UPDATE penstock_agent SET at = :now, `by` = :by WHERE name = :name AND (`by` = :by OR at <= :before);
+UPDATE penstock_agent SET at = :now, `by` = :by
+WHERE name = :name AND (`by` = :by OR at <= :before OR at > :after);
 -- name: end_tick
 UPDATE penstock_agent SET result = :result WHERE name = :name AND `by` = :by;
 -- name: agent_runs

@@ -599,7 +599,7 @@ SELECT queue_id, count(*) FROM penstock.dead GROUP BY queue_id;
 -- name: claim_tick
 INSERT INTO penstock.agent (name, at, by) VALUES (:name, :now, :by)
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, by = excluded.by
-WHERE agent.by = excluded.by OR agent.at <= :before;
+WHERE agent.by = excluded.by OR agent.at <= :before OR agent.at > :after;
 -- name: end_tick
 UPDATE penstock.agent SET result = :result WHERE name = :name AND by = :by;
 -- name: agent_runs

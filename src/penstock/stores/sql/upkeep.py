@@ -161,8 +161,10 @@ async def fire_one(tx: Transaction, firing: Firing) -> bool:
 
 
 async def claim_tick(tx: Transaction, agent: str, every: float, by: str) -> bool:
-    before = tx.now - int(every * 1_000_000)
-    return await tx.run("claim_tick", name=agent, now=tx.now, by=by, before=before) > 0
+    """A tick more than `every` in the future was claimed before the clock was set back."""
+    length = int(every * 1_000_000)
+    before, after = tx.now - length, tx.now + length
+    return await tx.run("claim_tick", name=agent, now=tx.now, by=by, before=before, after=after) > 0
 
 
 async def end_tick(tx: Transaction, agent: str, by: str, result: str) -> None:

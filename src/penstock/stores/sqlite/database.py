@@ -14,6 +14,7 @@ from penstock.store import Clock, Durability
 from penstock.stores import migrations
 from penstock.stores.sql import registry
 from penstock.stores.sql.transaction import finish
+from penstock.stores.sqlite.files import Files, disk_fails
 from penstock.stores.sqlite.transaction import SQL, Transaction
 
 PACKAGE = "penstock.stores.sqlite"
@@ -21,6 +22,10 @@ APPLICATION = 0x504E5354  # "PNST"
 MIGRATIONS = migrations.load(PACKAGE)
 SCHEMA = MIGRATIONS[-1].number
 BUSY = 5.0
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+# What SQLite answers when the disk does not.
+UNREADABLE = (*DAMAGED, sqlite3.SQLITE_CANTOPEN)
 APPLIED = """
 CREATE TABLE IF NOT EXISTS migration (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, at INTEGER NOT NULL)
@@ -29,9 +34,12 @@ CREATE TABLE IF NOT EXISTS migration (
 
 def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite3.Connection:
     """`cache` in KB of pages."""
-    db = sqlite3.connect(
-        path, timeout=BUSY, isolation_level=None, check_same_thread=False, cached_statements=512
-    )
+    try:
+        db = sqlite3.connect(
+            path, timeout=BUSY, isolation_level=None, check_same_thread=False, cached_statements=512
+        )
+    except sqlite3.Error as error:
+        raise named(error, path) from None
     try:
         keep(db, durability)
         db.execute(f"PRAGMA cache_size = -{cache}")
@@ -159,8 +167,11 @@ def boot_id() -> str:
         return secrets.token_hex(16)
 
 
-def named(error: sqlite3.Error, path: str) -> StoreError:
-    """The error of the tree that says what happened to which file, and what to do."""
+def named(error: sqlite3.Error, path: str, files: Files | None = None) -> StoreError:
+    """The error of the tree that says what happened to which file, and what to do.
+
+    `files` are those of an open store: they remember an I/O error.
+    """
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -168,8 +179,20 @@ def named(error: sqlite3.Error, path: str) -> StoreError:
     # The index of the log could not grow: no room either.
     if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(f"the disk of {path!r} is full; free some space")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreUnusable(f"{path!r} is damaged or no database: {error}; restore a backup")
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+    if code == sqlite3.SQLITE_IOERR and files is not None:
+        files.io_failed = True
+    # SQLite calls a file malformed that it cannot read.
+    if code in UNREADABLE and ((files is not None and files.io_failed) or disk_fails(path)):
+        return StoreUnusable(
+            f"the disk of {path!r} fails: {error}; check the disk and the file system,"
+            " and open the file again on a healthy one: it may be intact"
+        )
+    if code in DAMAGED:
+        return StoreUnusable(
+            f"{path!r} is damaged or no database: {error}; check its disk, then restore a backup"
+        )
+    if code in UNWRITABLE:
         return StoreUnusable(f"cannot write {path!r}: {error}")
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreError(f"{path!r}: {error}; check the disk and the file system")
     return StoreError(f"{path!r}: {error}")

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, ParamSpec, Self, TypeVar
 
-from penstock.errors import InvalidInput, StoreClosed
+from penstock.errors import InvalidInput, StoreClosed, StoreUnusable
 from penstock.message import Moment
 from penstock.store import Capabilities, Clock, Durability
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.bell import Bell
-from penstock.stores.sqlite.database import connect, named
+from penstock.stores.sqlite.database import connect, floor_of, named
 from penstock.stores.sqlite.files import Files
 from penstock.stores.sqlite.forks import forks
 from penstock.stores.sqlite.gate import Gate
@@ -65,6 +65,7 @@ class Engine:
             self.pool = ThreadPoolExecutor(READERS, "penstock-reader")
             self.readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
             self.open_readers()
+            files.remember_identity()
             forks.add(self)
 
     def open_readers(self) -> None:
@@ -112,12 +113,25 @@ class Engine:
 
     def come_back(self) -> None:
         if self.files is not None and not self.gone:
-            self.writing.db = connect(self.path, self.capabilities.durability)
-            self.open_readers()
-            if self.lookout is not None:
-                self.lookout.seen = -1
+            self.connect_again(self.files)
         self.reading.release()
         self.writing.mutex.release()
+
+    def connect_again(self, files: Files) -> None:
+        try:
+            files.check_database()
+        except StoreUnusable:
+            # Closed ones: every call is refused before it needs one.
+            for _ in range(READERS):
+                self.readers.put(self.reader)
+            return
+        self.writing.db = connect(self.path, self.capabilities.durability)
+        self.open_readers()
+        # The log is another one if these were its last connections, and is there after a read.
+        floor_of(self.writing.db)
+        files.remember_identity()
+        if self.lookout is not None:
+            self.lookout.seen = -1
 
     def forget(self) -> None:
         """A gate that the copy kept open would outlast the process that entered it."""
@@ -165,6 +179,12 @@ class Engine:
     def refuse_closed(self) -> None:
         if self.closed:
             raise StoreClosed(f"{self.path!r} is closed")
+        if self.files is not None:
+            self.files.check_identity()
+
+    def refuse_replaced(self) -> None:
+        if self.files is not None:
+            self.files.check_database()
 
     def read_in_pool(self, work: Callable[[Transaction], T]) -> T:
         db = self.readers.get()
@@ -182,7 +202,7 @@ class Engine:
             finally:
                 db.execute("COMMIT")
         except sqlite3.Error as error:
-            raise named(error, self.path) from error
+            raise named(error, self.path, self.files) from error
 
 
 def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[Transaction], T]:

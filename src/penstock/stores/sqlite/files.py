@@ -1,5 +1,7 @@
-"""The files of a store: where it may lie, who may read it, and room on its disk."""
+"""The files of a store: where it may lie, who may read it, whether they are still there, and
+room on its disk."""
 
+import errno
 import os
 import sqlite3
 import stat
@@ -11,6 +13,8 @@ from penstock.errors import StoreFull, StoreUnusable
 OLDEST = (3, 38, 0)
 BALLAST = 16 * 1_048_576
 LOW_WATER = 16 * 1_048_576
+IDENTITY_CHECK_INTERVAL_S = 1.0
+DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESHUTDOWN)
 MOUNTS = "/proc/self/mountinfo"
 NETWORK = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "glusterfs", "lustre",
@@ -24,6 +28,13 @@ class Files:
         self.mounts = mounts
         self.ballast = f"{path}.ballast"
         self.room_checked = 0.0
+        # SQLite got an I/O error from one of them.
+        self.io_failed = False
+        # Absolute, as SQLite keeps it: the process may change its directory.
+        self.database = os.path.abspath(path)
+        # Device and inode of each file that the connections have open.
+        self.identities: dict[str, tuple[int, int]] = {}
+        self.identity_due = 0.0
 
     def prepare(self) -> None:
         """Makes the file, readable by its owner only, or says why it cannot be used here."""
@@ -55,6 +66,33 @@ class Files:
             pass
         except OSError as error:
             raise StoreUnusable(f"cannot write {self.path!r}: {error.strerror}") from None
+
+    def remember_identity(self) -> None:
+        """Call it while a connection has all of them open; the database stays the same one."""
+        self.check_database()
+        for file in (self.database, f"{self.database}-wal", f"{self.database}-shm"):
+            if (identity := identity_of(file)) is not None:
+                self.identities[file] = identity
+
+    def check_identity(self) -> None:
+        """Looks once a second whether any of them was removed or replaced."""
+        if (now := time.monotonic()) >= self.identity_due:
+            for file in self.identities:
+                self.check_file(file)
+            self.identity_due = now + IDENTITY_CHECK_INTERVAL_S
+
+    def check_database(self) -> None:
+        """For every commit: what was written to a file without a name must not be acknowledged."""
+        self.check_file(self.database)
+
+    def check_file(self, file: str) -> None:
+        known = self.identities.get(file)
+        if known is not None and identity_of(file) != known:
+            self.identity_due = 0.0
+            raise StoreUnusable(
+                f"{file!r} was removed or replaced while it was open, and nothing is accepted;"
+                " put it back, or restart this process to use the files that are there now"
+            )
 
     def sync(self) -> None:
         """Makes the commits so far durable; SQLite itself syncs them only at a checkpoint."""
@@ -107,6 +145,31 @@ class Files:
             return False
         self.room_checked = 0.0
         return True
+
+
+def disk_fails(path: str) -> bool:
+    """Whether the file system answers with I/O errors.
+
+    Asks its folder: closing the file itself would drop the locks that SQLite holds on it.
+    """
+    try:
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        return error.errno in DISK_ERRORS
+    return False
+
+
+def identity_of(file: str) -> tuple[int, int] | None:
+    """None if there is no such file."""
+    try:
+        found = os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def filesystem(directory: str, mounts: str = MOUNTS) -> str:

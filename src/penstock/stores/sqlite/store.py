@@ -47,6 +47,7 @@ class SqliteStore(Engine, SqlStore):
     def enqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
+        self.refuse_replaced()
         outcomes = foreign.publish(connection, self.path, self.clock(), entries)
         if not foreign.in_transaction(connection):
             self.bell.ring()
@@ -58,6 +59,7 @@ class SqliteStore(Engine, SqlStore):
         return self.enqueue_on(connection, entries, wake=wake)
 
     def complete_on(self, connection: object, item: Completion) -> None:
+        self.refuse_replaced()
         foreign.complete(connection, self.path, self.clock(), item)
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:

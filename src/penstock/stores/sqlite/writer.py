@@ -97,8 +97,10 @@ class Applier:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                raise named(error, self.path) from error
+                raise named(error, self.path, self.files) from error
             raise
+        if self.files is not None:
+            self.files.check_database()
         return outcomes, tx.woken
 
 

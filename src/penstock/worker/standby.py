@@ -1,0 +1,285 @@
+"""Keeps leases while a handler holds the GIL, which stops every thread of the worker.
+
+A small process beside the worker takes over its heartbeat: it is told what is held, once for each
+claim before anything of it runs, and about once a second from then on. When it hears nothing for a
+third of a lease, it renews that lease itself (standby_process.py).
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from math import inf
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+import structlog
+
+from penstock.connections import StoreAddress
+from penstock.message import Leased
+from penstock.worker.context import Context
+
+log = structlog.get_logger()
+PROGRAM = Path(__file__).with_name("standby_process.py")
+HEADER = struct.Struct("!I")
+BEAT_INTERVAL_S = 1.0
+# The process takes over after a third of a lease: so many beats would have come by then.
+BEATS_PER_THIRD = 3
+SEND_BUFFER_SIZE = 1 << 20
+FIRST_RESTART_S, LONGEST_RESTART_S = 1.0, 60.0
+LOOP_STALL_S = 5.0
+LATE_BEAT_S = 1.0
+MAX_NAMES = 10
+GIL_ADVICE = (
+    'no Python code ran meanwhile: a handler held the GIL, for which executor="process" is made,'
+    " or the process was stopped"
+)
+LOOP_ADVICE = 'a coroutine blocked the event loop: make it a def, or give it executor="process"'
+# Its fence, lease, bound, ids and tokens, as the process reads them.
+Group: TypeAlias = tuple[int, float, float | None, list[int], list[str | None] | None]
+encode = msgspec.json.Encoder().encode
+
+
+def is_supported() -> bool:
+    """Where a stopped worker can be told from a busy one, and Python can be started."""
+    frozen = getattr(sys, "frozen", False)
+    return os.path.exists("/proc/self/stat") and bool(sys.executable) and not frozen
+
+
+class StandbyProcess:
+    """The process, and the socket it hears the worker by. Nothing here waits for it."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        self.address = address
+        self.process: subprocess.Popen[bytes] | None = None
+        self.link: socket.socket | None = None
+        self.unsent = b""
+        self.restart_at = 0.0
+        self.restart_wait = FIRST_RESTART_S
+        self.reported = False
+
+    def send(self, kind: str, content: object) -> None:
+        """Or not, if the process does not read: the next beat says it all again."""
+        if self.ready() and self.flush():
+            self.unsent = frame(kind, content)
+            self.flush()
+
+    def flush(self) -> bool:
+        """True if everything is sent."""
+        if self.link is not None and self.unsent:
+            try:
+                self.unsent = self.unsent[self.link.send(self.unsent) :]
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                self.give_up(str(error))
+        return not self.unsent
+
+    def ready(self) -> bool:
+        if self.process is not None and self.process.poll() is not None:
+            self.give_up(f"it ended with {self.process.returncode}")
+        if self.process is None and time.monotonic() >= self.restart_at:
+            self.start()
+        return self.process is not None
+
+    def start(self) -> None:
+        self.link, far = socket.socketpair()
+        try:
+            self.link.setblocking(False)
+            self.link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_SIZE)
+            command = [sys.executable, "-P", str(PROGRAM), str(os.getpid())]
+            self.process = subprocess.Popen(
+                command, stdin=far.fileno(), stdout=subprocess.DEVNULL, process_group=0
+            )
+        except OSError as error:
+            self.give_up(str(error))
+        else:
+            address = {"url": self.address.url, "key": self.address.key, "path": sys.path}
+            self.unsent = frame("open", address)
+        finally:
+            far.close()
+
+    def give_up(self, why: str) -> None:
+        """It is started again, later each time; without it a run goes on as well."""
+        if not self.reported:
+            self.reported = True
+            log.warning("standby_heartbeat_ended", why=why)
+        self.stop()
+        self.restart_at = time.monotonic() + self.restart_wait
+        self.restart_wait = min(2 * self.restart_wait, LONGEST_RESTART_S)
+
+    def stop(self) -> None:
+        if self.link is not None:
+            self.link.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self.process, self.link, self.unsent = None, None, b""
+
+
+class Standby:
+    """Tells the process what is held, and logs afterwards what kept the worker from doing so."""
+
+    def __init__(
+        self,
+        address: StoreAddress,
+        held: dict[int, Context],
+        grace: float,
+        running: Callable[[], list[str]],
+    ) -> None:
+        self.held = held
+        self.grace = grace
+        self.running = running
+        self.tokens = address.tokens
+        # None where the worker is on its own.
+        self.process = StandbyProcess(address) if is_supported() else None
+        # Held while something is said to the process.
+        self.mutex = threading.Lock()
+        # It knows of something.
+        self.told = False
+        self.home = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.claims = asyncio.Event()
+        # Nothing is held, and the next claim has to end the pause.
+        self.idle = True
+        self.due_at = inf
+        self.shortest_lease = inf
+        # As of the last beat: the handlers that ran, what was held and had not ended, and what was
+        # claimed since.
+        self.names: list[str] = []
+        self.open: list[Context] = []
+        self.recent: list[Sequence[Leased]] = []
+        self.pinged_at: float | None = None
+        self.late_at = -inf
+
+    def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
+        """On the worker's loop, before any of them runs. `plain`: all have that lease, and may
+        run for as long as they want."""
+        self.shortest_lease = min(self.shortest_lease, lease)
+        self.recent.append(deliveries)
+        if self.process is not None:
+            with self.mutex:
+                self.told = True
+                self.process.send("claimed", self.groups_of_claim(deliveries, lease, plain))
+        if self.idle:
+            self.idle, self.due_at = False, time.monotonic()
+            if self.loop is not None:
+                with contextlib.suppress(RuntimeError):
+                    self.loop.call_soon_threadsafe(self.claims.set)
+
+    def groups_of_claim(
+        self, deliveries: Sequence[Leased], lease: float, plain: bool
+    ) -> list[Group]:
+        fence = deliveries[0].fence
+        # Fences grow: one claim call has one, and all between two equal ones are the same.
+        if plain and self.tokens is None and fence == deliveries[-1].fence:
+            return [(fence, lease, None, [each.id for each in deliveries], None)]
+        contexts = (self.held.get(each.id) for each in deliveries)
+        return self.groups_of(each for each in contexts if each is not None)
+
+    def groups_of(self, contexts: Iterable[Context]) -> list[Group]:
+        groups: dict[tuple[int, float, float | None], list[int]] = {}
+        latest_start = time.monotonic() + BEAT_INTERVAL_S
+        for each in contexts:
+            bound = None
+            if each.limit is not None:
+                started = each.until < inf
+                bound = (each.until if started else latest_start + each.limit) + self.grace
+            groups.setdefault((each.fence, each.lease, bound), []).append(each.id)
+        return [(*key, ids, tokens_of(self.tokens, key[0], ids)) for key, ids in groups.items()]
+
+    async def run(self) -> None:
+        """In the thread of the heartbeat."""
+        self.loop, self.claims = asyncio.get_running_loop(), asyncio.Event()
+        while True:
+            began = time.monotonic()
+            self.warn_of_stall(began - self.due_at)
+            self.beat()
+            await self.pause(began)
+
+    def beat(self) -> None:
+        with self.mutex:
+            held = [each for each in self.held.copy().values() if each.renew_at < inf]
+            if self.process is not None and (held or self.told):
+                self.process.send("held", self.groups_of(held))
+                self.told = bool(held)
+        self.shortest_lease = min((each.lease for each in held), default=inf)
+        self.names, self.recent = self.running(), []
+        self.open = [each for each in held if not each.over]
+        if held and self.pinged_at is None:
+            self.pinged_at = time.monotonic()
+            with contextlib.suppress(RuntimeError):
+                self.home.call_soon_threadsafe(self.answer_ping, self.pinged_at)
+
+    async def pause(self, began: float) -> None:
+        """Until the next beat is due, counted from the moment the last one began."""
+        self.due_at = began + min(BEAT_INTERVAL_S, self.shortest_lease / 3 / BEATS_PER_THIRD)
+        self.claims.clear()
+        self.idle = True
+        # Looked at after the flag: a claim that comes from here on ends the wait.
+        if not self.held:
+            await self.claims.wait()
+            return
+        self.idle = False
+        await asyncio.sleep(self.due_at - time.monotonic())
+
+    def warn_of_stall(self, late: float) -> None:
+        if late > LATE_BEAT_S:
+            self.late_at = time.monotonic()
+        if late > self.shortest_lease / 3:
+            names = shown(self.suspects())
+            log.warning("gil_held", seconds=round(late, 1), tasks=names, advice=GIL_ADVICE)
+
+    def suspects(self) -> Iterator[str]:
+        """The handlers that may have run since the last beat: one may have ended by now."""
+        yield from self.names
+        yield from self.running()
+        for context in self.open:
+            if context.over:
+                yield context.delivery.type or context.queue
+        for delivery in chain(*self.recent):
+            yield delivery.type
+
+    def answer_ping(self, pinged_at: float) -> None:
+        """On the worker's loop."""
+        now = time.monotonic()
+        self.pinged_at, late = None, now - pinged_at
+        # If the beats were late as well, no thread ran.
+        gil_held = self.late_at >= pinged_at or now - self.due_at > LATE_BEAT_S
+        if late > LOOP_STALL_S and not gil_held:
+            log.warning(
+                "event_loop_stalled",
+                seconds=round(late, 1),
+                tasks=shown(self.names),
+                advice=LOOP_ADVICE,
+            )
+
+    def stop(self) -> None:
+        with self.mutex:
+            if self.process is not None:
+                self.process.stop()
+
+
+def frame(kind: str, content: object) -> bytes:
+    record = encode((kind, content))
+    return HEADER.pack(len(record)) + record
+
+
+def tokens_of(
+    tokens: Mapping[tuple[int, int], str] | None, fence: int, ids: list[int]
+) -> list[str | None] | None:
+    return None if tokens is None else [tokens.get((id, fence)) for id in ids]
+
+
+def shown(names: Iterable[str]) -> str:
+    listed = sorted(set(names))
+    more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
+    return ", ".join(listed[:MAX_NAMES]) + more
