@@ -4,6 +4,7 @@ PenstockError
 ├── InvalidInput         INVALID_INPUT         the call makes no sense as given
 │   ├── BodyTooLarge     BODY_TOO_LARGE
 │   ├── Malformed        MALFORMED             not JSON, or not what HTTP allows
+│   ├── RequestTimeout   REQUEST_TIMEOUT       the client stopped sending before the request ended
 │   ├── InvalidToken     INVALID_TOKEN         a lock token or cursor that we did not give
 │   └── NotYet           NOT_YET               asked for a feature that is not built
 ├── Refused              REFUSED               understood, and not allowed now
@@ -12,6 +13,7 @@ PenstockError
 │   ├── Forbidden        FORBIDDEN
 │   ├── MethodNotAllowed METHOD_NOT_ALLOWED    the path is right, the HTTP method is not
 │   ├── TooManyWaiting   TOO_MANY_WAITING      no room for another long poll or event stream
+│   ├── TooManyConnections  TOO_MANY_CONNECTIONS  the server runs out of file descriptors
 │   ├── QueuePaused      QUEUE_PAUSED
 │   ├── QueueDraining    QUEUE_DRAINING
 │   ├── QueueArchived    QUEUE_ARCHIVED
@@ -62,6 +64,10 @@ class Malformed(InvalidInput):
     code = "MALFORMED"
 
 
+class RequestTimeout(InvalidInput):
+    code = "REQUEST_TIMEOUT"
+
+
 class InvalidToken(InvalidInput):
     code = "INVALID_TOKEN"
 
@@ -92,6 +98,10 @@ class MethodNotAllowed(Refused):
 
 class TooManyWaiting(Refused):
     code = "TOO_MANY_WAITING"
+
+
+class TooManyConnections(Refused):
+    code = "TOO_MANY_CONNECTIONS"
 
 
 class QueuePaused(Refused):

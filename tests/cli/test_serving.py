@@ -6,6 +6,8 @@ from http.client import HTTPConnection
 
 import pytest
 
+from penstock.cli.serving import ServePlan
+from penstock.cli.sources import Settings
 from tests.cli.terminal import Terminal, until
 from tests.servers.places import free_port
 
@@ -147,3 +149,24 @@ def test_a_wrong_variable_is_told_in_one_line(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_PORT", "many")
     assert "PENSTOCK_PORT: Expected `int`" in terminal.call("config", "show", code=1).err
+
+
+def test_trusted_proxies_are_a_list_wherever_they_are_named(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal.write("penstock.toml", 'trusted_proxies = ["10.0.0.0/8", "::1"]\n')
+    shown = terminal.call("config", "show", "--json").json["trusted_proxies"]
+    assert shown == {"value": "10.0.0.0/8,::1", "from": "penstock.toml"}
+    monkeypatch.setenv("PENSTOCK_TRUSTED_PROXIES", "10.0.0.1, 10.0.0.2")
+    shown = terminal.call("config", "show", "--json").json["trusted_proxies"]
+    assert shown == {"value": "10.0.0.1,10.0.0.2", "from": "PENSTOCK_TRUSTED_PROXIES"}
+    wrong = terminal.run("serve", "--port", 0, "--trusted-proxies", "everybody", code=1)
+    assert "trusted-proxies: 'everybody'" in wrong.err
+
+
+def test_a_list_is_handed_on_to_every_process() -> None:
+    given = Settings(trusted_proxies=("10.0.0.1", "10.0.0.2"))
+    words = ServePlan(given, None, "text").words()
+    at = words.index("--trusted-proxies")
+    handed = ["--trusted-proxies", "10.0.0.1", "--trusted-proxies", "10.0.0.2"]
+    assert words[at : at + 4] == handed

@@ -52,7 +52,8 @@ class Reply:
 class Served:
     """One server process."""
 
-    def __init__(self, store: str, folder: Path, *words: object) -> None:
+    def __init__(self, store: str, folder: Path, *words: object, files: str | None = None) -> None:
+        """`files` are the soft and the hard limit of open files, as in `100:200`."""
         self.store = store
         # What its callers show, if they show anything.
         self.key: str | None = None
@@ -60,6 +61,8 @@ class Served:
         self.log = folder / f"server-{self.port}.log"
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK")}
         command = [PENSTOCK, "serve", "--port", self.port, "--url", store, *words]
+        if files is not None:
+            command = ["prlimit", f"--nofile={files}", *command]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [str(word) for word in command], cwd=folder, env=kept, stdout=log, stderr=log
@@ -155,8 +158,8 @@ def read(response: HTTPResponse) -> Reply:
 
 
 @contextmanager
-def served(store: str, folder: Path, *words: object) -> Iterator[Served]:
-    server = Served(store, folder, *words)
+def served(store: str, folder: Path, *words: object, files: str | None = None) -> Iterator[Served]:
+    server = Served(store, folder, *words, files=files)
     try:
         server.wait_until_ready()
         yield server
@@ -231,6 +234,15 @@ class Stream:
 
 def raw(server: Served, text: bytes) -> bytes:
     """What the server says to these very bytes, until it closes the connection."""
-    with socket.create_connection(("127.0.0.1", server.port), 30) as connection:
+    with dial(server) as connection:
         connection.sendall(text)
-        return b"".join(iter(lambda: connection.recv(65_536), b""))
+        return heard(connection)
+
+
+def dial(server: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), PATIENCE)
+
+
+def heard(connection: socket.socket) -> bytes:
+    """All that the server says until it closes the connection."""
+    return b"".join(iter(lambda: connection.recv(65_536), b""))

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BodyTooLarge, Malformed
-from penstock.http.call import Gone, Receive, read_body
+from penstock.errors import BodyTooLarge, RequestTimeout
+from penstock.http.call import BodyReader, Gone, Receive, read_body
 from penstock.http.service import Limits
+from tests.unit.virtual_loop import run_virtually
 
 pytestmark = pytest.mark.anyio
-LIMITS = Limits(body=10, patience=0.01)
+LIMITS = Limits(body=10, body_timeout=0.01)
 GONE = {"type": "http.disconnect"}
 
 
@@ -55,8 +56,50 @@ async def test_a_body_past_the_limit_is_not_read_to_its_end(
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for_for_ever() -> None:
-    with pytest.raises(Malformed, match="did not come"):
+    with pytest.raises(RequestTimeout, match="came to a halt"):
         await read_body(receiving(piece(b"x", True)), LIMITS)
+
+
+async def test_the_first_piece_is_not_waited_for_for_ever() -> None:
+    with pytest.raises(RequestTimeout, match="came to a halt"):
+        await read_body(receiving(), LIMITS)
+
+
+def trickling(size: int, pause: float, count: int) -> Receive:
+    """So many pieces of that size, with a pause before each."""
+    left = [piece(b"x" * size, True) for _ in range(count - 1)] + [piece(b"x" * size)]
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(pause)
+        return left.pop(0)
+
+    return receive
+
+
+SLOW = Limits(body=1_000_000, body_timeout=30.0)
+
+
+def test_a_byte_now_and_then_is_too_slow() -> None:
+    with pytest.raises(RequestTimeout):
+        run_virtually(read_body(trickling(1, 5.0, 100), SLOW))
+
+
+def test_a_long_body_may_take_long_as_long_as_it_comes() -> None:
+    body = run_virtually(read_body(trickling(5_000, 5.0, 100), SLOW))
+    assert len(body) == 500_000
+
+
+def test_the_time_a_server_takes_between_two_pieces_is_not_the_client_s() -> None:
+    async def read() -> int:
+        reader = BodyReader(trickling(1, 5.0, 5), 30.0)
+        size, more = 0, True
+        while more:
+            found, more = await reader.next_piece()
+            size += len(found)
+            await asyncio.sleep(60)
+        return size
+
+    assert run_virtually(read()) == 5
 
 
 @pytest.mark.parametrize("messages", [[GONE], [piece(b"x", True), GONE]], ids=["at once", "later"])

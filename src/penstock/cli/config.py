@@ -153,6 +153,8 @@ def show(session: Session) -> None:
 def shown(name: str, value: Any) -> Any:
     if name.endswith("secret") and value is not None:
         return "(set)"
+    if isinstance(value, tuple):
+        return ",".join(value)
     return without_password(value) if name == "url" else value
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.http.identity.nouns import Believed
 
 group = click.Group()
+SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 class ServePlan(Struct, frozen=True):
@@ -45,6 +46,8 @@ UNSAID = {"url", "app", "workers", "introspect_secret"}
 
 def said(name: str, value: Any) -> list[str]:
     flag = name.replace("_", "-")
+    if isinstance(value, tuple):
+        return [word for each in value for word in (f"--{flag}", each)]
     if isinstance(value, bool):
         return [f"--{flag}" if value else f"--no-{flag}"]
     return [f"--{flag}", str(value)]
@@ -61,6 +64,17 @@ IDENTITY = (
     click.option("--jwt-audience", metavar="TEXT", help="Whom its tokens must be for."),
     click.option("--jwt-issuer", metavar="TEXT", help="Whose signed tokens are believed."),
     click.option("--auth/--no-auth", default=None, help="Ask callers for an API key or a token."),
+)  # fmt: skip
+
+CONNECTIONS = (
+    click.option("--max-request", type=click.IntRange(1_024), help="Bytes of a request, at most."),
+    click.option("--trusted-proxies", metavar="CIDR", multiple=True,
+                 help="A reverse proxy whose X-Forwarded-For names the client; repeatable."),
+    click.option("--body-timeout", type=SECONDS, metavar="SECONDS",
+                 help="How long a client may stall while it sends a body or reads an answer."
+                      " Default: 30."),
+    click.option("--head-timeout", type=SECONDS, metavar="SECONDS",
+                 help="How long the head of a request may take. Default: 15."),
 )  # fmt: skip
 
 
@@ -92,9 +106,7 @@ def options(call: Any) -> Any:
             metavar="PLACE",
             help="A directory, or s3://BUCKET/PREFIX. Default: beside the store.",
         ),
-        click.option(
-            "--max-request", type=click.IntRange(1_024), help="Bytes of a request, at most."
-        ),
+        *CONNECTIONS,
         click.option(
             "--grace", type=click.FloatRange(min=0), help="Seconds requests have after a stop."
         ),
@@ -143,9 +155,11 @@ def serve(
 
 def listening(given: Settings) -> socket.socket:
     from penstock.http.server import bind
+    from penstock.http.trusted_proxies import TrustedProxies
 
     # What is wrong is said before anybody can connect.
     ports_of(given.callback_ports)
+    TrustedProxies(given.trusted_proxies)
     try:
         return bind(given.host, given.port)
     except OSError as error:
@@ -163,10 +177,24 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
 
     given = plan.settings
     reach = Reach(given.allow_private_callbacks, ports_of(given.callback_ports))
-    limits = Limits(body=given.max_request, allow_shell=given.allow_shell, reach=reach)
-    files = (given.artifacts, given.max_artifact)
-    whom = believed_of(given)
-    quickest(serve_on(Serving(given.url, given.grace, limits, parent, *files, whom), listener))
+    limits = Limits(
+        body=given.max_request,
+        head_timeout=given.head_timeout,
+        body_timeout=given.body_timeout,
+        allow_shell=given.allow_shell,
+        reach=reach,
+    )
+    serving = Serving(
+        url=given.url,
+        grace=given.grace,
+        limits=limits,
+        parent=parent,
+        artifacts=given.artifacts,
+        max_artifact=given.max_artifact,
+        believed=believed_of(given),
+        trusted_proxies=given.trusted_proxies,
+    )
+    quickest(serve_on(serving, listener))
 
 
 def believed_of(given: Settings) -> "Believed | None":

@@ -25,6 +25,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     workers: int = 1
     grace: float = 30.0
     max_request: int = 33_554_432
+    head_timeout: float = 15.0
+    body_timeout: float = 30.0
+    trusted_proxies: tuple[str, ...] = ()
     allow_shell: bool = False
     auth: bool = False
     jwt_issuer: str | None = None
@@ -51,7 +54,7 @@ class Found(Struct, frozen=True):
 
 def resolve(flags: Mapping[str, Any] | None = None) -> dict[str, Found]:
     """Flags beat the environment, which beats the file."""
-    said = {name: value for name, value in (flags or {}).items() if value is not None}
+    said = {name: value for name, value in (flags or {}).items() if value not in (None, ())}
     file, written = from_file()
     found: dict[str, Found] = {}
     for field in msgspec.structs.fields(Settings):
@@ -101,7 +104,9 @@ def refuse_unknown(name: str, table: Mapping[str, Any]) -> None:
 
 
 def read(where: str, value: Any, kind: Any) -> Any:
-    """A text of the environment becomes what the setting is."""
+    """A text of the environment becomes what the setting is; a list is separated by commas."""
+    if kind == tuple[str, ...] and isinstance(value, str):
+        value = [each.strip() for each in value.split(",")]
     try:
         return msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:

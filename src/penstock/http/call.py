@@ -11,7 +11,7 @@ from penstock.admin import Admin
 from penstock.broker import Broker
 from penstock.checks import readable
 from penstock.document import Act, acting
-from penstock.errors import BodyTooLarge, Forbidden, InvalidInput, Malformed
+from penstock.errors import BodyTooLarge, Forbidden, InvalidInput, RequestTimeout
 from penstock.http.caller import Caller
 from penstock.http.service import Limits, Service
 
@@ -27,6 +27,7 @@ CLOSE = (b"connection", b"close")
 WHOLE = "penstock.whole"
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 LONGEST_TARGET = 300
+MIN_BYTES_PER_S = 1_000
 ANSWERED = frozenset({Right.MANAGE, Right.ACCESS})
 
 
@@ -107,11 +108,17 @@ class Call:
         here = None if self.whole is None else self.whole.body()
         return await read_body(self.receive, limits) if here is None else fitting(here, limits)
 
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """A body of any length."""
+        reader, more = BodyReader(self.receive, self.service.limits.body_timeout), True
+        while more:
+            piece, more = await reader.next_piece()
+            yield piece
+
     async def lines(self) -> AsyncIterator[bytes]:
         """Of a body of any length, as they come."""
-        rest, more = b"", True
-        while more:
-            piece, more = await next_piece(self.receive)
+        rest = b""
+        async for piece in self.pieces():
             *whole, rest = (rest + piece).split(b"\n")
             for line in whole:
                 yield line
@@ -122,30 +129,50 @@ class Call:
 
 async def read_body(receive: Receive, limits: Limits) -> bytes:
     """Whole. One that comes in pieces without end is refused when it is too much, or too slow."""
-    body, more = await next_piece(receive)
-    if more:
+    reader = BodyReader(receive, limits.body_timeout)
+    pieces, size, more = [], 0, True
+    # No more than it takes to see that it is too much.
+    while more and size <= limits.body:
+        piece, more = await reader.next_piece()
+        pieces.append(piece)
+        size += len(piece)
+    return fitting(b"".join(pieces), limits)
+
+
+class BodyReader:
+    """Reads a body piece by piece, and refuses a client that stops sending or sends too slowly.
+
+    The client has `timeout` seconds. Waiting for it uses them up, and every `MIN_BYTES_PER_S` bytes
+    give one back. What the server does between two pieces does not count.
+    """
+
+    __slots__ = ("left", "receive", "timeout")
+
+    def __init__(self, receive: Receive, timeout: float) -> None:
+        self.receive = receive
+        self.timeout = self.left = timeout
+
+    async def next_piece(self) -> tuple[bytes, bool]:
+        """And whether there are more."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            async with asyncio.timeout(limits.patience):
-                body = await read_rest(receive, body, limits.body)
+            async with asyncio.timeout(self.left):
+                piece, more = await next_piece(self.receive)
         except TimeoutError:
-            raise Malformed(f"the body did not come within {limits.patience:g} s") from None
-    return fitting(body, limits)
+            raise RequestTimeout(
+                f"the body came to a halt: the server waits {self.timeout:g} s,"
+                f" and one more for every {MIN_BYTES_PER_S} bytes"
+            ) from None
+        earned = len(piece) / MIN_BYTES_PER_S
+        self.left = min(self.timeout, self.left - (loop.time() - began) + earned)
+        return piece, more
 
 
 def fitting(body: bytes, limits: Limits) -> bytes:
     if len(body) > limits.body:
         raise BodyTooLarge(f"the request has more than {limits.body} bytes")
     return body
-
-
-async def read_rest(receive: Receive, first: bytes, most: int) -> bytes:
-    """No more than it takes to see that it is too much."""
-    pieces, size, more = [first], len(first), True
-    while more and size <= most:
-        piece, more = await next_piece(receive)
-        pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
 
 
 async def next_piece(receive: Receive) -> tuple[bytes, bool]:

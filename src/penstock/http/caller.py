@@ -8,6 +8,10 @@ from penstock.errors import Forbidden, InvalidInput
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NAMES = frozenset({b"127.0.0.1", b"[::1]", b"localhost"})
+# What browsers say of a page that was not served from here: another site, or another port.
+OTHER_SITES = frozenset({b"cross-site", b"same-site"})
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
 # The owner of the store: what concerns all tenants is for its callers alone.
 OWNER = "default"
 
@@ -61,17 +65,31 @@ def refuse_exposed(host: str, *, asks: bool) -> None:
         )
 
 
-def local_caller(headers: Iterable[tuple[bytes, bytes]]) -> Caller:
+def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
     """A web page that the operator looks at is not the operator: its browser says where it is from,
-    and a name that was made to lead here is not one of ours."""
+    and a name that was made to lead here is not one of ours. Nor is the client of a proxy."""
+    host = origin = None
     for name, value in headers:
-        if name == b"host" and not is_ours(value):
+        if name == b"host":
+            host = value
+        elif name == b"origin":
+            origin = value
+        elif name == b"sec-fetch-site" and value in OTHER_SITES and method not in SAFE_METHODS:
+            raise Forbidden("a page of another site may not write")
+        elif name in PROXY_HEADERS or name.startswith(b"x-forwarded-"):
             raise Forbidden(
-                f"host {value.decode('latin-1')[:100]!r} is not this machine's loopback"
+                f"the request came through a proxy ({name.decode('latin-1')}): start the server"
+                " with --auth to serve other machines"
             )
-        if name == b"origin" and not is_ours(value.partition(b"://")[2]):
-            raise Forbidden(f"origin {value.decode('latin-1')[:100]!r} is another site")
+    refuse_foreign(host, origin)
     return OPERATOR
+
+
+def refuse_foreign(host: bytes | None, origin: bytes | None) -> None:
+    if host is not None and not is_ours(host):
+        raise Forbidden(f"host {host.decode('latin-1')[:100]!r} is not this machine's loopback")
+    if origin is not None and origin != b"http://" + (host or b""):
+        raise Forbidden(f"origin {origin.decode('latin-1')[:100]!r} is another site")
 
 
 @lru_cache(64)

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.access import Right
 from penstock.consumer import Taken
-from penstock.http.call import Call, Gone
+from penstock.http.call import Call
 from penstock.http.counts import SECOND
 from penstock.http.events import Event, Told
 from penstock.http.metrics import tally
@@ -27,7 +27,7 @@ async def claim(call: Call, sent: Claim) -> Deliveries:
         sent.limit,
         sent.wait,
     )
-    call.whole.watch(lambda: waiter.fail(Gone()))
+    call.whole.watch(waiter.give_up)
     try:
         taken = await waiter.future
     finally:
@@ -35,7 +35,7 @@ async def claim(call: Call, sent: Claim) -> Deliveries:
         waiter.leave()
     if left:
         await give_back(call.broker, taken.messages)
-        raise Gone
+        return Deliveries([], taken.queues)
     tell(call, taken, waiter)
     return Deliveries([delivery_of(call, each) for each in taken.messages], taken.queues)
 

@@ -61,6 +61,8 @@ class Front:
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
+        if self.service.proxies is not None:
+            scope["client"] = self.service.proxies.client_of(scope)
         answer = Answer(scope, send, self.request_id(scope["headers"]))
         route = scope["path"] if scope["path"] in self.routes else OTHER
         try:
@@ -85,7 +87,7 @@ class Front:
         found = self.routes.get(scope["path"])
         if found is None:
             scope[KEY] = Call(self.service, caller, "default", answer.request_id, receive)
-            await self.app(scope, receive, answer.send_marked)
+            await self.serve_cold(scope, receive, answer)
             return
         if scope["method"] != "POST":
             raise MethodNotAllowed(f"{scope['path']} takes POST alone")
@@ -96,6 +98,15 @@ class Front:
         call.whole = answer.whole
         sent = read(await call.body())
         await answer.send(status, encode(await act(call, sent)))
+
+    async def serve_cold(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
+        if scope["method"] != "HEAD" or scope["path"] not in OPEN:
+            await self.app(scope, receive, answer.send_marked)
+            return
+        # Load balancers ask so. The connection leaves out the body.
+        asked = {**scope, "method": "GET"}
+        await self.app(asked, receive, answer.send_marked)
+        scope["route"] = asked.get("route")
 
     async def admit(self, scope: Scope) -> Caller:
         gate = self.service.gate
@@ -118,8 +129,7 @@ class Answer:
 
     def __init__(self, scope: Scope, to: Send, request_id: str) -> None:
         self.to = to
-        # To a HEAD there is no body.
-        offered = {} if scope["method"] == "HEAD" else scope.get("extensions", {})
+        offered = scope.get("extensions", {})
         self.whole = offered[WHOLE]["answer"] if WHOLE in offered else None
         self.request_id = request_id
         self.status = 0
@@ -140,6 +150,9 @@ class Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message["headers"], self.mark()]
+            early = self.whole is not None and self.whole.cycle.more_body
+            if early and CLOSE not in message["headers"]:
+                message["headers"].append(CLOSE)
         await self.to(message)
 
     def mark(self) -> tuple[bytes, bytes]:

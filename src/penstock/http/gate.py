@@ -1,8 +1,10 @@
 """Lets callers in: by what they show, or, where nothing is asked, by where they come from."""
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -21,6 +23,8 @@ MOST_KNOWN = 10_000
 LONGEST_TOKEN = 8_192
 # Wrong credentials of one address: so many at once, then so many a second.
 TRIES, TRIES_A_SECOND = 30, 0.5
+# Credentials from addresses beyond that rate that are looked up at the same time.
+MAX_SUSPECT_LOOKUPS = 8
 NOT_SHOWN = "show a credential: Authorization: Bearer KEY"
 WRONG = "the credential does not hold"
 
@@ -37,7 +41,7 @@ class OpenGate:
     asks = False
 
     async def admit(self, scope: Mapping[str, Any]) -> Caller:
-        return local_caller(scope["headers"])
+        return local_caller(scope["method"], scope["headers"])
 
 
 class Gate:
@@ -61,6 +65,7 @@ class Gate:
         self.known: OrderedDict[bytes, Known] = OrderedDict()
         self.tenants: set[str] = set()
         self.tries = Buckets(clock)
+        self.suspects = asyncio.Semaphore(MAX_SUSPECT_LOOKUPS)
         self.paces = Buckets(clock)
 
     async def admit(self, scope: Mapping[str, Any]) -> Caller:
@@ -77,13 +82,15 @@ class Gate:
 
     async def meet(self, token: str, digest: bytes, known: Known | None, address: str) -> Known:
         """Somebody new, or somebody whose rights may have changed."""
-        if known is None and self.tries.spent(address):
-            raise RateLimited("too many wrong credentials from this address")
+        # A valid credential is never refused because of others' wrong ones: it waits its turn.
+        suspect = known is None and self.tries.spent(address)
         try:
-            identity = await self.identify(token, known)
+            async with self.suspects if suspect else nullcontext():
+                identity = await self.identify(token, known)
         except Unauthenticated:
             self.known.pop(digest, None)
-            self.tries.take(address, TRIES_A_SECOND, TRIES)
+            if not self.tries.take(address, TRIES_A_SECOND, TRIES):
+                raise RateLimited("too many wrong credentials from this address") from None
             raise
         if identity.tenant not in self.tenants:
             await self.credentials.found_tenant(identity.tenant)

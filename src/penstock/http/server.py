@@ -17,14 +17,16 @@ from penstock import stores
 from penstock.artifacts.place import opened, usual
 from penstock.artifacts.rules import LARGEST, limits_of
 from penstock.artifacts.verbs import Room
+from penstock.http.accept import Acceptor, raise_file_limit
 from penstock.http.application import application
 from penstock.http.gate import Gate, OpenGate
 from penstock.http.identity.nouns import Believed
 from penstock.http.protocol import Protocol
 from penstock.http.service import Limits, Service
+from penstock.http.trusted_proxies import TrustedProxies
+from penstock.http.uvicorn_config import UvicornConfig
 
 log: FilteringBoundLogger = structlog.get_logger()
-KEEP_ALIVE = 75
 
 
 class Serving(Struct, frozen=True):
@@ -39,13 +41,16 @@ class Serving(Struct, frozen=True):
     max_artifact: int = LARGEST
     # Whom to believe; None asks for nothing.
     believed: Believed | None = None
+    # Addresses and networks of reverse proxies whose X-Forwarded-For is believed.
+    trusted_proxies: tuple[str, ...] = ()
 
 
 class Server(uvicorn.Server):
     """Signals are the service's own; whoever waits is answered before anybody is waited for."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, parent: int | None = None) -> None:
+    def __init__(self, config: UvicornConfig, service: Service, parent: int | None = None) -> None:
         super().__init__(config)
+        self.uvicorn_config = config
         self.service = service
         # One of several processes ends when nobody is there who would stop it.
         self.parent = parent
@@ -54,7 +59,17 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])
+        max_files = raise_file_limit()
+        self.acceptors = [Acceptor(each, self.protocol, max_files) for each in sockets or []]
+
+    def protocol(self) -> Protocol:
+        return Protocol(self.uvicorn_config, self.server_state, self.lifespan.state)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for acceptor in self.acceptors:
+            acceptor.close()
         self.service.close()
         await super().shutdown(sockets)
         await self.service.parking.drained()
@@ -90,20 +105,9 @@ async def serve(plan: Serving, listener: socket.socket) -> None:
         place = opened(plan.artifacts or usual(plan.url), secret)
         room = Room(place, limits_of(plan.max_artifact))
         gate = OpenGate() if plan.believed is None else Gate(store, plan.believed)
-        service = Service(store, secret, plan.limits, room=room, gate=gate)
-        config = uvicorn.Config(
-            application(service),
-            http=Protocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=int(plan.grace),
-        )
+        proxies = TrustedProxies(plan.trusted_proxies) if plan.trusted_proxies else None
+        service = Service(store, secret, plan.limits, room=room, gate=gate, proxies=proxies)
+        config = UvicornConfig(application(service), plan.limits, plan.grace)
         server = Server(config, service, plan.parent)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, server.stop, number)

@@ -21,6 +21,7 @@ from penstock.http.parking import Parking
 from penstock.http.refusals import Refusals
 from penstock.http.sending import Sender
 from penstock.http.tokens import Tokens
+from penstock.http.trusted_proxies import TrustedProxies
 from penstock.message import HistoryRow, Verb
 from penstock.runner import Agent, Runner, identity
 from penstock.signing import Signing
@@ -32,8 +33,10 @@ class Limits(Struct, frozen=True):
     """Past these a request is refused."""
 
     body: int = 32 * 1_048_576
-    # Seconds for a body that comes in pieces.
-    patience: float = 60.0
+    # Seconds from the connection, or from the first byte of a later request, to a whole head.
+    head_timeout: float = 15.0
+    # Seconds a client may send nothing of a body, or read nothing of an answer.
+    body_timeout: float = 30.0
     waiting: int = 20_000
     allow_shell: bool = False
     # Of callbacks and notices.
@@ -49,11 +52,13 @@ class Service:
         *,
         room: Room | None = None,
         gate: Gate | OpenGate | None = None,
+        proxies: TrustedProxies | None = None,
         agents: bool = True,
     ) -> None:
         self.store = store
         self.room = room
         self.gate = gate or OpenGate()
+        self.proxies = proxies
         self.refusals = Refusals(store, self.nudge_refusals)
         self.limits = limits
         self.tokens = Tokens(secret)

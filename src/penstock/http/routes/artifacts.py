@@ -1,7 +1,5 @@
 """Files that travel with a result: upload, list, download."""
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Annotated
 from urllib.parse import quote
 
@@ -9,8 +7,6 @@ from fastapi import Path
 from fastapi.responses import StreamingResponse
 
 from penstock.access import Right
-from penstock.errors import Malformed
-from penstock.http.call import Call, next_piece
 from penstock.http.route import Alone, Called, Reference, Routes
 from penstock.wire.artifacts import ArtifactsTold, ArtifactTold
 
@@ -34,20 +30,8 @@ async def upload(call: Alone, token: Token, name: FileName) -> ArtifactTold:
     """Seen when this delivery completes or fails the message; until then, and if the lease is
     lost, nobody sees it. Under the same name it takes the place of the old."""
     lock = call.service.tokens.read(token, call.caller.holder)
-    kept = await call.broker.artifacts.attach(lock, name, pieces(call))
+    kept = await call.broker.artifacts.attach(lock, name, call.pieces())
     return ArtifactTold(kept.name, kept.size)
-
-
-async def pieces(call: Call) -> AsyncIterator[bytes]:
-    """Of a body of any length; a caller who sends nothing for long has left."""
-    patience, more = call.service.limits.patience, True
-    while more:
-        try:
-            async with asyncio.timeout(patience):
-                piece, more = await next_piece(call.receive)
-        except TimeoutError:
-            raise Malformed(f"nothing came for {patience:g} s") from None
-        yield piece
 
 
 @artifacts.add(

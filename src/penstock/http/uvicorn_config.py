@@ -1,0 +1,28 @@
+"""How uvicorn is set up, and the limits of a connection beside it."""
+
+from typing import Any
+
+import uvicorn
+
+from penstock.http.service import Limits
+
+KEEP_ALIVE_S = 75
+
+
+class UvicornConfig(uvicorn.Config):
+    def __init__(self, app: Any, limits: Limits, grace: float = 30.0) -> None:
+        super().__init__(
+            app,
+            http="httptools",
+            ws="none",
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=int(grace),
+        )
+        self.limits = limits
