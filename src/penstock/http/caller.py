@@ -31,7 +31,9 @@ class Caller:
 
     @cached_property
     def holder(self) -> str:
-        return self.subject if self.tenant == OWNER else f"{self.tenant}/{self.subject}"
+        """Unique among all callers: a tenant's name has no slash, and a subject begins with its
+        kind."""
+        return f"{self.tenant}/{self.subject}"
 
     def check_owner(self, right: Right) -> None:
         """For what is not one tenant's."""
@@ -44,6 +46,8 @@ class Caller:
         asked = tuple(types)
         if EVERY in self.types:
             return asked
+        if not self.types:
+            raise Forbidden("this caller may claim no type at all")
         if foreign := set(asked) - self.types:
             raise Forbidden(f"this caller may not claim type {', '.join(sorted(foreign))[:200]}")
         return asked or tuple(sorted(self.types))

@@ -20,8 +20,8 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     roles: Annotated[list[Name], Meta(max_length=20)] = []
     grants: Grants = []
-    scopes: Annotated[tuple[str, ...], Meta(max_length=100)] = (EVERY,)
-    types: Annotated[tuple[str, ...], Meta(max_length=100)] = (EVERY,)
+    scopes: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)] = (EVERY,)
+    types: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)] = (EVERY,)
     ttl: Annotated[float, Meta(gt=0, le=3_153_600_000)] | None = None
     rate: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     tenant: Name | None = None
