@@ -330,9 +330,7 @@ async def test_types_are_what_the_token_says(gate: Gate, issuer: Issuer) -> None
 
 
 @pytest.mark.parametrize("empty", [[], "", " "])
-async def test_a_token_with_no_types_claims_nothing(
-    gate: Gate, issuer: Issuer, empty: Any
-) -> None:
+async def test_a_token_with_no_types_claims_nothing(gate: Gate, issuer: Issuer, empty: Any) -> None:
     caller = await admit(gate, issuer.token(eventTypes=empty))
     for asked in ([], ["A"]):
         with pytest.raises(Forbidden):

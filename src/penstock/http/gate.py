@@ -91,7 +91,8 @@ class Gate:
         access = await self.credentials.access(
             identity.tenant, identity.roles, identity.grants, identity.scopes
         )
-        caller = Caller(identity.subject, identity.tenant, access, identity.types, identity.rate)
+        limits = (identity.types, identity.rate, identity.expires_at)
+        caller = Caller(identity.subject, identity.tenant, access, *limits)
         found = self.known[digest] = Known(caller, identity, self.clock() + FRESH)
         if len(self.known) > MOST_KNOWN:
             self.known.popitem(last=False)
@@ -127,6 +128,7 @@ class Gate:
             scopes=key.scopes,
             types=key.types,
             rate=key.rate,
+            expires_at=key.expires_at,
         )
 
 

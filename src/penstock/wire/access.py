@@ -89,6 +89,7 @@ class ActTold(Struct, frozen=True, omit_defaults=True):
     subject: str
     verb: str
     target: str
+    scope: str = ""
     detail: str = ""
     request_id: str = ""
 
@@ -129,6 +130,7 @@ def act_of(act: Act) -> ActTold:
         act.subject,
         act.verb,
         act.target,
+        act.scope,
         act.detail,
         act.request_id,
     )

@@ -8,6 +8,7 @@ from msgspec import Struct
 from penstock.access import EVERY, grant_of
 from penstock.checks import NAME, encodes
 from penstock.errors import InvalidInput, Unauthenticated
+from penstock.message import NEVER, Moment
 
 LONGEST_SUBJECT = 200
 OURS = "penstock:"
@@ -41,6 +42,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = (EVERY,)
     types: tuple[str, ...] = (EVERY,)
     rate: float | None = None
+    # Of an API key.
+    expires_at: Moment = NEVER
     until: float = float("inf")
 
 

@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from penstock.access import Right
 from penstock.errors import NotFound
 from penstock.http.call import Call
-from penstock.http.caller import OWNER
+from penstock.http.caller import OWNER, Extent, Requirement
 from penstock.http.counts import Pace, Snapshot, workers_needed
 from penstock.http.route import Alone, Called, Routes, sent
 from penstock.message import Moment
@@ -55,15 +55,16 @@ async def get_version(call: Alone) -> Version:
     return Version(version("penstock"), "v1", able.engine, able.durability)
 
 
-@system.add("GET", "/metrics", "For Prometheus", "text/plain")
+@system.add("GET", "/metrics", "For Prometheus", "text/plain", extent=Extent.STORE)
 async def metrics(call: Alone) -> Response:
-    call.caller.check_owner(Right.READ)
     return Response(call.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-@system.add("GET", "/v1/system-agents", "The agents that keep the store in order", Agents)
+@system.add(
+    "GET", "/v1/system-agents", "The agents that keep the store in order", Agents,
+    extent=Extent.STORE,
+)  # fmt: skip
 async def agents(call: Alone) -> Agents:
-    call.caller.check_owner(Right.READ)
     runs = {run.name: run for run in await call.service.store.agent_runs()}
     return Agents(
         [
@@ -86,8 +87,8 @@ async def agents(call: Alone) -> Agents:
 @system.add("GET", "/v1/workers", "The workers on this store", Workers, right=None)
 async def list_workers(call: Alone) -> Workers:
     """Workers look here whether they are asked to stop; other tenants see none of them."""
-    if not call.caller.access.has(Right.CONSUME):
-        call.caller.check_owner(Right.READ)
+    if Right.CONSUME not in call.caller.access.rights:
+        call.caller.check_requirement(Requirement(Right.READ, Extent.STORE))
     now = await call.service.store.now()
     rows = await call.service.store.workers() if call.caller.tenant == OWNER else []
     return Workers([worker_of(row, state_of(row, now)) for row in rows], time_at(now))
@@ -113,9 +114,11 @@ async def delete_worker(call: Alone, id: WorkerId) -> None:
     await call.service.store.delete_worker(id)
 
 
-@system.add("POST", "/v1/workers/{id}/stop", "Ask a worker to stop", WorkerTold, status=202)
+@system.add(
+    "POST", "/v1/workers/{id}/stop", "Ask a worker to stop", WorkerTold, status=202,
+    extent=Extent.STORE,
+)  # fmt: skip
 async def stop_worker(call: Alone, id: WorkerId) -> WorkerTold:
-    call.caller.check_owner(Right.MANAGE)
     store = call.service.store
     for row in await store.workers():
         if row.id == id:
