@@ -7,6 +7,7 @@ TOKENS, HUB = "tests/http/test_tokens.py", "tests/http/test_hub.py"
 DISPATCHER, NOTICE = "tests/http/test_dispatcher.py", "tests/unit/test_notice.py"
 SENDING, GUARD = "tests/http/test_sending.py", "tests/unit/test_guard.py"
 BODIES, PARKING = "tests/http/test_bodies.py", "tests/http/test_parking.py"
+SETTLE_RIGHTS, BOUNDS = "tests/http/test_settle_rights.py", "tests/http/test_access_bounds.py"
 RULES, IDENTITY = "tests/unit/test_access.py", "tests/http/test_identity.py"
 
 HTTP = (
@@ -73,6 +74,32 @@ HTTP = (
              "asyncio.timeout(limits.patience)", "asyncio.timeout(None)", BODIES),
     Mutation("token_of_anybody", "http/tokens.py", "read",
              "self.mark_of(subject)", "mark", TOKENS),
+    Mutation("settle_without_the_right", "http/settling.py", "read_lock",
+             "if not may_consume_all(call):", "if False:", SETTLE_RIGHTS),
+    Mutation("settle_many_without_the_right", "http/settling.py", "many",
+             "if not may_consume_all(call):", "if False:", SETTLE_RIGHTS),
+    Mutation("dead_letter_without_the_right_on_them", "http/settling.py", "check_consume",
+             "if lock.from_dead:", "if False:", SETTLE_RIGHTS),
+    Mutation("denied_dead_letters", "http/claiming.py", "wish_of",
+             "await dead_queues(call) if from_dead else None", "None", SETTLE_RIGHTS),
+    Mutation("callbacks_of_denied_queues", "access.py", "decide",
+             "if queue == CALLBACK:", "if False:", RULES),
+    Mutation("access_to_a_queue", "access.py", "grant_of",
+             'found["right"] == Right.ACCESS', "False", RULES),
+    Mutation("tenant_wide_for_one_scope", "http/caller.py", "check_requirement",
+             "required.extent in (Extent.TENANT, Extent.STORE)", "False", BOUNDS),
+    Mutation("key_beyond_its_scopes", "http/routes/access.py", "check_key",
+             "if not gives_access(call, key.scopes):", "if False:", BOUNDS),
+    Mutation("revoked_by_anybody", "http/routes/access.py", "revoke_key",
+             "await check_key(call, old)", "pass", BOUNDS),
+    Mutation("types_given_away", "http/routes/access.py", "check_key",
+             "if EVERY not in caller.types", "if False", BOUNDS),
+    Mutation("rate_given_away", "http/routes/access.py", "check_key",
+             "if caller.rate is not None", "if False", BOUNDS),
+    Mutation("end_given_away", "http/routes/access.py", "check_key",
+             "if key.expires_at > caller.expires_at:", "if False:", BOUNDS),
+    Mutation("record_of_other_scopes", "http/routes/access.py", "find_acts",
+             "if act.scope and caller.access.gives(Right.ACCESS, act.scope):", "if True:", BOUNDS),
     Mutation("token_without_a_mac", "http/tokens.py", "read",
              "self.mac(text)", "mac", TOKENS),
     Mutation("cursor_for_any_filter", "http/tokens.py", "_filter_mac",

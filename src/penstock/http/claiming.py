@@ -6,12 +6,15 @@ from typing import Any
 
 from penstock.access import Right
 from penstock.consumer import Taken
+from penstock.errors import Forbidden
 from penstock.http.call import Call, Gone
 from penstock.http.counts import SECOND
 from penstock.http.events import Event, Told
 from penstock.http.metrics import tally
 from penstock.http.parking import Waiter, Wish, give_back
-from penstock.message import PLAIN, Leased, Meta
+from penstock.http.tokens import HeldLock
+from penstock.message import PLAIN, Flag, Leased, Meta
+from penstock.queue import DEAD_LETTER
 from penstock.wire.consume import Claim, Deliveries, Delivery
 from penstock.wire.texts import time_at, time_of, told
 
@@ -22,7 +25,7 @@ SAMPLE = 10
 async def claim(call: Call, sent: Claim) -> Deliveries:
     waiter = call.service.parking.join(
         call.broker,
-        wish_of(call, sent),
+        await wish_of(call, sent),
         sent.consumer or call.caller.subject,
         sent.limit,
         sent.wait,
@@ -40,9 +43,10 @@ async def claim(call: Call, sent: Claim) -> Deliveries:
     return Deliveries([delivery_of(call, each) for each in taken.messages], taken.queues)
 
 
-def wish_of(call: Call, sent: Claim) -> Wish:
+async def wish_of(call: Call, sent: Claim) -> Wish:
     for want in sent.queues:
         call.check(Right.CONSUME, want.queue)
+    from_dead = any(want.queue == DEAD_LETTER for want in sent.queues)
     return Wish(
         call.caller.tenant,
         call.scope,
@@ -50,7 +54,25 @@ def wish_of(call: Call, sent: Claim) -> Wish:
         sent.lease,
         sent.begins,
         sent.merge,
+        await dead_queues(call) if from_dead else None,
     )
+
+
+async def dead_queues(call: Call) -> tuple[int, ...] | None:
+    """The queues whose dead letters this caller may claim; None is all of the scope."""
+    allows = call.caller.access.allows
+    if allows(Right.CONSUME, call.scope):
+        return None
+    found = tuple(
+        queue.id
+        for queue in await call.broker.directory.all()
+        if (queue.scope.tenant, queue.scope.name) == (call.caller.tenant, call.scope)
+        and not queue.system
+        and allows(Right.CONSUME, call.scope, queue.name)
+    )
+    if not found:
+        raise Forbidden(f"this caller may consume from no queue of scope {call.scope!r}")
+    return found
 
 
 def delivery_of(call: Call, message: Leased) -> Delivery:
@@ -58,7 +80,7 @@ def delivery_of(call: Call, message: Leased) -> Delivery:
     body, base64 = told(message.body)
     return Delivery(
         str(message.id),
-        call.service.tokens.sign(message.id, message.fence, call.caller.holder),
+        call.service.tokens.sign(held_lock(message), call.caller.holder),
         call.broker.directory.by_id[message.queue_id].name,
         message.type,
         message.priority,
@@ -73,6 +95,11 @@ def delivery_of(call: Call, message: Leased) -> Delivery:
         message.suspect,
         *(() if meta is PLAIN else further(meta)),
     )
+
+
+def held_lock(message: Leased) -> HeldLock:
+    from_dead = bool(message.flags & Flag.FROM_DEAD)
+    return HeldLock(message.id, message.fence, message.queue_id, from_dead)
 
 
 def further(meta: Meta) -> tuple[Any, ...]:

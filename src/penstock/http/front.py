@@ -50,7 +50,7 @@ class Front:
         self.service = service
         self.app = app
         self.routes = {
-            path: (operation.reader(), operation.act, operation.status)
+            path: (operation.reader(), operation.act, operation.status, operation.right)
             for path, operation in OPERATIONS.items()
         }
         self.name = identity()
@@ -89,7 +89,8 @@ class Front:
             return
         if scope["method"] != "POST":
             raise MethodNotAllowed(f"{scope['path']} takes POST alone")
-        read, act, status = found
+        read, act, status, right = found
+        caller.access.check_some(right)
         namespace = scope_of(scope["query_string"])
         call = Call(self.service, caller, namespace, answer.request_id, receive)
         call.headers = scope["headers"]

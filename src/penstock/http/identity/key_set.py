@@ -60,7 +60,7 @@ class KeySet:
                 await self.fetch()
 
     async def fetch_after(self, seen: int) -> bool:
-        """Whether a fetch that began after fetch number `seen` succeeded, by this call or before."""
+        """Fetches unless a fetch began since number `seen`. True if one of those succeeded."""
         async with self.turn:
             if self.begun == seen:
                 await self.fetch()

@@ -164,7 +164,8 @@ async def list_roles(call: Alone) -> Roles:
 
 @access.add(
     "PUT", "/v1/roles/{name}", "Create or change a role", RoleTold, takes=NewRole,
-    right=Right.ACCESS, extent=Extent.TENANT, example={"grants": ["publish:mail-*", "read", "-read:payroll"]},
+    right=Right.ACCESS, extent=Extent.TENANT,
+    example={"grants": ["publish:mail-*", "read", "-read:payroll"]},
 )  # fmt: skip
 async def save_role(
     call: Alone, name: QueueName, new: Annotated[NewRole, sent(NewRole)]
