@@ -91,7 +91,8 @@ def given_by(grant: Grant) -> list[Right]:
 
 @access.add(
     "POST", "/v1/keys", "Create an API key", KeyTold, takes=NewKey, status=201,
-    right=Right.ACCESS, example={"name": "checkout", "roles": ["producer"], "ttl": 86400},
+    right=Right.ACCESS, extent=Extent.SCOPE,
+    example={"name": "checkout", "roles": ["producer"], "ttl": 86400},
 )  # fmt: skip
 async def create_key(call: Alone, new: Annotated[NewKey, sent(NewKey)]) -> KeyTold:
     """The answer is the only one that ever has the key itself."""
@@ -135,7 +136,7 @@ async def list_keys(call: Alone) -> Keys:
 
 @access.add(
     "POST", "/v1/keys/{id}/rotate", "Replace the secret of a key", KeyTold, takes=Rotate,
-    right=Right.ACCESS, example={"grace": 3600},
+    right=Right.ACCESS, extent=Extent.SCOPE, example={"grace": 3600},
 )  # fmt: skip
 async def rotate_key(call: Alone, id: KeyId, how: Annotated[Rotate, sent(Rotate)]) -> KeyTold:
     made = credentials(call)
@@ -146,7 +147,9 @@ async def rotate_key(call: Alone, id: KeyId, how: Annotated[Rotate, sent(Rotate)
     return key_of(key, await call.service.store.now(), token)
 
 
-@access.add("DELETE", "/v1/keys/{id}", "Revoke a key", KeyTold, right=Right.ACCESS)
+@access.add(
+    "DELETE", "/v1/keys/{id}", "Revoke a key", KeyTold, right=Right.ACCESS, extent=Extent.SCOPE
+)
 async def revoke_key(call: Alone, id: KeyId) -> KeyTold:
     made = credentials(call)
     old = await made.key(id, own(call))
