@@ -151,8 +151,7 @@ def knows_queue(who: Who, place: Place) -> bool:
 
 
 def sees_workers(who: Who, place: Place) -> bool:
-    of_owner = who.tenant == OWNER and who.everywhere(Right.READ)
-    return Right.CONSUME in who.rights or of_owner
+    return Right.CONSUME in who.rights or who.everywhere(Right.READ)
 
 
 def is_let_in(who: Who, place: Place) -> bool:

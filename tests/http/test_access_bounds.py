@@ -158,3 +158,25 @@ def test_nobody_gives_a_key_further_limits_than_their_own(
     made = clerk.post("/v1/keys", {**new, **fits})
     assert made.status == 201
     assert clerk.post(f"/v1/keys/{made.json['id']}/rotate").status == 200
+
+
+def test_workers_of_one_name_in_two_tenants_are_two(server: Served) -> None:
+    ours, theirs = keyed(server, "operator"), keyed(server, "operator", tenant="acme")
+    path, present = "/v1/workers/twin", {"host": "far", "pid": 1, "queues": []}
+    assert ours.ask("PUT", path, {**present, "host": "ours"}).status == 204
+    assert theirs.ask("PUT", path, {**present, "host": "theirs"}).status == 204
+
+    def listed(caller: Served) -> dict[str, Any]:
+        return {each["id"]: each for each in caller.get("/v1/workers").json["workers"]}
+
+    seen = listed(ours)["twin"]
+    assert (seen["host"], listed(theirs)["twin"]["host"]) == ("ours", "theirs")
+    assert theirs.ask("PUT", path, present).status == 204
+    assert listed(ours)["twin"] == seen
+    assert theirs.post(f"{path}/stop").json["state"] == "stopping"
+    assert listed(ours)["twin"] == seen
+    assert theirs.ask("DELETE", path).status == 204
+    assert "twin" not in listed(theirs)
+    assert listed(ours)["twin"] == seen
+    assert ours.ask("DELETE", path).status == 204
+    assert "twin" not in listed(ours)

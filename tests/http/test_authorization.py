@@ -15,6 +15,7 @@ from penstock.http.application import PARTS, cold_routes
 from penstock.http.caller import OWNER, Extent, Requirement
 from penstock.http.front import OPEN
 from penstock.http.hot import OPERATIONS
+from penstock.http.routes import system
 from tests.http.attempts import ATTEMPTS, Attempt, Rule, claim_dead
 from tests.http.authorization import AWAY, DENIED, PLACES, Ask, Place, Who, World, every_caller
 from tests.http.issuer import Issuer, issuing
@@ -119,6 +120,26 @@ async def test_dead_letters_of_a_denied_queue_are_not_handed_out(
         reply = await world.ask(who, "POST", await claim_dead(world, DENIED, who))
         shown = b'"payroll-' in reply.body
         assert shown is who.at(Right.CONSUME, DENIED), (who.name, reply)
+
+
+async def test_a_tenant_has_so_many_workers_and_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "MAX_WORKERS", 3)
+    callers = [
+        await world.key(Who("worker", tenant=tenant), roles=("worker",))
+        for tenant in ("default", "acme")
+    ]
+    present = {"host": "far", "pid": 1, "queues": []}
+    for who in callers:
+        asks = [Ask(f"/v1/workers/w{number}", present) for number in range(4)]
+        told = [(await world.ask(who, "PUT", ask)).status for ask in asks]
+        assert told == [204, 204, 204, 409]
+        # Those that are there go on.
+        assert (await world.ask(who, "PUT", asks[0])).status == 204
+        assert (await world.ask(who, "DELETE", asks[1])).status == 204
+        assert (await world.ask(who, "PUT", asks[3])).status == 204
+    assert len(await world.store.workers()) == 6
 
 
 SECRET = "psk_0123456789ab_ThisIsASecretAndNoNameAtAll"
