@@ -8,6 +8,7 @@ DISPATCHER, NOTICE = "tests/http/test_dispatcher.py", "tests/unit/test_notice.py
 SENDING, GUARD = "tests/http/test_sending.py", "tests/unit/test_guard.py"
 BODIES, PARKING = "tests/http/test_bodies.py", "tests/http/test_parking.py"
 SETTLE_RIGHTS, BOUNDS = "tests/http/test_settle_rights.py", "tests/http/test_access_bounds.py"
+REVOCATION = "tests/http/test_revocation.py"
 RULES, IDENTITY = "tests/unit/test_access.py", "tests/http/test_identity.py"
 
 HTTP = (
@@ -100,6 +101,10 @@ HTTP = (
              "if key.expires_at > caller.expires_at:", "if False:", BOUNDS),
     Mutation("worker_of_any_tenant", "http/routes/system.py", "row_id",
              "return id if tenant == OWNER", "return id if True", BOUNDS),
+    Mutation("claim_by_rights_of_before", "http/claiming.py", "claim",
+             "time.monotonic() - began > RIGHTS_HOLD_S", "False", REVOCATION),
+    Mutation("stream_by_rights_of_before", "http/stream.py", "__call__",
+             "if self.service.gate.asks:", "if False:", REVOCATION),
     Mutation("record_of_other_scopes", "http/routes/access.py", "find_acts",
              "if act.scope and caller.access.gives(Right.ACCESS, act.scope):", "if True:", BOUNDS),
     Mutation("token_without_a_mac", "http/tokens.py", "read",

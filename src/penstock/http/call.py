@@ -40,8 +40,8 @@ class Call:
     """`scope` is the namespace of queues the caller means."""
 
     __slots__ = (
-        "broker", "caller", "headers", "path", "receive", "request_id", "right", "scope", "service",
-        "whole",
+        "asgi_scope", "broker", "caller", "headers", "path", "receive", "request_id", "right",
+        "scope", "service", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,8 @@ class Call:
         self.right: Right | None = None
         self.path = ""
         self.headers: Iterable[tuple[bytes, bytes]] = ()
+        # What the caller shows; it is looked at again while a request takes long.
+        self.asgi_scope: Scope = {}
         # How its connection answers, and tells that the caller has left.
         self.whole: Any = None
 

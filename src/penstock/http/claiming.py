@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.access import Right
 from penstock.consumer import Taken
-from penstock.errors import Forbidden
+from penstock.errors import Forbidden, PenstockError
 from penstock.http.call import Call, Gone
 from penstock.http.counts import SECOND
 from penstock.http.events import Event, Told
@@ -20,12 +20,15 @@ from penstock.wire.texts import time_at, time_of, told
 
 # Messages of one claim whose waits are measured.
 SAMPLE = 10
+# Seconds for which a waiting claim goes by the rights that it came with.
+RIGHTS_HOLD_S = 1.0
 
 
 async def claim(call: Call, sent: Claim) -> Deliveries:
+    wish, began = await wish_of(call, sent), time.monotonic()
     waiter = call.service.parking.join(
         call.broker,
-        await wish_of(call, sent),
+        wish,
         sent.consumer or call.caller.subject,
         sent.limit,
         sent.wait,
@@ -39,8 +42,21 @@ async def claim(call: Call, sent: Claim) -> Deliveries:
     if left:
         await give_back(call.broker, taken.messages)
         raise Gone
+    if taken.messages and time.monotonic() - began > RIGHTS_HOLD_S:
+        await check_again(call, sent, wish, taken)
     tell(call, taken, waiter)
     return Deliveries([delivery_of(call, each) for each in taken.messages], taken.queues)
+
+
+async def check_again(call: Call, sent: Claim, wish: Wish, taken: Taken) -> None:
+    """Gives the messages back if rights were taken away while the claim waited."""
+    try:
+        call.caller = await call.service.gate.recognise(call.asgi_scope)
+        if await wish_of(call, sent) != wish:
+            raise Forbidden("the rights of this caller changed while it waited; claim again")
+    except PenstockError:
+        await give_back(call.broker, taken.messages)
+        raise
 
 
 async def wish_of(call: Call, sent: Claim) -> Wish:

@@ -85,7 +85,8 @@ class Front:
         answer.caller = caller = await self.admit(scope)
         found = self.routes.get(scope["path"])
         if found is None:
-            scope[KEY] = Call(self.service, caller, "default", answer.request_id, receive)
+            scope[KEY] = call = Call(self.service, caller, "default", answer.request_id, receive)
+            call.asgi_scope = scope
             await self.app(scope, receive, answer.send_marked)
             return
         if scope["method"] != "POST":
@@ -95,6 +96,7 @@ class Front:
         namespace = scope_of(scope["query_string"])
         call = Call(self.service, caller, namespace, answer.request_id, receive)
         call.headers = scope["headers"]
+        call.asgi_scope = scope
         call.whole = answer.whole
         sent = read(await call.body())
         await answer.send(status, encode(await act(call, sent)))
