@@ -377,7 +377,9 @@ async def test_a_subject_cannot_be_taken_for_another(issuer: Issuer, store: Stor
 
 
 async def test_scopes_of_others_give_nothing(gate: Gate, issuer: Issuer) -> None:
-    caller = await admit(gate, issuer.token(scope="admin publish penstock:dance penstock:read:a*"))
+    given = "admin publish penstock:dance penstock:access:a* penstock:read:a*"
+    caller = await admit(gate, issuer.token(scope=given))
+    assert caller.access.rights == {Right.READ}
     assert not caller.access.allows(Right.PUBLISH, "default", "a")
     assert caller.access.allows(Right.READ, "default", "ab")
     assert not caller.access.allows(Right.READ, "default", "b")

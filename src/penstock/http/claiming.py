@@ -52,11 +52,20 @@ async def check_again(call: Call, sent: Claim, wish: Wish, taken: Taken) -> None
     """Gives the messages back if rights were taken away while the claim waited."""
     try:
         call.caller = await call.service.gate.recognise(call.asgi_scope)
-        if await wish_of(call, sent) != wish:
+        if lost_rights(wish, await wish_of(call, sent), taken):
             raise Forbidden("the rights of this caller changed while it waited; claim again")
     except PenstockError:
         await give_back(call.broker, taken.messages)
         raise
+
+
+def lost_rights(before: Wish, now: Wish, taken: Taken) -> bool:
+    """Types of the claim, or the right on a queue whose dead letter was taken."""
+    dead = now.dead_of
+    return before.wants != now.wants or any(
+        message.flags & Flag.FROM_DEAD and dead is not None and message.queue_id not in dead
+        for message in taken.messages
+    )
 
 
 async def wish_of(call: Call, sent: Claim) -> Wish:
