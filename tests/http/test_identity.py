@@ -279,6 +279,22 @@ async def test_a_new_key_is_found_when_it_is_used(gate: Gate, issuer: Issuer) ->
     assert issuer.asked <= key_set.FETCH_BURST
 
 
+async def test_a_token_of_a_retired_key_is_wrong_and_not_unknown(
+    gate: Gate, issuer: Issuer
+) -> None:
+    """Its caller has to get a new token, and not to try again."""
+    await admit(gate, issuer.token("e"))
+    issuer.answer = (200, json.dumps({"keys": issuer.keys[:1]}).encode(), {})
+    for _ in range(key_set.FETCH_BURST):
+        with pytest.raises((Unauthenticated, IdentityUnavailable)):
+            await admit(gate, issuer.token("r", {"kid": "unknown"}))
+    for _ in range(key_set.FETCH_BURST):
+        with pytest.raises(Unauthenticated):
+            await admit(gate, issuer.token("e", jti="2"))
+    issuer.answer = None
+    await admit(gate, issuer.token())
+
+
 async def test_a_key_that_was_replaced_under_its_name_is_found(gate: Gate, issuer: Issuer) -> None:
     await admit(gate, issuer.token())
     new = rsa.generate_private_key(65_537, 2_048)

@@ -18,7 +18,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 FRESH = 300.0
 # A flood of unknown keys asks the issuer this often at once, and then once an interval.
 FETCH_BURST, FETCH_INTERVAL_S = 3, 30.0
-MOST_KEYS = 100
+MOST_KEYS, MOST_RETIRED = 100, 1_000
 LEAST_RSA_BITS = 2_048
 KIND = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
@@ -28,6 +28,8 @@ class KeySet:
         self.url = url
         self.clock = clock
         self.keys: list[dict[str, Any]] | None = None
+        # Names of keys that the issuer had once: their tokens are wrong, not unknown.
+        self.retired: set[str] = set()
         self.fetched_at = -float("inf")
         self.allowance = Bucket(1 / FETCH_INTERVAL_S, FETCH_BURST, clock())
         # Numbers of the last fetch that began, and of the last one that succeeded.
@@ -44,7 +46,7 @@ class KeySet:
         if self.stale:
             await self.refresh()
         found = self.lookup(kid, algorithm)
-        if found is None and not await self.fetch_after(seen):
+        if found is None and not await self.fetch_after(seen) and kid not in self.retired:
             raise IdentityUnavailable(
                 "the token is signed with an unknown key, and the issuer cannot be asked for its"
                 " keys now; try again"
@@ -83,7 +85,11 @@ class KeySet:
         if not isinstance(keys, list):
             log.warning("key_set_unreadable", url=self.url, kept=len(self.keys or ()))
             return False
+        former = names_of(self.keys or [])
         self.keys = [key for key in keys[:MOST_KEYS] if isinstance(key, dict)]
+        self.retired = (former | self.retired) - names_of(self.keys)
+        if len(self.retired) > MOST_RETIRED:
+            self.retired = former - names_of(self.keys)
         self.fetched_at = self.clock()
         return True
 
@@ -98,6 +104,10 @@ class KeySet:
         ]
         # Which of several is meant, nobody says.
         return usable(fitting[0], algorithm) if len(fitting) == 1 else None
+
+
+def names_of(keys: list[dict[str, Any]]) -> set[str]:
+    return {key["kid"] for key in keys if isinstance(key.get("kid"), str)}
 
 
 def usable(key: dict[str, Any], algorithm: str) -> PyJWK | None:
