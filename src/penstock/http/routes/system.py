@@ -88,7 +88,7 @@ async def agents(call: Alone) -> Agents:
     )
 
 
-@system.add("GET", "/v1/workers", "The workers on this store", Workers, right=None)
+@system.add("GET", "/v1/workers", "List the workers of the tenant", Workers, right=None)
 async def list_workers(call: Alone) -> Workers:
     """Those of the caller's tenant. Workers look here whether they are asked to stop."""
     if Right.CONSUME not in call.caller.access.rights:
