@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from penstock.errors import Forbidden, InvalidInput
 from penstock.message import NEVER, Moment
+from penstock.queue import CALLBACK
 
 # What is asked of all queues at once.
 EVERY = "*"
@@ -62,6 +63,8 @@ def grant_of(text: str) -> Grant:
             f"{text[:100]!r} is no grant; write right or right:queue*, with - before it to deny;"
             f" rights are {', '.join(Right)}, *"
         )
+    if found["right"] == Right.ACCESS and found["queue"] not in (None, EVERY):
+        raise InvalidInput(f"{text[:100]!r}: access is for keys and scopes, not for a queue")
     return Grant(found["right"], found["queue"] or EVERY, bool(found["deny"]))
 
 
@@ -96,6 +99,8 @@ class Access:
         self.grants = tuple(grants)
         self.scopes = frozenset(scopes)
         self.trusts = tuple(trusts)
+        # Granted for something, somewhere.
+        self.rights = frozenset(right for right in Right if is_granted_some(self.grants, right))
         self.known: dict[tuple[Right, str, str], bool] = {}
 
     def allows(self, right: Right, scope: str, queue: str = EVERY) -> bool:
@@ -108,6 +113,9 @@ class Access:
         return answer
 
     def decide(self, right: Right, scope: str, queue: str) -> bool:
+        if queue == CALLBACK:
+            # It tells of the messages of all queues in all scopes.
+            return self.allows(right, EVERY)
         if not granted(self.grants, right, queue):
             return False
         if EVERY in self.scopes or scope in self.scopes:
@@ -123,14 +131,16 @@ class Access:
         """It has the right itself, there and for all queues."""
         return granted(self.grants, right, EVERY) and not {EVERY, scope}.isdisjoint(self.scopes)
 
-    def has(self, right: Right) -> bool:
-        """Somewhere, for something."""
-        return any(not grant.deny and grant.right in (right, EVERY) for grant in self.grants)
-
     def check(self, right: Right, scope: str, queue: str = EVERY) -> None:
+        """EVERY as the scope asks for the right on all queues of all scopes."""
         if not self.allows(right, scope, queue):
             what = "everything" if queue == EVERY else f"queue {queue!r}"
-            raise Forbidden(f"this caller may not {WORDS[right]} {what} of scope {scope!r}")
+            where = "" if scope == EVERY else f" of scope {scope!r}"
+            raise Forbidden(f"this caller may not {WORDS[right]} {what}{where}")
+
+    def check_some(self, right: Right) -> None:
+        if right not in self.rights:
+            raise Forbidden(f"this caller may not {WORDS[right]} anything")
 
 
 WORDS = {
@@ -146,6 +156,13 @@ WORDS = {
 def granted(grants: Iterable[Grant], right: Right, queue: str) -> bool:
     fitting = [grant.deny for grant in grants if grant.fits(right, queue)]
     return bool(fitting) and not any(fitting)
+
+
+def is_granted_some(grants: Iterable[Grant], right: Right) -> bool:
+    """For at least one queue. Access is for all queues, or it is nothing."""
+    if right is Right.ACCESS:
+        return granted(grants, right, EVERY)
+    return any(not grant.deny and grant.fits(right, grant.queue) for grant in grants)
 
 
 # Of whoever reaches the loopback address of a server that asks for no credentials.

@@ -1,7 +1,7 @@
 """The verbs of consumers: claim, settle, extend."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,6 +18,7 @@ from penstock.ticket import (
     Answer,
     AnswerKind,
     Claim,
+    Claimed,
     Completion,
     Extension,
     Lease,
@@ -55,8 +56,10 @@ class Consumer(Publisher):
         begins: bool = False,
         merge: str | None = None,
         scope: str = "default",
+        dead_of: Collection[int] | None = None,
     ) -> Taken:
-        """Up to `limit` messages of the wanted queues, or (queue, types) pairs."""
+        """Up to `limit` messages of the wanted queues, or (queue, types) pairs. From the dead
+        letters, those of the queues with ids in `dead_of`, or of all queues of the scope."""
         if not 1 <= len(wants) <= MOST_WANTS:
             raise InvalidInput(f"a claim names 1 to {MOST_WANTS} queues, not {len(wants)}")
         checks.check_number("limit", limit, 1, 1_000, whole=True, needed=True)
@@ -70,10 +73,10 @@ class Consumer(Publisher):
             since = self.store.wakes
             asks = [(await self._queue(name, scope), types) for name, types in map(pair, wants)]
             claims = self._claims(asks, consumer, limit, lease, begins, merge)
-            taken = await self._take(claims, limit)
+            taken = await self._take(claims, limit, dead_of)
             left = until - time.monotonic()
             if taken or left <= 0:
-                return Taken(taken, {queue.name: queue.state for queue, _ in asks})
+                return Taken(taken, {queue.name: queue.serving_state for queue, _ in asks})
             serving = [queue.id for queue, _ in asks if queue.serves]
             await self.store.wait_ready(serving, min(left, 1.0), since)
 
@@ -106,28 +109,41 @@ class Consumer(Publisher):
             for queue, types in serving[self.turn :] + serving[: self.turn]
         ]
 
-    async def _take(self, claims: list[tuple[Queue, Claim]], limit: int) -> list[Leased]:
+    async def _take(
+        self, claims: list[tuple[Queue, Claim]], limit: int, dead_of: Collection[int] | None
+    ) -> list[Leased]:
         taken: list[Leased] = []
         for queue, claim in claims:
             if len(taken) == limit:
                 break
-            taken += await self._claim_one(queue, claim, limit - len(taken))
+            taken += await self._claim_one(queue, claim, limit - len(taken), dead_of)
         return taken
 
-    async def _claim_one(self, queue: Queue, claim: Claim, limit: int) -> list[Leased]:
+    async def _claim_one(
+        self, queue: Queue, claim: Claim, limit: int, dead_of: Collection[int] | None
+    ) -> list[Leased]:
         claim = replace(claim, limit=limit)
         while True:
             if queue.name == DEAD_LETTER:
-                claimed = await self.store.claim_dead(await self._dead_claim(queue, claim))
+                claimed = await self._claim_dead(queue, claim, dead_of)
             else:
                 claimed = await self.store.claim(claim)
             if not claimed.again:
                 return claimed.messages
 
-    async def _dead_claim(self, dead_letter: Queue, claim: Claim) -> Claim:
+    async def _claim_dead(
+        self, dead_letter: Queue, claim: Claim, dead_of: Collection[int] | None
+    ) -> Claimed:
         scope = dead_letter.scope
-        ids = tuple(q.id for q in await self.directory.all() if q.scope.id == scope.id)
-        return Claim(ids, claim.consumer, claim.limit, claim.lease, claim.types)
+        ids = tuple(
+            queue.id
+            for queue in await self.directory.all()
+            if queue.scope.id == scope.id and (dead_of is None or queue.id in dead_of)
+        )
+        if not ids:
+            return Claimed([])
+        dead_claim = Claim(ids, claim.consumer, claim.limit, claim.lease, claim.types)
+        return await self.store.claim_dead(dead_claim)
 
     async def complete(self, held: Held, result: bytes | None = None) -> Answer:
         (answer,) = await self.complete_many((Completion(held.id, held.fence, result),))

@@ -200,6 +200,9 @@ def check_key(key: Key) -> None:
         raise InvalidInput("a key without a role or a grant may do nothing")
     for text in key.grants:
         grant_of(text)
+    for field, given in (("scopes", key.scopes), ("types", key.types)):
+        if not given:
+            raise InvalidInput(f"{field} is empty; leave it out for all, or name at least one")
     for name in key.scopes:
         if name != EVERY:
             checks.check_name("scope", name)

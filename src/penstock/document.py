@@ -28,6 +28,8 @@ class Act(Struct, frozen=True, kw_only=True):
     tenant: str
     verb: str
     target: str
+    # Empty for what is the tenant's, and for refusals.
+    scope: str = ""
     request_id: str = ""
     detail: str = ""
     at: Moment = 0

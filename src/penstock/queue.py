@@ -49,6 +49,13 @@ class Queue(Struct, frozen=True):
         return serving and not self.scope.paused
 
     @property
+    def serving_state(self) -> QueueState:
+        """Its state as claims see it: paused while its scope is."""
+        if self.scope.paused and self.state in (QueueState.ACTIVE, QueueState.DRAINING):
+            return QueueState.PAUSED
+        return self.state
+
+    @property
     def system(self) -> bool:
         return self.name.startswith("_")
 

@@ -56,6 +56,16 @@ def test_roles_and_trusts(terminal: Terminal) -> None:
     assert terminal.call("trust", "list").out == "no scope trusts another\n"
 
 
+def test_access_to_a_queue_is_no_grant(terminal: Terminal) -> None:
+    refused = terminal.call("key", "create", "a", "--grant", "access:mail-*", code=1)
+    assert "not for a queue" in refused.err
+    refused = terminal.call("role", "set", "clerk", "access:mail-*", code=1)
+    assert "not for a queue" in refused.err
+    terminal.call("key", "create", "a", "--grant", "access")
+    (act,) = terminal.call("audit", "--json").lines
+    assert (act["verb"], act["scope"]) == ("key create", "")
+
+
 def test_what_commands_did_is_written_down_with_who(terminal: Terminal) -> None:
     terminal.call("queue", "create", "mail")
     terminal.call("queue", "pause", "mail")
@@ -66,6 +76,7 @@ def test_what_commands_did_is_written_down_with_who(terminal: Terminal) -> None:
     assert done[:2] == [("queue create", "mail"), ("queue pause", "mail")]
     assert done[-1] == ("cancel", "shell/j1")
     assert all("@" in each["subject"] for each in acts)
+    assert {each["scope"] for each in acts if each["verb"] == "queue pause"} == {"default"}
     assert "hush" not in terminal.call("audit").out
 
 

@@ -6,6 +6,7 @@ from penstock.errors import InvalidState
 from penstock.message import (
     Cancelled,
     Fail,
+    Flag,
     Nack,
     Park,
     Reject,
@@ -50,6 +51,20 @@ async def test_the_longest_dead_letter_comes_first_over_all_queues(stage: Stage)
         await stage.travel(1)
     await stage.broker.settle(await stage.take(), Reject())
     assert [leased.id for leased in await stage.claim(LETTERS, limit=9)] == [*ids, late]
+
+
+async def test_dead_letters_of_chosen_queues_alone_are_claimed(stage: Stage) -> None:
+    work, payroll = await stage.queue("work"), await stage.queue("payroll")
+    hidden, wanted = await stage.dead("payroll"), await stage.dead("work")
+    claim = stage.broker.claim
+    taken = await claim(LETTERS, consumer="c", limit=9, dead_of=[work])
+    assert [(each.id, bool(each.flags & Flag.FROM_DEAD)) for each in taken.messages] == [
+        (wanted, True)
+    ]
+    assert (await claim(LETTERS, consumer="c", limit=9, dead_of=[])).messages == []
+    assert (await stage.record(hidden)).state is State.DEAD
+    taken = await claim(LETTERS, consumer="c", limit=9, dead_of=[payroll])
+    assert [each.id for each in taken.messages] == [hidden]
 
 
 async def test_the_longest_dead_letter_of_a_queue_comes_first(stage: Stage) -> None:

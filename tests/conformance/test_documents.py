@@ -16,7 +16,9 @@ from tests.conformance.stage import DAY, Stage
 pytestmark = pytest.mark.anyio
 
 SECOND = 1_000_000
-ADA = Act(subject="ada", tenant="default", verb="tested", target="here", request_id="r1")
+ADA = Act(
+    subject="ada", tenant="default", verb="tested", target="here", scope="web", request_id="r1"
+)
 
 
 def paper(name: str, body: bytes = b"{}", **more: int | None) -> Document:

@@ -264,6 +264,8 @@ def test_another_tenant_sees_nothing_of_ours(server: Served, queue: str) -> None
         assert other.get(path).status == 403, path
     server.ask("PUT", "/v1/workers/ours", {"host": "box", "pid": 1, "queues": []})
     assert other.get("/v1/workers").json["workers"] == []
+    assert other.ask("DELETE", "/v1/workers/ours").status == 204
+    assert other.post("/v1/workers/ours/stop").status == 404
     assert keyed(server, "producer").get("/v1/workers").status == 403
     assert "ours" in keyed(server, "worker").get("/v1/workers").body.decode()
     server.ask("DELETE", "/v1/workers/ours")

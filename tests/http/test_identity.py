@@ -9,12 +9,14 @@ from typing import Any
 
 import jwt
 import pytest
+from anyio import create_task_group
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock import stores
-from penstock.access import Right
-from penstock.errors import IdentityUnavailable, RateLimited, Unauthenticated
+from penstock.access import Key, Right
+from penstock.credentials import Credentials
+from penstock.errors import Forbidden, IdentityUnavailable, Unauthenticated
 from penstock.http.gate import Gate
 from penstock.http.identity import key_set
 from penstock.http.identity.nouns import Believed
@@ -87,7 +89,7 @@ async def admit(gate: Gate, token: str, address: str = "192.0.2.1") -> Any:
 @pytest.mark.parametrize("kid", ["r", "e", "d"])
 async def test_a_token_of_the_issuer_is_believed(gate: Gate, issuer: Issuer, kid: str) -> None:
     caller = await admit(gate, issuer.token(kid))
-    assert (caller.subject, caller.tenant) == ("ada", "default")
+    assert (caller.subject, caller.tenant) == ("jwt:ada", "default")
     assert caller.access.allows(Right.PUBLISH, "default", "any")
     assert not caller.access.allows(Right.MANAGE, "default", "any")
 
@@ -203,13 +205,27 @@ async def test_unknown_keys_ask_the_issuer_no_oftener(
 ) -> None:
     await admit(gate, issuer.token())
     for number in range(50):
-        with pytest.raises((Unauthenticated, RateLimited)):
+        with pytest.raises((Unauthenticated, IdentityUnavailable)):
             await admit(gate, issuer.token(headers={"kid": f"k{number}"}), f"192.0.2.{number}")
-    assert issuer.asked == 1
-    time.on += key_set.PAUSE + 1
+    assert issuer.asked == key_set.FETCH_BURST
+    time.on += key_set.FETCH_INTERVAL_S + 1
     with pytest.raises(Unauthenticated):
         await admit(gate, issuer.token(headers={"kid": "new"}), "198.51.100.1")
-    assert issuer.asked == 2
+    assert issuer.asked == key_set.FETCH_BURST + 1
+    await admit(gate, issuer.token("e"))
+
+
+async def test_an_unknown_key_that_cannot_be_looked_up_is_no_wrong_credential(
+    gate: Gate, issuer: Issuer
+) -> None:
+    """Callers of one address use new keys faster than the issuer is asked; none is locked out."""
+    await admit(gate, issuer.token())
+    for _ in range(key_set.FETCH_BURST - 1):
+        with pytest.raises(Unauthenticated):
+            await admit(gate, issuer.token(headers={"kid": "unknown"}))
+    for _ in range(100):
+        with pytest.raises(IdentityUnavailable):
+            await admit(gate, issuer.token(headers={"kid": "unknown"}))
     await admit(gate, issuer.token("e"))
 
 
@@ -252,12 +268,52 @@ async def test_a_key_that_was_taken_out_counts_no_more(
     await admit(gate, issuer.token("e", exp=4_000_000_000))
 
 
-async def test_a_new_key_is_found_when_it_is_used(gate: Gate, issuer: Issuer, time: Time) -> None:
+async def test_a_new_key_is_found_when_it_is_used(gate: Gate, issuer: Issuer) -> None:
+    """At once, also right after a fetch; the callers that come together share fetches."""
     issuer.answer = (200, json.dumps({"keys": issuer.keys[:1]}).encode(), {})
     await admit(gate, issuer.token())
     issuer.answer = None
-    time.on += key_set.PAUSE + 1
+    async with create_task_group() as group:
+        for number in range(40):
+            group.start_soon(admit, gate, issuer.token("e", sub=f"worker-{number}"))
+    assert issuer.asked <= key_set.FETCH_BURST
+
+
+async def test_a_token_of_a_retired_key_is_wrong_and_not_unknown(
+    gate: Gate, issuer: Issuer
+) -> None:
+    """Its caller has to get a new token, and not to try again."""
     await admit(gate, issuer.token("e"))
+    issuer.answer = (200, json.dumps({"keys": issuer.keys[:1]}).encode(), {})
+    for _ in range(key_set.FETCH_BURST):
+        with pytest.raises((Unauthenticated, IdentityUnavailable)):
+            await admit(gate, issuer.token("r", {"kid": "unknown"}))
+    for _ in range(key_set.FETCH_BURST):
+        with pytest.raises(Unauthenticated):
+            await admit(gate, issuer.token("e", jti="2"))
+    issuer.answer = None
+    await admit(gate, issuer.token())
+
+
+async def test_a_key_that_was_replaced_under_its_name_is_found(gate: Gate, issuer: Issuer) -> None:
+    await admit(gate, issuer.token())
+    new = rsa.generate_private_key(65_537, 2_048)
+    token = jwt.encode(issuer.claims(), new, "RS256", {"kid": "r"})
+    with pytest.raises(Unauthenticated):
+        await admit(gate, token)
+    keys = [public(new, "r", "RS256"), *issuer.keys[1:]]
+    issuer.answer = (200, json.dumps({"keys": keys}).encode(), {})
+    await admit(gate, token)
+    assert issuer.asked == 3
+
+
+async def test_wrong_signatures_ask_the_issuer_no_oftener(gate: Gate, issuer: Issuer) -> None:
+    other = rsa.generate_private_key(65_537, 2_048)
+    for number in range(10):
+        forged = jwt.encode(issuer.claims(jti=str(number)), other, "RS256", {"kid": "r"})
+        with pytest.raises(Unauthenticated):
+            await admit(gate, forged)
+    assert issuer.asked == key_set.FETCH_BURST
 
 
 async def test_two_keys_of_one_name_are_told_apart_by_their_kind(
@@ -287,12 +343,59 @@ async def test_types_are_what_the_token_says(gate: Gate, issuer: Issuer) -> None
     for foreign in ("C", "a", "*", "A*", "\uff21"):
         with pytest.raises(Exception, match="may not claim"):
             caller.fitting([foreign])
-    nothing = await admit(gate, issuer.token(eventTypes=[]))
-    assert nothing.types == frozenset()
+
+
+@pytest.mark.parametrize("empty", [[], "", " "])
+async def test_a_token_with_no_types_claims_nothing(gate: Gate, issuer: Issuer, empty: Any) -> None:
+    caller = await admit(gate, issuer.token(eventTypes=empty))
+    for asked in ([], ["A"]):
+        with pytest.raises(Forbidden):
+            caller.fitting(asked)
+
+
+@pytest.mark.parametrize("wrong", [[1], ["A", None], {}, {"A": True}, 7, True])
+async def test_types_of_a_wrong_shape_are_refused(gate: Gate, issuer: Issuer, wrong: Any) -> None:
+    with pytest.raises(Unauthenticated, match="eventTypes"):
+        await admit(gate, issuer.token(eventTypes=wrong))
+    assert (await admit(gate, issuer.token(eventTypes="A B"))).fitting([]) == ("A", "B")
+
+
+async def test_an_issuer_may_be_held_to_say_the_types(issuer: Issuer, store: Store) -> None:
+    believed = Believed(
+        issuer.url, AUDIENCE, f"{issuer.url}/keys", require_event_types=True
+    )  # fmt: skip
+    gate = Gate(store, believed)
+    with pytest.raises(Unauthenticated, match="eventTypes"):
+        await admit(gate, issuer.token())
+    assert (await admit(gate, issuer.token(eventTypes=["*"]))).types == {"*"}
+
+
+async def test_a_subject_cannot_be_taken_for_another(issuer: Issuer, store: Store) -> None:
+    """Neither for an API key, nor for a subject of another tenant or kind of token."""
+    believed = Believed(
+        issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="org",
+        introspect_url=f"{issuer.url}/introspect",
+    )  # fmt: skip
+    gate = Gate(store, believed)
+    issuer.opaque["opaque-3"] = {"active": True, "sub": "w1", "org": "acme"}
+    key, token = await Credentials(store).create_key(Key(id="", name="k", roles=("worker",)))
+    callers = [
+        await admit(gate, token),
+        await admit(gate, issuer.token(sub=f"key:{key.id}", org="default")),
+        await admit(gate, issuer.token(sub="w1", org="acme")),
+        await admit(gate, issuer.token(sub="acme/w1", org="default")),
+        await admit(gate, issuer.token(sub="acme/jwt:w1", org="default")),
+        await admit(gate, "opaque-3"),
+    ]
+    assert len({caller.holder for caller in callers}) == len(callers)
+    again = await admit(gate, issuer.token(sub="w1", org="acme", jti="2"))
+    assert again.holder == callers[2].holder
 
 
 async def test_scopes_of_others_give_nothing(gate: Gate, issuer: Issuer) -> None:
-    caller = await admit(gate, issuer.token(scope="admin publish penstock:dance penstock:read:a*"))
+    given = "admin publish penstock:dance penstock:access:a* penstock:read:a*"
+    caller = await admit(gate, issuer.token(scope=given))
+    assert caller.access.rights == {Right.READ}
     assert not caller.access.allows(Right.PUBLISH, "default", "a")
     assert caller.access.allows(Right.READ, "default", "ab")
     assert not caller.access.allows(Right.READ, "default", "b")
@@ -312,7 +415,7 @@ async def test_an_opaque_token_is_asked_about_once_a_minute(
 ) -> None:
     issuer.opaque["opaque-1"] = {"active": True, "sub": "shop", "scope": "penstock:publish"}
     caller = await admit(gate, "opaque-1")
-    assert caller.subject == "shop"
+    assert caller.subject == "opaque:shop"
     assert caller.access.allows(Right.PUBLISH, "default", "any")
     assert not caller.access.allows(Right.READ, "default", "any")
     time.on += 50
@@ -372,6 +475,25 @@ def test_a_server_believes_an_issuer(issuer: Issuer, folder: Path, tmp_path: Pat
         assert worker.post("/v1/extend", {"token": message["token"], "lease": 60}).status == 200
         assert showing(server, None).get("/v1/queues").status == 401
         assert_secrets_unsaid(server, producer)
+
+
+def test_a_rotation_right_after_a_fetch_locks_nobody_out(
+    issuer: Issuer, folder: Path, tmp_path: Path
+) -> None:
+    words = ("--jwt-issuer", issuer.url, "--jwt-audience", AUDIENCE, "--jwks-url", issuer.url)
+    issuer.answer = (200, json.dumps({"keys": issuer.keys[:1]}).encode(), {})
+    store = f"sqlite:///{tmp_path}/rotation.db"
+    with served(store, folder, *words) as server:
+        assert showing(server, issuer.token()).get("/v1/queues").status == 200
+        issuer.answer = None
+        assert showing(server, issuer.token("e")).get("/v1/queues").status == 200
+        strange = [
+            showing(server, issuer.token("d", {"kid": f"k{number}"})) for number in range(40)
+        ]
+        refused = [each.get("/v1/queues") for each in strange][-1]
+        assert (refused.status, refused.code) == (503, "IDENTITY_UNAVAILABLE")
+        assert refused.headers["retry-after"]
+        assert showing(server, issuer.token(sub="eve")).get("/v1/queues").status == 200
 
 
 def assert_secrets_unsaid(server: Served, caller: Served) -> None:

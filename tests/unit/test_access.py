@@ -17,6 +17,7 @@ from penstock.access import (
     grant_of,
 )
 from penstock.errors import Forbidden, InvalidInput
+from penstock.queue import CALLBACK
 
 
 def access(
@@ -75,8 +76,46 @@ def test_what_is_no_grant_is_refused(text: str) -> None:
     st.booleans(),
 )
 def test_a_grant_is_written_as_it_is_read(right: str, queue: str, deny: bool) -> None:
-    grant = Grant(str(right), queue, deny)
+    grant = Grant(str(right), EVERY if right is Right.ACCESS else queue, deny)
     assert grant_of(str(grant)) == grant
+
+
+@pytest.mark.parametrize("text", ["access:mail-*", "-access:mail"])
+def test_access_to_a_queue_means_nothing_and_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="not for a queue"):
+        grant_of(text)
+    assert grant_of("access:*") == grant_of("access")
+
+
+@pytest.mark.parametrize(
+    ("grants", "scopes", "rights"),
+    [
+        (["access"], (EVERY,), {Right.ACCESS}),
+        (["access", "-access"], (EVERY,), set()),
+        (["publish:a", "-read"], ("web",), {Right.PUBLISH}),
+        (["*:a"], (EVERY,), {*Right} - {Right.ACCESS, Right.SHELL}),
+        (["*"], (EVERY,), {*Right} - {Right.SHELL}),
+    ],
+)
+def test_rights_for_something(
+    grants: list[str], scopes: tuple[str, ...], rights: set[Right]
+) -> None:
+    assert access(*grants, scopes=scopes).rights == rights
+
+
+@pytest.mark.parametrize(
+    ("grants", "scopes", "may"),
+    [
+        (["read"], (EVERY,), True),
+        (["read"], ("default",), False),
+        (["read", "-read:payroll"], (EVERY,), False),
+        (["read:_callback"], (EVERY,), False),
+    ],
+)
+def test_callbacks_are_for_those_who_may_do_it_to_all(
+    grants: list[str], scopes: tuple[str, ...], may: bool
+) -> None:
+    assert access(*grants, scopes=scopes).allows(Right.READ, "default", CALLBACK) is may
 
 
 def test_at_home_grants_are_enough_and_elsewhere_a_trust_is_needed() -> None:

@@ -52,6 +52,7 @@ def told(act: Act) -> dict[str, Any]:
         "subject": act.subject,
         "verb": act.verb,
         "target": act.target,
+        "scope": act.scope,
         "detail": act.detail,
         "request_id": act.request_id,
     }

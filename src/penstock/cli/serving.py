@@ -58,6 +58,8 @@ IDENTITY = (
                  help="Requests a second of one caller. Default: 0, any."),
     click.option("--introspect-client", metavar="NAME", help="Who asks there."),
     click.option("--introspect-url", metavar="URL", help="Where opaque tokens are asked about."),
+    click.option("--require-event-types/--no-require-event-types", default=None,
+                 help="Refuse tokens without the claim eventTypes."),
     click.option("--jwt-tenant-claim", metavar="CLAIM", help="What says the tenant of a token."),
     click.option("--jwt-algorithms", metavar="NAMES", help="Default: RS256,ES256,EdDSA."),
     click.option("--jwks-url", metavar="URL", help="The public keys of the issuer."),
@@ -214,6 +216,7 @@ def believed_of(given: Settings) -> "Believed | None":
         given.introspect_client or "",
         given.introspect_secret or "",
         given.rate,
+        given.require_event_types,
     )
     check(believed)
     return believed

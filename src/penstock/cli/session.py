@@ -37,6 +37,8 @@ LISTS = {
 }
 
 
+# Commands whose acts belong to a scope. Those of the others are the tenant's.
+SCOPED = ("cancel", "config", "dlq", "queue", "redrive", "schedule")
 # Arguments that are names of things.
 NAMES = ("queue", "name", "new_name", "id", "ids", "reference", "references", "trusted")
 
@@ -93,7 +95,9 @@ def act(user: str) -> Act:
     given = [context.params[name] for name in NAMES if context.params.get(name)]
     words = [word for each in given for word in (each if isinstance(each, tuple) else (each,))]
     verb = context.command_path.partition(" ")[2] or context.command_path
-    return Act(subject=user, tenant="default", verb=verb, target=" ".join(map(str, words))[:300])
+    scope = context.params["scope"] if verb.split()[0] in SCOPED else ""
+    target = " ".join(map(str, words))[:300]
+    return Act(subject=user, tenant="default", verb=verb, target=target, scope=scope)
 
 
 def written_url() -> str | None:

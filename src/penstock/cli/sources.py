@@ -35,6 +35,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     jwks_url: str | None = None
     jwt_algorithms: str = "RS256,ES256,EdDSA"
     jwt_tenant_claim: str | None = None
+    require_event_types: bool = False
     introspect_url: str | None = None
     introspect_client: str | None = None
     introspect_secret: str | None = None

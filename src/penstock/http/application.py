@@ -19,7 +19,7 @@ from penstock.errors import (
 )
 from penstock.http.call import KEY, Call
 from penstock.http.envelope import envelope_of, internal, status_of
-from penstock.http.front import Front, headers_of
+from penstock.http.front import OTHER, Front, headers_of
 from penstock.http.openapi import document
 from penstock.http.route import Route
 from penstock.http.routes.access import access
@@ -86,7 +86,9 @@ def cold_routes() -> FastAPI:
 
 def answer(request: Request, error: PenstockError) -> Response:
     call: Call = request.scope[KEY]
-    call.service.refusals.note(call.caller, request.scope, error)
+    route = request.scope.get("route")
+    path = OTHER if route is None else route.path
+    call.service.refusals.note(call.caller, request.scope, path, error)
     status = status_of(error)
     headers = {name.decode(): value.decode() for name, value in headers_of(error, status)}
     return Response(

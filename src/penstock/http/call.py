@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mutabl
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
-from penstock.access import WORDS, Right
+from msgspec.structs import replace
+
+from penstock.access import Right
 from penstock.admin import Admin
 from penstock.broker import Broker
 from penstock.checks import readable
 from penstock.document import Act, acting
-from penstock.errors import BodyTooLarge, Forbidden, InvalidInput, RequestTimeout
-from penstock.http.caller import Caller
+from penstock.errors import BodyTooLarge, InvalidInput, RequestTimeout
+from penstock.http.caller import Caller, Requirement
 from penstock.http.service import Limits, Service
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -39,8 +41,8 @@ class Call:
     """`scope` is the namespace of queues the caller means."""
 
     __slots__ = (
-        "broker", "caller", "headers", "path", "receive", "request_id", "right", "scope", "service",
-        "whole",
+        "asgi_scope", "broker", "caller", "headers", "path", "receive", "request_id", "right",
+        "scope", "service", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +58,8 @@ class Call:
         self.right: Right | None = None
         self.path = ""
         self.headers: Iterable[tuple[bytes, bytes]] = ()
+        # What the caller shows; it is looked at again while a request takes long.
+        self.asgi_scope: Scope = {}
         # How its connection answers, and tells that the caller has left.
         self.whole: Any = None
 
@@ -76,25 +80,27 @@ class Call:
     def check(self, right: Right, queue: str) -> None:
         self.caller.access.check(right, self.scope, queue)
 
-    def enter(self, right: Right | None, verb: str) -> None:
+    def enter(self, required: Requirement, verb: str, scope: str) -> None:
         """A route that is not quick. Whoever may not do it to anything is told at once; who acts
-        on the store answers for it."""
-        self.right = right
-        if right is None:
-            return
-        caller = self.caller
-        if not caller.access.has(right):
-            raise Forbidden(f"this caller may not {WORDS[right]} anything")
-        if right in ANSWERED:
+        on the store answers for it. Without a scope, the act is the tenant's."""
+        self.right = required.right
+        self.caller.check_requirement(required)
+        if required.right in ANSWERED:
             acting.set(
                 Act(
-                    subject=caller.subject,
-                    tenant=caller.tenant,
+                    subject=self.caller.subject,
+                    tenant=self.caller.tenant,
+                    scope=scope,
                     verb=verb,
                     target=self.target,
                     request_id=self.request_id,
                 )
             )
+
+    def act_in(self, scope: str) -> None:
+        """What this request changes belongs to that scope."""
+        if (act := acting.get()) is not None:
+            acting.set(replace(act, scope=scope))
 
     @property
     def traceparent(self) -> str | None:

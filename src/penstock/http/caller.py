@@ -1,10 +1,14 @@
-"""Who calls: one noun."""
+"""Who calls, and what a route asks of its callers."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from functools import cached_property, lru_cache
+
+from msgspec import Struct
 
 from penstock.access import EVERY, EVERYTHING, Access, Right
 from penstock.errors import Forbidden, InvalidInput
+from penstock.message import NEVER, Moment
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NAMES = frozenset({b"127.0.0.1", b"[::1]", b"localhost"})
@@ -14,6 +18,26 @@ SAFE_METHODS = frozenset({"GET", "HEAD"})
 PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
 # The owner of the store: what concerns all tenants is for its callers alone.
 OWNER = "default"
+
+
+class Extent(StrEnum):
+    """What the right of a route has to cover."""
+
+    # The queue in question, which the route checks; lists show what the caller may see.
+    QUEUE = "queue"
+    # All queues of the scope in question, which the route checks.
+    SCOPE = "scope"
+    # All queues of all scopes of the tenant.
+    TENANT = "tenant"
+    # The same, and only for the tenant that owns the store.
+    STORE = "store"
+
+
+class Requirement(Struct, frozen=True):
+    """What a route asks of its caller. Without a right, any caller is let in."""
+
+    right: Right | None
+    extent: Extent = Extent.QUEUE
 
 
 class Caller:
@@ -26,28 +50,38 @@ class Caller:
         access: Access,
         types: Iterable[str] = (EVERY,),
         rate: float | None = None,
+        expires_at: Moment = NEVER,
     ) -> None:
         self.subject = subject
         self.tenant = tenant
         self.access = access
         self.types = frozenset(types)
         self.rate = rate
+        # Of an API key. The issuer of a token renews it, so the end of a token is none.
+        self.expires_at = expires_at
 
     @cached_property
     def holder(self) -> str:
-        return self.subject if self.tenant == OWNER else f"{self.tenant}/{self.subject}"
+        """Unique among all callers: a tenant's name has no slash, and a subject begins with its
+        kind."""
+        return f"{self.tenant}/{self.subject}"
 
-    def check_owner(self, right: Right) -> None:
-        """For what is not one tenant's."""
-        if self.tenant != OWNER:
+    def check_requirement(self, required: Requirement) -> None:
+        if required.right is None:
+            return
+        self.access.check_some(required.right)
+        if required.extent is Extent.STORE and self.tenant != OWNER:
             raise Forbidden(f"this is for callers of tenant {OWNER!r} alone")
-        self.access.check(right, "default")
+        if required.extent in (Extent.TENANT, Extent.STORE):
+            self.access.check(required.right, EVERY)
 
     def fitting(self, types: Iterable[str]) -> tuple[str, ...]:
         """The types a claim is to be served: those asked for, or all the caller may have."""
         asked = tuple(types)
         if EVERY in self.types:
             return asked
+        if not self.types:
+            raise Forbidden("this caller may claim no type at all")
         if foreign := set(asked) - self.types:
             raise Forbidden(f"this caller may not claim type {', '.join(sorted(foreign))[:200]}")
         return asked or tuple(sorted(self.types))

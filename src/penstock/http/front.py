@@ -5,11 +5,11 @@ Who calls, the request's id, the limit of a body and the shape of errors hold on
 
 import itertools
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
 
 import msgspec
 import structlog
+from fastapi import FastAPI
+from starlette.routing import Match, Route
 from structlog.typing import FilteringBoundLogger
 
 from penstock.access import Access
@@ -31,10 +31,10 @@ from penstock.http.call import (
 from penstock.http.caller import Caller
 from penstock.http.envelope import RETRY_AFTER, envelope_of, internal, status_of
 from penstock.http.hot import OPERATIONS
+from penstock.http.refusals import COUNTED
 from penstock.http.service import Service
 from penstock.runner import identity
 
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 log: FilteringBoundLogger = structlog.get_logger()
 encode = msgspec.json.Encoder().encode
 JSON = (b"content-type", b"application/json")
@@ -46,11 +46,11 @@ NOBODY = Caller("nobody", "default", Access(()))
 
 
 class Front:
-    def __init__(self, service: Service, app: App) -> None:
+    def __init__(self, service: Service, app: FastAPI) -> None:
         self.service = service
         self.app = app
         self.routes = {
-            path: (operation.reader(), operation.act, operation.status)
+            path: (operation.reader(), operation.act, operation.status, operation.right)
             for path, operation in OPERATIONS.items()
         }
         self.name = identity()
@@ -70,10 +70,11 @@ class Front:
         except Gone:
             return
         except PenstockError as error:
-            self.service.refusals.note(answer.caller, scope, error)
+            if isinstance(error, COUNTED):
+                self.service.refusals.note(answer.caller, scope, self.template_of(scope), error)
             await answer.refuse(error)
         except Exception as error:
-            log.error("request_failed", request=answer.request_id, path=scope["path"],
+            log.error("request_failed", request=answer.request_id, path=self.template_of(scope),
                       exc_info=error)  # fmt: skip
             await answer.fail()
         found = scope.get("route")
@@ -86,15 +87,18 @@ class Front:
         answer.caller = caller = await self.admit(scope)
         found = self.routes.get(scope["path"])
         if found is None:
-            scope[KEY] = Call(self.service, caller, "default", answer.request_id, receive)
+            scope[KEY] = call = Call(self.service, caller, "default", answer.request_id, receive)
+            call.asgi_scope = scope
             await self.serve_cold(scope, receive, answer)
             return
         if scope["method"] != "POST":
             raise MethodNotAllowed(f"{scope['path']} takes POST alone")
-        read, act, status = found
+        read, act, status, right = found
+        caller.access.check_some(right)
         namespace = scope_of(scope["query_string"])
         call = Call(self.service, caller, namespace, answer.request_id, receive)
         call.headers = scope["headers"]
+        call.asgi_scope = scope
         call.whole = answer.whole
         sent = read(await call.body())
         await answer.send(status, encode(await act(call, sent)))
@@ -111,6 +115,15 @@ class Front:
     async def admit(self, scope: Scope) -> Caller:
         gate = self.service.gate
         return NOBODY if gate.asks and scope["path"] in OPEN else await gate.admit(scope)
+
+    def template_of(self, scope: Scope) -> str:
+        """The path of the request's route, also of a request that was refused before routing."""
+        if scope["path"] in self.routes:
+            return str(scope["path"])
+        for route in self.app.routes:
+            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
+                return route.path
+        return OTHER
 
     def request_id(self, headers: Headers) -> str:
         """The caller's own, if it is fit to be printed; else a new one."""

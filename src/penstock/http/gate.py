@@ -43,6 +43,9 @@ class OpenGate:
     async def admit(self, scope: Mapping[str, Any]) -> Caller:
         return local_caller(scope["method"], scope["headers"])
 
+    async def recognise(self, scope: Mapping[str, Any]) -> Caller:
+        return local_caller(scope["method"], scope["headers"])
+
 
 class Gate:
     asks = True
@@ -69,16 +72,20 @@ class Gate:
         self.paces = Buckets(clock)
 
     async def admit(self, scope: Mapping[str, Any]) -> Caller:
+        caller = await self.recognise(scope)
+        rate = caller.rate or self.believed.rate
+        if rate and not self.paces.take(caller.holder, rate, max(1.0, 2 * rate)):
+            raise RateLimited(f"more than {rate:g} requests a second")
+        return caller
+
+    async def recognise(self, scope: Mapping[str, Any]) -> Caller:
+        """With rights that are at most FRESH seconds old, also of a request that takes long."""
         token = shown(scope)
         digest = sha256(token).digest()
         known = self.known.get(digest)
         if known is None or self.clock() >= known.fresh_until:
             known = await self.meet(token.decode(), digest, known, address_of(scope))
-        caller = known.caller
-        rate = caller.rate or self.believed.rate
-        if rate and not self.paces.take(caller.holder, rate, max(1.0, 2 * rate)):
-            raise RateLimited(f"more than {rate:g} requests a second")
-        return caller
+        return known.caller
 
     async def meet(self, token: str, digest: bytes, known: Known | None, address: str) -> Known:
         """Somebody new, or somebody whose rights may have changed."""
@@ -98,7 +105,8 @@ class Gate:
         access = await self.credentials.access(
             identity.tenant, identity.roles, identity.grants, identity.scopes
         )
-        caller = Caller(identity.subject, identity.tenant, access, identity.types, identity.rate)
+        limits = (identity.types, identity.rate, identity.expires_at)
+        caller = Caller(identity.subject, identity.tenant, access, *limits)
         found = self.known[digest] = Known(caller, identity, self.clock() + FRESH)
         if len(self.known) > MOST_KNOWN:
             self.known.popitem(last=False)
@@ -134,6 +142,7 @@ class Gate:
             scopes=key.scopes,
             types=key.types,
             rate=key.rate,
+            expires_at=key.expires_at,
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from penstock.access import Right
 from penstock.http import settling
 from penstock.http.call import Call
 from penstock.http.claiming import claim
@@ -16,7 +17,7 @@ from penstock.http.settling import Settling
 from penstock.wire import consume as wire
 from penstock.wire.publish import Accepted, Publish, PublishMany, PublishOutcomes
 
-TOKEN = "7.3.5d41402abc4b2a76b9719d911017c592ab01"
+TOKEN = "7.3.2.5d41402abc4b2a76b9719d911017c592ab01"
 
 
 class Operation(Struct, frozen=True):
@@ -29,6 +30,8 @@ class Operation(Struct, frozen=True):
     act: Callable[[Call, Any], Awaitable[Any]]
     example: Any
     answer: Any
+    # For the queues in question, which the act checks.
+    right: Right
     status: int = 200
     # It is about the queues of a scope; a token says by itself what it is about.
     scoped: bool = False
@@ -54,6 +57,7 @@ PRODUCING = (
         publish,
         {"queue": "mail", "type": "mail.send", "body": {"to": "ada@example.org"}},
         {"id": "7", "duplicate": False},
+        Right.PUBLISH,
         201,
         scoped=True,
     ),
@@ -65,6 +69,7 @@ PRODUCING = (
         publish_many,
         {"messages": [{"queue": "mail", "body": 1}, {"queue": "mail", "body": 2}], "atomic": True},
         {"items": [{"id": "8"}, {"id": "9"}], "published": 2, "refused": 0},
+        Right.PUBLISH,
         scoped=True,
     ),
 )
@@ -93,6 +98,7 @@ CLAIMING = Operation(
         ],
         "queues": {"mail": "active"},
     },
+    Right.CONSUME,
     scoped=True,
 )
 
@@ -104,7 +110,7 @@ def both(
     acts = (Completing if verb == "complete" else Settling)(verb, act)
     sent, told = {"token": TOKEN, **example}, {"id": "7", **answer}
     return (
-        Operation(f"/v1/{verb}", summary, takes, wire.Settled, acts.one, sent, told),
+        Operation(f"/v1/{verb}", summary, takes, wire.Settled, acts.one, sent, told, Right.CONSUME),
         Operation(
             f"/v1/{verb}/batch",
             f"{summary} (many)",
@@ -113,6 +119,7 @@ def both(
             acts.many,
             {"items": [sent]},
             {"items": [told], "done": 1, "refused": 0},
+            Right.CONSUME,
         ),
     )
 

@@ -26,6 +26,8 @@ class Wish(Struct, frozen=True):
     lease: float | None
     begins: bool
     merge: str | None
+    # Queues whose dead letters are claimed with `_dead_letter`; None is all of the scope.
+    dead_of: tuple[int, ...] | None = None
 
 
 class Waiter:
@@ -156,6 +158,7 @@ class Line:
             begins=wish.begins,
             merge=wish.merge,
             scope=wish.scope,
+            dead_of=wish.dead_of,
         )
 
     async def pause(self, since: int) -> None:

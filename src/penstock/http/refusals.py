@@ -34,10 +34,13 @@ class Refusals:
         self.counts: Counter[Refusal] = Counter()
         self.seen: set[Refusal] = set()
 
-    def note(self, caller: Caller | None, scope: Mapping[str, Any], error: PenstockError) -> None:
+    def note(
+        self, caller: Caller | None, scope: Mapping[str, Any], route: str, error: PenstockError
+    ) -> None:
+        """The route is told by its template: what a request puts into its path may be a secret."""
         if not isinstance(error, COUNTED):
             return
-        refusal = refusal_of(caller, scope, error)
+        refusal = refusal_of(caller, scope, route, error)
         if refusal not in self.counts and len(self.counts) >= MOST:
             refusal = Refusal(OWNER, "others", "", error.code)
         self.counts[refusal] += 1
@@ -65,8 +68,10 @@ class Refusals:
         return self.every
 
 
-def refusal_of(caller: Caller | None, scope: Mapping[str, Any], error: PenstockError) -> Refusal:
+def refusal_of(
+    caller: Caller | None, scope: Mapping[str, Any], route: str, error: PenstockError
+) -> Refusal:
     client = scope.get("client")
     subject = caller.subject if caller else f"address {client[0] if client else '?'}"
-    target = f"{scope['method']} {scope['path']}"[:LONGEST]
+    target = f"{scope['method']} {route}"[:LONGEST]
     return Refusal(caller.tenant if caller else OWNER, subject, readable(target), error.code)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from penstock.access import Right
 from penstock.http.call import KEY, Call
+from penstock.http.caller import Extent, Requirement
 from penstock.http.envelope import unreadable
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
@@ -17,7 +18,7 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 encode = msgspec.json.Encoder().encode
 RIGHTS = {"GET": Right.READ}
-NEEDS = "needs"
+REQUIRES = "requires"
 
 
 class Route(Struct, frozen=True):
@@ -28,6 +29,7 @@ class Route(Struct, frozen=True):
     summary: str
     gives: Any
     endpoint: Callable[..., Awaitable[Any]]
+    requires: Requirement
     takes: Any = None
     status: int = 200
     example: Any = None
@@ -55,19 +57,21 @@ class Routes:
         also: dict[int, str] | None = None,
         # None: whoever is let in may.
         right: Right | Literal["by method"] | None = "by method",
+        extent: Extent = Extent.QUEUE,
     ) -> Callable[[Endpoint], Endpoint]:
         def declare(endpoint: Endpoint) -> Endpoint:
             needed = RIGHTS.get(method, Right.MANAGE) if right == "by method" else right
-            answers = answering(endpoint, status, needed, summary)
+            requires = Requirement(needed, extent)
+            answers = answering(endpoint, status, requires, summary)
             more = (takes, status, example, also or {})
-            self.all.append(Route(method, path, summary, gives, answers, *more))
+            self.all.append(Route(method, path, summary, gives, answers, requires, *more))
             return endpoint
 
         return declare
 
 
 def answering(
-    endpoint: Callable[..., Awaitable[Any]], status: int, right: Right | None, summary: str
+    endpoint: Callable[..., Awaitable[Any]], status: int, requires: Requirement, summary: str
 ) -> Callable[..., Any]:
     """What the endpoint gives, as JSON; None is no content."""
 
@@ -80,16 +84,21 @@ def answering(
             return Response(status_code=status)
         return Response(encode(given), status, media_type="application/json")
 
-    vars(answer)[NEEDS] = right, summary
+    vars(answer)[REQUIRES] = requires, summary
     return answer
 
 
 async def call_alone(request: Request) -> Call:
     """Of a route that is about no one scope."""
+    return enter(request, "")
+
+
+def enter(request: Request, scope: str) -> Call:
+    """Before anything else of the request is read."""
     call: Call = request.scope[KEY]
     call.path = request.url.path
-    # Before anything else of the request is read.
-    call.enter(*vars(request.scope["endpoint"])[NEEDS])
+    required, summary = vars(request.scope["endpoint"])[REQUIRES]
+    call.enter(required, summary, scope)
     return call
 
 
@@ -99,7 +108,7 @@ async def call_of(
 ) -> Call:
     call: Call = request.scope[KEY]
     call.scope = scope
-    return await call_alone(request)
+    return enter(request, scope)
 
 
 def sent(kind: Any) -> Any:

@@ -63,6 +63,8 @@ class Service:
         self.limits = limits
         self.tokens = Tokens(secret)
         self.brokers: dict[str, Broker] = {}
+        # Row ids of workers that were here before.
+        self.workers_seen: set[str] = set()
         self.parking = Parking(limits.waiting)
         self.hub = Hub()
         self.metrics = Metrics()

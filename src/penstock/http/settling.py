@@ -8,13 +8,16 @@ from msgspec import UNSET
 
 from penstock import checks
 from penstock import message as settlements
+from penstock.access import EVERY, Right
 from penstock.broker import Broker
 from penstock.consumer import each, expect
-from penstock.errors import AlreadySettled, InvalidInput, PenstockError
+from penstock.errors import AlreadySettled, Forbidden, InvalidInput, NotFound, PenstockError
 from penstock.http.call import Call
 from penstock.http.events import Event, Told
 from penstock.http.metrics import tally
+from penstock.http.tokens import HeldLock
 from penstock.message import Settlement, State
+from penstock.queue import DEAD_LETTER
 from penstock.ticket import DONE, Answer, AnswerKind, Completion, Extension, Lock, Mark
 from penstock.wire import consume as wire
 from penstock.wire.publish import Problem
@@ -36,7 +39,7 @@ class Settling(Generic[Sent]):
         self.act = act
 
     async def one(self, call: Call, sent: Sent) -> wire.Settled:
-        lock = call.service.tokens.read(sent.token, call.caller.holder)
+        lock = await read_lock(call, sent.token)
         return await self.settle(call, lock, sent)
 
     async def settle(self, call: Call, lock: Lock, sent: Sent) -> wire.Settled:
@@ -48,6 +51,8 @@ class Settling(Generic[Sent]):
 
     async def many(self, call: Call, sent: wire.Items[Sent]) -> wire.SettleOutcomes:
         read = [try_read(call, item.token) for item in sent.items]
+        if not may_consume_all(call):
+            read = [await try_check(call, each) for each in read]
         return await self.settle_many(call, read, sent.items)
 
     async def settle_many(
@@ -84,7 +89,40 @@ def extended(call: Call, lock: Lock) -> Told:
     return Told(event, call.caller.tenant)
 
 
-def try_read(call: Call, token: str) -> Lock | PenstockError:
+def may_consume_all(call: Call) -> bool:
+    return call.caller.access.allows(Right.CONSUME, EVERY)
+
+
+async def read_lock(call: Call, token: str) -> HeldLock:
+    """The lock of a token, if it is the caller's and the caller may still consume the message."""
+    lock = call.service.tokens.read(token, call.caller.holder)
+    if not may_consume_all(call):
+        await check_consume(call, lock)
+    return lock
+
+
+async def check_consume(call: Call, lock: HeldLock) -> None:
+    """By the rights of this moment and the queue's name of today."""
+    caller = call.caller
+    queue = await call.broker.directory.numbered(lock.queue_id)
+    if queue.scope.tenant != caller.tenant:
+        raise NotFound(f"no message with id {lock.id}")
+    caller.access.check(Right.CONSUME, queue.scope.name, queue.name)
+    if lock.from_dead:
+        caller.access.check(Right.CONSUME, queue.scope.name, DEAD_LETTER)
+
+
+async def try_check(call: Call, lock: HeldLock | PenstockError) -> HeldLock | PenstockError:
+    if isinstance(lock, PenstockError):
+        return lock
+    try:
+        await check_consume(call, lock)
+    except (Forbidden, NotFound) as error:
+        return error
+    return lock
+
+
+def try_read(call: Call, token: str) -> HeldLock | PenstockError:
     try:
         return call.service.tokens.read(token, call.caller.holder)
     except PenstockError as error:

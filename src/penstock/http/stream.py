@@ -8,8 +8,8 @@ from fastapi import Response
 from fastapi.sse import format_sse_event
 from structlog.typing import FilteringBoundLogger
 
-from penstock.errors import StoreError
-from penstock.http.call import Receive, Scope, Send
+from penstock.errors import IdentityUnavailable, PenstockError, StoreError
+from penstock.http.call import Call, Receive, Scope, Send
 from penstock.http.events import Listener
 from penstock.http.follower import Mark, Reader
 from penstock.http.service import Service
@@ -17,6 +17,8 @@ from penstock.http.service import Service
 log: FilteringBoundLogger = structlog.get_logger()
 # Milliseconds until a client comes back.
 RETRY = 1_000
+# How often a stream looks whether its caller may still listen.
+RIGHTS_INTERVAL_S = 1.0
 
 
 async def events(
@@ -49,17 +51,31 @@ async def left(receive: Receive) -> None:
         pass
 
 
+async def watch_rights(call: Call) -> None:
+    """Returns when the caller is let in no more; until then events are filtered by its rights of
+    the moment."""
+    while call.right is None or call.right in call.caller.access.rights:
+        await asyncio.sleep(RIGHTS_INTERVAL_S)
+        try:
+            call.caller = await call.service.gate.recognise(call.asgi_scope)
+        except (StoreError, IdentityUnavailable):
+            # Whether it still is cannot be said now.
+            continue
+        except PenstockError as error:
+            log.info("stream_ended", error=str(error))
+            return
+
+
 class EventStream(Response):
     """Sent for as long as the client is there and reads. One that does not is cut off, since it
     would not read a farewell either."""
 
-    def __init__(
-        self, service: Service, listener: Listener, begun: Mark, missed: Mark | None
-    ) -> None:
+    def __init__(self, call: Call, listener: Listener, begun: Mark, missed: Mark | None) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"},
                          media_type="text/event-stream")  # fmt: skip
         del self.headers["content-length"]
-        self.service = service
+        self.call = call
+        self.service = call.service
         self.listener = listener
         self.begun = begun
         self.missed = missed
@@ -68,6 +84,8 @@ class EventStream(Response):
         sending = asyncio.ensure_future(self.send_all(send))
         leaving = asyncio.ensure_future(left(receive))
         tasks: set[asyncio.Future[None]] = {sending, leaving, self.listener.lost}
+        if self.service.gate.asks:
+            tasks.add(asyncio.ensure_future(watch_rights(self.call)))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

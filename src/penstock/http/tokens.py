@@ -13,8 +13,17 @@ SUBJECT, MAC = 6, 12
 LONGEST_NUMBER = 19
 
 
+class HeldLock(Lock, frozen=True, gc=False):
+    """A lock, and the queue whose right is needed to use it."""
+
+    queue_id: int
+    # Claimed from the dead letters, which takes the right to consume those as well.
+    from_dead: bool = False
+
+
 class Tokens:
-    """`id.fence.mac`: the same on every server of a store, and of use to its subject alone."""
+    """`id.fence.queue.mac`: the same on every server of a store, and of use to its subject alone.
+    The queue is its id, with a `d` for a message claimed from the dead letters."""
 
     def __init__(self, secret: bytes) -> None:
         self.secret = blake2s(b"penstock", key=secret[:32]).digest()
@@ -25,8 +34,9 @@ class Tokens:
         text = subject.encode()
         return blake2s(text, key=self.secret, digest_size=SUBJECT, person=b"subject").hexdigest()
 
-    def sign(self, id: int, fence: int, subject: str) -> str:
-        text = f"{id}.{fence}.{self.mark_of(subject)}"
+    def sign(self, lock: HeldLock, subject: str) -> str:
+        dead = "d" if lock.from_dead else ""
+        text = f"{lock.id}.{lock.fence}.{lock.queue_id}{dead}.{self.mark_of(subject)}"
         return text + self.mac(text)
 
     def mac(self, text: str) -> str:
@@ -34,17 +44,17 @@ class Tokens:
         keyed.update(text.encode())
         return keyed.hexdigest()
 
-    def read(self, token: str, subject: str) -> Lock:
+    def read(self, token: str, subject: str) -> HeldLock:
         """What bears our mac has the form we gave it."""
         text, mac = token[: -2 * MAC], token[-2 * MAC :]
         if not token.isascii() or not compare_digest(mac, self.mac(text)):
             raise InvalidToken(
                 "the token is not one that a claim of this store gave, or was changed"
             )
-        id, fence, mark = text.split(".")
+        id, fence, queue, mark = text.split(".")
         if mark != self.mark_of(subject):
-            raise Forbidden(f"the lock of message {id} is somebody else's")
-        return Lock(int(id), int(fence))
+            raise Forbidden(f"the lock of message {id} is another caller's")
+        return HeldLock(int(id), int(fence), int(queue.rstrip("d")), queue.endswith("d"))
 
     def seal(self, before: int, filter: tuple[object, ...]) -> str:
         """A cursor: where a list goes on, of use with the same filter alone."""

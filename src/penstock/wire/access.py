@@ -20,8 +20,8 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     roles: Annotated[list[Name], Meta(max_length=20)] = []
     grants: Grants = []
-    scopes: Annotated[tuple[str, ...], Meta(max_length=100)] = (EVERY,)
-    types: Annotated[tuple[str, ...], Meta(max_length=100)] = (EVERY,)
+    scopes: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)] = (EVERY,)
+    types: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)] = (EVERY,)
     ttl: Annotated[float, Meta(gt=0, le=3_153_600_000)] | None = None
     rate: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     tenant: Name | None = None
@@ -89,6 +89,7 @@ class ActTold(Struct, frozen=True, omit_defaults=True):
     subject: str
     verb: str
     target: str
+    scope: str = ""
     detail: str = ""
     request_id: str = ""
 
@@ -129,6 +130,7 @@ def act_of(act: Act) -> ActTold:
         act.subject,
         act.verb,
         act.target,
+        act.scope,
         act.detail,
         act.request_id,
     )

@@ -36,4 +36,5 @@ class Introspection:
         if not is_moment(expires) or expires <= self.now():
             raise Unauthenticated("the token has expired")
         claims = {**told, "sub": told.get("sub") or told.get("client_id") or told.get("username")}
-        return identity_of(claims, believed, min(float(expires), self.now() + BELIEVED_FOR))
+        until = min(float(expires), self.now() + BELIEVED_FOR)
+        return identity_of(claims, believed, until, kind="opaque")

@@ -12,12 +12,13 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import IdentityUnavailable
 from penstock.http.identity.fetching import fetch
+from penstock.http.paces import Bucket
 
 log: FilteringBoundLogger = structlog.get_logger()
 FRESH = 300.0
-# Neither a flood of unknown keys nor an issuer in trouble is asked more often.
-PAUSE = 30.0
-MOST_KEYS = 100
+# A flood of unknown keys asks the issuer this often at once, and then once an interval.
+FETCH_BURST, FETCH_INTERVAL_S = 3, 30.0
+MOST_KEYS, MOST_RETIRED = 100, 1_000
 LEAST_RSA_BITS = 2_048
 KIND = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
@@ -27,41 +28,70 @@ class KeySet:
         self.url = url
         self.clock = clock
         self.keys: list[dict[str, Any]] | None = None
-        self.fetched_at = self.tried_at = -float("inf")
+        # Names of keys that the issuer had once: their tokens are wrong, not unknown.
+        self.retired: set[str] = set()
+        self.fetched_at = -float("inf")
+        self.allowance = Bucket(1 / FETCH_INTERVAL_S, FETCH_BURST, clock())
+        # Numbers of the last fetch that began, and of the last one that succeeded.
+        self.begun = self.succeeded = 0
         self.turn = asyncio.Lock()
 
+    @property
+    def stale(self) -> bool:
+        return self.clock() - self.fetched_at > FRESH
+
     async def find(self, kid: str | None, algorithm: str) -> PyJWK | None:
-        if self.clock() - self.fetched_at > FRESH:
+        """None if the issuer has no such key; IdentityUnavailable while that is not known."""
+        seen = self.begun
+        if self.stale:
             await self.refresh()
         found = self.lookup(kid, algorithm)
-        if found is None:
-            await self.refresh()
-            found = self.lookup(kid, algorithm)
-        return found
+        if found is None and not await self.fetch_after(seen) and kid not in self.retired:
+            raise IdentityUnavailable(
+                "the token is signed with an unknown key, and the issuer cannot be asked for its"
+                " keys now; try again"
+            )
+        return found or self.lookup(kid, algorithm)
 
     async def refresh(self) -> None:
-        """Whoever comes while it is asked for goes by the set there is."""
+        """Callers that come during a fetch use the keys there are."""
         if self.turn.locked() and self.keys is not None:
             return
         async with self.turn:
-            if self.clock() - self.tried_at > PAUSE:
-                self.tried_at = self.clock()
-                await self.load()
-        if self.keys is None:
-            raise IdentityUnavailable(f"the keys of the issuer at {self.url} are not known yet")
+            if self.stale:
+                await self.fetch()
 
-    async def load(self) -> None:
+    async def fetch_after(self, seen: int) -> bool:
+        """Fetches unless a fetch began since number `seen`. True if one of those succeeded."""
+        async with self.turn:
+            if self.begun == seen:
+                await self.fetch()
+        return self.succeeded > seen
+
+    async def fetch(self) -> None:
+        """Does nothing while the allowance is used up."""
+        if self.allowance.take(self.clock()):
+            self.begun += 1
+            if await self.load():
+                self.succeeded = self.begun
+
+    async def load(self) -> bool:
         try:
             answer = await fetch("GET", self.url)
         except IdentityUnavailable as error:
             log.warning("key_set_unavailable", error=str(error), kept=len(self.keys or ()))
-            return
+            return False
         keys = answer.get("keys") if isinstance(answer, dict) else None
         if not isinstance(keys, list):
             log.warning("key_set_unreadable", url=self.url, kept=len(self.keys or ()))
-            return
+            return False
+        former = names_of(self.keys or [])
         self.keys = [key for key in keys[:MOST_KEYS] if isinstance(key, dict)]
+        self.retired = (former | self.retired) - names_of(self.keys)
+        if len(self.retired) > MOST_RETIRED:
+            self.retired = former - names_of(self.keys)
         self.fetched_at = self.clock()
+        return True
 
     def lookup(self, kid: str | None, algorithm: str) -> PyJWK | None:
         fitting = [
@@ -74,6 +104,10 @@ class KeySet:
         ]
         # Which of several is meant, nobody says.
         return usable(fitting[0], algorithm) if len(fitting) == 1 else None
+
+
+def names_of(keys: list[dict[str, Any]]) -> set[str]:
+    return {key["kid"] for key in keys if isinstance(key.get("kid"), str)}
 
 
 def usable(key: dict[str, Any], algorithm: str) -> PyJWK | None:

@@ -1,13 +1,14 @@
 """What is known of a caller, and what a server is told about whom to believe."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from penstock.access import EVERY, grant_of
 from penstock.checks import NAME, encodes
 from penstock.errors import InvalidInput, Unauthenticated
+from penstock.message import NEVER, Moment
 
 LONGEST_SUBJECT = 200
 OURS = "penstock:"
@@ -27,6 +28,8 @@ class Believed(Struct, frozen=True):
     introspect_secret: str = ""
     # Requests a second of one caller, unless its key says otherwise.
     rate: float = 0.0
+    # Refuse tokens without the claim `eventTypes`, instead of serving them every type.
+    require_event_types: bool = False
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -39,16 +42,21 @@ class Identity(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = (EVERY,)
     types: tuple[str, ...] = (EVERY,)
     rate: float | None = None
+    # Of an API key.
+    expires_at: Moment = NEVER
     until: float = float("inf")
 
 
-def identity_of(claims: Mapping[str, Any], believed: Believed, until: float) -> Identity:
-    """What an issuer says of a subject, whichever way it says it."""
+def identity_of(
+    claims: Mapping[str, Any], believed: Believed, until: float, *, kind: Literal["jwt", "opaque"]
+) -> Identity:
+    """What an issuer says of a subject. The kind of token marks the subject, so that an issuer
+    cannot name an API key or a user of the command line."""
     return Identity(
-        subject=subject_of(claims),
+        subject=f"{kind}:{subject_of(claims)}",
         tenant=tenant_of(claims, believed.tenant_claim),
         grants=grants_of(claims),
-        types=types_of(claims),
+        types=types_of(claims, required=believed.require_event_types),
         until=until,
     )
 
@@ -87,10 +95,20 @@ def is_grant(text: str) -> bool:
         return False
 
 
-def types_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    if "eventTypes" not in claims:
+def types_of(claims: Mapping[str, Any], *, required: bool = False) -> tuple[str, ...]:
+    """The types a token may claim. An empty list is none at all."""
+    if "eventTypes" not in claims and not required:
         return (EVERY,)
-    return tuple(words_of(claims["eventTypes"]))
+    given = claims.get("eventTypes")
+    if not is_text_or_texts(given):
+        raise Unauthenticated("the token's eventTypes must be a string or a list of strings")
+    return tuple(words_of(given))
+
+
+def is_text_or_texts(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, str)
 
 
 def words_of(value: Any) -> Iterable[str]:

@@ -27,12 +27,28 @@ class SignedTokens:
 
     async def identify(self, token: str) -> Identity:
         header = self.header_of(token)
-        key = await self.keys.find(header.get("kid"), header["alg"])
+        try:
+            claims = await self.verify(token, header.get("kid"), header["alg"])
+        except jwt.InvalidSignatureError:
+            raise Unauthenticated("the signature of the token is wrong") from None
+        until = min(float(claims["exp"]) + LEEWAY, self.now() + BELIEVED_FOR)
+        return identity_of(claims, self.believed, until, kind="jwt")
+
+    async def verify(self, token: str, kid: str | None, algorithm: str) -> dict[str, Any]:
+        seen = self.keys.begun
+        try:
+            return self.claims_of(token, await self.key(kid, algorithm), algorithm)
+        except jwt.InvalidSignatureError:
+            # The issuer may have replaced the key and kept its name.
+            if not await self.keys.fetch_after(seen):
+                raise
+        return self.claims_of(token, await self.key(kid, algorithm), algorithm)
+
+    async def key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
+        key = await self.keys.find(kid, algorithm)
         if key is None:
             raise Unauthenticated("the token is signed with a key that its issuer does not have")
-        claims = self.claims_of(token, key, header["alg"])
-        until = min(float(claims["exp"]) + LEEWAY, self.now() + BELIEVED_FOR)
-        return identity_of(claims, self.believed, until)
+        return key
 
     def header_of(self, token: str) -> dict[str, Any]:
         try:
@@ -57,6 +73,8 @@ class SignedTokens:
                 leeway=LEEWAY,
                 options={"require": REQUIRED},
             )
+        except jwt.InvalidSignatureError:
+            raise
         except (jwt.PyJWTError, ValueError, OverflowError, TypeError) as error:
             raise Unauthenticated(f"the token does not hold: {error}") from None
         for name in ("exp", "nbf", "iat"):

@@ -7,9 +7,10 @@ from fastapi import Path, Query
 
 from penstock.access import EVERY, ROLES, Grant, Key, Right, grant_of
 from penstock.credentials import Credentials
+from penstock.document import Act
 from penstock.errors import Forbidden
 from penstock.http.call import Call
-from penstock.http.caller import OWNER
+from penstock.http.caller import OWNER, Extent
 from penstock.http.route import Alone, QueueName, Routes, sent
 from penstock.message import NEVER
 from penstock.wire.access import (
@@ -29,6 +30,9 @@ from penstock.wire.access import (
 )
 
 access = Routes("access")
+# How far one request looks for the acts of a few scopes.
+ACT_PAGE, MAX_ACT_PAGES = 1_000, 10
+SECOND = 1_000_000
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$", description="The id of a key.")]
 
 
@@ -38,16 +42,43 @@ def credentials(call: Call) -> Credentials:
 
 def own(call: Call) -> str | None:
     """The tenant whose keys the caller sees; None is all."""
-    return None if call.caller.tenant == OWNER else call.caller.tenant
+    caller = call.caller
+    of_all = caller.tenant == OWNER and caller.access.allows(Right.ACCESS, EVERY)
+    return None if of_all else caller.tenant
 
 
-def refuse_more(call: Call, grants: Iterable[str], scopes: Iterable[str] = (EVERY,)) -> None:
+def gives_access(call: Call, scopes: Iterable[str]) -> bool:
+    return all(call.caller.access.gives(Right.ACCESS, scope) for scope in scopes)
+
+
+def check_scope(call: Call, scope: str) -> None:
+    if not gives_access(call, [scope]):
+        raise Forbidden(f"this caller may not manage the access to scope {scope!r}")
+
+
+def check_grants(call: Call, grants: Iterable[str], scopes: Iterable[str] = (EVERY,)) -> None:
     """Nobody gives what is not theirs."""
     mine = call.caller.access
     for text in grants:
         for right in given_by(grant_of(text)):
             if not all(mine.gives(right, scope) for scope in scopes):
                 raise Forbidden(f"who gives {text!r} must have {right.value} for all queues")
+
+
+async def check_key(call: Call, key: Key) -> None:
+    """Nobody makes, renews or revokes a key that may do more than they may themselves."""
+    caller = call.caller
+    if not gives_access(call, key.scopes):
+        raise Forbidden("this caller may not manage the access to all scopes of that key")
+    roles = await credentials(call).roles(key.tenant)
+    granted = [*key.grants, *(text for role in key.roles for text in roles.get(role, ()))]
+    check_grants(call, granted, key.scopes)
+    if EVERY not in caller.types and not caller.types.issuperset(key.types):
+        raise Forbidden(f"this caller has types {', '.join(sorted(caller.types))} to give, no more")
+    if caller.rate is not None and (key.rate is None or key.rate > caller.rate):
+        raise Forbidden(f"this caller has a rate of {caller.rate:g} to give, no more")
+    if key.expires_at > caller.expires_at:
+        raise Forbidden("the key would end later than that of this caller")
 
 
 def given_by(grant: Grant) -> list[Right]:
@@ -60,7 +91,8 @@ def given_by(grant: Grant) -> list[Right]:
 
 @access.add(
     "POST", "/v1/keys", "Create an API key", KeyTold, takes=NewKey, status=201,
-    right=Right.ACCESS, example={"name": "checkout", "roles": ["producer"], "ttl": 86400},
+    right=Right.ACCESS, extent=Extent.SCOPE,
+    example={"name": "checkout", "roles": ["producer"], "ttl": 86400},
 )  # fmt: skip
 async def create_key(call: Alone, new: Annotated[NewKey, sent(NewKey)]) -> KeyTold:
     """The answer is the only one that ever has the key itself."""
@@ -69,8 +101,7 @@ async def create_key(call: Alone, new: Annotated[NewKey, sent(NewKey)]) -> KeyTo
         raise Forbidden("keys of other tenants are for the owner of the store to make")
     made = credentials(call)
     await made.check_roles(tenant, new.roles)
-    known = await made.roles(tenant)
-    refuse_more(call, [*new.grants, *(g for role in new.roles for g in known[role])], new.scopes)
+    now = await call.service.store.now()
     key = Key(
         id="",
         name=new.name,
@@ -81,34 +112,50 @@ async def create_key(call: Alone, new: Annotated[NewKey, sent(NewKey)]) -> KeyTo
         types=tuple(new.types),
         rate=new.rate,
         created_by=call.caller.subject,
+        expires_at=NEVER if new.ttl is None else now + int(new.ttl * SECOND),
     )
+    await check_key(call, key)
+    act_on(call, key)
     kept, token = await made.create_key(key, ttl=new.ttl)
-    return key_of(kept, await call.service.store.now(), token)
+    return key_of(kept, now, token)
+
+
+def act_on(call: Call, key: Key) -> None:
+    """An act on the key of one scope is that scope's, any other the tenant's."""
+    if len(key.scopes) == 1 and EVERY not in key.scopes:
+        call.act_in(key.scopes[0])
 
 
 @access.add("GET", "/v1/keys", "List API keys", Keys, right=Right.ACCESS)
 async def list_keys(call: Alone) -> Keys:
+    """Those whose scopes the caller manages the access to."""
     now = await call.service.store.now()
-    return Keys([key_of(key, now) for key in await credentials(call).keys(own(call))])
+    found = await credentials(call).keys(own(call))
+    return Keys([key_of(key, now) for key in found if gives_access(call, key.scopes)])
 
 
 @access.add(
     "POST", "/v1/keys/{id}/rotate", "Replace the secret of a key", KeyTold, takes=Rotate,
-    right=Right.ACCESS, example={"grace": 3600},
+    right=Right.ACCESS, extent=Extent.SCOPE, example={"grace": 3600},
 )  # fmt: skip
 async def rotate_key(call: Alone, id: KeyId, how: Annotated[Rotate, sent(Rotate)]) -> KeyTold:
     made = credentials(call)
     old = await made.key(id, own(call))
-    known = await made.roles(old.tenant)
-    given = [*old.grants, *(g for role in old.roles for g in known.get(role, ()))]
-    refuse_more(call, given, old.scopes)
+    await check_key(call, old)
+    act_on(call, old)
     key, token = await made.rotate_key(id, grace=how.grace, tenant=own(call))
     return key_of(key, await call.service.store.now(), token)
 
 
-@access.add("DELETE", "/v1/keys/{id}", "Revoke a key", KeyTold, right=Right.ACCESS)
+@access.add(
+    "DELETE", "/v1/keys/{id}", "Revoke a key", KeyTold, right=Right.ACCESS, extent=Extent.SCOPE
+)
 async def revoke_key(call: Alone, id: KeyId) -> KeyTold:
-    key = await credentials(call).revoke_key(id, tenant=own(call))
+    made = credentials(call)
+    old = await made.key(id, own(call))
+    await check_key(call, old)
+    act_on(call, old)
+    key = await made.revoke_key(id, tenant=own(call))
     return key_of(key, await call.service.store.now())
 
 
@@ -120,44 +167,53 @@ async def list_roles(call: Alone) -> Roles:
 
 @access.add(
     "PUT", "/v1/roles/{name}", "Create or change a role", RoleTold, takes=NewRole,
-    right=Right.ACCESS, example={"grants": ["publish:mail-*", "read", "-read:payroll"]},
+    right=Right.ACCESS, extent=Extent.TENANT,
+    example={"grants": ["publish:mail-*", "read", "-read:payroll"]},
 )  # fmt: skip
 async def save_role(
     call: Alone, name: QueueName, new: Annotated[NewRole, sent(NewRole)]
 ) -> RoleTold:
-    refuse_more(call, new.grants)
+    check_grants(call, new.grants)
     role = await credentials(call).save_role(call.caller.tenant, name, new.grants)
     return RoleTold(name, role.grants, False)
 
 
-@access.add("DELETE", "/v1/roles/{name}", "Delete a role", None, status=204, right=Right.ACCESS)
+@access.add(
+    "DELETE", "/v1/roles/{name}", "Delete a role", None, status=204, right=Right.ACCESS,
+    extent=Extent.TENANT,
+)  # fmt: skip
 async def delete_role(call: Alone, name: QueueName) -> None:
     await credentials(call).delete_role(call.caller.tenant, name)
 
 
 @access.add("GET", "/v1/trusts", "List which scopes trust which", Trusts, right=Right.ACCESS)
 async def list_trusts(call: Alone) -> Trusts:
+    """Those of scopes that the caller manages the access to."""
     found = await credentials(call).trusts(call.caller.tenant)
-    return Trusts([trust_of(each) for each in found])
+    return Trusts([trust_of(each) for each in found if gives_access(call, [each.scope])])
 
 
 @access.add(
     "PUT", "/v1/trusts/{name}/{trusted}", "Let callers of a scope into another", TrustTold,
-    takes=NewRole, right=Right.ACCESS, example={"grants": ["publish:inbox"]},
+    takes=NewRole, right=Right.ACCESS, extent=Extent.SCOPE, example={"grants": ["publish:inbox"]},
 )  # fmt: skip
 async def save_trust(
     call: Alone, name: QueueName, trusted: QueueName, new: Annotated[NewRole, sent(NewRole)]
 ) -> TrustTold:
-    refuse_more(call, new.grants, [name])
+    check_scope(call, name)
+    check_grants(call, new.grants, [name])
+    call.act_in(name)
     saved = await credentials(call).save_trust(call.caller.tenant, name, trusted, new.grants)
     return trust_of(saved)
 
 
 @access.add(
     "DELETE", "/v1/trusts/{name}/{trusted}", "Let them in no more", None, status=204,
-    right=Right.ACCESS,
+    right=Right.ACCESS, extent=Extent.SCOPE,
 )  # fmt: skip
 async def delete_trust(call: Alone, name: QueueName, trusted: QueueName) -> None:
+    check_scope(call, name)
+    call.act_in(name)
     await credentials(call).delete_trust(call.caller.tenant, name, trusted)
 
 
@@ -167,11 +223,30 @@ async def list_acts(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=200, description="Of the page before.")] = None,
 ) -> Acts:
-    """The newest first. What changed the store was written by the transaction that did."""
+    """The newest first. What changed the store was written by the transaction that did. Callers
+    who do not manage the access to all scopes see what was done in theirs; such a page may be
+    short, and ends the list only if it has no cursor."""
     tokens, filter = call.service.tokens, ("audit", call.caller.tenant)
     before = NEVER if cursor is None else tokens.unseal(cursor, filter)
-    found = await call.service.store.acts(own(call), before, limit)
-    more = len(found) == limit
-    return Acts(
-        [act_of(each) for each in found], tokens.seal(found[-1].id, filter) if more else None
-    )
+    found, last = await find_acts(call, before, limit)
+    return Acts([act_of(each) for each in found], tokens.seal(last, filter) if last else None)
+
+
+async def find_acts(call: Call, before: int, limit: int) -> tuple[list[Act], int | None]:
+    """Acts the caller may see, and where to go on if there may be more."""
+    caller, store = call.caller, call.service.store
+    if caller.access.allows(Right.ACCESS, EVERY):
+        found = await store.acts(own(call), before, limit)
+        return found, found[-1].id if len(found) == limit else None
+    seen: list[Act] = []
+    for _ in range(MAX_ACT_PAGES):
+        page = await store.acts(caller.tenant, before, ACT_PAGE)
+        for act in page:
+            if act.scope and caller.access.gives(Right.ACCESS, act.scope):
+                seen.append(act)
+                if len(seen) == limit:
+                    return seen, act.id
+        if len(page) < ACT_PAGE:
+            return seen, None
+        before = page[-1].id
+    return seen, before

@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from penstock.access import Right
 from penstock.http.route import Alone, Called, Reference, Routes
+from penstock.http.settling import read_lock
 from penstock.wire.artifacts import ArtifactsTold, ArtifactTold
 
 artifacts = Routes("artifacts")
@@ -29,7 +30,7 @@ HARMLESS = {
 async def upload(call: Alone, token: Token, name: FileName) -> ArtifactTold:
     """Seen when this delivery completes or fails the message; until then, and if the lease is
     lost, nobody sees it. Under the same name it takes the place of the old."""
-    lock = call.service.tokens.read(token, call.caller.holder)
+    lock = await read_lock(call, token)
     kept = await call.broker.artifacts.attach(lock, name, call.pieces())
     return ArtifactTold(kept.name, kept.size)
 

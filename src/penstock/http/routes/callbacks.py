@@ -1,6 +1,7 @@
 """How word of ends was sent, and the secret that it is signed with."""
 
 from penstock.access import Right
+from penstock.http.caller import Extent
 from penstock.http.route import Alone, Called, Reference, Routes
 from penstock.queue import CALLBACK
 from penstock.wire.callbacks import CallbackSecret, secret_of
@@ -18,7 +19,7 @@ async def log(call: Called, reference: Reference) -> Page:
 
 @callbacks.add(
     "GET", "/v1/callbacks/secret", "The secret that callbacks are signed with", CallbackSecret,
-    right=Right.ACCESS,
+    right=Right.ACCESS, extent=Extent.TENANT,
 )  # fmt: skip
 async def get_secret(call: Alone) -> CallbackSecret:
     return secret_of(await call.service.signing.secrets(call.caller.tenant))
@@ -26,7 +27,7 @@ async def get_secret(call: Alone) -> CallbackSecret:
 
 @callbacks.add(
     "POST", "/v1/callbacks/secret/rotate", "Replace the secret of callbacks", CallbackSecret,
-    right=Right.ACCESS,
+    right=Right.ACCESS, extent=Extent.TENANT,
 )  # fmt: skip
 async def rotate_secret(call: Alone) -> CallbackSecret:
     """The one before it is valid for a day."""

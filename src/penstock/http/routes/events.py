@@ -35,7 +35,7 @@ async def listen(
     except BaseException:
         call.service.hub.leave(listener)
         raise
-    return EventStream(call.service, listener, reader.mark, missed)
+    return EventStream(call, listener, reader.mark, missed)
 
 
 def known(text: str) -> Mark:

@@ -8,6 +8,7 @@ from fastapi import Query
 from penstock.access import Right
 from penstock.errors import NotFound
 from penstock.http.call import Call
+from penstock.http.caller import Extent
 from penstock.http.events import Event, Told
 from penstock.http.route import Alone, Called, QueueName, Routes, sent
 from penstock.queue import Queue, QueueState
@@ -37,24 +38,29 @@ async def list_scopes(call: Alone) -> Scopes:
 
 @scopes.add(
     "POST", "/v1/scopes", "Create a scope", ScopeState, takes=NewScope, status=201,
-    example={"name": "orders"},
+    extent=Extent.SCOPE, example={"name": "orders"},
 )  # fmt: skip
 async def create_scope(call: Alone, new: Annotated[NewScope, sent(NewScope)]) -> ScopeState:
+    call.act_in(new.name)
     scope = await call.admin.create_scope(new.name)
     return ScopeState(scope.name, scope.paused)
 
 
-@scopes.add("POST", "/v1/scopes/{name}/pause", "Pause all queues of a scope", ScopeState)
+@scopes.add(
+    "POST", "/v1/scopes/{name}/pause", "Pause all queues of a scope", ScopeState,
+    extent=Extent.SCOPE,
+)  # fmt: skip
 async def pause_scope(call: Alone, name: QueueName) -> ScopeState:
     return await switch_scope(call, name, paused=True)
 
 
-@scopes.add("POST", "/v1/scopes/{name}/resume", "Resume a scope", ScopeState)
+@scopes.add("POST", "/v1/scopes/{name}/resume", "Resume a scope", ScopeState, extent=Extent.SCOPE)
 async def resume_scope(call: Alone, name: QueueName) -> ScopeState:
     return await switch_scope(call, name, paused=False)
 
 
 async def switch_scope(call: Call, name: str, *, paused: bool) -> ScopeState:
+    call.act_in(name)
     await call.admin.pause_scope(name, paused=paused)
     tell(call, "scope.changed", name, "")
     return ScopeState(name, paused)

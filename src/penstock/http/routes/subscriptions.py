@@ -46,7 +46,7 @@ async def subscribe(
         scope=call.scope,
         url=new.url,
         queues=names,
-        types=tuple(dict.fromkeys(new.types)),
+        types=call.caller.fitting(dict.fromkeys(new.types)),
         mode=new.mode,
         group=new.group,
         ttl=new.ttl,

@@ -4,12 +4,13 @@ from importlib.metadata import version
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Response
+from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from penstock.access import Right
-from penstock.errors import NotFound
+from penstock.errors import NotFound, Refused
 from penstock.http.call import Call
-from penstock.http.caller import OWNER
+from penstock.http.caller import OWNER, Extent, Requirement
 from penstock.http.counts import Pace, Snapshot, workers_needed
 from penstock.http.route import Alone, Called, Routes, sent
 from penstock.message import Moment
@@ -35,6 +36,9 @@ from penstock.worker.presence import gone
 system = Routes("system")
 NEVER = AgentRun("", 0, "", None)
 WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+MAX_WORKERS = 1_000
+# Workers that this process knows to have a row.
+MAX_WORKERS_SEEN = 100_000
 ENDS = ("completed", "failed", "expired", "cancelled")
 
 
@@ -55,15 +59,16 @@ async def get_version(call: Alone) -> Version:
     return Version(version("penstock"), "v1", able.engine, able.durability)
 
 
-@system.add("GET", "/metrics", "For Prometheus", "text/plain")
+@system.add("GET", "/metrics", "For Prometheus", "text/plain", extent=Extent.STORE)
 async def metrics(call: Alone) -> Response:
-    call.caller.check_owner(Right.READ)
     return Response(call.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-@system.add("GET", "/v1/system-agents", "The agents that keep the store in order", Agents)
+@system.add(
+    "GET", "/v1/system-agents", "The agents that keep the store in order", Agents,
+    extent=Extent.STORE,
+)  # fmt: skip
 async def agents(call: Alone) -> Agents:
-    call.caller.check_owner(Right.READ)
     runs = {run.name: run for run in await call.service.store.agent_runs()}
     return Agents(
         [
@@ -83,14 +88,43 @@ async def agents(call: Alone) -> Agents:
     )
 
 
-@system.add("GET", "/v1/workers", "The workers on this store", Workers, right=None)
+@system.add("GET", "/v1/workers", "List the workers of the tenant", Workers, right=None)
 async def list_workers(call: Alone) -> Workers:
-    """Workers look here whether they are asked to stop; other tenants see none of them."""
-    if not call.caller.access.has(Right.CONSUME):
-        call.caller.check_owner(Right.READ)
+    """Those of the caller's tenant. Workers look here whether they are asked to stop."""
+    if Right.CONSUME not in call.caller.access.rights:
+        call.caller.check_requirement(Requirement(Right.READ, Extent.TENANT))
     now = await call.service.store.now()
-    rows = await call.service.store.workers() if call.caller.tenant == OWNER else []
+    rows = await own_workers(call)
     return Workers([worker_of(row, state_of(row, now)) for row in rows], time_at(now))
+
+
+def row_id(call: Call, id: str) -> str:
+    """Tenants cannot touch each other's rows. Workers at the store itself are the owner's."""
+    tenant = call.caller.tenant
+    return id if tenant == OWNER else f"{tenant}/{id}"
+
+
+async def own_workers(call: Call) -> list[Working]:
+    """Under the ids that they have in their tenant."""
+    found: list[Working] = []
+    for row in await call.service.store.workers():
+        tenant, _, id = row.id.rpartition("/")
+        if (tenant or OWNER) == call.caller.tenant:
+            found.append(replace(row, id=id))
+    return found
+
+
+async def make_room(call: Call) -> None:
+    """For one more worker of the tenant. Rows of workers that are gone are removed."""
+    now = await call.service.store.now()
+    rows = await own_workers(call)
+    if len(rows) < MAX_WORKERS:
+        return
+    lost = [row for row in rows if gone(row, now)]
+    for row in lost:
+        await call.service.store.delete_worker(row_id(call, row.id))
+    if len(rows) - len(lost) >= MAX_WORKERS:
+        raise Refused(f"tenant {call.caller.tenant!r} has {MAX_WORKERS} workers already")
 
 
 @system.add(
@@ -101,8 +135,13 @@ async def list_workers(call: Alone) -> Workers:
 async def save_worker(
     call: Alone, id: WorkerId, present: Annotated[Present, sent(Present)]
 ) -> None:
-    row = Working(id, present.host, present.pid, tuple(present.queues))
+    key, seen = row_id(call, id), call.service.workers_seen
+    if key not in seen:
+        await make_room(call)
+    row = Working(key, present.host, present.pid, tuple(present.queues))
     await call.service.store.save_worker(row)
+    if len(seen) < MAX_WORKERS_SEEN:
+        seen.add(key)
 
 
 @system.add(
@@ -110,16 +149,18 @@ async def save_worker(
     right=Right.CONSUME,
 )  # fmt: skip
 async def delete_worker(call: Alone, id: WorkerId) -> None:
-    await call.service.store.delete_worker(id)
+    call.service.workers_seen.discard(row_id(call, id))
+    await call.service.store.delete_worker(row_id(call, id))
 
 
-@system.add("POST", "/v1/workers/{id}/stop", "Ask a worker to stop", WorkerTold, status=202)
+@system.add(
+    "POST", "/v1/workers/{id}/stop", "Ask a worker to stop", WorkerTold, status=202,
+    extent=Extent.TENANT,
+)  # fmt: skip
 async def stop_worker(call: Alone, id: WorkerId) -> WorkerTold:
-    call.caller.check_owner(Right.MANAGE)
-    store = call.service.store
-    for row in await store.workers():
+    for row in await own_workers(call):
         if row.id == id:
-            await store.stop_worker(id)
+            await call.service.store.stop_worker(row_id(call, id))
             return worker_of(row, "stopping")
     raise NotFound(f"no worker with id {id[:100]!r}")
 
@@ -135,7 +176,7 @@ async def stats(call: Called) -> Stats:
     store = call.service.store
     snapshot = await call.service.counts.fresh()
     now = await store.now()
-    living = [row for row in await store.workers() if not gone(row, now)]
+    living = [row for row in await own_workers(call) if not gone(row, now)]
     return Stats(
         [counts_of(queue, snapshot) for queue in await own_queues(call)],
         len(living),

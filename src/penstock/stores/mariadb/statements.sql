@@ -699,10 +699,10 @@ WHERE expires_at <= :now LIMIT :limit;
 DELETE FROM penstock_document WHERE kind = :kind AND name = :name AND expires_at <= :now;
 
 -- name: act_save
-INSERT INTO penstock_act (at, tenant, subject, verb, target, request_id, detail)
-VALUES (:at, :tenant, :subject, :verb, :target, :request_id, :detail);
+INSERT INTO penstock_act (at, tenant, subject, verb, target, scope, request_id, detail)
+VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
 -- name: acts
-SELECT id, at, tenant, subject, verb, target, request_id, detail FROM penstock_act
+SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
 WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
 -- name: old_acts
 -- A year is kept.

@@ -91,6 +91,7 @@ async def record(tx: Transaction, acts: Sequence[Act]) -> None:
             subject=act.subject,
             verb=act.verb,
             target=act.target,
+            scope=act.scope,
             request_id=act.request_id,
             detail=act.detail,
         )
@@ -100,10 +101,10 @@ async def acts(tx: Transaction, tenant: str | None, before: int, limit: int) -> 
     """The newest first."""
     return [
         Act(
-            id=id, at=at, tenant=tenant, subject=subject, verb=verb, target=target,
+            id=id, at=at, tenant=tenant, subject=subject, verb=verb, target=target, scope=scope,
             request_id=request_id, detail=detail,
         )
-        for id, at, tenant, subject, verb, target, request_id, detail in await tx.all(
+        for id, at, tenant, subject, verb, target, scope, request_id, detail in await tx.all(
             "acts", tenant=tenant, before=before, limit=limit
         )
     ]  # fmt: skip

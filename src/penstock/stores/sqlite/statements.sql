@@ -479,10 +479,10 @@ WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
 DELETE FROM document WHERE kind = :kind AND name = :name AND expires_at <= :now;
 
 -- name: act_save
-INSERT INTO act (at, tenant, subject, verb, target, request_id, detail)
-VALUES (:at, :tenant, :subject, :verb, :target, :request_id, :detail);
+INSERT INTO act (at, tenant, subject, verb, target, scope, request_id, detail)
+VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
 -- name: acts
-SELECT id, at, tenant, subject, verb, target, request_id, detail FROM act
+SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM act
 WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
 -- name: old_acts
 -- A year is kept.

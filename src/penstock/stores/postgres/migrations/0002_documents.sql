@@ -18,6 +18,7 @@ CREATE TABLE penstock.act (
     subject    text NOT NULL,
     verb       text NOT NULL,
     target     text NOT NULL,
+    scope      text NOT NULL,
     request_id text NOT NULL,
     detail     text NOT NULL
 );

@@ -18,6 +18,7 @@ CREATE TABLE act (
     subject    TEXT NOT NULL,
     verb       TEXT NOT NULL,
     target     TEXT NOT NULL,
+    scope      TEXT NOT NULL,
     request_id TEXT NOT NULL,
     detail     TEXT NOT NULL
 );

@@ -1,0 +1,287 @@
+"""A service in this process, callers of every kind, and things for them to act on."""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from penstock.access import EVERY, Key, Right
+from penstock.broker import Broker
+from penstock.credentials import Credentials
+from penstock.errors import Conflict
+from penstock.http.application import application
+from penstock.http.call import WHOLE
+from penstock.http.claiming import held_lock
+from penstock.http.gate import Gate
+from penstock.http.identity.nouns import Believed
+from penstock.http.service import Limits, Service
+from penstock.message import Draft, Reject
+from penstock.notice import Subscription
+from penstock.queue import DEAD_LETTER, Schedule
+from penstock.store import Store
+from penstock.ticket import Working
+from tests.http.issuer import AUDIENCE, Issuer
+
+SCOPES = ("away", "other")
+
+
+class Place(NamedTuple):
+    """Where a thing is. Names of its queues begin with the place's."""
+
+    name: str
+    tenant: str = "default"
+    scope: str = "default"
+
+
+HOME, AWAY = Place("home"), Place("away", scope="away")
+DENIED, FOREIGN = Place("payroll"), Place("foreign", tenant="acme")
+PLACES = (HOME, AWAY, DENIED, FOREIGN)
+
+
+class Who(NamedTuple):
+    """A caller, and what it may do by its grants."""
+
+    name: str
+    rights: frozenset[Right] = frozenset()
+    scopes: Sequence[str] = (EVERY,)
+    # Names of its queues begin so that it may not touch them.
+    denied: str | None = None
+    tenant: str = "default"
+    token: str | None = None
+    subject: str = ""
+
+    @property
+    def holder(self) -> str:
+        return f"{self.tenant}/{self.subject}"
+
+    def everywhere(self, right: Right) -> bool:
+        return right in self.rights and EVERY in self.scopes and self.denied is None
+
+    def at(self, right: Right, place: Place) -> bool:
+        return (
+            right in self.rights
+            and place.tenant == self.tenant
+            and (EVERY in self.scopes or place.scope in self.scopes)
+            and place.name != self.denied
+        )
+
+    def over(self, right: Right, place: Place) -> bool:
+        """On all queues of its scope."""
+        return self.at(right, place) and self.denied is None
+
+
+class Ask(NamedTuple):
+    path: str
+    body: Any = None
+    scope: str | None = None
+
+
+class Reply(NamedTuple):
+    status: int
+    body: bytes
+
+    @property
+    def refused(self) -> bool:
+        """As a whole, or the only item of a batch."""
+        if self.status in (401, 403, 404):
+            return True
+        with suppress(msgspec.DecodeError):
+            told = msgspec.json.decode(self.body)
+            items = told.get("items", ()) if isinstance(told, dict) else ()
+            codes = [item.get("error", {}).get("code") for item in items]
+            return codes in (["FORBIDDEN"], ["NOT_FOUND"])
+        return False
+
+
+class Exchange:
+    """One request and its answer, as the protocol hands them to the application."""
+
+    def __init__(self, body: bytes) -> None:
+        self.sent = body
+        self.status = 0
+        self.received = b""
+        self.asked = False
+
+    def body(self) -> bytes:
+        return self.sent
+
+    def watch(self, notice: object) -> None:
+        pass
+
+    def unwatch(self) -> bool:
+        return False
+
+    async def __call__(self, status: int, headers: object, body: bytes) -> None:
+        self.status, self.received = status, body
+
+    async def receive(self) -> dict[str, Any]:
+        """The body, and then the client leaves."""
+        if self.asked:
+            return {"type": "http.disconnect"}
+        self.asked = True
+        return {"type": "http.request", "body": self.sent, "more_body": False}
+
+    async def send(self, message: Any) -> None:
+        self.status = message.get("status", self.status)
+        self.received += message.get("body", b"")
+
+
+class World:
+    def __init__(self, store: Store, secret: bytes, issuer: Issuer) -> None:
+        self.store = store
+        believed = Believed(issuer.url, AUDIENCE, f"{issuer.url}/keys")
+        self.gate = Gate(store, believed)
+        self.service = Service(store, secret, Limits(), gate=self.gate, agents=False)
+        self.app = application(self.service)
+        self.credentials = Credentials(store)
+        self.numbers = itertools.count(1)
+
+    async def prepare(self) -> None:
+        for scope in SCOPES:
+            await self.store.create_scope("default", scope)
+        await self.credentials.found_tenant("acme")
+
+    async def ask(self, who: Who, method: str, ask: Ask) -> Reply:
+        body = ask.body if isinstance(ask.body, bytes) else b""
+        if ask.body is not None and not isinstance(ask.body, bytes):
+            body = msgspec.json.encode(ask.body)
+        exchange = Exchange(body)
+        shown = [] if who.token is None else [(b"authorization", f"Bearer {who.token}".encode())]
+        query = "" if ask.scope is None else urlencode({"scope": ask.scope})
+        scope = {
+            "type": "http", "http_version": "1.1", "method": method, "scheme": "http",
+            "path": ask.path, "raw_path": quote(ask.path).encode(), "root_path": "",
+            "query_string": query.encode(), "headers": shown, "client": ("192.0.2.1", 1),
+            "server": ("127.0.0.1", 1), "extensions": {WHOLE: {"answer": exchange}},
+        }  # fmt: skip
+        async with asyncio.timeout(60):
+            await self.app(scope, exchange.receive, exchange.send)
+        return Reply(exchange.status, exchange.received)
+
+    # Callers.
+
+    async def key(self, who: Who, **grants: Any) -> Who:
+        new = Key(id="", name=who.name, tenant=who.tenant, scopes=tuple(who.scopes), **grants)
+        key, token = await self.credentials.create_key(new)
+        return who._replace(token=token, subject=f"key:{key.id}")
+
+    async def save_role(self, name: str, *grants: str, tenant: str = "default") -> None:
+        await self.credentials.save_role(tenant, name, grants)
+        # Servers know it within seconds; this one at once.
+        self.gate.known.clear()
+
+    # Things.
+
+    def broker(self, place: Place) -> Broker:
+        return self.service.broker(place.tenant)
+
+    async def queue(self, place: Place) -> str:
+        name = f"{place.name}-{next(self.numbers)}"
+        await self.broker(place).admin.create_queue(name, scope=place.scope)
+        return name
+
+    async def message(self, place: Place, *, dead: bool = False) -> int:
+        queue = await self.queue(place)
+        broker = self.broker(place)
+        published = await broker.publish(Draft(queue=queue), scope=place.scope)
+        if dead:
+            taken = await broker.claim(queue, consumer="c", scope=place.scope)
+            await broker.settle(taken.messages[0], Reject("no"))
+        return published.id
+
+    async def lock_token(self, place: Place, who: Who, *, from_dead: bool = False) -> str:
+        """Of a message that the caller claimed when it had the right to."""
+        id = await self.message(place, dead=from_dead)
+        broker = self.broker(place)
+        record = await broker.admin.get(id)
+        queue = await broker.directory.numbered(record.message.queue_id)
+        name = DEAD_LETTER if from_dead else queue.name
+        taken = await broker.claim(
+            name, consumer="c", scope=place.scope, limit=1_000, lease=3_600, dead_of=[queue.id]
+        )
+        (message,) = taken.messages
+        holder = who.holder if who.tenant == place.tenant else f"{place.tenant}/key:1"
+        return self.service.tokens.sign(held_lock(message), holder)
+
+    async def key_id(self, place: Place) -> str:
+        new = Key(
+            id="", name=f"{place.name}-key", tenant=place.tenant, grants=("access",),
+            scopes=(place.scope,),
+        )  # fmt: skip
+        key, _ = await self.credentials.create_key(new)
+        return key.id
+
+    async def subscription(self, place: Place) -> str:
+        queue = await self.queue(place)
+        found = await self.broker(place).admin.queue(queue, scope=place.scope)
+        new = Subscription(
+            id="", tenant=place.tenant, scope=place.scope, url="https://example.org/",
+            queues=(queue,),
+        )  # fmt: skip
+        kept = await self.service.subscribers.add(new, [found])
+        return kept.subscription.id
+
+    async def schedule(self, place: Place) -> tuple[str, str]:
+        queue = await self.queue(place)
+        schedule = Schedule(f"{place.name}-s", "0 0 1 1 *", Draft(queue=queue))
+        await self.broker(place).admin.schedule(schedule, scope=place.scope)
+        return queue, schedule.name
+
+    async def trust(self, place: Place) -> None:
+        await self.credentials.save_trust(place.tenant, place.scope, "other", ["publish:home"])
+
+    async def worker(self, place: Place) -> str:
+        id = f"{place.name}-w{next(self.numbers)}"
+        await self.store.save_worker(Working(id, "box", 1, ()))
+        return id
+
+    async def role(self, tenant: str) -> str:
+        name = f"role-{next(self.numbers)}"
+        with suppress(Conflict):
+            await self.credentials.save_role(tenant, name, ["read"])
+        return name
+
+    async def resume(self) -> None:
+        """What a caller paused."""
+        for tenant, name in (("default", "default"), ("default", "away"), ("acme", "default")):
+            scope = await self.store.scope(tenant, name)
+            if scope is not None and scope.paused:
+                await self.store.pause_scope(scope.id, False)
+
+
+async def every_caller(world: World, issuer: Issuer) -> list[Who]:
+    """One of each kind, and one that had every right and lost it."""
+    usual = frozenset(Right) - {Right.SHELL}
+    await world.save_role("lost", "*")
+    single = [
+        await world.key(Who(right.value, frozenset({right})), grants=(right.value,))
+        for right in Right
+    ]
+    operator = usual - {Right.ACCESS}
+    lost = await world.key(Who("lost"), roles=("lost",))
+    assert (await world.ask(lost, "GET", Ask("/v1/keys"))).status == 200
+    await world.save_role("lost", "-*")
+    return [
+        Who("nobody"),
+        Who("unknown key", token="psk_0_wrong"),
+        *single,
+        lost,
+        Who(
+            "token of the issuer",
+            frozenset({Right.CONSUME, Right.READ}),
+            token=issuer.token(scope="penstock:consume penstock:read"),
+            subject="jwt:ada",
+        ),
+        await world.key(Who("operator", operator), roles=("operator",)),
+        await world.key(Who("admin", usual), roles=("admin",)),
+        await world.key(Who("admin at home", usual, ["default"]), roles=("admin",)),
+        # Who is denied something does not manage the access to it.
+        await world.key(
+            Who("all but payroll", operator, denied=DENIED.name), grants=("*", "-*:payroll-*")
+        ),
+        await world.key(Who("admin of acme", usual, tenant="acme"), roles=("admin",)),
+    ]

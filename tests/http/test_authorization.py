@@ -1,0 +1,159 @@
+"""Every route, by every kind of caller, on things in every place: allowed or refused as declared.
+
+A route that is not in ATTEMPTS fails a test; what it asks of callers is declared beside it.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+
+import pytest
+from fastapi.routing import APIRoute
+
+from penstock import stores
+from penstock.access import Right
+from penstock.http.application import PARTS, cold_routes
+from penstock.http.caller import OWNER, Extent, Requirement
+from penstock.http.front import OPEN
+from penstock.http.hot import OPERATIONS
+from penstock.http.routes import system
+from tests.http.attempts import ATTEMPTS, Attempt, Rule, claim_dead
+from tests.http.authorization import AWAY, DENIED, PLACES, Ask, Place, Who, World, every_caller
+from tests.http.issuer import Issuer, issuing
+
+pytestmark = pytest.mark.anyio
+
+DECLARED: dict[str, Requirement] = {
+    f"{route.method} {route.path}": route.requires for part in PARTS for route in part.all
+} | {f"POST {path}": Requirement(operation.right) for path, operation in OPERATIONS.items()}
+
+
+def test_every_route_is_tried() -> None:
+    assert ATTEMPTS.keys() == DECLARED.keys()
+    served = {
+        f"{method} {route.path}"
+        for route in cold_routes().routes
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+    }
+    assert served <= DECLARED.keys()
+
+
+def may(who: Who, required: Requirement, attempt: Attempt, place: Place) -> bool:
+    right = required.right
+    if attempt.rule is not None or right is None:
+        assert attempt.rule is not None
+        return attempt.rule(who, place)
+    if attempt.shows:
+        return right in who.rights
+    allowed = {
+        Extent.QUEUE: who.at(right, place),
+        Extent.SCOPE: who.over(right, place),
+        Extent.TENANT: who.everywhere(right),
+        Extent.STORE: who.everywhere(right) and who.tenant == OWNER,
+    }[required.extent]
+    return allowed and (attempt.also is None or who.at(attempt.also, place))
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with issuing() as running:
+        yield running
+
+
+@pytest.fixture
+async def world(issuer: Issuer) -> AsyncIterator[World]:
+    async with await stores.open("sqlite://") as store:
+        made = World(store, await store.secret(), issuer)
+        await made.prepare()
+        yield made
+
+
+async def fill(world: World) -> None:
+    """Something of every kind in every place, for lists not to show."""
+    for place in PLACES:
+        await world.message(place)
+        await world.message(place, dead=True)
+        await world.subscription(place)
+        await world.schedule(place)
+        await world.key_id(place)
+    await world.trust(AWAY)
+
+
+def hidden(who: Who, sees: Rule) -> list[bytes]:
+    """What names of things begin with where this caller may not look."""
+    return [f'"{place.name}-'.encode() for place in PLACES if not sees(who, place)]
+
+
+def has_right(right: Right | None, who: Who, place: Place) -> bool:
+    return right is not None and who.at(right, place)
+
+
+@pytest.mark.parametrize("name", sorted(ATTEMPTS))
+async def test_a_route_allows_what_it_declares(world: World, issuer: Issuer, name: str) -> None:
+    method, _, path = name.partition(" ")
+    required = DECLARED[name]
+    await fill(world)
+    for who in await every_caller(world, issuer):
+        for attempt in ATTEMPTS[name]:
+            for place in attempt.places:
+                if who.tenant != place.tenant and attempt.places is not PLACES:
+                    # Such a request is about the caller's own tenant.
+                    continue
+                reply = await world.ask(who, method, await attempt.make(world, place, who))
+                await world.resume()
+                told = (who.name, place.name, reply)
+                assert reply.status < 500, told
+                refused = reply.refused and not (attempt.absent and reply.status == 404)
+                assert refused is not may(who, required, attempt, place), told
+                if not who.subject and path not in OPEN:
+                    assert reply.status == 401, told
+                if reply.status == 200 and attempt.shows:
+                    sees = attempt.sees or partial(has_right, required.right)
+                    assert [each for each in hidden(who, sees) if each in reply.body] == [], told
+
+
+async def test_dead_letters_of_a_denied_queue_are_not_handed_out(
+    world: World, issuer: Issuer
+) -> None:
+    for who in await every_caller(world, issuer):
+        await fill(world)
+        reply = await world.ask(who, "POST", await claim_dead(world, DENIED, who))
+        shown = b'"payroll-' in reply.body
+        assert shown is who.at(Right.CONSUME, DENIED), (who.name, reply)
+
+
+async def test_a_tenant_has_so_many_workers_and_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "MAX_WORKERS", 3)
+    callers = [
+        await world.key(Who("worker", tenant=tenant), roles=("worker",))
+        for tenant in ("default", "acme")
+    ]
+    present = {"host": "far", "pid": 1, "queues": []}
+    for who in callers:
+        asks = [Ask(f"/v1/workers/w{number}", present) for number in range(4)]
+        told = [(await world.ask(who, "PUT", ask)).status for ask in asks]
+        assert told == [204, 204, 204, 409]
+        # Those that are there go on.
+        assert (await world.ask(who, "PUT", asks[0])).status == 204
+        assert (await world.ask(who, "DELETE", asks[1])).status == 204
+        assert (await world.ask(who, "PUT", asks[3])).status == 204
+    assert len(await world.store.workers()) == 6
+
+
+SECRET = "psk_0123456789ab_ThisIsASecretAndNoNameAtAll"
+
+
+@pytest.mark.parametrize("name", sorted(DECLARED))
+async def test_no_refusal_records_what_a_path_holds(world: World, name: str) -> None:
+    method, _, template = name.partition(" ")
+    path = "/".join(SECRET if "{" in word else word for word in template.split("/"))
+    shell = await world.key(Who("shell"), roles=("shell",))
+    for who in (Who("nobody"), shell):
+        await world.ask(who, method, Ask(path))
+    await world.service.refusals.tick()
+    acts = await world.store.acts(limit=1_000)
+    assert all(SECRET not in act.target + act.detail for act in acts)
+    if template not in OPEN:
+        assert f"{method} {template}" in {act.target for act in acts}
