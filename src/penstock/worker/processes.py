@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from penstock import message
 from penstock.artifacts.upload import Content, check_content
 from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.message import Settlement
@@ -25,21 +26,25 @@ from penstock.ticket import Completion
 from penstock.worker.context import Context, Nobody
 from penstock.worker.handler import Handler, Place
 from penstock.worker.lanes import Ends
-from penstock.worker.policy import TimedOut, judge, text_of
+from penstock.worker.policy import Cancelled, Retry, TimedOut, judge, text_of
 from penstock.worker.threads import ThreadLane
+from penstock.worker.tracebacks import Reported, format_thread, format_traceback
 
 # Children are copies of a process that has no threads and has imported this module.
 server = multiprocessing.get_context("forkserver")
 # That process is reached by a socket, and the address of one has room for 104 bytes.
 LONGEST_FOLDER = 70
 SHORT_FOLDER = "/tmp"
+# A child whose time is over is asked where it is, and has so long to answer.
+WHERE = "where"
+ANSWER_S = 0.5
 
 
 class ProcessDied(Exception):
     """The process of a run ended under it."""
 
 
-class ProcessError(Exception):
+class ProcessError(Reported):
     """What a handler raised in its process, as text."""
 
 
@@ -50,6 +55,9 @@ class Outcome(Struct, frozen=True):
     error: str | None = None
     settled: bool = False
     verdict: Settlement | None = None
+    traceback: str | None = None
+    # The handler asked for it, by Retry.
+    retry: bool = False
 
 
 class Spooled(Struct, frozen=True):
@@ -57,6 +65,12 @@ class Spooled(Struct, frozen=True):
 
     name: str
     path: Path
+
+
+class Stood(Struct, frozen=True):
+    """Where a run was when its time was over."""
+
+    report: str | None
 
 
 class Child:
@@ -69,6 +83,7 @@ class Child:
         heard, self.orders = server.Pipe(duplex=False)
         self.process = server.Process(target=serve, args=(far, heard), name="penstock-child")
         self.process.start()
+        self.stood: Stood | None = None
         far.close()
         heard.close()
 
@@ -80,7 +95,9 @@ class Child:
                 lock, news = said
                 if lock != lock_of(context):
                     continue
-                if isinstance(news, Spooled):
+                if isinstance(news, Stood):
+                    self.stood = news
+                elif isinstance(news, Spooled):
                     self.attach(context, news)
                 else:
                     context.progress(news[0], note=news[1])
@@ -103,6 +120,10 @@ class Child:
         with contextlib.suppress(OSError):
             self.orders.send((lock_of(context), context.cancelled, context.lost))
 
+    def ask_where(self, context: Context) -> None:
+        with contextlib.suppress(OSError):
+            self.orders.send((lock_of(context), WHERE, False))
+
     def kill(self) -> None:
         """With whatever it started."""
         if self.process.pid is not None:
@@ -118,7 +139,7 @@ class ProcessLane(ThreadLane):
     def __init__(self, concurrency: int, ends: Ends) -> None:
         super().__init__(concurrency, ends)
         self.children: dict[int, Child] = {}
-        self.late: set[int] = set()
+        self.late: dict[int, Context] = {}
 
     def start(self) -> None:
         # Before the interpreter waits for them at its exit.
@@ -134,14 +155,16 @@ class ProcessLane(ThreadLane):
             outcome = child.run(handler, context)
         except ProcessDied:
             self.children.pop(me).kill()
-            if me in self.late:
-                self.late.discard(me)
-                raise TimedOut("longer than its timeout; its process was killed") from None
+            if self.late.pop(me, None) is context:
+                late = TimedOut("longer than its timeout; its process was killed")
+                late.report = None if child.stood is None else child.stood.report
+                raise late from None
             raise
+        self.late.pop(me, None)
         if outcome.settled and not context.settled:
             context.settlement, context.settled = outcome.verdict, True
         if outcome.error is not None:
-            raise ProcessError(outcome.error)
+            raise error_of(outcome, outcome.error)
         return outcome.result
 
     def sweep(self, now: float) -> None:
@@ -151,8 +174,10 @@ class ProcessLane(ThreadLane):
                 continue
             if context.cancelled or context.lost:
                 child.order(context)
-            if context.until <= now and me not in self.late:
-                self.late.add(me)
+            if context.until <= now and self.late.get(me) is not context:
+                self.late[me] = context
+                child.ask_where(context)
+            elif context.until <= now and (child.stood or context.until + ANSWER_S <= now):
                 child.kill()
 
     async def stop(self) -> list[Context]:
@@ -164,6 +189,14 @@ class ProcessLane(ThreadLane):
     def kill_all(self) -> None:
         for child in list(self.children.values()):
             child.kill()
+
+
+def error_of(outcome: Outcome, text: str) -> Exception:
+    if isinstance(outcome.verdict, message.Cancelled):
+        return Cancelled(text)
+    error = Retry(reason=text) if outcome.retry else ProcessError(text)
+    error.report = outcome.traceback
+    return error
 
 
 def choose_folder() -> None:
@@ -184,9 +217,9 @@ def serve(pipe: Connection, orders: Connection) -> None:
         # The worker was asked to stop, and says when this process is to go.
         signal.signal(number, lambda *_: None)
     running: dict[tuple[int, int], Context] = {}
-    threading.Thread(target=obey, args=(orders, running), daemon=True).start()
     mutex = threading.Lock()
     desk = Far(pipe, mutex)
+    threading.Thread(target=obey, args=(orders, running, desk), daemon=True).start()
     while True:
         try:
             place, delivery, queue = pipe.recv()
@@ -229,6 +262,11 @@ class Far(Nobody):
             file.flush()
             self.hand_over(context, Spooled(name, Path(file.name)))
 
+    def tell_where(self, context: Context) -> None:
+        report = format_thread(threading.main_thread().name)
+        with self.mutex:
+            self.pipe.send((lock_of(context), Stood(report)))
+
     def hand_over(self, context: Context, spooled: Spooled) -> None:
         with self.mutex:
             if context.over:
@@ -243,12 +281,16 @@ def lock_of(context: Context) -> tuple[int, int]:
     return context.id, context.fence
 
 
-def obey(orders: Connection, running: dict[tuple[int, int], Context]) -> None:
+def obey(orders: Connection, running: dict[tuple[int, int], Context], desk: Far) -> None:
     """Tells the run what became of its message; ends this process with the worker."""
     try:
         while True:
             lock, cancelled, lost = orders.recv()
-            if (context := running.get(lock)) is not None:
+            if (context := running.get(lock)) is None:
+                continue
+            if cancelled == WHERE:
+                desk.tell_where(context)
+            else:
                 context.cancelled, context.lost = cancelled, lost
     except EOFError:
         os.killpg(0, signal.SIGKILL)
@@ -259,7 +301,8 @@ def run_one(place: Place, context: Context) -> Outcome:
         handler = find(place.module, place.name)
     except BaseException as raised:  # noqa: BLE001 - told to the worker
         where = f"{place.module}.{place.name}"
-        return Outcome(error=f"{where} is not found in a process: {text_of(raised)}")
+        text = f"{where} is not found in a process: {text_of(raised)}"
+        return Outcome(error=text, traceback=format_traceback(raised))
     if handler.app is not None and place.url not in (None, handler.app.url):
         # The worker was told another one than the code says.
         handler.app.use(place.url)
@@ -271,7 +314,8 @@ def run_one(place: Place, context: Context) -> Outcome:
     except BaseException as raised:  # noqa: BLE001 - told to the worker
         verdict = judge(handler.rules, context.delivery, raised)
         verdict = context.settlement if context.settled else verdict
-        return Outcome(None, text_of(raised), True, verdict)
+        trace, asked = format_traceback(raised), isinstance(raised, Retry)
+        return Outcome(None, text_of(raised), True, verdict, trace, asked)
     return Outcome(result, None, context.settled, context.settlement)
 
 

@@ -36,6 +36,7 @@ class Service:
         parent: int | None = None,
     ) -> None:
         self.worker = worker
+        worker.run_log.completions = True
         self.broker: Broker = worker.broker
         self.agents = agents
         self.stop_when_empty = stop_when_empty
