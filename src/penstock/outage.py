@@ -3,16 +3,15 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
-import structlog
-from structlog.typing import FilteringBoundLogger
+from penstock.errors import OutcomeUnknown, StoreError, StoreUnreachable
 
-from penstock.errors import StoreError, StoreUnreachable
-
-log: FilteringBoundLogger = structlog.get_logger()
 REPEAT_INTERVAL_S = 30.0
 # Calls under way when a store comes back may still fail: they are no new outage.
 SETTLING_S = 5.0
+# The outage of all sources.
+SHARED = ""
 
 
 class Outage:
@@ -40,13 +39,15 @@ class Outages:
     def report_failure(self, source: str, error: StoreError) -> None:
         now, key = self.clock(), key_of(source, error)
         with self.lock:
+            if key and SHARED in self.current:
+                return
             outage = self.current.get(key) or self._begin(key, now)
             if now < outage.next_line_at:
                 return
             outage.next_line_at = now + REPEAT_INTERVAL_S
             outage.is_logged = True
         event = "store_failing" if key else "store_unreachable"
-        log.error(event, source=source, error=str(error), seconds=since(outage, now))
+        write("error", event, source=source, error=str(error), seconds=since(outage, now))
 
     def _begin(self, key: str, now: float) -> Outage:
         settled_at = self.ended_at.get(key, now - SETTLING_S) + SETTLING_S
@@ -56,7 +57,7 @@ class Outages:
     def report_success(self, source: str) -> None:
         """The source has just reached the store."""
         if self.current:
-            self._end("")
+            self._end(SHARED)
             self._end(source)
 
     def _end(self, key: str) -> None:
@@ -67,12 +68,20 @@ class Outages:
                 return
             self.ended_at[key] = now
         if outage.is_logged:
-            log.warning("store_back", **{"source": key} if key else {}, seconds=since(outage, now))
+            where = {"source": key} if key else {}
+            write("warning", "store_back", **where, seconds=since(outage, now))
+
+
+def write(level: Literal["warning", "error"], event: str, **fields: object) -> None:
+    # Not quickly loaded, and few commands log.
+    import structlog
+
+    getattr(structlog.get_logger(), level)(event, **fields)
 
 
 def key_of(source: str, error: StoreError) -> str:
-    """Empty for an outage that all sources share."""
-    return "" if isinstance(error, StoreUnreachable) else source
+    """Where trouble is told apart. A connection that breaks off is an outage of the store."""
+    return SHARED if isinstance(error, StoreUnreachable | OutcomeUnknown) else source
 
 
 def since(outage: Outage, now: float) -> float:

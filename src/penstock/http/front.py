@@ -14,7 +14,13 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.access import Access
 from penstock.document import acting
-from penstock.errors import BodyTooLarge, MethodNotAllowed, PenstockError, Unauthenticated
+from penstock.errors import (
+    BodyTooLarge,
+    MethodNotAllowed,
+    PenstockError,
+    StoreError,
+    Unauthenticated,
+)
 from penstock.http.call import (
     CLOSE,
     KEY,
@@ -68,6 +74,8 @@ class Front:
         except Gone:
             return
         except PenstockError as error:
+            if isinstance(error, StoreError):
+                self.service.outages.report_failure("http", error)
             self.service.refusals.note(answer.caller, scope, error)
             await answer.refuse(error)
         except Exception as error:
@@ -95,7 +103,9 @@ class Front:
         call.headers = scope["headers"]
         call.whole = answer.whole
         sent = read(await call.body())
-        await answer.send(status, encode(await act(call, sent)))
+        done = encode(await act(call, sent))
+        self.service.outages.report_success("http")
+        await answer.send(status, done)
 
     async def admit(self, scope: Scope) -> Caller:
         gate = self.service.gate

@@ -22,6 +22,7 @@ from penstock.http.refusals import Refusals
 from penstock.http.sending import Sender
 from penstock.http.tokens import Tokens
 from penstock.message import HistoryRow, Verb
+from penstock.outage import Outages
 from penstock.runner import Agent, Runner, identity
 from penstock.signing import Signing
 from penstock.store import Store
@@ -58,6 +59,7 @@ class Service:
         self.limits = limits
         self.tokens = Tokens(secret)
         self.brokers: dict[str, Broker] = {}
+        self.outages = Outages()
         self.parking = Parking(limits.waiting)
         self.hub = Hub()
         self.metrics = Metrics()
@@ -69,9 +71,11 @@ class Service:
         self.callbacks = CallbackDispatcher(broker, self.sender, identity())
         self.notices = NoticeSender(store, broker.directory, self.sender)
         self.subscribers = self.notices.subscribers
-        self.follower = Follower(store, broker.directory, self.hub)
+        self.follower = Follower(store, broker.directory, self.hub, self.outages)
         self.runner = Runner(
-            self.own_agents(broker) if agents else self.watchers(), self.tell_of_agent
+            self.own_agents(broker) if agents else self.watchers(),
+            self.tell_of_agent,
+            self.outages,
         )
         self.measure(broker)
 
@@ -114,7 +118,9 @@ class Service:
 
     def broker(self, tenant: str) -> Broker:
         if tenant not in self.brokers:
-            self.brokers[tenant] = Broker(self.store, tenant=tenant, room=self.room)
+            self.brokers[tenant] = Broker(
+                self.store, tenant=tenant, room=self.room, outages=self.outages
+            )
         return self.brokers[tenant]
 
     def nudge(self) -> None:

@@ -70,7 +70,7 @@ class Worker:
         self.run_log = RunLog(self.routes.handler_name)
         self.flush = Flush(broker, self.held, self.options.linger, self.told)
         self.keeping = Keeping(broker, self.flush.add)
-        self.heart = Heart(self.held, self.lease_lost, self.options.grace)
+        self.heart = Heart(self.held, self.lease_lost, self.options.grace, broker.outages)
         self.suspects = Suspects(broker, self.let_go)
         self.intake = Intake(
             self.held,
@@ -144,8 +144,10 @@ class Worker:
         try:
             (answer,) = await self.broker.complete_many([context.completion(None)])
         except StoreError as error:
-            log.error("not_acked_first", id=context.id, error=str(error))
+            self.broker.outages.report_failure("ack_first", error)
+            log.warning("not_acked_first", id=context.id)
             return False
+        self.broker.outages.report_success("ack_first")
         self.let_go(context)
         self.told([End(context)], [answer])
         return answer.kind is AnswerKind.DONE
