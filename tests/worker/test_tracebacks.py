@@ -115,13 +115,15 @@ async def test_every_message_of_a_batch_has_the_traceback(app: Penstock) -> None
 
 
 async def test_causes_come_first_and_groups_are_opened() -> None:
-    try:
+    def fail() -> None:
         try:
             find_missing({})
         except KeyError as error:
             raise ExceptionGroup("two", [ValueError("one"), OSError("other")]) from error
-    except ExceptionGroup as error:
-        text = format_traceback(error)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        fail()
+    text = format_traceback(raised.value)
     assert text is not None
     assert text.index("KeyError: 'missing'") < text.index("direct cause") < text.index("two (2 sub")
     assert "  | ValueError: one\n" in text
@@ -129,10 +131,9 @@ async def test_causes_come_first_and_groups_are_opened() -> None:
 
 
 async def test_a_huge_error_does_not_push_its_frames_out() -> None:
-    try:
+    with pytest.raises(ValueError, match="xxx") as raised:
         raise ValueError("x" * 200_000)
-    except ValueError as error:
-        text = format_traceback(error)
+    text = format_traceback(raised.value)
     assert text is not None
     assert len(text) < MAX_ERROR_TEXT + 500
     assert 'raise ValueError("x" * 200_000)' in text

@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import contextlib
 import importlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -23,6 +24,7 @@ from penstock.artifacts.upload import Content, check_content
 from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.message import Settlement
 from penstock.ticket import Completion
+from penstock.worker.child_logging import forward_records, handle_record, level_to_forward
 from penstock.worker.context import Context, Nobody
 from penstock.worker.handler import Handler, Place
 from penstock.worker.lanes import Ends
@@ -81,7 +83,8 @@ class Child:
         self.near, far = server.Pipe()
         # Its end tells the child that the worker is gone.
         heard, self.orders = server.Pipe(duplex=False)
-        self.process = server.Process(target=serve, args=(far, heard), name="penstock-child")
+        given = (far, heard, level_to_forward())
+        self.process = server.Process(target=serve, args=given, name="penstock-child")
         self.process.start()
         self.stood: Stood | None = None
         far.close()
@@ -95,17 +98,23 @@ class Child:
                 lock, news = said
                 if lock != lock_of(context):
                     continue
-                if isinstance(news, Stood):
-                    self.stood = news
-                elif isinstance(news, Spooled):
-                    self.attach(context, news)
-                else:
-                    context.progress(news[0], note=news[1])
+                self.hear(context, news)
             return said
         except (EOFError, OSError):
             self.process.join(1.0)
             code = self.process.exitcode
             raise ProcessDied(f"its process ended with {code}") from None
+
+    def hear(self, context: Context, news: Any) -> None:
+        match news:
+            case logging.LogRecord():
+                handle_record(news)
+            case Stood():
+                self.stood = news
+            case Spooled():
+                self.attach(context, news)
+            case percent, note:
+                context.progress(percent, note=note)
 
     def attach(self, context: Context, spooled: "Spooled") -> None:
         """Its run waits for the answer."""
@@ -210,7 +219,7 @@ def choose_folder() -> None:
             tempfile.tempdir = usual
 
 
-def serve(pipe: Connection, orders: Connection) -> None:
+def serve(pipe: Connection, orders: Connection, log_level: int | None) -> None:
     """The child's whole life."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -218,7 +227,7 @@ def serve(pipe: Connection, orders: Connection) -> None:
         signal.signal(number, lambda *_: None)
     running: dict[tuple[int, int], Context] = {}
     mutex = threading.Lock()
-    desk = Far(pipe, mutex)
+    desk = Far(pipe, mutex, log_level)
     threading.Thread(target=obey, args=(orders, running, desk), daemon=True).start()
     while True:
         try:
@@ -227,7 +236,8 @@ def serve(pipe: Connection, orders: Connection) -> None:
             return
         context = Context(delivery, queue, desk)
         running[lock_of(context)] = context
-        outcome = run_one(place, context)
+        desk.context = context
+        outcome = run_one(place, context, desk)
         running.clear()
         with mutex:
             context.over = True
@@ -237,9 +247,12 @@ def serve(pipe: Connection, orders: Connection) -> None:
 class Far(Nobody):
     """The worker, at the other end of the pipe."""
 
-    def __init__(self, pipe: Connection, mutex: threading.Lock) -> None:
+    def __init__(self, pipe: Connection, mutex: threading.Lock, log_level: int | None) -> None:
         self.pipe = pipe
         self.mutex = mutex
+        self.log_level = log_level
+        # What is run now, or was last.
+        self.context: Context | None = None
 
     def note(self, context: Context) -> None:
         with self.mutex:
@@ -262,10 +275,10 @@ class Far(Nobody):
             file.flush()
             self.hand_over(context, Spooled(name, Path(file.name)))
 
-    def tell_where(self, context: Context) -> None:
-        report = format_thread(threading.main_thread().name)
+    def send(self, news: logging.LogRecord | Stood) -> None:
         with self.mutex:
-            self.pipe.send((lock_of(context), Stood(report)))
+            if self.context is not None and not self.context.over:
+                self.pipe.send((lock_of(self.context), news))
 
     def hand_over(self, context: Context, spooled: Spooled) -> None:
         with self.mutex:
@@ -289,20 +302,21 @@ def obey(orders: Connection, running: dict[tuple[int, int], Context], desk: Far)
             if (context := running.get(lock)) is None:
                 continue
             if cancelled == WHERE:
-                desk.tell_where(context)
+                desk.send(Stood(format_thread(threading.main_thread().name)))
             else:
                 context.cancelled, context.lost = cancelled, lost
     except EOFError:
         os.killpg(0, signal.SIGKILL)
 
 
-def run_one(place: Place, context: Context) -> Outcome:
+def run_one(place: Place, context: Context, desk: Far) -> Outcome:
     try:
         handler = find(place.module, place.name)
     except BaseException as raised:  # noqa: BLE001 - told to the worker
         where = f"{place.module}.{place.name}"
         text = f"{where} is not found in a process: {text_of(raised)}"
         return Outcome(error=text, traceback=format_traceback(raised))
+    forward_records(desk.log_level, desk.send)
     if handler.app is not None and place.url not in (None, handler.app.url):
         # The worker was told another one than the code says.
         handler.app.use(place.url)
