@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from penstock.message import Dedup, Draft
     from penstock.worker.context import Context
     from penstock.worker.incoming import Message
+    from penstock.worker.job_logging import JobLogFilter
     from penstock.worker.policy import (
         AckPolicy,
         Cancelled,
@@ -28,6 +29,7 @@ __all__ = [
     "Dedup",
     "Draft",
     "Job",
+    "JobLogFilter",
     "Message",
     "Penstock",
     "PenstockError",
@@ -48,6 +50,7 @@ HOMES = {
     "message": ("Dedup", "Draft"),
     "worker.context": ("Context",),
     "worker.incoming": ("Message",),
+    "worker.job_logging": ("JobLogFilter",),
     "worker.policy": (
         "AckPolicy",
         "Cancelled",

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from penstock.callback import check_url
-from penstock.checks import check_number, check_text, clip, readable
+from penstock.checks import check_number, check_text, clip, clip_traceback, readable
 from penstock.errors import (
     BodyTooLarge,
     Forbidden,
@@ -19,7 +19,18 @@ from penstock.errors import (
     ScopePaused,
 )
 from penstock.lifecycle import clamp, rank_of
-from penstock.message import NEVER, PLAIN, Dedup, Draft, Flag, Meta, Nack, Settlement
+from penstock.message import (
+    NEVER,
+    PLAIN,
+    Dedup,
+    Draft,
+    Fail,
+    Flag,
+    Meta,
+    Nack,
+    Reject,
+    Settlement,
+)
 from penstock.queue import Queue, QueueState
 from penstock.settings import SHELL_TYPE, QueueSettings
 from penstock.ticket import Dedupe, Entry
@@ -168,6 +179,8 @@ def check_settlement(settlement: Settlement) -> Settlement:
         check_number("max_total", settlement.max_total, 0.0, LONGEST_WAIT)
     texts = {field: getattr(settlement, field, None) for field in ("error", "reason")}
     given = {field: readable(text) for field, text in texts.items() if text is not None}
+    if isinstance(settlement, Nack | Fail | Reject) and settlement.traceback is not None:
+        given["traceback"] = clip_traceback(str(settlement.traceback))
     return replace(settlement, **given) if given else settlement
 
 

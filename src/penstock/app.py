@@ -204,7 +204,8 @@ class Penstock(Producer):
         if self.connections.remote:
             return Runner(())
         room = broker.artifacts.given
-        return Runner(all_agents(broker.store, broker.directory, identity(), room))
+        agents = all_agents(broker.store, broker.directory, identity(), room)
+        return Runner(agents, outages=broker.outages)
 
     def tell(self, event: str, context: Context, error: BaseException | None) -> None:
         for wanted, hook in self.hooks:

@@ -4,6 +4,7 @@ from penstock.admin import Admin
 from penstock.artifacts.verbs import Artifacts, Room
 from penstock.consumer import Consumer
 from penstock.directory import Directory
+from penstock.outage import Outages
 from penstock.store import Store
 from penstock.stores.group_commit import GroupCommit
 
@@ -11,8 +12,16 @@ from penstock.stores.group_commit import GroupCommit
 class Broker(Consumer):
     """Producers and consumers here, operators by `admin`, files by `artifacts`."""
 
-    def __init__(self, store: Store, *, tenant: str = "default", room: Room | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tenant: str = "default",
+        room: Room | None = None,
+        outages: Outages | None = None,
+    ) -> None:
         self.store = store
+        self.outages = outages or Outages()
         self.tenant = tenant
         self.directory = Directory(store)
         self.lanes = GroupCommit(store, store.capabilities.max_batch)

@@ -6,6 +6,7 @@ from penstock.errors import InvalidInput
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 MOST_ERROR = 8_192
+MAX_TRACEBACK = 8_192
 
 
 def check_name(kind: str, name: object) -> None:
@@ -47,6 +48,15 @@ def readable(text: object) -> str:
     """Any text, as one that every store can keep."""
     kept = str(text)[:MOST_ERROR].replace("\x00", "\ufffd")
     return kept if encodes(kept) else kept.encode(errors="replace").decode()
+
+
+def clip_traceback(text: str) -> str:
+    """Its last lines, which say what happened, as far as there is room for them."""
+    text = text.strip("\n")
+    if len(text) > MAX_TRACEBACK:
+        tail = text[-MAX_TRACEBACK + 4 :]
+        text = "...\n" + (tail.partition("\n")[2] or tail)
+    return readable(text)
 
 
 def encodes(value: str) -> bool:

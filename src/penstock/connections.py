@@ -13,6 +13,7 @@ from penstock.artifacts.rules import limits_of
 from penstock.artifacts.verbs import Room
 from penstock.broker import Broker
 from penstock.errors import InvalidState
+from penstock.outage import Outages
 from penstock.stores.urls import file_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Connections:
         # What was claimed over HTTP is settled on one loop and renewed on another.
         self.ledger: Ledger | None = None
         self.tenant = tenant
+        # Of all brokers opened here: one outage is logged once.
+        self.outages = Outages()
         self.in_memory = url.partition("?")[0] in ("sqlite://", "sqlite:///:memory:")
         self.opening: dict[Where, asyncio.Task[Broker]] = {}
         self.held: dict[Where, AsyncGenerator[Broker, None]] = {}
@@ -97,7 +100,7 @@ class Connections:
         room = None
         if self.artifacts is not None:
             room = Room(opened(self.artifacts, await store.secret()), limits_of())
-        return Broker(store, tenant=self.tenant, room=room)
+        return Broker(store, tenant=self.tenant, room=room, outages=self.outages)
 
     def open_remote(self) -> Broker:
         # Only for this, and not quickly loaded.
@@ -105,7 +108,7 @@ class Connections:
         from penstock.client.nouns import Ledger
 
         self.ledger = self.ledger or Ledger()
-        return RemoteBroker(self.url, self.ledger, self.key)
+        return RemoteBroker(self.url, self.ledger, self.key, self.outages)
 
     def address(self) -> StoreAddress | None:
         """None for a store in memory, which no other process sees."""

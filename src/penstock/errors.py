@@ -31,6 +31,7 @@ PenstockError
 │   └── Busy             BUSY                  somebody's open transaction holds the row
 ├── IdentityUnavailable  IDENTITY_UNAVAILABLE  whoever could say who calls does not answer
 ├── JobFailed            JOB_FAILED            a result was asked of a job that has none to give
+│   └── JobCancelled     JOB_CANCELLED         and it was cancelled
 └── StoreError           STORE_ERROR           the store, not the call
     ├── StoreBusy        STORE_BUSY            no write lock in time; try again
     ├── StoreUnreachable STORE_UNREACHABLE     not there now, or no longer; try again
@@ -170,6 +171,10 @@ class IdentityUnavailable(PenstockError):
 
 class JobFailed(PenstockError):
     code = "JOB_FAILED"
+
+
+class JobCancelled(JobFailed):
+    code = "JOB_CANCELLED"
 
 
 class StoreError(PenstockError):

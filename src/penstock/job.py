@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from penstock.artifacts.rules import Artifact
 from penstock.broker import Broker
 from penstock.codec import Values
-from penstock.errors import Archived, InvalidInput, JobFailed, PenstockError
+from penstock.errors import Archived, InvalidInput, JobCancelled, JobFailed, PenstockError
 from penstock.message import Record, State
 
 R = TypeVar("R")
@@ -75,14 +75,15 @@ class Job(Generic[R]):
         self.app.run(self.acancel(force=force))
 
     async def aresult(self, timeout: float | None = None) -> R:
-        """What the task returned. Raises JobFailed if it never will, TimeoutError if not yet."""
+        """What the task returned. Raises JobFailed if there never will be a result (JobCancelled if
+        the job was cancelled), TimeoutError if there is none yet."""
         try:
             async with asyncio.timeout(timeout):
                 record = await self.awaited()
         except TimeoutError:
             raise TimeoutError(f"job {self.id} has not ended within {timeout} s") from None
         if record.state is not State.COMPLETED:
-            raise JobFailed(f"job {self.id} is {record.state}: {record.error or record.reason}")
+            raise failure_of(f"job {self.id}", record)
         body = await (await self.app.broker()).store.result(self.id)
         return self.read(body)
 
@@ -131,6 +132,15 @@ class Job(Generic[R]):
                 return record
             await asyncio.sleep(wait)
             wait = min(1.5 * wait, LONGEST_LOOK)
+
+
+def failure_of(what: str, record: Record) -> JobFailed:
+    """Why there is no result. The traceback of the run is a note, which Python prints with it."""
+    kind = JobCancelled if record.state is State.CANCELLED else JobFailed
+    error = kind(f"{what} is {record.state}: {record.error or record.reason}")
+    if record.traceback is not None:
+        error.add_note(record.traceback)
+    return error
 
 
 async def await_many(jobs: Iterable[Job[R]], timeout: float | None = None) -> list[R]:

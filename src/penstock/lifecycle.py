@@ -161,6 +161,7 @@ def again(
         delay,
         settings.ordering == "ready_time" and (delay > 0 or isinstance(settlement, Nack)),
         expired_by(lease, settlement),
+        traceback_of(settlement),
     )
 
 
@@ -196,7 +197,12 @@ def end(
         reason,
         error_of(settlement),
         expired_by=expired_by(lease, settlement),
+        traceback=traceback_of(settlement),
     )
+
+
+def traceback_of(settlement: Settlement) -> str | None:
+    return settlement.traceback if isinstance(settlement, Nack | Fail | Reject) else None
 
 
 def error_of(settlement: Settlement) -> str | None:

@@ -182,6 +182,8 @@ class HistoryRow(Struct, frozen=True, gc=False):
     at: Moment
     due_at: Moment | None
     final: bool
+    # Where the run failed. Read with one message, not with lists, exports or live views.
+    traceback: str | None = None
 
 
 class Record(Struct, frozen=True):
@@ -202,10 +204,19 @@ class Record(Struct, frozen=True):
     percent: float | None = None
     note: str | None = None
     timeline: tuple[HistoryRow, ...] = ()
+    # Of a claimed message: since when it is held, and since when it runs, if that is known.
+    claimed_at: Moment | None = None
+    begun_at: Moment | None = None
 
     @property
     def redrives(self) -> int:
         return sum(row.verb is Verb.REDRIVE for row in self.timeline)
+
+    @property
+    def traceback(self) -> str | None:
+        """Where the last run that failed did so."""
+        found = (row.traceback for row in reversed(self.timeline) if row.traceback is not None)
+        return next(found, None)
 
 
 class Nack(Struct, frozen=True):
@@ -220,6 +231,7 @@ class Nack(Struct, frozen=True):
     reason: str | None = None
     max_attempts: int | None = None
     max_total: float | None = None
+    traceback: str | None = None
 
 
 class Fail(Struct, frozen=True):
@@ -227,6 +239,7 @@ class Fail(Struct, frozen=True):
 
     verb: ClassVar[Verb] = Verb.FAIL
     error: str | None = None
+    traceback: str | None = None
 
 
 class Reject(Struct, frozen=True):
@@ -234,6 +247,7 @@ class Reject(Struct, frozen=True):
 
     verb: ClassVar[Verb] = Verb.REJECT
     error: str | None = None
+    traceback: str | None = None
 
 
 class Release(Struct, frozen=True):

@@ -13,6 +13,7 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import NotFound, StoreError
+from penstock.outage import Outages
 
 Changed: TypeAlias = Callable[[str, str | None], None]
 LONGEST_RETRY = 30.0
@@ -50,8 +51,9 @@ class Status(Struct, frozen=True):
 class Turn:
     """One agent's place in the loop: when it ran, when it runs again, and what came of it."""
 
-    def __init__(self, agent: Agent, changed: Changed | None = None) -> None:
+    def __init__(self, agent: Agent, outages: Outages, changed: Changed | None = None) -> None:
         self.agent = agent
+        self.outages = outages
         self.changed = changed
         self.runs = 0
         self.failures = 0
@@ -72,14 +74,18 @@ class Turn:
             if self.failures == 1 and self.changed is not None:
                 self.changed(self.agent.name, self.error)
             wait = retry_wait(self.failures)
-            # Trouble with the store says all there is to say; anything else is a bug of ours.
-            bug = None if isinstance(error, StoreError) else error
-            log.error(
-                "agent_failed", agent=self.agent.name, error=self.error, wait=wait, exc_info=bug
-            )
+            if isinstance(error, StoreError):
+                self.outages.report_failure(self.agent.name, error)
+            else:
+                log.error(
+                    "agent_failed",
+                    agent=self.agent.name, error=self.error, wait=wait, exc_info=error,
+                )  # fmt: skip
             return spread(wait)
-        if self.failures and self.changed is not None:
-            self.changed(self.agent.name, None)
+        if self.failures:
+            self.outages.report_success(self.agent.name)
+            if self.changed is not None:
+                self.changed(self.agent.name, None)
         self.failures = 0
         self.error = None
         # A shorter wait than usual is until a moment when something is due: keep to it.
@@ -110,8 +116,14 @@ class Runner:
     `changed` hears of an agent that begins to fail, with its error, and of one that is well again.
     """
 
-    def __init__(self, agents: Iterable[Agent], changed: Changed | None = None) -> None:
-        self.turns = [Turn(agent, changed) for agent in agents]
+    def __init__(
+        self,
+        agents: Iterable[Agent],
+        changed: Changed | None = None,
+        outages: Outages | None = None,
+    ) -> None:
+        shared = outages or Outages()
+        self.turns = [Turn(agent, shared, changed) for agent in agents]
         self.stopping = False
         self.running: asyncio.Task[None] | None = None
 

@@ -107,7 +107,7 @@ class Extension(Struct, frozen=True, gc=False):
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """A note on a lease: work on a suspect begins, or how far it is."""
+    """A note on a lease: work on it begins, or how far it is."""
 
     id: int
     fence: int
@@ -155,6 +155,7 @@ class Move(Struct, frozen=True):
     rank_by_due: bool = False
     # A reclaim holds only if the lease had run out by this moment.
     expired_by: Moment | None = None
+    traceback: str | None = None
 
     @property
     def frees(self) -> bool:

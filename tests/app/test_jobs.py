@@ -6,7 +6,14 @@ from typing import Any, cast
 import pytest
 
 from penstock import Context, Penstock, Reject, await_many
-from penstock.errors import Archived, InvalidInput, InvalidState, JobFailed, NotFound
+from penstock.errors import (
+    Archived,
+    InvalidInput,
+    InvalidState,
+    JobCancelled,
+    JobFailed,
+    NotFound,
+)
 from penstock.message import State
 from penstock.testing.clock import ManualClock
 from tests.app.scenes import Arranged, record, until, until_true, working
@@ -54,7 +61,7 @@ async def test_a_job_is_cancelled_before_it_runs(app: Penstock) -> None:
     job = await send.aenqueue()
     await job.acancel()
     assert await job.astatus() is State.CANCELLED
-    with pytest.raises(JobFailed, match="cancelled"):
+    with pytest.raises(JobCancelled, match="cancelled"):
         await job.aresult(1)
     with pytest.raises(InvalidState):
         await job.acancel()
@@ -73,7 +80,7 @@ async def test_a_running_job_is_asked_to_stop(app: Penstock) -> None:
         job = await work.aenqueue()
         await until(lambda: job.id in worker.held)
         await job.acancel()
-        with pytest.raises(JobFailed, match="cancelled"):
+        with pytest.raises(JobCancelled, match="cancelled"):
             await job.aresult(30)
     assert await job.astatus() is State.CANCELLED
 
@@ -101,7 +108,7 @@ async def test_a_run_that_fails_after_a_cancel_is_cancelled_not_retried(app: Pen
         job = await work.aenqueue()
         await until(lambda: job.id in worker.held)
         await job.acancel()
-        with pytest.raises(JobFailed, match="cancelled"):
+        with pytest.raises(JobCancelled, match="cancelled"):
             await job.aresult(30)
 
 

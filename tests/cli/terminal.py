@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import Any
+from typing import Any, TextIO
 
 from click.testing import CliRunner
 
@@ -78,7 +78,9 @@ class Terminal:
         return Said(ran.returncode, ran.stdout, ran.stderr)
 
     @contextmanager
-    def start(self, *words: object, **environment: str) -> Iterator["subprocess.Popen[str]"]:
+    def start(
+        self, *words: object, stderr: TextIO | int = subprocess.PIPE, **environment: str
+    ) -> Iterator["subprocess.Popen[str]"]:
         """Goes on in the background, and is not left behind."""
         process = subprocess.Popen(
             [PENSTOCK, *map(str, words)],
@@ -86,7 +88,7 @@ class Terminal:
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
         try:

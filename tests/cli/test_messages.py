@@ -72,6 +72,11 @@ def test_one_object_a_line_has_the_same_fields_always(terminal: Terminal) -> Non
         "due_at": None,
         "reason": None,
         "error": None,
+        "consumer": None,
+        "claimed_at": None,
+        "begun_at": None,
+        "percent": None,
+        "note": None,
     }
 
 
@@ -85,7 +90,8 @@ def test_show_tells_the_whole_story(terminal: Terminal) -> None:
 
     on_store(work)
     said = terminal.call("show", "default/mine")
-    assert "state        claimed (by test, lease ends in " in said.out
+    assert "state        claimed (running for " in said.out
+    assert " by test, lease ends in " in said.out
     assert "progress     40 % half-way" in said.out
     assert "correlation  c-7" in said.out
     assert 'body         {"n":1}' in said.out

@@ -96,9 +96,10 @@ def test_a_signal_lets_running_jobs_finish(terminal: Terminal, number: signal.Si
         _, told = worker.communicate(timeout=60)
         assert worker.returncode == 0
     assert terminal.state("slow") == "completed"
-    started, *_, stopping, stopped = told.splitlines()
+    started, *_, stopped = told.splitlines()
     assert "worker started: " in started
-    assert f"worker stopping: why={number.name}" in stopping
+    assert f"worker stopping: why={number.name}" in told
+    assert "run completed: id=1 handler=shell" in told
     assert "worker stopped: completed=1 other=0 lost=0" in stopped
 
 

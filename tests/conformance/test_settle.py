@@ -164,6 +164,52 @@ async def test_the_last_error_is_the_one_shown(stage: Stage) -> None:
     assert [row.error for row in record.timeline] == ["first", "second"]
 
 
+TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nÄrger: é'
+
+
+@pytest.mark.parametrize(
+    ("settlement", "state"),
+    [
+        (Nack("Ärger", 0, traceback=TRACEBACK), State.READY),
+        (Nack("Ärger", 60, traceback=TRACEBACK), State.SCHEDULED),
+        (Nack("Ärger", max_attempts=1, traceback=TRACEBACK), State.DEAD),
+        (Fail("Ärger", TRACEBACK), State.FAILED),
+        (Reject("Ärger", TRACEBACK), State.DEAD),
+    ],
+)
+async def test_a_traceback_is_kept_with_the_run_that_failed(
+    stage: Stage, settlement: Nack | Fail | Reject, state: State
+) -> None:
+    ids = await stage.publish_each(2)
+    first, other = await stage.claim(limit=2)
+    answers = await stage.broker.settle_many([(first, settlement), (other, Nack("plain"))])
+    assert answers[0].state is state
+    row = await stage.last(ids[0])
+    assert (row.error, row.traceback) == ("Ärger", TRACEBACK)
+    assert (await stage.record(ids[0])).traceback == TRACEBACK
+    assert (await stage.last(ids[1])).traceback is None
+
+
+async def test_lists_and_feeds_leave_tracebacks_out(stage: Stage) -> None:
+    id = await stage.publish()
+    await stage.broker.settle(await stage.take(), Nack("no", 0, traceback=TRACEBACK))
+    (listed,) = await stage.broker.admin.find()
+    assert [row.traceback for row in listed.timeline] == [None]
+    assert [row.traceback for row in await stage.store.recent(0, 10)] == [None]
+    assert (await stage.record(id)).traceback == TRACEBACK
+
+
+async def test_a_long_traceback_keeps_its_end(stage: Stage) -> None:
+    id = await stage.publish()
+    long = "\n".join(f"line {n}" for n in range(10_000))
+    await stage.broker.settle(await stage.take(), Reject("no", long))
+    kept = (await stage.record(id)).traceback
+    assert kept is not None
+    assert len(kept) <= 8_192
+    assert kept.startswith("...\nline ")
+    assert kept.endswith("line 9998\nline 9999")
+
+
 async def test_a_life_is_told_in_order(stage: Stage) -> None:
     id = await stage.publish()
     for settlement in (Release(), Nack("oops", delay=0), Reject("bad")):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from penstock.errors import InvalidState
 from penstock.message import Draft, Nack, State
 from penstock.ticket import Completion, Extension
 from tests.conformance.stage import LEASE_OVER, Stage
@@ -70,13 +69,33 @@ async def test_a_first_delivery_is_not_given_back(stage: Stage) -> None:
     assert await stage.counters(id) == (State.READY, 0, 1)
 
 
-async def test_a_first_delivery_has_nothing_to_begin(stage: Stage) -> None:
+async def test_a_first_delivery_is_begun_like_any_other(stage: Stage) -> None:
     id = await stage.publish()
     leased = await stage.take(begins=True)
-    before = await stage.all(id)
-    with pytest.raises(InvalidState):
-        await stage.broker.begin(leased)
-    assert await stage.all(id) == before
+    held = await stage.record(id)
+    assert (held.consumer, held.begun_at) == ("tester", None)
+    await stage.travel(1)
+    await stage.broker.begin(leased)
+    first = (await stage.record(id)).begun_at
+    assert first is not None
+    assert held.claimed_at is not None
+    assert first > held.claimed_at
+    await stage.travel(1)
+    await stage.broker.begin(leased)
+    await stage.broker.progress(leased, 10)
+    assert (await stage.record(id)).begun_at == first
+    assert [each.begun_at for each in await stage.broker.admin.find(state=State.CLAIMED)] == [first]
+    await stage.broker.settle(leased, Nack(delay=0))
+    await stage.take()
+    assert (await stage.record(id)).begun_at is None
+
+
+async def test_progress_says_that_a_run_has_begun(stage: Stage) -> None:
+    id = await stage.publish()
+    await stage.broker.progress(await stage.take(), note="half way")
+    record = await stage.record(id)
+    assert (record.percent, record.note) == (None, "half way")
+    assert record.begun_at is not None
 
 
 async def test_a_begun_suspect_is_settled_like_any_other(stage: Stage) -> None:

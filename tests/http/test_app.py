@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock import Context, Message, Penstock, exponential
-from penstock.errors import InvalidInput, JobFailed
+from penstock.errors import InvalidInput, JobCancelled, JobFailed
 from penstock.message import Draft, State
 from penstock.worker.options import WorkerOptions
 from tests.cli.terminal import Terminal, until
@@ -112,7 +112,7 @@ async def test_a_running_job_hears_of_its_cancel(app: Penstock, queue: str) -> N
         job = await loop.aenqueue()
         await started.wait()
         await job.acancel()
-        with pytest.raises(JobFailed, match="cancelled"):
+        with pytest.raises(JobCancelled, match="cancelled"):
             await job.aresult(30)
 
 

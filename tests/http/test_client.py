@@ -92,6 +92,17 @@ async def test_every_settlement_leads_where_it_says(server: Served, client: Clie
         await client.settle(Lock(1, 1), Reclaim())
 
 
+async def test_a_traceback_travels_both_ways(server: Served, client: Client) -> None:
+    queue = server.queue()
+    id = (await client.publish(Draft(queue=queue))).id
+    (held,) = (await client.claim(queue, consumer="me")).messages
+    await client.begin(held)
+    running = await client.admin.get(id)
+    assert (running.consumer, running.begun_at is not None) == ("me", True)
+    await client.settle(held, Nack("no", traceback="at line 3"))
+    assert (await client.admin.get(id)).traceback == "at line 3"
+
+
 async def test_a_lost_lock_and_a_repeated_call_are_told(server: Served, client: Client) -> None:
     queue = server.queue()
     await client.publish(Draft(queue=queue))

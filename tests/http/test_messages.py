@@ -105,6 +105,13 @@ def test_a_result_is_waited_for(server: Served) -> None:
     assert (done.status, done.json) == (200, {"a": 1})
 
 
+def test_a_result_of_a_cancelled_message_is_told_as_such(server: Served) -> None:
+    id = server.publish(server.queue())
+    server.post(f"/v1/messages/{id}/cancel", {})
+    lost = server.get(f"/v1/messages/{id}/result")
+    assert (lost.status, lost.code) == (409, "JOB_CANCELLED")
+
+
 def test_a_result_that_never_comes_is_told(server: Served) -> None:
     queue = server.queue()
     plain, failed = server.publish(queue), server.publish(queue)

@@ -60,7 +60,31 @@ def test_progress_is_shown_with_the_message(server: Served) -> None:
     assert (server.message(id)["percent"], server.message(id)["note"]) == (40.0, "x")
 
 
-def test_begin_is_for_a_suspect(server: Served) -> None:
+def test_a_message_that_runs_says_where_and_since_when(server: Served) -> None:
+    queue = server.queue()
+    id = server.publish(queue)
+    token = server.claim_one(queue, consumer="mill-7")["token"]
+    fetched = server.message(id)
+    assert (fetched["consumer"], "begun_at" in fetched) == ("mill-7", False)
+    server.post("/v1/begin", {"token": token})
+    (listed,) = server.get(f"/v1/messages?queue={queue}&state=claimed").json["messages"]
+    assert listed["claimed_at"] == fetched["claimed_at"]
+    assert listed["begun_at"] >= listed["claimed_at"]
+    assert listed["consumer"] == "mill-7"
+
+
+@pytest.mark.parametrize("verb", ["nack", "fail", "reject"])
+def test_a_consumer_can_send_its_traceback(server: Served, verb: str) -> None:
+    queue = server.queue()
+    id = server.publish(queue)
+    token = server.claim_one(queue)["token"]
+    sent = {"token": token, "error": "no", "traceback": "at line 3\nat line 4"}
+    assert server.post(f"/v1/{verb}", sent).status == 200
+    (row,) = server.message(id)["timeline"]
+    assert (row["error"], row["traceback"]) == ("no", "at line 3\nat line 4")
+
+
+def test_begin_needs_the_lock_that_holds_the_message(server: Served) -> None:
     queue = server.queue()
     server.publish(queue)
     first = server.claim_one(queue, begins=True)

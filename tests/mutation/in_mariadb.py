@@ -92,7 +92,7 @@ SETTLEMENTS = (
     sql("complete_is_not_final", "complete", "@now, 1", "@now, NULL", "settle"),
     sql("complete_keeps_the_lease", "complete_leave", "(:locks)", "(:locks) AND 0", "settle"),
     sql("extend_shortens", "extend_many", "greatest(lease_until,", "greatest(0,", "leases"),
-    sql("begin_at_the_first_delivery", "begin", " AND deliveries > 1", "", "suspects"),
+    sql("begun_again_and_again", "begin", "coalesce(begun_at, :now)", ":now", "suspects"),
     sql("progress_forgets_the_note", "progress", "coalesce(:note, note)", ":note", "leases"),
     sql("lease_over_at_its_last_moment", "leases_expired", "lease_until < @now",
         "lease_until <= @now", "moments"),

@@ -105,7 +105,7 @@ SETTLEMENTS = (
     sql("complete_is_not_final", "complete", "penstock.moment(), true", "penstock.moment(), false",
         "settle"),
     sql("extend_shortens", "extend_many", "greatest(l.lease_until,", "greatest(0,", "leases"),
-    sql("begin_at_the_first_delivery", "begin", " AND deliveries > 1", "", "suspects"),
+    sql("begun_again_and_again", "begin", "coalesce(begun_at, :now)", ":now", "suspects"),
     sql("begin_changes_nothing", "begin", "flags & ~4", "flags", "suspects"),
     sql("progress_forgets_the_note", "progress", "coalesce(:note, note)", ":note", "leases"),
     sql("lease_over_at_its_last_moment", "leases_expired", "lease_until < penstock",

@@ -70,7 +70,7 @@ SETTLEMENTS = (
     sql("extend_shortens", "extend", "max(lease_until, :until)", ":until", "leases"),
     sql("extend_forgets_its_length", "extend", "length = :until - :now", "length = length",
         "leases"),
-    sql("begin_at_the_first_delivery", "begin", " AND deliveries > 1", "", "suspects"),
+    sql("begun_again_and_again", "begin", "ifnull(begun_at, :now)", ":now", "suspects"),
     sql("begin_changes_nothing", "begin", "flags & ~4", "flags", "suspects"),
     sql("progress_forgets_the_note", "progress", "ifnull(:note, note)", ":note", "leases"),
     sql("parks_are_not_counted", "lease_read", "h.verb = 'park'", "h.verb = 'parked'", "settle"),

@@ -1,6 +1,7 @@
 """All mutations, as data. Each bug fixed adds one."""
 
 from tests.mutation.in_http import HTTP
+from tests.mutation.in_logs import TOLD
 from tests.mutation.in_mariadb import MARIADB
 from tests.mutation.in_pipeline import PIPELINE
 from tests.mutation.in_postgres import POSTGRES
@@ -10,4 +11,6 @@ from tests.mutation.in_shell import SHELL
 from tests.mutation.in_statements import STATEMENTS
 from tests.mutation.in_store import STORE
 
-MUTATIONS = (*STATEMENTS, *POSTGRES, *MARIADB, *REDIS, *STORE, *RULES, *SHELL, *PIPELINE, *HTTP)
+MUTATIONS = (
+    *STATEMENTS, *POSTGRES, *MARIADB, *REDIS, *STORE, *RULES, *SHELL, *PIPELINE, *HTTP, *TOLD,
+)  # fmt: skip

@@ -23,8 +23,8 @@ def test_every_module_says_what_it_is_for() -> None:
     assert [name for name, text in MODULES.items() if not ast.get_docstring(ast.parse(text))] == []
 
 
-def test_no_module_is_longer_than_300_lines() -> None:
-    assert [name for name, text in MODULES.items() if text.count("\n") > 300] == []
+def test_no_module_is_longer_than_350_lines() -> None:
+    assert [name for name, text in MODULES.items() if text.count("\n") > 350] == []
 
 
 def test_no_function_is_longer_than_40_lines() -> None:

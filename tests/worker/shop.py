@@ -84,6 +84,11 @@ def hang(marker: str) -> None:
 
 
 @app.task(executor="process")
+def nap(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: TID251
+
+
+@app.task(executor="process")
 def report(context: Context) -> str:
     context.progress(1, total=4, note="a quarter")
     while not context.cancelled:

@@ -78,7 +78,10 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
     with capture_logs() as logs:
         async with working(app):
             assert await job.aresult(30) == "done"
-    assert "fetch_failed" in [entry["event"] for entry in logs]
+    assert [(each["event"], each["source"]) for each in logs if "source" in each] == [
+        ("store_failing", "fetch"),
+        ("store_back", "fetch"),
+    ]
     await app.aclose()
 
 

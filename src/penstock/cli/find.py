@@ -69,4 +69,9 @@ def brief(record: Record, queue: str) -> dict[str, Any]:
         "due_at": when(record.due_at),
         "reason": record.reason,
         "error": record.error,
+        "consumer": record.consumer,
+        "claimed_at": when(record.claimed_at),
+        "begun_at": when(record.begun_at),
+        "percent": record.percent,
+        "note": record.note,
     }

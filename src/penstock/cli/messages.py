@@ -18,6 +18,7 @@ from penstock.cli.output import (
     cut,
     details,
     lasting,
+    printable,
     table,
     when,
 )
@@ -27,7 +28,11 @@ from penstock.message import HistoryRow, Moment, Record, State
 group = click.Group()
 # --json has all of it.
 LONGEST = 2_000
-PEOPLE = ("id", "name", "queue", "type", "state", "runs", "due", "age", "error")
+MAX_CONSUMER = 20
+PEOPLE = (
+    "id", "name", "queue", "type", "state", "runs", "worker", "for", "progress", "due", "age",
+    "error",
+)  # fmt: skip
 
 
 @command(group, "list")
@@ -79,8 +84,19 @@ async def name_of(broker: Broker, record: Record) -> str:
 def row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
     message = record.message
     due = ago(record.due_at, now) if record.state is State.SCHEDULED else None
-    return (message.id, message.meta.name, queue, message.type, record.state.value,
-            record.attempts, due, ago(message.created_at, now), record.error)  # fmt: skip
+    worker = cut(record.consumer or "", MAX_CONSUMER)
+    return (message.id, message.meta.name, queue, message.type, state_of(record),
+            record.attempts, worker, held_for(record, now), progress(record), due,
+            ago(message.created_at, now), record.error)  # fmt: skip
+
+
+def state_of(record: Record) -> str:
+    return "claimed, running" if record.begun_at is not None else record.state.value
+
+
+def held_for(record: Record, now: Moment) -> str | None:
+    """How long it runs; of one that is only fetched, how long it waits in its worker."""
+    return ago(record.begun_at or record.claimed_at, now)
 
 
 @command(group, "show")
@@ -122,10 +138,7 @@ def for_programs(record: Record, queue: str, result: bytes | None) -> dict[str, 
         "run_at": when(record.run_at),
         "expires_at": when(record.expires_at),
         "lease_until": when(record.lease_until),
-        "consumer": record.consumer,
         "cancel_requested": record.cancel_requested,
-        "percent": record.percent,
-        "note": record.note,
         "redrives": record.redrives,
         "correlation_id": meta.correlation_id,
         "ordering_key": meta.ordering_key,
@@ -149,6 +162,7 @@ def event(row: HistoryRow) -> dict[str, Any]:
         "consumer": row.consumer,
         "reason": row.reason,
         "error": row.error,
+        "traceback": row.traceback,
     }
 
 
@@ -184,6 +198,16 @@ def print_record(
         print()
         columns = ("at (utc)", "what", "state", "run", "took", "error")
         table(columns, [story(each) for each in record.timeline], "")
+    print_traceback(record.timeline)
+
+
+def print_traceback(timeline: Sequence[HistoryRow]) -> None:
+    """Of the last run that has one; --json has them all."""
+    for row in reversed(timeline):
+        if row.traceback is not None:
+            print(f"\ntraceback of run {row.attempts}, {clock(row.at)} UTC")
+            print("\n".join(f"  {printable(line)}" for line in row.traceback.splitlines()))
+            return
 
 
 def state_note(record: Record, now: Moment) -> str | None:
@@ -192,7 +216,9 @@ def state_note(record: Record, now: Moment) -> str | None:
             return f"(due {ago(record.due_at, now) or 'when its turn comes'})"
         case State.CLAIMED:
             asked = "; asked to stop" if record.cancel_requested else ""
-            return f"(by {record.consumer}, lease ends {ago(record.lease_until, now)}{asked})"
+            word = "fetched" if record.begun_at is None else "running"
+            since = f"{word} for {held_for(record, now)} by {record.consumer}"
+            return f"({since}, lease ends {ago(record.lease_until, now)}{asked})"
     return f"({record.reason})" if record.reason else None
 
 

@@ -12,7 +12,8 @@ from penstock.broker import Broker
 from penstock.cli.find import SHELL_QUEUE
 from penstock.cli.job_output import output_directory
 from penstock.cli.jobs import shell_queue
-from penstock.cli.sources import settings
+from penstock.cli.log import configure_standard_logging
+from penstock.cli.sources import LogLevel, settings
 from penstock.connections import Connections
 from penstock.errors import InvalidInput
 from penstock.locate import locate
@@ -42,11 +43,13 @@ class Plan(Struct, frozen=True):
     shell: bool | None
     stop_when_empty: bool
     log: Literal["text", "json"]
+    log_level: LogLevel = "info"
     parent: int | None = None
 
     def words(self) -> list[str]:
         """The command line that asks for it."""
         words = ["worker", "start", "--scope", self.scope, "--log", self.log]
+        words += ["--log-level", self.log_level]
         words += ["--count", str(self.count), "--grace", str(self.grace)]
         words += [] if self.reference is None else [self.reference]
         words += [] if self.said is None else ["--url", self.said]
@@ -59,6 +62,7 @@ class Plan(Struct, frozen=True):
 
 async def run_one(plan: Plan) -> None:
     app = locate(plan.reference, plan.said)
+    configure_standard_logging(plan.log, plan.log_level)
     url, tenant = (plan.url, "default") if app is None else (app.url, app.tenant)
     plan = plan if app is None else replace(plan, scope=app.scope)
     output = Path(output_directory(url))
@@ -89,7 +93,10 @@ async def run_one(plan: Plan) -> None:
             address=connections.address(),
         )
         service = Service(
-            worker, Runner(agents), stop_when_empty=plan.stop_when_empty, parent=plan.parent
+            worker,
+            Runner(agents, outages=broker.outages),
+            stop_when_empty=plan.stop_when_empty,
+            parent=plan.parent,
         )
         await service.run()
 

@@ -9,7 +9,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from penstock.cli.session import Session, command
+from penstock.cli.session import Session, command, log_level_option
 from penstock.cli.sources import Settings, settings
 from penstock.errors import InvalidInput
 
@@ -90,6 +90,7 @@ def options(call: Any) -> Any:
             show_default=True,
             help="The form of the lines on stderr.",
         ),
+        log_level_option,
         *IDENTITY,
         click.option("--allow-shell/--no-allow-shell", default=None, help="Take shell jobs."),
         click.option(
@@ -142,11 +143,12 @@ def serve(
     penstock serve --url postgresql://me@db/work
     penstock serve --auth --host 0.0.0.0
     """
-    from penstock.cli.log import configure
+    from penstock.cli.log import configure, configure_standard_logging
     from penstock.http.caller import refuse_exposed
 
-    configure(log)
     given = settings({"url": session.said, **flags})
+    configure(log, given.log_level)
+    configure_standard_logging(log, given.log_level)
     refuse_exposed(given.host, asks=believed_of(given) is not None)
     plan = ServePlan(given, session.said, log, descriptor)
     listener = listening(given) if descriptor is None else socket.socket(fileno=descriptor)
@@ -264,8 +266,8 @@ def up(
     from penstock.cli.supervise import Crew
     from penstock.http.caller import refuse_exposed
 
-    configure(log)
     given = settings({"url": session.said, "app": app, **flags})
+    configure(log, given.log_level)
     refuse_exposed(given.host, asks=believed_of(given) is not None)
     listener = listening(given)
     listener.set_inheritable(True)
@@ -284,6 +286,7 @@ def up(
         shell=None,
         stop_when_empty=False,
         log=log,
+        log_level=given.log_level,
     )
     server = ServePlan(given, session.said, log, listener.fileno())
     sys.exit(Crew([server, worker]).run())

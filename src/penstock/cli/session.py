@@ -5,14 +5,14 @@ import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import click
 
 from penstock import stores
 from penstock.broker import Broker
 from penstock.cli.output import as_json
-from penstock.cli.sources import from_file
+from penstock.cli.sources import LogLevel, from_file
 from penstock.document import Act, acting
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
 from penstock.stores.urls import file_of, told
@@ -133,6 +133,13 @@ def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], A
         return made
 
     return decorate
+
+
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(get_args(LogLevel)),
+    help="Log what is at least this urgent; or PENSTOCK_LOG_LEVEL. Default: info.",
+)
 
 
 def fail(error: PenstockError, json: bool) -> None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec import Struct
 from penstock.errors import InvalidInput
 
 T = TypeVar("T")
+LogLevel = Literal["debug", "info", "warning", "error"]
 FILE = "penstock.toml"
 PROJECT = "pyproject.toml"
 
@@ -44,6 +45,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     max_artifact: int = 104_857_600
     allow_private_callbacks: bool = False
     callback_ports: str = "80,443,8080,8443"
+    log_level: LogLevel = "info"
 
 
 class Found(Struct, frozen=True):

@@ -11,7 +11,8 @@ import msgspec
 
 from penstock.broker import Broker
 from penstock.cli.output import ago, as_json, as_lines, table, when
-from penstock.cli.session import Session, command
+from penstock.cli.session import Session, command, log_level_option
+from penstock.cli.sources import settings
 from penstock.errors import InvalidState, NotFound
 from penstock.message import Moment
 from penstock.ticket import Working
@@ -66,8 +67,11 @@ def worker() -> None:
     show_default=True,
     help="The form of the lines on stderr.",
 )
+@log_level_option
 @click.option("--parent", type=int, hidden=True)
-def start(session: Session, processes: int, reload: bool, **given: Any) -> None:
+def start(
+    session: Session, processes: int, reload: bool, log_level: str | None, **given: Any
+) -> None:
     """Runs jobs until stopped: tasks of an app, or shell jobs if there is none.
 
     The app is MODULE:APP, or PENSTOCK_APP, or [tool.penstock] app in pyproject.toml. A first
@@ -83,10 +87,10 @@ def start(session: Session, processes: int, reload: bool, **given: Any) -> None:
     from penstock.cli.running import Plan, run_one
     from penstock.cli.supervise import Crew, run_reloading
 
-    plan = msgspec.convert(
-        {"url": session.url, "said": session.said, "scope": session.scope, **given}, Plan
-    )
-    configure(plan.log)
+    common = {"url": session.url, "said": session.said, "scope": session.scope}
+    level = settings({"log_level": log_level}).log_level
+    plan = msgspec.convert({**common, "log_level": level, **given}, Plan)
+    configure(plan.log, plan.log_level)
     if reload and processes > 1:
         raise click.UsageError("--reload is for one process.")
     if reload:

@@ -15,6 +15,7 @@ from penstock.consumer import Held, Taken, Want
 from penstock.directory import FRESH, Directory
 from penstock.errors import InvalidInput, NotFound
 from penstock.message import Draft, Flag, Meta, Moment, Settlement
+from penstock.outage import Outages
 from penstock.queue import Queue
 from penstock.store import Store
 from penstock.stores.group_commit import GroupCommit
@@ -43,7 +44,10 @@ NO_TRANSACTION = "over HTTP there is no transaction of yours to take part in"
 class RemoteBroker(Broker):
     """The verbs are the client's."""
 
-    def __init__(self, url: str, ledger: Ledger, key: str | None = None) -> None:
+    def __init__(
+        self, url: str, ledger: Ledger, key: str | None = None, outages: Outages | None = None
+    ) -> None:
+        self.outages = outages or Outages()
         self.client = Client(url, key=key, ledger=ledger)
         self.tenant = "default"
         self.store = cast(Store, RemoteStore(self.client))

@@ -112,6 +112,8 @@ def record_of(told: Stored, queue_id: int) -> Record:
         told.percent,
         told.note,
         tuple(row_of(step, id, queue_id, n) for n, step in enumerate(told.timeline, 1)),
+        moment_of(told.claimed_at),
+        moment_of(told.begun_at),
     )
 
 
@@ -120,7 +122,7 @@ def row_of(step: Step, id: int, queue_id: int, position: int) -> HistoryRow:
     return HistoryRow(
         position, id, queue_id, step.verb, step.state, step.reason, step.error, step.attempts,
         step.deliveries, step.consumer, None, moment_of(step.claimed_at), moment_at(step.at),
-        moment_of(step.due_at), step.state.final,
+        moment_of(step.due_at), step.state.final, step.traceback,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from penstock.errors import (
     MethodNotAllowed,
     NotFound,
     PenstockError,
+    StoreError,
 )
 from penstock.http.call import KEY, Call
 from penstock.http.envelope import envelope_of, internal, status_of
@@ -86,6 +87,8 @@ def cold_routes() -> FastAPI:
 
 def answer(request: Request, error: PenstockError) -> Response:
     call: Call = request.scope[KEY]
+    if isinstance(error, StoreError):
+        call.service.outages.report_failure("http", error)
     route = request.scope.get("route")
     path = OTHER if route is None else route.path
     call.service.refusals.note(call.caller, request.scope, path, error)

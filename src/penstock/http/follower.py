@@ -13,6 +13,7 @@ from penstock.directory import Directory
 from penstock.errors import Archived, NotFound, StoreError
 from penstock.http.events import PUBLISHED, Event, Hub, Told, kind_of
 from penstock.message import HistoryRow, Message, Moment
+from penstock.outage import Outages
 from penstock.store import Store
 from penstock.ticket import Cursor
 from penstock.wire.texts import time_at
@@ -180,10 +181,11 @@ class Follower:
     name = "event_follower"
     every = 0.2
 
-    def __init__(self, store: Store, directory: Directory, hub: Hub) -> None:
+    def __init__(self, store: Store, directory: Directory, hub: Hub, outages: Outages) -> None:
         self.store = store
         self.directory = directory
         self.hub = hub
+        self.outages = outages
         self.reader: Reader | None = None
         self.starting = asyncio.Lock()
         # Whoever comes back reads what it missed; a crowd of them leaves the store to others.
@@ -203,12 +205,17 @@ class Follower:
             self.reader = None
             self.hub.announced.clear()
             return self.every
+        # The runner would wait longer and longer, and events are for now.
         try:
-            return await self.follow()
-        except (StoreError, NotFound) as error:
-            # The runner would wait longer and longer, and events are for now.
+            wait = await self.follow()
+        except StoreError as error:
+            self.outages.report_failure(self.name, error)
+            return self.every
+        except NotFound as error:
             log.warning("events_late", error=str(error))
             return self.every
+        self.outages.report_success(self.name)
+        return wait
 
     async def follow(self) -> float:
         reader = await self.start()

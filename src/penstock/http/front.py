@@ -14,7 +14,13 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.access import Access
 from penstock.document import acting
-from penstock.errors import BodyTooLarge, MethodNotAllowed, PenstockError, Unauthenticated
+from penstock.errors import (
+    BodyTooLarge,
+    MethodNotAllowed,
+    PenstockError,
+    StoreError,
+    Unauthenticated,
+)
 from penstock.http.call import (
     CLOSE,
     KEY,
@@ -70,6 +76,8 @@ class Front:
         except Gone:
             return
         except PenstockError as error:
+            if isinstance(error, StoreError):
+                self.service.outages.report_failure("http", error)
             if isinstance(error, COUNTED):
                 self.service.refusals.note(answer.caller, scope, self.template_of(scope), error)
             await answer.refuse(error)
@@ -101,7 +109,9 @@ class Front:
         call.asgi_scope = scope
         call.whole = answer.whole
         sent = read(await call.body())
-        await answer.send(status, encode(await act(call, sent)))
+        done = encode(await act(call, sent))
+        self.service.outages.report_success("http")
+        await answer.send(status, done)
 
     async def serve_cold(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
         if scope["method"] != "HEAD" or scope["path"] not in OPEN:

@@ -141,7 +141,7 @@ SETTLING = (
           {}, {"state": "cancelled"}),
     *both("extend", wire.Extend, settling.extend, "Lengthen the lease",
           {"lease": 30}, {"lease_until": "2026-11-16T09:01:01.000000Z"}),
-    *both("begin", wire.Begin, settling.begin, "Work on a suspect begins", {}, {}),
+    *both("begin", wire.Begin, settling.begin, "Say that work on a message begins", {}, {}),
     *both("progress", wire.Progress, settling.progress, "Say how far it is",
           {"percent": 40, "note": "12 of 30"}, {}),
 )  # fmt: skip

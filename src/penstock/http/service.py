@@ -23,6 +23,7 @@ from penstock.http.sending import Sender
 from penstock.http.tokens import Tokens
 from penstock.http.trusted_proxies import TrustedProxies
 from penstock.message import HistoryRow, Verb
+from penstock.outage import Outages
 from penstock.runner import Agent, Runner, identity
 from penstock.signing import Signing
 from penstock.store import Store
@@ -65,6 +66,7 @@ class Service:
         self.brokers: dict[str, Broker] = {}
         # Row ids of workers that were here before.
         self.workers_seen: set[str] = set()
+        self.outages = Outages()
         self.parking = Parking(limits.waiting)
         self.hub = Hub()
         self.metrics = Metrics()
@@ -76,9 +78,11 @@ class Service:
         self.callbacks = CallbackDispatcher(broker, self.sender, identity())
         self.notices = NoticeSender(store, broker.directory, self.sender)
         self.subscribers = self.notices.subscribers
-        self.follower = Follower(store, broker.directory, self.hub)
+        self.follower = Follower(store, broker.directory, self.hub, self.outages)
         self.runner = Runner(
-            self.own_agents(broker) if agents else self.watchers(), self.tell_of_agent
+            self.own_agents(broker) if agents else self.watchers(),
+            self.tell_of_agent,
+            self.outages,
         )
         self.measure(broker)
 
@@ -121,7 +125,9 @@ class Service:
 
     def broker(self, tenant: str) -> Broker:
         if tenant not in self.brokers:
-            self.brokers[tenant] = Broker(self.store, tenant=tenant, room=self.room)
+            self.brokers[tenant] = Broker(
+                self.store, tenant=tenant, room=self.room, outages=self.outages
+            )
         return self.brokers[tenant]
 
     def nudge(self) -> None:

@@ -200,15 +200,15 @@ def by(settlement: Callable[[Sent], Settlement]) -> Act[Sent]:
 
 def nack(sent: wire.Nack) -> Settlement:
     limits = sent.max_attempts, sent.max_total
-    return settlements.Nack(sent.error, sent.delay, sent.reason, *limits)
+    return settlements.Nack(sent.error, sent.delay, sent.reason, *limits, sent.traceback)
 
 
 def fail(sent: wire.Fail) -> Settlement:
-    return settlements.Fail(sent.error)
+    return settlements.Fail(sent.error, sent.traceback)
 
 
 def reject(sent: wire.Reject) -> Settlement:
-    return settlements.Reject(sent.error)
+    return settlements.Reject(sent.error, sent.traceback)
 
 
 def release(_: wire.Release) -> Settlement:

@@ -86,6 +86,7 @@ class Fail(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
     token: Token
     error: Annotated[str, Meta(min_length=1, max_length=1_000_000)]
+    traceback: Text | None = None
 
 
 class Nack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -97,6 +98,7 @@ class Nack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     delay: Seconds | None = None
     max_attempts: Runs | None = None
     max_total: Seconds | None = None
+    traceback: Text | None = None
 
 
 class Reject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -104,6 +106,7 @@ class Reject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
     token: Token
     error: Text | None = None
+    traceback: Text | None = None
 
 
 class Release(Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,7 +137,7 @@ class Extend(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Begin(Struct, frozen=True, forbid_unknown_fields=True):
-    """Work on a suspect begins now."""
+    """Work on the message begins now."""
 
     token: Token
 

@@ -25,6 +25,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     consumer: str | None = None
     reason: str | None = None
     error: str | None = None
+    traceback: str | None = None
 
 
 class Stored(Struct, frozen=True, omit_defaults=True):
@@ -56,6 +57,8 @@ class Stored(Struct, frozen=True, omit_defaults=True):
     max_attempts: int | None = None
     max_deliveries: int | None = None
     consumer: str | None = None
+    claimed_at: Time | None = None
+    begun_at: Time | None = None
     cancel_requested: bool = False
     percent: float | None = None
     note: str | None = None
@@ -141,7 +144,7 @@ class Imported(Struct, frozen=True):
 def step_of(row: HistoryRow) -> Step:
     return Step(
         time_at(row.at), row.verb, row.state, row.attempts, row.deliveries, time_of(row.claimed_at),
-        time_of(row.due_at), row.consumer, row.reason, row.error,
+        time_of(row.due_at), row.consumer, row.reason, row.error, row.traceback,
     )  # fmt: skip
 
 
@@ -166,6 +169,8 @@ def stored_of(record: Record, queue: str, *, timeline: bool = False) -> Stored:
         expires_at=time_of(record.expires_at),
         lease_until=time_of(record.lease_until),
         consumer=record.consumer,
+        claimed_at=time_of(record.claimed_at),
+        begun_at=time_of(record.begun_at),
         cancel_requested=record.cancel_requested,
         percent=record.percent,
         note=record.note,

@@ -13,6 +13,7 @@ from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.lanes import PATIENCE, Ends, Run, Task, contexts_of
 from penstock.worker.policy import TimedOut
+from penstock.worker.tracebacks import format_coroutine
 
 log = structlog.get_logger()
 
@@ -93,9 +94,10 @@ class BatchLane:
         size = min(len(self.buffer), self.appetite)
         batch = [self.buffer.popleft()[1] for _ in range(size)]
         limits = [context.limit for context in batch if context.limit is not None]
-        self.until = time.monotonic() + min(limits, default=inf)
+        now = time.monotonic()
+        self.until = now + min(limits, default=inf)
         for context in batch:
-            context.until = self.until
+            context.started_at, context.until = now, self.until
         return batch
 
     async def run_batch(self, me: Task, batch: list[Context]) -> Sequence[BaseException | None]:
@@ -103,7 +105,8 @@ class BatchLane:
             return await self.handler.run_batch(batch)
         except BaseException as raised:
             if self.late:
-                return [TimedOut("longer than its timeout")] * len(batch)
+                late = TimedOut("longer than its timeout").with_traceback(raised.__traceback__)
+                return [late] * len(batch)
             if isinstance(raised, asyncio.CancelledError) and me.cancelling():
                 raise
             return [raised] * len(batch)
@@ -124,7 +127,9 @@ class BatchLane:
             self.runner.cancel()
         elif self.until + self.grace <= now:
             log.error("run_given_up", handler=self.handler.name, messages=len(self.batch))
-            self.end([TimedOut("and it did not end then either")] * len(self.batch))
+            late = TimedOut("and it did not end then either")
+            late.report = format_coroutine(self.runner.get_coro())
+            self.end([late] * len(self.batch))
             self.start()
 
     async def stop(self) -> list[Context]:

@@ -43,6 +43,11 @@ class Context(Struct, eq=False, gc=False):
     limit: float | None = None
     until: float = inf
     over: bool = False
+    # By the monotonic clock, when the run began; 0 if it has not. How long it took, once over.
+    started_at: float = 0.0
+    seconds: float = 0.0
+    # The store knows that it runs.
+    begun: bool = False
     # Somebody asked for the run to stop; the lease was lost to another consumer.
     cancelled: bool = False
     lost: bool = False

@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from penstock.broker import Broker
+from penstock.errors import StoreError
 from penstock.message import Leased
 from penstock.queue import Queue
 from penstock.worker.lanes import Lane
@@ -62,6 +63,9 @@ class Fetch:
         while not self.stopping:
             try:
                 await self.step()
+            except StoreError as error:
+                self.broker.outages.report_failure("fetch", error)
+                await self.rest(asyncio.sleep(AFTER_ERROR))
             except Exception as error:  # noqa: BLE001 - whatever it was, it must not end here
                 log.error("fetch_failed", queues=self.queues, error=repr(error))
                 await self.rest(asyncio.sleep(AFTER_ERROR))
@@ -108,6 +112,7 @@ class Fetch:
             begins=True,
             scope=self.scope,
         )
+        self.broker.outages.report_success("fetch")
         got = len(taken.messages)
         if got:
             self.adapt(full=got == limit)

@@ -100,13 +100,14 @@ class Flush:
         try:
             answers = await write(ends)
         except StoreError as error:
-            log.error("flush_failed", waiting=len(ends), error=str(error))
+            self.broker.outages.report_failure("flush", error)
             for end in ends:
                 self.add(end)
             await asyncio.sleep(AFTER_ERROR)
         except Exception as error:  # noqa: BLE001 - one that cannot be written must not stop the rest
             await self.write_apart(ends, write, error)
         else:
+            self.broker.outages.report_success("flush")
             self.answered(ends, answers)
 
     async def write_apart(self, ends: list[End], write: Write, error: Exception) -> None:
@@ -177,4 +178,6 @@ class Flush:
             try:
                 await self.broker.store.mark(marks)
             except StoreError as error:
-                log.warning("progress_not_written", error=str(error))
+                self.broker.outages.report_failure("progress", error)
+            else:
+                self.broker.outages.report_success("progress")

@@ -12,8 +12,10 @@ from math import inf
 import structlog
 
 from penstock.broker import Broker
+from penstock.errors import StoreError
 from penstock.message import Flag, Leased
-from penstock.ticket import Answer, AnswerKind, Extension, Lock
+from penstock.outage import Outages
+from penstock.ticket import Answer, AnswerKind, Extension, Lock, Mark
 from penstock.worker.context import Context
 from penstock.worker.standby import Standby
 
@@ -31,12 +33,14 @@ class Heart:
         held: dict[int, Context],
         lost: Callable[[Context], None],
         grace: float,
+        outages: Outages,
         standby: Standby | None = None,
     ) -> None:
         self.standby = standby
         self.held = held
         self.lost = lost
         self.grace = grace
+        self.outages = outages
         self.home = asyncio.get_running_loop()
         self.thread: threading.Thread | None = None
         self.stopping = False
@@ -68,6 +72,8 @@ class Heart:
             try:
                 await self.beat(broker)
                 await self.look(broker)
+            except StoreError as error:
+                self.outages.report_failure("heartbeat", error)
             except Exception as error:  # noqa: BLE001 - whatever it was, the next beat must come
                 log.error("heartbeat_failed", error=repr(error))
             await self.sleep()
@@ -105,10 +111,18 @@ class Heart:
         long = [each for id, each in self.seen.items() if before.get(id) is each and wanted(each)]
         if not long:
             return
+        await self.mark_begun(broker, [each for each in long if each.started_at and not each.begun])
         leases = await broker.store.leases([Lock(each.id, each.fence) for each in long])
         for context, lease in zip(long, leases, strict=True):
             if lease is None or lease.flags & Flag.CANCEL_REQUESTED:
                 context.renew_at = now
+
+    async def mark_begun(self, broker: Broker, contexts: list[Context]) -> None:
+        """Runs of a second or more are shown as running: shorter ones cost no write."""
+        if contexts:
+            await broker.store.mark([Mark(each.id, each.fence, begin=True) for each in contexts])
+            for context in contexts:
+                context.begun = True
 
     async def renew(self, broker: Broker, due: list[Context]) -> None:
         items = [Extension(context.id, context.fence, context.lease) for context in due]
@@ -118,6 +132,7 @@ class Heart:
             for context in due:
                 context.renew_at = time.monotonic() + min(AFTER_ERROR, context.lease / 6)
             raise
+        self.outages.report_success("heartbeat")
         for context, answer in zip(due, answers, strict=True):
             self.heard(context, answer)
 
@@ -155,6 +170,10 @@ class Heart:
         while not self.stopping:
             try:
                 broker = await connect()
+            except StoreError as error:
+                self.outages.report_failure("heartbeat", error)
+                await asyncio.sleep(AFTER_ERROR)
+                continue
             except Exception as error:  # noqa: BLE001 - without it every lease would be lost
                 log.error("heartbeat_failed", error=repr(error))
                 await asyncio.sleep(AFTER_ERROR)

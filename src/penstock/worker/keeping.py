@@ -11,6 +11,7 @@ from penstock.worker.context import Context
 from penstock.worker.flush import End
 from penstock.worker.handler import Handler
 from penstock.worker.policy import judge, text_of
+from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
 
@@ -35,7 +36,8 @@ class Keeping:
                 await self.broker.artifacts.attach_uploads(context.delivery, uploads)
         except Exception as error:  # noqa: BLE001 - whatever it was, the message has to end
             log.warning("not_attached", id=context.id, error=text_of(error))
-            end = End(context, judge(handler.rules, context.delivery, error), None, error)
+            verdict = judge(handler.rules, context.delivery, error)
+            end = End(context, Tracebacks().attach(verdict, error), None, error)
         drop(context)
         self.add(end)
 

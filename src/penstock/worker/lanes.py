@@ -11,7 +11,9 @@ import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
+from penstock.worker.job_logging import running
 from penstock.worker.policy import TimedOut
+from penstock.worker.tracebacks import format_coroutine
 
 log = structlog.get_logger()
 Run: TypeAlias = tuple[Handler, Context]
@@ -137,8 +139,10 @@ class AsyncLane:
             handler, context = run
             value: Any = None
             error: BaseException | None = None
+            started_at = context.started_at = time.monotonic()
             if context.limit is not None:
-                context.until = time.monotonic() + context.limit
+                context.until = started_at + context.limit
+            running.set(context)
             try:
                 value = await handler.begin(context)
                 if value is not None:
@@ -162,7 +166,7 @@ class AsyncLane:
     def told(self, me: Task, raised: BaseException) -> BaseException:
         """The error of the run; raises it if it was meant for the runner."""
         if me in self.late:
-            return TimedOut("longer than its timeout")
+            return TimedOut("longer than its timeout").with_traceback(raised.__traceback__)
         if isinstance(raised, asyncio.CancelledError) and me.cancelling():
             raise raised
         return raised
@@ -190,7 +194,9 @@ class AsyncLane:
             elif context.until + self.grace <= now:
                 del self.hands[runner]
                 log.error("run_given_up", id=context.id, handler=handler.name)
-                self.ends.ended(handler, context, None, TimedOut("and it did not end then either"))
+                late = TimedOut("and it did not end then either")
+                late.report = format_coroutine(runner.get_coro())
+                self.ends.ended(handler, context, None, late)
                 self.hire()
 
     async def stop(self) -> list[Context]:

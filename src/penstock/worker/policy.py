@@ -12,9 +12,10 @@ from penstock.checks import check_number
 from penstock.lifecycle import delay_before
 from penstock.message import Leased, Settlement
 from penstock.settings import MOST_RUNS, Backoff, within
+from penstock.worker.tracebacks import Reported
 
 
-class Retry(Exception):
+class Retry(Reported):
     """Raised by a handler: try again, after `delay` seconds if given."""
 
     def __init__(self, delay: float | None = None, reason: str = "") -> None:
@@ -31,7 +32,7 @@ class Cancelled(Exception):
     """Raised by `context.raise_if_cancelled()`: somebody asked for this run to stop."""
 
 
-class TimedOut(Exception):
+class TimedOut(Reported):
     """A run longer than its timeout."""
 
 

@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import contextlib
 import importlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -18,28 +19,34 @@ from typing import Any
 
 from msgspec import Struct
 
+from penstock import message
 from penstock.artifacts.upload import Content, check_content
 from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.message import Settlement
 from penstock.ticket import Completion
+from penstock.worker.child_logging import forward_records, handle_record, level_to_forward
 from penstock.worker.context import Context, Nobody
 from penstock.worker.handler import Handler, Place
 from penstock.worker.lanes import Ends
-from penstock.worker.policy import TimedOut, judge, text_of
+from penstock.worker.policy import Cancelled, Retry, TimedOut, judge, text_of
 from penstock.worker.threads import ThreadLane
+from penstock.worker.tracebacks import Reported, format_thread, format_traceback
 
 # Children are copies of a process that has no threads and has imported this module.
 server = multiprocessing.get_context("forkserver")
 # That process is reached by a socket, and the address of one has room for 104 bytes.
 LONGEST_FOLDER = 70
 SHORT_FOLDER = "/tmp"
+# A child whose time is over is asked where it is, and has so long to answer.
+WHERE = "where"
+ANSWER_S = 0.5
 
 
 class ProcessDied(Exception):
     """The process of a run ended under it."""
 
 
-class ProcessError(Exception):
+class ProcessError(Reported):
     """What a handler raised in its process, as text."""
 
 
@@ -50,6 +57,9 @@ class Outcome(Struct, frozen=True):
     error: str | None = None
     settled: bool = False
     verdict: Settlement | None = None
+    traceback: str | None = None
+    # The handler asked for it, by Retry.
+    retry: bool = False
 
 
 class Spooled(Struct, frozen=True):
@@ -57,6 +67,12 @@ class Spooled(Struct, frozen=True):
 
     name: str
     path: Path
+
+
+class Stood(Struct, frozen=True):
+    """Where a run was when its time was over."""
+
+    report: str | None
 
 
 class Child:
@@ -67,8 +83,10 @@ class Child:
         self.near, far = server.Pipe()
         # Its end tells the child that the worker is gone.
         heard, self.orders = server.Pipe(duplex=False)
-        self.process = server.Process(target=serve, args=(far, heard), name="penstock-child")
+        given = (far, heard, level_to_forward())
+        self.process = server.Process(target=serve, args=given, name="penstock-child")
         self.process.start()
+        self.stood: Stood | None = None
         far.close()
         heard.close()
 
@@ -80,15 +98,23 @@ class Child:
                 lock, news = said
                 if lock != lock_of(context):
                     continue
-                if isinstance(news, Spooled):
-                    self.attach(context, news)
-                else:
-                    context.progress(news[0], note=news[1])
+                self.hear(context, news)
             return said
         except (EOFError, OSError):
             self.process.join(1.0)
             code = self.process.exitcode
             raise ProcessDied(f"its process ended with {code}") from None
+
+    def hear(self, context: Context, news: Any) -> None:
+        match news:
+            case logging.LogRecord():
+                handle_record(news)
+            case Stood():
+                self.stood = news
+            case Spooled():
+                self.attach(context, news)
+            case percent, note:
+                context.progress(percent, note=note)
 
     def attach(self, context: Context, spooled: "Spooled") -> None:
         """Its run waits for the answer."""
@@ -102,6 +128,10 @@ class Child:
     def order(self, context: Context) -> None:
         with contextlib.suppress(OSError):
             self.orders.send((lock_of(context), context.cancelled, context.lost))
+
+    def ask_where(self, context: Context) -> None:
+        with contextlib.suppress(OSError):
+            self.orders.send((lock_of(context), WHERE, False))
 
     def kill(self) -> None:
         """With whatever it started."""
@@ -118,7 +148,7 @@ class ProcessLane(ThreadLane):
     def __init__(self, concurrency: int, ends: Ends) -> None:
         super().__init__(concurrency, ends)
         self.children: dict[int, Child] = {}
-        self.late: set[int] = set()
+        self.late: dict[int, Context] = {}
 
     def start(self) -> None:
         # Before the interpreter waits for them at its exit.
@@ -134,14 +164,16 @@ class ProcessLane(ThreadLane):
             outcome = child.run(handler, context)
         except ProcessDied:
             self.children.pop(me).kill()
-            if me in self.late:
-                self.late.discard(me)
-                raise TimedOut("longer than its timeout; its process was killed") from None
+            if self.late.pop(me, None) is context:
+                late = TimedOut("longer than its timeout; its process was killed")
+                late.report = None if child.stood is None else child.stood.report
+                raise late from None
             raise
+        self.late.pop(me, None)
         if outcome.settled and not context.settled:
             context.settlement, context.settled = outcome.verdict, True
         if outcome.error is not None:
-            raise ProcessError(outcome.error)
+            raise error_of(outcome, outcome.error)
         return outcome.result
 
     def sweep(self, now: float) -> None:
@@ -151,8 +183,10 @@ class ProcessLane(ThreadLane):
                 continue
             if context.cancelled or context.lost:
                 child.order(context)
-            if context.until <= now and me not in self.late:
-                self.late.add(me)
+            if context.until <= now and self.late.get(me) is not context:
+                self.late[me] = context
+                child.ask_where(context)
+            elif context.until <= now and (child.stood or context.until + ANSWER_S <= now):
                 child.kill()
 
     async def stop(self) -> list[Context]:
@@ -166,6 +200,14 @@ class ProcessLane(ThreadLane):
             child.kill()
 
 
+def error_of(outcome: Outcome, text: str) -> Exception:
+    if isinstance(outcome.verdict, message.Cancelled):
+        return Cancelled(text)
+    error = Retry(reason=text) if outcome.retry else ProcessError(text)
+    error.report = outcome.traceback
+    return error
+
+
 def choose_folder() -> None:
     """Where the first process puts its socket: beside other temporary files, if it fits there."""
     usual = tempfile.gettempdir()
@@ -177,16 +219,16 @@ def choose_folder() -> None:
             tempfile.tempdir = usual
 
 
-def serve(pipe: Connection, orders: Connection) -> None:
+def serve(pipe: Connection, orders: Connection, log_level: int | None) -> None:
     """The child's whole life."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT):
         # The worker was asked to stop, and says when this process is to go.
         signal.signal(number, lambda *_: None)
     running: dict[tuple[int, int], Context] = {}
-    threading.Thread(target=obey, args=(orders, running), daemon=True).start()
     mutex = threading.Lock()
-    desk = Far(pipe, mutex)
+    desk = Far(pipe, mutex, log_level)
+    threading.Thread(target=obey, args=(orders, running, desk), daemon=True).start()
     while True:
         try:
             place, delivery, queue = pipe.recv()
@@ -194,7 +236,8 @@ def serve(pipe: Connection, orders: Connection) -> None:
             return
         context = Context(delivery, queue, desk)
         running[lock_of(context)] = context
-        outcome = run_one(place, context)
+        desk.context = context
+        outcome = run_one(place, context, desk)
         running.clear()
         with mutex:
             context.over = True
@@ -204,9 +247,12 @@ def serve(pipe: Connection, orders: Connection) -> None:
 class Far(Nobody):
     """The worker, at the other end of the pipe."""
 
-    def __init__(self, pipe: Connection, mutex: threading.Lock) -> None:
+    def __init__(self, pipe: Connection, mutex: threading.Lock, log_level: int | None) -> None:
         self.pipe = pipe
         self.mutex = mutex
+        self.log_level = log_level
+        # What is run now, or was last.
+        self.context: Context | None = None
 
     def note(self, context: Context) -> None:
         with self.mutex:
@@ -229,6 +275,11 @@ class Far(Nobody):
             file.flush()
             self.hand_over(context, Spooled(name, Path(file.name)))
 
+    def send(self, news: logging.LogRecord | Stood) -> None:
+        with self.mutex:
+            if self.context is not None and not self.context.over:
+                self.pipe.send((lock_of(self.context), news))
+
     def hand_over(self, context: Context, spooled: Spooled) -> None:
         with self.mutex:
             if context.over:
@@ -243,23 +294,29 @@ def lock_of(context: Context) -> tuple[int, int]:
     return context.id, context.fence
 
 
-def obey(orders: Connection, running: dict[tuple[int, int], Context]) -> None:
+def obey(orders: Connection, running: dict[tuple[int, int], Context], desk: Far) -> None:
     """Tells the run what became of its message; ends this process with the worker."""
     try:
         while True:
             lock, cancelled, lost = orders.recv()
-            if (context := running.get(lock)) is not None:
+            if (context := running.get(lock)) is None:
+                continue
+            if cancelled == WHERE:
+                desk.send(Stood(format_thread(threading.main_thread().name)))
+            else:
                 context.cancelled, context.lost = cancelled, lost
     except EOFError:
         os.killpg(0, signal.SIGKILL)
 
 
-def run_one(place: Place, context: Context) -> Outcome:
+def run_one(place: Place, context: Context, desk: Far) -> Outcome:
     try:
         handler = find(place.module, place.name)
     except BaseException as raised:  # noqa: BLE001 - told to the worker
         where = f"{place.module}.{place.name}"
-        return Outcome(error=f"{where} is not found in a process: {text_of(raised)}")
+        text = f"{where} is not found in a process: {text_of(raised)}"
+        return Outcome(error=text, traceback=format_traceback(raised))
+    forward_records(desk.log_level, desk.send)
     if handler.app is not None and place.url not in (None, handler.app.url):
         # The worker was told another one than the code says.
         handler.app.use(place.url)
@@ -271,7 +328,8 @@ def run_one(place: Place, context: Context) -> Outcome:
     except BaseException as raised:  # noqa: BLE001 - told to the worker
         verdict = judge(handler.rules, context.delivery, raised)
         verdict = context.settlement if context.settled else verdict
-        return Outcome(None, text_of(raised), True, verdict)
+        trace, asked = format_traceback(raised), isinstance(raised, Retry)
+        return Outcome(None, text_of(raised), True, verdict, trace, asked)
     return Outcome(result, None, context.settled, context.settlement)
 
 

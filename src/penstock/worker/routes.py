@@ -60,6 +60,12 @@ class Routes:
             self.table[queue.id, handler.type] = (kept, lane)
             self.fed.setdefault(queue.name, []).append(lane)
 
+    def handler_name(self, context: Context) -> str:
+        delivery = context.delivery
+        route = self.table.get((delivery.queue_id, delivery.type))
+        route = route or self.table.get((delivery.queue_id, None))
+        return delivery.type if route is None else route[0].name
+
     def lane(self, handler: Handler) -> Lane:
         if handler.batch is not None:
             return self.opened(BatchLane(handler, self.ends, self.options.grace))

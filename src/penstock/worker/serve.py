@@ -36,6 +36,7 @@ class Service:
         parent: int | None = None,
     ) -> None:
         self.worker = worker
+        worker.run_log.completions = True
         self.broker: Broker = worker.broker
         self.agents = agents
         self.stop_when_empty = stop_when_empty
@@ -77,14 +78,14 @@ class Service:
         try:
             await self.bury()
         except StoreError as error:
-            log.error("worker_not_heard", error=str(error))
+            self.broker.outages.report_failure("registration", error)
         await self.say(me)
 
     async def leave(self, me: Working) -> None:
         try:
             await self.broker.store.delete_worker(me.id)
         except StoreError as error:
-            log.error("worker_not_heard", error=str(error))
+            self.broker.outages.report_failure("registration", error)
 
     async def bury(self) -> None:
         """Workers that could not say goodbye are taken off the list."""
@@ -110,6 +111,8 @@ class Service:
     async def say(self, me: Working) -> None:
         try:
             await self.broker.store.save_worker(me)
+        except StoreError as error:
+            self.broker.outages.report_failure("registration", error)
         except PenstockError as error:
             log.error("worker_not_heard", error=str(error))
 
@@ -122,6 +125,9 @@ class Service:
                 self.stop("its parent is gone")
             elif self.stop_when_empty and await self.empty():
                 self.stop("nothing left to do")
+            self.broker.outages.report_success("registration")
+        except StoreError as error:
+            self.broker.outages.report_failure("registration", error)
         except PenstockError as error:
             log.error("worker_look_failed", error=str(error))
 

@@ -5,8 +5,6 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
-import structlog
-
 from penstock.broker import Broker
 from penstock.errors import StoreError
 from penstock.message import Leased, State
@@ -15,7 +13,6 @@ from penstock.ticket import Answer, AnswerKind, Mark
 from penstock.worker.context import Context
 from penstock.worker.lanes import Lane, Run
 
-log = structlog.get_logger()
 Place: TypeAlias = tuple[Lane, Run]
 AFTER_ERROR = 0.5
 BUSY = Answer(AnswerKind.BUSY)
@@ -75,9 +72,11 @@ class Suspects:
         try:
             answers = await self.broker.store.mark(marks)
         except StoreError as error:
-            log.error("suspects_not_begun", count=len(marks), error=str(error))
+            self.broker.outages.report_failure("suspects", error)
             await asyncio.sleep(AFTER_ERROR)
             answers = [BUSY] * len(marks)
+        else:
+            self.broker.outages.report_success("suspects")
         # Empty by now if they were taken back.
         self.beginning = []
         for place, answer in zip(places, answers, strict=False):

@@ -13,8 +13,10 @@ import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
+from penstock.worker.job_logging import running
 from penstock.worker.lanes import Ends, Run, contexts_of
 from penstock.worker.policy import TimedOut
+from penstock.worker.tracebacks import format_thread
 
 log = structlog.get_logger()
 
@@ -39,7 +41,7 @@ class ThreadLane:
 
     def hire(self) -> None:
         self.hired += 1
-        name = f"penstock-handler-{self.hired}"
+        name = thread_name(self.hired)
         threading.Thread(target=self.run, args=(self.hired,), name=name, daemon=True).start()
 
     def put(self, runs: Sequence[Run]) -> None:
@@ -78,8 +80,10 @@ class ThreadLane:
             handler, context = run
             result: bytes | None = None
             error: BaseException | None = None
+            started_at = context.started_at = time.monotonic()
             if context.limit is not None:
-                context.until = time.monotonic() + context.limit
+                context.until = started_at + context.limit
+            running.set(context)
             try:
                 if handler.admit(context):
                     result = self.call(me, handler, context)
@@ -120,6 +124,7 @@ class ThreadLane:
             if context.until <= now and self.hands.pop(me, None) is not None:
                 log.warning("thread_given_up", id=context.id, handler=handler.name)
                 late = TimedOut("longer than its timeout; its thread goes on")
+                late.report = format_thread(thread_name(me))
                 self.ends.ended(handler, context, None, late)
                 self.given_up += 1
                 self.hire()
@@ -130,3 +135,7 @@ class ThreadLane:
             self.buffer.put(None)
         self.collect()
         return contexts_of(run for run in cut if run is not None)
+
+
+def thread_name(number: int) -> str:
+    return f"penstock-handler-{number}"

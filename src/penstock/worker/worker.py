@@ -26,10 +26,12 @@ from penstock.worker.intake import Intake
 from penstock.worker.keeping import Keeping, drop
 from penstock.worker.lanes import Lane
 from penstock.worker.options import WorkerOptions
-from penstock.worker.policy import Unfit, judge, text_of
+from penstock.worker.policy import Unfit, judge
 from penstock.worker.routes import Routes
+from penstock.worker.run_log import RunLog
 from penstock.worker.standby import Standby
 from penstock.worker.suspects import Suspects
+from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
 # What becomes of a message whose completion was part of a transaction that was not committed.
@@ -67,12 +69,14 @@ class Worker:
         self.forked = False
         self.idle = asyncio.Event()
         self.routes = Routes(self, self.options, self.acked)
+        self.tracebacks = Tracebacks()
+        self.run_log = RunLog(self.routes.handler_name)
         self.flush = Flush(broker, self.held, self.options.linger, self.told)
         self.keeping = Keeping(broker, self.flush.add)
         standby = None
         if address is not None:
             standby = Standby(address, self.held, self.options.grace, self.running)
-        self.heart = Heart(self.held, self.lease_lost, self.options.grace, standby)
+        self.heart = Heart(self.held, self.lease_lost, self.options.grace, broker.outages, standby)
         self.suspects = Suspects(broker, self.let_go)
         self.intake = Intake(
             self.held,
@@ -150,8 +154,10 @@ class Worker:
         try:
             (answer,) = await self.broker.complete_many([context.completion(None)])
         except StoreError as error:
-            log.error("not_acked_first", id=context.id, error=str(error))
+            self.broker.outages.report_failure("ack_first", error)
+            log.warning("not_acked_first", id=context.id)
             return False
+        self.broker.outages.report_success("ack_first")
         self.let_go(context)
         self.told([End(context)], [answer])
         return answer.kind is AnswerKind.DONE
@@ -168,18 +174,21 @@ class Worker:
         if error is None and result is None and plain:
             self.flush.add(End(context))
             return
-        if error is not None:
-            log.info("run_failed", id=context.id, handler=handler.name, error=text_of(error))
+        end = self.judged(handler, context, result, error)
+        if error is not None and end.verdict is None:
+            self.run_log.log_ignored(context, error)
         if handler.ack_first:
             drop(context)
             self.let_go(context)
         elif context.attached:
-            self.keeping.begin(handler, self.judged(handler, context, result, error))
+            self.keeping.begin(handler, end)
         else:
-            self.flush.add(self.judged(handler, context, result, error))
+            self.flush.add(end)
 
     def over(self, context: Context) -> None:
         context.over = True
+        if context.started_at:
+            context.seconds = time.monotonic() - context.started_at
         self.finished += 1
         if context is self.suspects.alone:
             self.suspects.ended(context)
@@ -192,10 +201,11 @@ class Worker:
             error = error or Unfit(f"a result of {len(result)} bytes, and at most {most} are kept")
             result = None
         if context.settled:
-            return End(context, context.settlement, result, error)
+            return End(context, self.tracebacks.attach(context.settlement, error), result, error)
         if handler.manual and error is None:
             log.error("run_not_settled", id=context.id, handler=handler.name)
-        return End(context, judge(handler.rules, context.delivery, error), result, error)
+        verdict = judge(handler.rules, context.delivery, error)
+        return End(context, self.tracebacks.attach(verdict, error), result, error)
 
     def has_room(self) -> None:
         for fetch in self.fetches:
@@ -203,8 +213,10 @@ class Worker:
 
     def told(self, ends: list[End], answers: list[Answer]) -> None:
         """The ends of runs are durable, or their leases were lost."""
+        self.tracebacks.forget()
         if self.hook is None and answers.count(DONE) == len(ends) and ends[0].verdict is None:
             self.completed += len(ends)
+            self.run_log.log_completed(ends)
         else:
             for end, answer in zip(ends, answers, strict=True):
                 self.told_one(end, answer)
@@ -218,11 +230,15 @@ class Worker:
             if not end.context.lost:
                 end.context.lost = True
                 self.lease_lost(end.context)
+            if end.error is not None:
+                self.run_log.log_settled(end, None)
         elif end.verdict is None or answer.state is State.COMPLETED:
             self.completed += 1
+            self.run_log.log_completed([end])
             self.tell("completed", end.context, end.error)
         else:
             self.settled += 1
+            self.run_log.log_settled(end, answer.state)
             self.tell(answer.state.value if answer.state else "settled", end.context, end.error)
 
     def let_go(self, context: Context) -> None:

@@ -188,6 +188,8 @@ def expected(item: Item) -> Record:
         hold.cancel_requested,
         hold.percent,
         hold.note,
+        claimed_at=hold.claimed_at or None,
+        begun_at=hold.begun_at,
     )
 
 

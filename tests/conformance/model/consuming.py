@@ -178,9 +178,11 @@ class Consuming(Ledger):
     def begin(self, id: int, fence: int) -> AnswerKind:
         if (refusal := self.refusal(id, fence)) is not None:
             return refusal
-        item = self.items[id]
-        item.held().unbegun = False
-        return AnswerKind.DONE if item.deliveries >= 2 else AnswerKind.INVALID
+        hold = self.items[id].held()
+        hold.unbegun = False
+        hold.begun_at = self.now if hold.begun_at is None else hold.begun_at
+        self.touched.add(id)
+        return AnswerKind.DONE
 
     def progress(self, id: int, fence: int, percent: float | None, note: str | None) -> AnswerKind:
         if (refusal := self.refusal(id, fence)) is not None:
@@ -188,6 +190,7 @@ class Consuming(Ledger):
         hold = self.items[id].held()
         hold.percent = hold.percent if percent is None else percent
         hold.note = hold.note if note is None else note
+        hold.begun_at = self.now if hold.begun_at is None else hold.begun_at
         self.touched.add(id)
         return AnswerKind.DONE
 

@@ -38,6 +38,7 @@ class Hold:
     cancel_requested: bool = False
     percent: float | None = None
     note: str | None = None
+    begun_at: Moment | None = None
 
 
 @dataclass

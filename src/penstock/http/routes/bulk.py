@@ -181,6 +181,6 @@ def read(line: bytes, queue: str) -> Publish:
 # What an export says of a message, and no publisher.
 TOLD = {
     "id", "state", "attempts", "deliveries", "created_at", "reason", "error", "due_at",
-    "lease_until", "consumer", "cancel_requested", "percent", "note", "redrives", "dedup_key",
-    "timeline",
+    "lease_until", "consumer", "claimed_at", "begun_at", "cancel_requested", "percent", "note",
+    "redrives", "dedup_key", "timeline",
 }  # fmt: skip

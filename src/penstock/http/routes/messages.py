@@ -5,10 +5,10 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from penstock.errors import JobFailed
 from penstock.http.call import Call
 from penstock.http.producing import refuse_shell
 from penstock.http.route import NAME, Called, Reference, Routes, sent
+from penstock.job import failure_of
 from penstock.message import Record, State
 from penstock.wire.records import (
     Cancel,
@@ -105,13 +105,13 @@ async def result(
     reference: Reference,
     wait: Annotated[float, Query(ge=0, le=2**31, description="Seconds; at most 30.")] = 0.0,
 ) -> Response:
-    """JOB_FAILED if it never will complete."""
+    """JOB_FAILED if it will never complete, JOB_CANCELLED if it was cancelled."""
     record = await ended(call, reference, min(wait, LONGEST_WAIT))
     id = str(record.message.id)
     if not over(record):
         return Response(status_code=202, headers={"x-message-state": record.state.value})
     if record.state is not State.COMPLETED:
-        raise JobFailed(f"message {id} is {record.state}: {record.error or record.reason}")
+        raise failure_of(f"message {id}", record)
     body = await call.broker.store.result(record.message.id)
     if body is None:
         return Response(status_code=204)

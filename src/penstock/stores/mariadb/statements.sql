@@ -87,9 +87,9 @@ VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, 
 -- name: put_history
 INSERT INTO penstock_history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence, claimed_at,
-     at, due_at, final)
+     at, due_at, final, traceback)
 VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
-        :claimed_at, :at, :due_at, nullif(:final, 0));
+        :claimed_at, :at, :due_at, nullif(:final, 0), :traceback);
 
 -- name: head
 SELECT id FROM penstock_head WHERE queue_id = :queue_id AND `key` = :key;
@@ -313,12 +313,13 @@ WHERE (:locks);
 SELECT id, fence, lease_until, flags FROM penstock_lease FORCE INDEX (PRIMARY)
 WHERE (:locks);
 -- name: begin
-UPDATE penstock_lease SET flags = flags & ~4
+UPDATE penstock_lease SET flags = flags & ~4, begun_at = coalesce(begun_at, :now)
 WHERE id = (SELECT id FROM (
-    SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence AND deliveries > 1
+    SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence
     FOR UPDATE SKIP LOCKED) AS held);
 -- name: progress
-UPDATE penstock_lease SET percent = coalesce(:percent, percent), note = coalesce(:note, note)
+UPDATE penstock_lease SET percent = coalesce(:percent, percent), note = coalesce(:note, note),
+    begun_at = coalesce(begun_at, :now)
 WHERE id = (SELECT id FROM (
     SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence
     FOR UPDATE SKIP LOCKED) AS held);
@@ -542,7 +543,8 @@ CREATE INDEX IF NOT EXISTS type ON penstock_ready (queue_id, type, rank, id);
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
 FROM penstock_message WHERE id = :id;
 -- name: where_lease
-SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error
+SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error,
+       claimed_at, begun_at
 FROM penstock_lease WHERE id = :id;
 -- name: where_scheduled
 SELECT attempts, deliveries, due_at FROM penstock_scheduled WHERE id = :id;
@@ -550,7 +552,7 @@ SELECT attempts, deliveries, due_at FROM penstock_scheduled WHERE id = :id;
 SELECT attempts, deliveries, reason, error FROM penstock_dead WHERE id = :id;
 -- name: timeline
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final
+       claimed_at, at, due_at, final, if(:full, traceback, NULL)
 FROM penstock_history WHERE id = :id ORDER BY position;
 -- name: ended
 SELECT state FROM penstock_history WHERE id = :id AND final = 1;

@@ -46,4 +46,5 @@ def moving(moves: Sequence[Move]) -> dict[str, Any]:
         "errors": [move.error for move in moves],
         "delays": [int(move.delay * 1_000_000) for move in moves],
         "ranked": [move.rank_by_due for move in moves],
+        "tracebacks": [move.traceback for move in moves],
     }

@@ -171,9 +171,9 @@ VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, 
 -- name: put_history
 INSERT INTO penstock.history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence, claimed_at,
-     at, due_at, final)
+     at, due_at, final, traceback)
 VALUES (:id, :queue_id, :verb::text::penstock.verb, :state::text::penstock.state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
-        :claimed_at, :at, :due_at, :final);
+        :claimed_at, :at, :due_at, :final, :traceback);
 
 -- name: head
 SELECT id FROM penstock.head WHERE queue_id = :queue_id AND key = :key;
@@ -404,11 +404,12 @@ FROM unnest(:ids::bigint[], :fences::bigint[], :lengths::bigint[]) AS asked (id,
 WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence
 RETURNING l.id, l.fence, l.lease_until, l.flags;
 -- name: begin
-UPDATE penstock.lease SET flags = flags & ~4
+UPDATE penstock.lease SET flags = flags & ~4, begun_at = coalesce(begun_at, :now)
 WHERE id = (SELECT id FROM penstock.lease
-            WHERE id = :id AND fence = :fence AND deliveries > 1 FOR UPDATE SKIP LOCKED);
+            WHERE id = :id AND fence = :fence FOR UPDATE SKIP LOCKED);
 -- name: progress
-UPDATE penstock.lease SET percent = coalesce(:percent, percent), note = coalesce(:note, note)
+UPDATE penstock.lease SET percent = coalesce(:percent, percent), note = coalesce(:note, note),
+    begun_at = coalesce(begun_at, :now)
 WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
             FOR UPDATE SKIP LOCKED);
 -- name: leases
@@ -436,9 +437,10 @@ WITH asked AS MATERIALIZED (
     SELECT *, CASE WHEN state = 'scheduled' THEN penstock.moment() + delay END AS due_at
     FROM unnest(:ids::bigint[], :fences::bigint[], :flags::int[], :expired_bys::bigint[],
                 :verbs::text[], :states::text[], :attempts::int[], :deliveries::int[],
-                :reasons::text[], :errors::text[], :delays::bigint[], :ranked::bool[])
+                :reasons::text[], :errors::text[], :delays::bigint[], :ranked::bool[],
+                :tracebacks::text[])
         AS given (id, fence, flags, expired_by, verb, state, attempts, deliveries, reason, error,
-                  delay, ranked)),
+                  delay, ranked, traceback)),
 ended AS (
     DELETE FROM penstock.lease AS l
     USING asked CROSS JOIN LATERAL (
@@ -454,7 +456,7 @@ ended AS (
               CASE WHEN asked.ranked THEN coalesce(asked.due_at, penstock.moment()) / 1000
                    ELSE l.rank END AS rank,
               asked.verb, asked.state, asked.attempts, asked.deliveries, asked.reason, asked.error,
-              asked.due_at),
+              asked.due_at, asked.traceback),
 placed AS (
     INSERT INTO penstock.ready
         (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
@@ -474,10 +476,10 @@ buried AS (
 told AS (
     INSERT INTO penstock.history
         (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
-         claimed_at, at, due_at, final)
+         claimed_at, at, due_at, final, traceback)
     SELECT id, queue_id, verb::penstock.verb, state::penstock.state, reason, error, attempts, deliveries, consumer, fence,
            claimed_at, penstock.moment(), due_at,
-           state IN ('completed', 'failed', 'expired', 'cancelled')
+           state IN ('completed', 'failed', 'expired', 'cancelled'), traceback
     FROM ended)
 SELECT id, queue_id, state FROM ended;
 -- name: settle
@@ -700,7 +702,8 @@ SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at,
        coalesce(rank, -priority)
 FROM penstock.message WHERE id = :id;
 -- name: where_lease
-SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error
+SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error,
+       claimed_at, begun_at
 FROM penstock.lease WHERE id = :id;
 -- name: where_scheduled
 SELECT attempts, deliveries, due_at FROM penstock.scheduled WHERE id = :id;
@@ -708,11 +711,11 @@ SELECT attempts, deliveries, due_at FROM penstock.scheduled WHERE id = :id;
 SELECT attempts, deliveries, reason, error FROM penstock.dead WHERE id = :id;
 -- name: timeline
 SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final
+       claimed_at, at, due_at, final, CASE WHEN :full::bool THEN traceback END
 FROM penstock.history WHERE id = :id AND NOT final
 UNION ALL
 SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final
+       claimed_at, at, due_at, final, CASE WHEN :full::bool THEN traceback END
 FROM penstock.history WHERE id = :id AND final
 ORDER BY 1;
 -- name: ended

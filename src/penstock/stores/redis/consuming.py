@@ -143,6 +143,7 @@ class Consuming(Engine, Waited[Wake]):
                 "" if move.expired_by is None else move.expired_by, move.verb.value,
                 move.state.value, move.attempts, move.deliveries, told(move.reason),
                 told(move.error), publish.micros(move.delay), int(move.rank_by_due),
+                told(move.traceback),
             )  # fmt: skip
         if not words:
             return []

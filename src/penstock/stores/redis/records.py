@@ -32,7 +32,7 @@ class Records(Engine):
         # No id is larger, and none is negative.
         if not 0 < id < FOREVER:
             return None
-        (found,) = await self.run("get", id_text(id))
+        (found,) = await self.run("get", 1, id_text(id))
         if found:
             return record_of(id, found)
         if id <= int(await self.ask("HGET", "fact", "pruned") or 0):
@@ -54,7 +54,7 @@ class Records(Engine):
             ids = await self.dead_of(query)
         else:
             ids = await self.scanned(query)
-        found = await self.run("get", *ids) if ids else []
+        found = await self.run("get", 0, *ids) if ids else []
         records = [
             record_of(int(id, 16), told) for id, told in zip(ids, found, strict=True) if told
         ]
@@ -125,7 +125,7 @@ def fits(record: Record, query: Query) -> bool:
 def record_of(id: int, parts: list[Any]) -> Record:
     """A ticket beats history; what has neither is ready."""
     value, lease, until, mark, ticket, scheduled, due, dead, rows = parts
-    timeline = tuple(map(history_of, rows[::2], rows[1::2]))
+    timeline = tuple(map(history_of, rows[::3], rows[1::3], rows[2::3]))
     head = head_of(value)
     record = Record(
         message_of(id_text(id), value), State.READY,
@@ -141,13 +141,13 @@ def record_of(id: int, parts: list[Any]) -> Record:
 def in_lease(record: Record, lease: bytes, until: int, mark: bytes, dead: bytes) -> Record:
     held = held_of(lease)
     corpse = corpse_of(dead) if dead else None
-    percent, _, note = mark.partition(b" ")
+    begun_at, percent, note = (*mark.split(b" ", 2), b"", b"")[:3]
     return Record(
         record.message, State.CLAIMED, held.attempts, held.deliveries,
         corpse.reason if corpse else None, corpse.error if corpse else None, record.run_at,
         record.expires_at, None, until, held.consumer, bool(held.flags & Flag.CANCEL_REQUESTED),
         None if percent in (b"", b"-") else float(percent), note[1:].decode() if note else None,
-        record.timeline,
+        record.timeline, held.claimed_at, moment(begun_at),
     )  # fmt: skip
 
 

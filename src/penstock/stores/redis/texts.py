@@ -169,7 +169,7 @@ def cut(text: bytes, *lengths: bytes) -> tuple[Any, ...]:
     return (*found, text)
 
 
-def history_of(position: bytes, row: bytes) -> HistoryRow:
+def history_of(position: bytes, row: bytes, traceback: bytes = b"") -> HistoryRow:
     verb, state, at, due, attempts, deliveries, reasons, errors, id, queue, rest = row.split(
         b" ", 10
     )
@@ -183,6 +183,7 @@ def history_of(position: bytes, row: bytes) -> HistoryRow:
         held.deliveries if held and deliveries == NONE else int(deliveries),
         held.consumer if held else None, held.fence if held else None,
         held.claimed_at if held else None, int(at), moment(due), led_to in FINAL,
+        traceback.decode() or None,
     )  # fmt: skip
 
 

@@ -16,14 +16,15 @@ FIND = {
 ALL = 2**31 - 1
 
 
-async def get(tx: Transaction, id: int) -> Record | None:
-    """A ticket beats history; what has neither is ready."""
+async def get(tx: Transaction, id: int, *, full: bool = True) -> Record | None:
+    """A ticket beats history; what has neither is ready. Without `full`, no tracebacks."""
     row = await tx.one("message", id=id)
     if row is None:
         if 0 < id <= (await tx.one("number", name="pruned"))[0]:
             raise Archived(f"message {id} ended and left the store by retention")
         return None
-    timeline = tuple(map(history_of, await tx.all("timeline", id=id)))
+    rows = await tx.all("timeline", id=id, full=full)
+    timeline = tuple(history_of(row[:-1], row[-1]) for row in rows)
     message = message_of(row[:7])
     record = Record(message, State.READY, run_at=row[7], expires_at=row[8], timeline=timeline)
     for look in (in_lease, in_schedule, in_dead):
@@ -36,11 +37,11 @@ async def in_lease(tx: Transaction, record: Record) -> Record | None:
     row = await tx.one("where_lease", id=record.message.id)
     if row is None:
         return None
-    attempts, deliveries, flags, until, consumer, percent, note, reason, error = row
+    attempts, deliveries, flags, until, consumer, percent, note, reason, error = row[:9]
     return Record(
         record.message, State.CLAIMED, attempts, deliveries, reason, error, record.run_at,
         record.expires_at, None, until, consumer, bool(flags & Flag.CANCEL_REQUESTED), percent,
-        note, record.timeline,
+        note, record.timeline, *row[9:],
     )  # fmt: skip
 
 
@@ -104,7 +105,7 @@ async def find(tx: Transaction, query: Query) -> list[Record]:
     )
     found: list[Record] = []
     for (id,) in rows:
-        record = await get(tx, id)
+        record = await get(tx, id, full=False)
         if record is not None and query.state in (None, record.state):
             found.append(record)
             if len(found) == query.limit:

@@ -33,14 +33,14 @@ def feed_message_of(row: Any) -> FeedMessage:
     )
 
 
-def history_of(row: Any) -> HistoryRow:
+def history_of(row: Any, traceback: str | None = None) -> HistoryRow:
     (
         position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
         claimed_at, at, due_at, final,
     ) = row  # fmt: skip
     return HistoryRow(
         position, id, queue_id, VERBS[verb], STATES[state], reason, error, attempts, deliveries,
-        consumer, fence, claimed_at, at, due_at, bool(final),
+        consumer, fence, claimed_at, at, due_at, bool(final), traceback,
     )  # fmt: skip
 
 

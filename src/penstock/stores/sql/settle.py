@@ -72,16 +72,16 @@ async def mark(tx: Transaction, items: Sequence[Mark]) -> list[Answer]:
 
 async def mark_one(tx: Transaction, item: Mark) -> Answer:
     if item.begin:
-        changed = await tx.run("begin", id=item.id, fence=item.fence)
+        changed = await tx.run("begin", id=item.id, fence=item.fence, now=tx.now)
     else:
         changed = await tx.run(
-            "progress", percent=item.percent, note=item.note, id=item.id, fence=item.fence
-        )
+            "progress", percent=item.percent, note=item.note, id=item.id, fence=item.fence,
+            now=tx.now,
+        )  # fmt: skip
     if changed:
         return DONE
     answer = await explain(tx, item.id, item.fence, None)
-    # It is held, but not a suspect: there is nothing to begin.
-    return Answer(AnswerKind.INVALID, State.CLAIMED) if answer is CHANGED else answer
+    return BUSY if answer is CHANGED else answer
 
 
 async def leases(tx: Transaction, locks: Sequence[Lock]) -> list[Lease | None]:
@@ -148,7 +148,7 @@ async def apply(tx: Transaction, move: Move, row: Any) -> None:
             await tx.put_dead(ticket, dead_at or tx.now, move.reason, error)
     await tx.record(
         ticket, move.verb, move.state, move.reason,
-        error=move.error, delivery=delivery, due_at=due_at,
+        error=move.error, delivery=delivery, due_at=due_at, traceback=move.traceback,
     )  # fmt: skip
     if move.frees:
         await over(tx, ticket.id, lasting(untold(held.flags, move.state)), move.state, move.reason)

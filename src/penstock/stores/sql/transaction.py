@@ -108,6 +108,7 @@ class Transaction(ABC):
         error: str | None = None,
         delivery: Delivery = NOBODY,
         due_at: Moment | None = None,
+        traceback: str | None = None,
     ) -> None:
         """One row of history."""
         await self.run(
@@ -126,6 +127,7 @@ class Transaction(ABC):
             at=self.now,
             due_at=due_at,
             final=state.final,
+            traceback=traceback,
         )
 
 

@@ -56,9 +56,9 @@ VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, 
 -- name: put_history
 INSERT INTO history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
-     claimed_at, at, due_at, final)
+     claimed_at, at, due_at, final, traceback)
 VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
-        :claimed_at, :at, :due_at, :final);
+        :claimed_at, :at, :due_at, :final, :traceback);
 
 -- name: head
 SELECT id FROM head WHERE queue_id = :queue_id AND key = :key;
@@ -168,9 +168,10 @@ UPDATE lease SET lease_until = max(lease_until, :until), length = :until - :now
 WHERE id = :id AND fence = :fence
 RETURNING lease_until, flags;
 -- name: begin
-UPDATE lease SET flags = flags & ~4 WHERE id = :id AND fence = :fence AND deliveries > 1;
+UPDATE lease SET flags = flags & ~4, begun_at = ifnull(begun_at, :now) WHERE id = :id AND fence = :fence;
 -- name: progress
-UPDATE lease SET percent = ifnull(:percent, percent), note = ifnull(:note, note)
+UPDATE lease SET percent = ifnull(:percent, percent), note = ifnull(:note, note),
+    begun_at = ifnull(begun_at, :now)
 WHERE id = :id AND fence = :fence;
 -- name: lease_read
 SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
@@ -315,7 +316,8 @@ CREATE INDEX IF NOT EXISTS ready_type ON ready (type, queue_id, rank, id);
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
 FROM message WHERE id = :id;
 -- name: where_lease
-SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error
+SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error,
+       claimed_at, begun_at
 FROM lease WHERE id = :id;
 -- name: where_scheduled
 SELECT attempts, deliveries, due_at FROM scheduled WHERE id = :id;
@@ -323,11 +325,11 @@ SELECT attempts, deliveries, due_at FROM scheduled WHERE id = :id;
 SELECT attempts, deliveries, reason, error FROM dead WHERE id = :id;
 -- name: timeline
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final
+       claimed_at, at, due_at, final, iif(:full, traceback, NULL)
 FROM history WHERE id = :id AND final = 0
 UNION ALL
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final
+       claimed_at, at, due_at, final, iif(:full, traceback, NULL)
 FROM history WHERE id = :id AND final = 1
 ORDER BY 1;
 -- name: ended

@@ -120,6 +120,8 @@ CREATE TABLE IF NOT EXISTS penstock_lease (
     consumer    VARCHAR(255) NOT NULL,
     percent     DOUBLE,
     note        TEXT,
+    -- When a run of it was first seen; short runs are not.
+    begun_at    BIGINT,
     -- Of a message claimed from the dead letters.
     dead_at     BIGINT,
     dead_reason TEXT,
@@ -161,6 +163,7 @@ CREATE TABLE IF NOT EXISTS penstock_history (
     consumer   VARCHAR(255),
     reason     TEXT,
     error      TEXT,
+    traceback  TEXT,
     UNIQUE KEY ends_once (id, final)
 ) ENGINE InnoDB COLLATE utf8mb4_nopad_bin;
 

@@ -125,6 +125,8 @@ CREATE TABLE penstock.lease (
     consumer    text NOT NULL,
     percent     float8,
     note        text,
+    -- When a run of it was first seen; short runs are not.
+    begun_at    bigint,
     -- Of a message claimed from the dead letters.
     dead_at     bigint,
     dead_reason text,
@@ -165,7 +167,8 @@ CREATE TABLE penstock.history (
     final      boolean NOT NULL,
     consumer   text,
     reason     text,
-    error      text
+    error      text,
+    traceback  text
 );
 CREATE UNIQUE INDEX history_final ON penstock.history (id) WHERE final;
 CREATE INDEX history_story ON penstock.history (id) WHERE NOT final;

@@ -1,6 +1,8 @@
 -- with: lease
--- now, then the ids. Of each: message, lease, until, mark, ticket, whether it is scheduled, due,
--- dead, rows.
+-- now, whether with tracebacks, then the ids. Of each: message, lease, until, mark, ticket, whether
+-- it is scheduled, due, dead, rows.
+local full = ARGV[2] == '1'
+
 local function told_of(id)
     local value = call('HGET', message, id)
     if not value then return '' end
@@ -8,6 +10,7 @@ local function told_of(id)
     for _, row in ipairs(rows_of(id)) do
         rows[#rows + 1] = row[1]
         rows[#rows + 1] = row[2]
+        rows[#rows + 1] = full and row[3] or ''
     end
     return {
         value, call('HGET', lease, id) or '', call('ZSCORE', lease_until, id) or '',
@@ -18,5 +21,5 @@ local function told_of(id)
 end
 
 local found = {}
-for place = 2, #ARGV do found[#found + 1] = told_of(ARGV[place]) end
+for place = 3, #ARGV do found[#found + 1] = told_of(ARGV[place]) end
 return found

@@ -2,21 +2,21 @@
 -- now, then id, fence, begin, percent and note of each.
 local answers = {}
 
-local function begin(t)
-    if t.deliveries < 2 then return 'invalid claimed' end
-    t.flags = bit.band(t.flags, bit.bnot(UNBEGUN))
+-- "begun_at percent note"; a note that is given begins with a letter that says so.
+local MARK = '^(%d+) (%S+) (.*)$'
+
+local function keep_mark(t, percent, note)
+    local begun_at, percent_before, note_before = match(call('HGET', mark, t.id) or '', MARK)
+    if percent == '' then percent = percent_before or NONE end
+    if note == '' then note = note_before or '' end
+    call('HSET', mark, t.id, table.concat({begun_at or now_text, percent, note}, ' '))
     keep_lease(t)
     return 'done'
 end
 
-local function progress(t, percent, note)
-    local before = call('HGET', mark, t.id) or '- '
-    if percent == '' then percent = match(before, '^%S+') end
-    -- A note that is given begins with a letter that says so.
-    note = note == '' and sub(before, #match(before, '^%S+') + 2) or note
-    call('HSET', mark, t.id, percent .. ' ' .. note)
-    keep_lease(t)
-    return 'done'
+local function begin(t)
+    t.flags = bit.band(t.flags, bit.bnot(UNBEGUN))
+    return keep_mark(t, '', '')
 end
 
 for place = 2, #ARGV, 5 do
@@ -27,7 +27,7 @@ for place = 2, #ARGV, 5 do
     elseif ARGV[place + 2] == '1' then
         answers[#answers + 1] = begin(t)
     else
-        answers[#answers + 1] = progress(t, percent, note)
+        answers[#answers + 1] = keep_mark(t, percent, note)
     end
 end
 return answers

@@ -1,6 +1,7 @@
 -- with: lease
 -- now, then of each move: id, fence, flags as they were seen, the moment it had to have run out
--- by, verb, state, attempts, deliveries, reason, error, delay, whether its rank is its due time.
+-- by, verb, state, attempts, deliveries, reason, error, delay, whether its rank is its due time,
+-- traceback.
 call('HDEL', fact, '')  -- A full server lets through what comes after it: see complete.
 
 local function moved(t, move)
@@ -25,6 +26,7 @@ local function apply(t, move)
     if corpse and move.state ~= 'dead' then call('HDEL', dead, t.id) end
     record(t, move.verb, move.state, {
         reason = move.reason, error = move.error, due = due_at and whole(due_at), lease = t.text,
+        traceback = move.traceback,
     })
     if move.state == 'ready' then put_ready(t) end
     if move.state == 'scheduled' then put_scheduled(t, whole(due_at)) end
@@ -40,12 +42,13 @@ end
 local function given(text) return text ~= '' and sub(text, 2) or nil end
 
 local answers = {}
-for place = 2, #ARGV, 12 do
+for place = 2, #ARGV, 13 do
     local id, fence, seen, by = ARGV[place], ARGV[place + 1], ARGV[place + 2], ARGV[place + 3]
     local move = {
         verb = ARGV[place + 4], state = ARGV[place + 5], attempts = ARGV[place + 6],
         deliveries = ARGV[place + 7], reason = given(ARGV[place + 8]),
         error = given(ARGV[place + 9]), delay = ARGV[place + 10], ranked = ARGV[place + 11],
+        traceback = given(ARGV[place + 12]),
     }
     local t = held(id, fence)
     local runs = t and by ~= '' and tonumber(call('ZSCORE', lease_until, id)) >= tonumber(by)

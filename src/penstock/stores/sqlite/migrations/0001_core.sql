@@ -103,6 +103,8 @@ CREATE TABLE lease (
     length      INTEGER NOT NULL,
     percent     REAL,
     note        TEXT,
+    -- When a run of it was first seen; short runs are not.
+    begun_at    INTEGER,
     -- Of a message claimed from the dead letters.
     dead_at     INTEGER,
     dead_reason TEXT,
@@ -140,7 +142,8 @@ CREATE TABLE history (
     claimed_at INTEGER,
     at         INTEGER NOT NULL,
     due_at     INTEGER,
-    final      INTEGER NOT NULL
+    final      INTEGER NOT NULL,
+    traceback  TEXT
 );
 CREATE UNIQUE INDEX history_final ON history (id) WHERE final = 1;
 CREATE INDEX history_story ON history (id) WHERE final = 0;

@@ -19,7 +19,11 @@ local function record(t, verb, state, also)
         verb, state, now_text, also.due or NONE, t.attempts, t.deliveries,
         length_of(also.reason), length_of(also.error), t.id, t.queue, '',
     }, ' ') .. (also.reason or '') .. (also.error or '') .. (also.lease or '')
-    call('XADD', history, position .. '-0', 'r', row)
+    if also.traceback then
+        call('XADD', history, position .. '-0', 'r', row, 't', also.traceback)
+    else
+        call('XADD', history, position .. '-0', 'r', row)
+    end
     tell(t.id, position)
 end
 
@@ -29,12 +33,14 @@ local function told(row)
     return verb, state, match(row, '^%d+', rest + (tonumber(reasons) or 0) + (tonumber(errors) or 0))
 end
 
--- The rows of a message, oldest first, as position and text.
+-- The rows of a message, oldest first, as position, text and traceback.
 local function rows_of(id)
     local rows = {}
     for position in string.gmatch(call('HGET', story, id) or '', '%d+') do
         local found = call('XRANGE', history, position, position)
-        if found[1] then rows[#rows + 1] = {position, found[1][2][2]} end
+        if found[1] then
+            rows[#rows + 1] = {position, found[1][2][2], found[1][2][4] or ''}
+        end
     end
     return rows
 end

@@ -1,0 +1,88 @@
+"""One line for every run that ended, with its traceback if it failed."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from penstock.message import Park, Release, Settlement, State
+from penstock.worker.context import Context
+from penstock.worker.flush import End
+from penstock.worker.policy import Cancelled, Retry, text_of
+from penstock.worker.tracebacks import format_traceback
+
+log: FilteringBoundLogger = structlog.get_logger()
+# Of completed runs. Those that fail have a line each.
+MAX_LINES_PER_SECOND = 100
+MAX_LOGGED_ERROR = 1_000
+
+
+class RunLog:
+    """`names` tells the handler of a run. Completed runs are logged if `completions` is set: by a
+    worker that is a process of its own, not by one inside of another program."""
+
+    def __init__(self, names: Callable[[Context], str]) -> None:
+        self.names = names
+        self.completions = False
+        self.second = 0.0
+        self.lines = self.left_out = 0
+
+    def log_completed(self, ends: Sequence[End]) -> None:
+        if not self.completions:
+            return
+        now = time.monotonic()
+        if now - self.second >= 1.0:
+            self.begin_second(now)
+        room = max(0, MAX_LINES_PER_SECOND - self.lines)
+        for end in ends[:room]:
+            # One that failed and is acknowledged all the same had its line when it failed.
+            if end.error is None:
+                log.info("run_completed", **self.fields(end.context))
+        self.lines += min(room, len(ends))
+        self.left_out += max(0, len(ends) - room)
+
+    def begin_second(self, now: float) -> None:
+        if self.left_out:
+            log.info("runs_completed", not_shown=self.left_out, seconds=round(now - self.second, 1))
+        self.second, self.lines, self.left_out = now, 0, 0
+
+    def log_settled(self, end: End, state: State | None) -> None:
+        """`state` is what the settlement led to; None if the lease was lost before it."""
+        if isinstance(end.verdict, Release | Park):
+            return
+        fields = self.fields(end.context, error_text(end.verdict, end.error))
+        if state is State.CANCELLED or isinstance(end.error, Cancelled):
+            log.info("run_cancelled", **fields)
+        elif state in (State.DEAD, State.FAILED):
+            log.error("run_failed", state=state.value, **fields, **traceback_of(end.verdict))
+        elif isinstance(end.error, Retry) or (end.error is None and end.context.settled):
+            log.info("retry_requested", **fields)
+        else:
+            word = "lease lost" if state is None else state.value
+            log.warning("run_failed", state=word, **fields, **traceback_of(end.verdict))
+
+    def log_ignored(self, context: Context, error: BaseException) -> None:
+        """The message is acknowledged whatever its handler raises."""
+        trace = format_traceback(error)
+        shown = {} if trace is None else {"exception": trace}
+        log.warning(
+            "run_failed", state=State.COMPLETED.value, **self.fields(context, text_of(error)),
+            **shown,
+        )  # fmt: skip
+
+    def fields(self, context: Context, error: str | None = None) -> dict[str, Any]:
+        told = {"id": context.id, "handler": self.names(context), "attempt": context.attempt,
+                "seconds": round(context.seconds, 3)}  # fmt: skip
+        return told if error is None else {**told, "error": error[:MAX_LOGGED_ERROR]}
+
+
+def error_text(verdict: Settlement | None, error: BaseException | None) -> str | None:
+    text = getattr(verdict, "error", None)
+    return text_of(error) if text is None and error is not None else text
+
+
+def traceback_of(verdict: Settlement | None) -> dict[str, str]:
+    trace = getattr(verdict, "traceback", None)
+    return {} if trace is None else {"exception": trace}
