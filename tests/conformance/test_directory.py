@@ -15,6 +15,7 @@ from penstock.errors import (
 from penstock.message import Draft, State
 from penstock.queue import QueueState, Schedule
 from penstock.settings import PRESETS
+from penstock.ticket import Working
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.anyio
@@ -200,6 +201,19 @@ async def test_a_deleted_queue_fences_its_workers(stage: Stage) -> None:
     await stage.admin.delete_queue("work", force=True)
     with pytest.raises(LockLost):
         await stage.broker.complete(leased)
+
+
+async def test_a_worker_is_found_under_its_whole_id(stage: Stage) -> None:
+    """Tenants that share a store keep their workers apart by it."""
+    longest = f"{'t' * 128}/{'w' * 64}"
+    ids = ("w", "acme/w", longest)
+    for id in ids:
+        await stage.store.save_worker(Working(id, f"host of {id}", 1, ("work",)))
+    await stage.store.stop_worker("acme/w")
+    rows = {row.id: (row.host, row.stopping) for row in await stage.store.workers()}
+    assert rows == {id: (f"host of {id}", id == "acme/w") for id in ids}
+    await stage.store.delete_worker("acme/w")
+    assert {row.id for row in await stage.store.workers()} == {"w", longest}
 
 
 async def test_a_store_has_a_secret_that_stays_and_is_its_own(stage: Stage) -> None:
