@@ -94,6 +94,11 @@ class Worker:
         """Something runs, or is held."""
         return bool(self.held) or any(lane.running for lane in self.routes.lanes)
 
+    def counts(self) -> dict[str, int]:
+        """How many messages run, and how many are held but do not: fetched, or just ended."""
+        running = sum(lane.running for lane in self.routes.lanes)
+        return {"running": running, "waiting": max(0, len(self.held) - running)}
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -271,6 +276,7 @@ class Worker:
             self.release(cut)
         if not await self.drained(LAST):
             log.error("stopped_with_ends_unwritten", count=self.flush.waiting)
+        self.run_log.log_left_out(time.monotonic())
         await self.keeping.stop()
         await self.heart.stop()
         for task in self.tasks:
