@@ -21,7 +21,8 @@ from penstock.task import AsyncTask, BaseTask, Options, Task, TaskChoices, chose
 from penstock.worker.context import Context
 from penstock.worker.handler import Executor, Handler
 from penstock.worker.options import WorkerOptions
-from penstock.worker.policy import AckPolicy, Rules, Strategy
+from penstock.worker.policy import AckPolicy, Rules, Strategy, text_of
+from penstock.worker.tracebacks import format_traceback
 from penstock.worker.worker import Hook, Worker
 
 log = structlog.get_logger()
@@ -214,7 +215,11 @@ class Penstock(Producer):
             try:
                 hook(event, context, error)
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - a hook only looks on
-                log.error("hook_failed", hook=event, id=context.id, error=repr(raised))
+                log.error(
+                    "hook_failed",
+                    hook=event, id=context.id, error=text_of(raised),
+                    exception=format_traceback(raised),
+                )  # fmt: skip
 
 
 def rules_of(

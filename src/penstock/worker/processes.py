@@ -39,7 +39,7 @@ LONGEST_FOLDER = 70
 SHORT_FOLDER = "/tmp"
 # A child whose time is over is asked where it is, and has so long to answer.
 WHERE = "where"
-ANSWER_S = 0.5
+ANSWER_S = 2.0
 
 
 class ProcessDied(Exception):

@@ -34,7 +34,7 @@ class RunLog:
             return
         now = time.monotonic()
         if now - self.second >= 1.0:
-            self.begin_second(now)
+            self.log_left_out(now)
         room = max(0, MAX_LINES_PER_SECOND - self.lines)
         for end in ends[:room]:
             # One that failed and is acknowledged all the same had its line when it failed.
@@ -43,7 +43,8 @@ class RunLog:
         self.lines += min(room, len(ends))
         self.left_out += max(0, len(ends) - room)
 
-    def begin_second(self, now: float) -> None:
+    def log_left_out(self, now: float) -> None:
+        """Another second begins, or the worker ends."""
         if self.left_out:
             log.info("runs_completed", not_shown=self.left_out, seconds=round(now - self.second, 1))
         self.second, self.lines, self.left_out = now, 0, 0

@@ -56,7 +56,7 @@ class Service:
                 async with self.worker:
                     log.info("worker_started", worker=me.id, pid=me.pid, queues=", ".join(names))
                     await self.watch(me)
-                    log.info("worker_stopping", why=self.why, running=len(self.worker.held))
+                    log.info("worker_stopping", why=self.why, **self.worker.counts())
             finally:
                 await self.leave(me)
         counts = {"completed": self.worker.completed, "other": self.worker.settled}

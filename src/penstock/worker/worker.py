@@ -104,6 +104,11 @@ class Worker:
         """The handlers that run now, by name."""
         return [name for lane in self.routes.lanes for name in lane.names()]
 
+    def counts(self) -> dict[str, int]:
+        """How many messages run, and how many are held but do not: fetched, or just ended."""
+        running = sum(lane.running for lane in self.routes.lanes)
+        return {"running": running, "waiting": max(0, len(self.held) - running)}
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -281,6 +286,7 @@ class Worker:
             self.release(cut)
         if not await self.drained(LAST):
             log.error("stopped_with_ends_unwritten", count=self.flush.waiting)
+        self.run_log.log_left_out(time.monotonic())
         await self.keeping.stop()
         await self.heart.stop()
         for task in self.tasks:
