@@ -346,6 +346,7 @@ def test_results_of_no_use_any_more_leave_an_empty_table(url: str, lake: Path) -
     shutil.rmtree(lake / "_results")
     sync_delta(lakes.find(str(lake)))
     results.sweep(lakes.find(str(lake)))
+    assert (lake / METRICS / DELTA_LOG).is_dir()
     assert {*count_rows(str(lake), METRICS).values()} == {0}
     publish_results(str(lake), 1, (2, 3))
     sync_delta(lakes.find(str(lake)))

@@ -51,7 +51,7 @@ def analysed_through(lake: Lake) -> int:
 
 
 def segments(chain: Sequence[Manifest], through: int) -> tuple[list[Manifest], list[Manifest]]:
-    """Manifests to merge with each other: those that a run has analysed, and those after them.
+    """Divides the manifests into those that a run has analysed and those after them.
 
     A manifest across that border would make the next run analyse everything anew.
     """
@@ -78,7 +78,7 @@ def paths_of(parts: Sequence[Part]) -> tuple[str, ...]:
 
 
 def neighbours(parts: Sequence[Part], table: str) -> Iterator[list[Part]]:
-    """Small parts of a table that follow each other, at least two, up to the size of one file."""
+    """Finds two or more small parts that follow each other, up to the size of one file."""
     group: list[Part] = []
     for part in [*(each for each in parts if each.table == table), None]:
         if part is None or not joins(group, part):

@@ -81,7 +81,7 @@ class Line(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """What the commits of a log add up to; version -1 if there is none."""
+    """A log as its commits add up to; version -1 if there is none."""
 
     version: int = -1
     metadata: Metadata | None = None
@@ -92,7 +92,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """What one commit is to do, and the batch or run that it is of."""
+    """A commit to be written, and the batch or run it belongs to."""
 
     operation: str
     number: int
@@ -103,14 +103,14 @@ class Commit(Struct, frozen=True):
 
 
 def create_metadata(lake: str, table: str, fields: Any, partitioned: bool) -> Metadata:
-    """The same for whoever writes it."""
+    """Every writer makes the same, so that it does not matter which one creates the table."""
     schema = msgspec.json.encode({"type": "struct", "fields": fields}).decode()
     columns = ("day",) if partitioned else ()
     return Metadata(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{lake}/{table}")), schema, columns)
 
 
 def create_lines(metadata: Metadata, now: int) -> list[Line]:
-    """The commit that makes a table without files."""
+    """Creates a table without files."""
     return [
         Line(commit_info=CommitInfo(now, "CREATE TABLE")),
         Line(protocol=Protocol()),
@@ -121,7 +121,7 @@ def create_lines(metadata: Metadata, now: int) -> list[Line]:
 def commit_lines(
     commit: Commit, snapshot: Snapshot, metadata: Metadata, lake: str, now: int
 ) -> list[Line]:
-    """Tells of another schema, too, if the table has one by now."""
+    """Writes the schema anew if it has changed since the snapshot."""
     lines = [Line(commit_info=CommitInfo(now, commit.operation))]
     if snapshot.metadata != metadata:
         lines.append(Line(meta_data=metadata))
@@ -159,7 +159,7 @@ def apply(snapshot: Snapshot, version: int, lines: Iterable[Line]) -> Snapshot:
 
 
 def checkpoint_lines(snapshot: Snapshot, lake: str, now: int) -> list[Line]:
-    """All that a reader needs of the commits so far."""
+    """Sums up the commits so far for a reader."""
     recent = [
         each for each in snapshot.removed.values() if each.deletion_timestamp > now - TOMBSTONE_MS
     ]
@@ -174,7 +174,7 @@ def checkpoint_lines(snapshot: Snapshot, lake: str, now: int) -> list[Line]:
 
 
 def batch_commits(snapshot: Snapshot, chain: Sequence[Manifest], table: Table) -> Iterator[Commit]:
-    """One for each manifest that the log does not tell of, then one for what was compacted.
+    """Plans a commit for each manifest that the log lacks, then one for what was compacted.
 
     The manifests must have been read after the snapshot, so that none of them is older than it.
     """
@@ -195,7 +195,7 @@ def batch_commits(snapshot: Snapshot, chain: Sequence[Manifest], table: Table) -
 def result_commits(
     snapshot: Snapshot, found: Results | None, table: ResultTable, sizes: Mapping[str, int]
 ) -> Iterator[Commit]:
-    """One for the newest run. Without results, because they are to be made anew, no file counts.
+    """Plans a commit for the newest run. Without results, no file counts any more.
 
     `sizes` has at least the files that the snapshot does not have.
     """
@@ -214,7 +214,7 @@ def result_commits(
 
 
 def exchange(held: set[str], wanted: Mapping[str, Add]) -> tuple[tuple[Add, ...], tuple[str, ...]]:
-    """What is to be added and removed so that `wanted` takes the place of what is held."""
+    """Returns what to add and what to remove, so that `wanted` takes the place of what is held."""
     adds = tuple(add for path, add in wanted.items() if path not in held)
     return adds, tuple(sorted(held - wanted.keys()))
 
@@ -236,6 +236,6 @@ def adds_of(parts: Iterable[Part], table: Table) -> dict[str, Add]:
 
 
 def encode_stats(rows: int) -> str:
-    """Without least and greatest values: of columns that have none, delta-rs takes them for null,
-    and an Arrow dataset of it leaves out the file when such a column is filtered by."""
+    """Counts only. If some columns have a least and a greatest value, delta-rs takes those of all
+    others for null, and its Arrow dataset drops the file when a filter is on one of these."""
     return msgspec.json.encode({"numRecords": rows}).decode()

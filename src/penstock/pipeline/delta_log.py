@@ -1,7 +1,7 @@
 """Delta logs beside the manifests, by which any engine reads the tables of a lake.
 
 A manifest is published first and stays the truth. The log follows: `sync_delta` writes the commits
-that are missing, so whoever is killed in between leaves them to the next one.
+that are missing, so a process that is killed in between leaves them to the next one.
 """
 
 import io
@@ -79,7 +79,7 @@ class DeltaLog:
         self.metadata = metadata
 
     def read(self) -> Snapshot:
-        """From the last checkpoint on."""
+        """Replays the commits since the last checkpoint."""
         commits, checkpoints = self.versions()
         begin = max(checkpoints, default=-1)
         later = sorted(version for version in commits if version > begin)
@@ -91,7 +91,7 @@ class DeltaLog:
         return snapshot
 
     def versions(self) -> tuple[list[int], list[int]]:
-        """Of the commits, and of the checkpoints."""
+        """Lists the versions of commits, and those of checkpoints."""
         found = [match for name in self.files.names(self.folder) if (match := NAME.search(name))]
         commits = [int(match[1]) for match in found if match[2] == "json"]
         return commits, [int(match[1]) for match in found if match[2] != "json"]
@@ -113,7 +113,7 @@ class DeltaLog:
         return apply(Snapshot(), version, [msgspec.convert(plain(row), Line) for row in rows])
 
     def write(self, snapshot: Snapshot, commit: Commit) -> Snapshot | None:
-        """None if another process wrote that version: all is to be looked at again."""
+        """Returns None if another process wrote that version: the caller reads the log again."""
         lines = commit_lines(commit, snapshot, self.metadata, self.lake, milliseconds())
         return self.write_lines(snapshot, lines)
 
@@ -166,12 +166,12 @@ def milliseconds() -> int:
 
 
 def paired(line: Line) -> Any:
-    """As Arrow takes it: maps as pairs."""
+    """Turns maps into pairs, as Arrow takes them."""
     return convert_maps(msgspec.to_builtins(line), lambda each: list(each.items()))
 
 
 def plain(row: Any) -> Any:
-    """A row of a checkpoint, with maps as such and without what is absent."""
+    """Turns the pairs of a checkpoint's row into maps, and leaves out what is absent."""
     return convert_maps(row, dict)
 
 
@@ -198,10 +198,10 @@ def sync_batches(lake: Lake) -> None:
 
 
 def append_batches(lake: Lake, logs: Mapping[Table, DeltaLog]) -> bool:
-    """False if another process wrote a commit meanwhile.
+    """Returns False if another process wrote a commit meanwhile.
 
-    Logs are read before the manifests: then a commit that knows of newer ones takes the number of
-    ours, and ours is not written.
+    Logs are read before the manifests. If another process commits newer manifests in between, it
+    takes the version that this one was about to write.
     """
     snapshots = {table: log.read() for table, log in logs.items()}
     chain = lake.manifests()
@@ -218,7 +218,7 @@ def sync_results(lake: Lake) -> None:
 
 
 def append_results(lake: Lake, logs: Mapping[ResultTable, DeltaLog]) -> bool:
-    """In the order of `append_batches`. No log is made before there are results."""
+    """Reads in the order of `append_batches`. Makes no log before there are results."""
     snapshots = {table: log.read() for table, log in logs.items()}
     found = results.newest(lake)
     made = [table for table in logs if found or snapshots[table].version >= 0]
@@ -233,14 +233,14 @@ def append_results(lake: Lake, logs: Mapping[ResultTable, DeltaLog]) -> bool:
 def sizes_of(
     files: Files, found: Results | None, table: ResultTable, snapshot: Snapshot
 ) -> dict[str, int]:
-    """Of the files that the log does not have yet."""
+    """Returns the sizes of files that the log does not have yet."""
     paths = [file.path for file in found.of(table)] if found else []
     named = {path.removeprefix(f"{table}/"): path for path in paths}
     return {name: files.size(path) for name, path in named.items() if name not in snapshot.files}
 
 
 def append(log: DeltaLog, snapshot: Snapshot, plan: Callable[[Snapshot], Iterable[Commit]]) -> bool:
-    """False if another process wrote a commit meanwhile."""
+    """Returns False if another process wrote a commit meanwhile."""
     held = log.create(snapshot) if snapshot.version < 0 else snapshot
     if held is None:
         return False

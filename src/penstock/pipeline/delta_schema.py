@@ -39,7 +39,7 @@ def arrow_type(kind: Any) -> Any:
 
 
 def ddl_type(kind: str) -> Any:
-    """Of a type as Spark writes it: a plain one, or an array of structs."""
+    """Translates a type that Spark writes: a plain one, or an array of structs."""
     name, _, inner = kind.strip().removesuffix(">").partition("<")
     if name == "array":
         return {"type": "array", "elementType": ddl_type(inner), "containsNull": True}
