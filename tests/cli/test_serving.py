@@ -19,7 +19,7 @@ def answers(port: int, path: str = "/healthz") -> bytes:
 
 def asked(port: int, path: str = "/healthz") -> tuple[bytes, str]:
     """The answer, and which process gave it."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path)
         response = connection.getresponse()

@@ -383,6 +383,7 @@ async def test_a_subject_cannot_be_taken_for_another(issuer: Issuer, store: Stor
         await admit(gate, token),
         await admit(gate, issuer.token(sub=f"key:{key.id}", org="default")),
         await admit(gate, issuer.token(sub="w1", org="acme")),
+        await admit(gate, issuer.token(sub="w1", org="default")),
         await admit(gate, issuer.token(sub="acme/w1", org="default")),
         await admit(gate, issuer.token(sub="acme/jwt:w1", org="default")),
         await admit(gate, "opaque-3"),
