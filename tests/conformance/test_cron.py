@@ -4,9 +4,12 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from penstock import cron
+from penstock.agents.scheduler import tick_entry
 from penstock.errors import Forbidden, InvalidInput, NotFound
 from penstock.message import Draft
 from penstock.queue import Missed, QueueState, Schedule
+from penstock.ticket import Firing
 from tests.conformance.stage import HOUR, Stage
 
 pytestmark = pytest.mark.anyio
@@ -71,6 +74,38 @@ async def test_each_schedule_of_a_batch_answers_for_itself(stage: Stage) -> None
     one, two = await stage.firings()
     assert await stage.store.fire([one]) == [True]
     assert await stage.store.fire([one, two, two]) == [False, True, False]
+    assert await stage.places() == {"ready": 2}
+
+
+async def tick_firings(stage: Stage) -> list[Firing]:
+    """With the entries of the scheduler, which publish each tick once."""
+    now = await stage.store.now()
+    firings = []
+    for schedule in await stage.store.schedules(now):
+        queue = await stage.broker.directory.numbered(schedule.queue_id)
+        ticks, next_at = cron.due_ticks(schedule, now)
+        entries = tuple(tick_entry(schedule, queue, tick) for tick in ticks)
+        firings.append(Firing(schedule.id, schedule.next_at, next_at, entries))
+    return firings
+
+
+async def test_each_tick_of_a_batch_is_published_by_its_kind(stage: Stage) -> None:
+    drafts = (Draft(), Draft(ordering_key="k"), Draft(ordering_key="k"), Draft(name="n"))
+    for number, draft in enumerate((*drafts, Draft(delay=60), Draft(body=b"last"))):
+        await stage.admin.schedule(Schedule(f"{number}", "* * * * *", draft))
+    await stage.travel(60)
+    assert await stage.store.fire(await tick_firings(stage)) == [True] * 6
+    assert await stage.places() == {"ready": 4, "scheduled": 2}
+
+
+async def test_a_tick_is_published_once_though_its_schedule_is_set_back(stage: Stage) -> None:
+    saved = [await stage.admin.schedule(minutely(name)) for name in ("one", "two")]
+    await stage.travel(60)
+    firings = await tick_firings(stage)
+    assert await stage.store.fire(firings) == [True, True]
+    for schedule in saved:
+        await stage.store.save_schedule(schedule)
+    assert await stage.store.fire(firings) == [True, True]
     assert await stage.places() == {"ready": 2}
 
 

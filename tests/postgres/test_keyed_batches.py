@@ -12,7 +12,7 @@ from penstock.stores.postgres.store import PostgresStore
 from penstock.ticket import Completion, Entry
 from tests.postgres.scenes import CAP, QUEUE, claim, connected, open_store, places
 from tests.servers.postgres import Postgres
-from tests.servers.proxy import Link, Proxy
+from tests.servers.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -23,14 +23,6 @@ DELETE_NEXT = """
 DELETE FROM penstock.scheduled
 WHERE id = (SELECT min(id) FROM penstock.scheduled WHERE key = 'a')
 """
-
-
-class CountingProxy(Proxy):
-    requests = 0
-
-    async def pass_on(self, link: Link, what: str, chunk: bytes) -> None:
-        self.requests += what == "requests"
-        await super().pass_on(link, what, chunk)
 
 
 async def publish(store: PostgresStore, *keys: str) -> list[int]:
@@ -62,7 +54,7 @@ async def transaction(url: str, statement: str) -> AsyncIterator[asyncpg.Connect
 
 async def test_a_keyed_batch_takes_few_round_trips(postgres_server: Postgres, url: str) -> None:
     async with (
-        CountingProxy(postgres_server.port) as proxy,
+        Proxy(postgres_server.port) as proxy,
         await open_store(proxy.url(url)) as store,
     ):
         proxy.requests = 0

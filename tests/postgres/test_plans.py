@@ -45,6 +45,7 @@ TICKET = "ready_pkey (queue_id, rank, id)"
 # What is not here reads no table of messages.
 WALKS: dict[str, list[str]] = {
     "dedup_seen": ["dedup_pkey (queue_id, key)"],
+    "dedups_seen": ["dedup_pkey (queue_id, key)"],
     "unique_free": ["dedup_unique (id)"],
     "name_taken": ["name_pkey (queue_id, name)"],
     "depth": ["ready_pkey (queue_id)", "scheduled_queue (queue_id)"],

@@ -164,8 +164,8 @@ def test_every_statement_that_is_asked_for_exists() -> None:
     assert (names | PUT_TOGETHER) - TEXTS.keys() == OF_FILES
 
 
-# What only SQLite asks the shared moves for, and what only servers are asked for.
-OF_FILES = {"extend", "lease_read"}
+# What only other engines ask the shared moves for, and what only servers are asked for.
+OF_FILES = {"extend", "lease_read", "schedule_move"}
 OF_SERVERS = {"any_ready", "due_when", "leases_expired"}
 
 

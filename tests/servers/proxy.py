@@ -63,6 +63,8 @@ class Proxy:
         self.cuts: list[Cut] = []
         self.lost: frozenset[str] = frozenset()
         self.listener: asyncio.Server | None = None
+        # Pieces that clients sent.
+        self.requests = 0
 
     async def __aenter__(self) -> Self:
         await self.accept()
@@ -148,6 +150,7 @@ class Proxy:
     async def send(self, link: Link) -> None:
         with suppress(ConnectionError):
             while chunk := await link.requests.read(CHUNK):
+                self.requests += 1
                 await self.pause()
                 if cut := self.cut_for(chunk):
                     if cut.answer is None:

@@ -143,6 +143,18 @@ INSERT INTO penstock.dedup (queue_id, key, id, digest, expires_at)
 VALUES (:queue_id, :key, :id, :digest, :expires_at)
 ON CONFLICT (queue_id, key) DO UPDATE
 SET id = excluded.id, digest = excluded.digest, expires_at = excluded.expires_at;
+-- name: dedups_seen
+SELECT d.queue_id, d.key
+FROM unnest(:queue_ids::int[], :keys::text[]) AS asked (queue_id, key)
+CROSS JOIN LATERAL (
+    SELECT queue_id, key FROM penstock.dedup
+    WHERE queue_id = asked.queue_id AND key = asked.key AND expires_at > :now OFFSET 0) AS d;
+-- name: dedups_remember
+INSERT INTO penstock.dedup (queue_id, key, id, digest, expires_at)
+SELECT * FROM unnest(:queue_ids::int[], :keys::text[], :ids::bigint[], :digests::bytea[],
+                     :expires_ats::bigint[])
+ON CONFLICT (queue_id, key) DO UPDATE
+SET id = excluded.id, digest = excluded.digest, expires_at = excluded.expires_at;
 -- name: unique_free
 DELETE FROM penstock.dedup
 WHERE id = :id AND expires_at = 9007199254740991 AND starts_with(key, 'unique:');
@@ -637,9 +649,17 @@ DELETE FROM penstock.result WHERE id = ANY (:ids::bigint[]);
 -- name: pruned_up_to
 UPDATE penstock.counter SET value = greatest(value, :id) WHERE name = 'pruned';
 
--- name: schedule_move
-UPDATE penstock.schedule SET next_at = :next_at, last_at = :seen_at
-WHERE id = :id AND next_at = :seen_at AND NOT paused;
+-- name: schedules_move
+-- One that another transaction holds is fired by that one, or later.
+WITH held AS MATERIALIZED (
+    SELECT s.id, asked.seen_at, asked.next_at
+    FROM unnest(:ids::int[], :seen_ats::bigint[], :next_ats::bigint[])
+        AS asked (id, seen_at, next_at)
+    JOIN penstock.schedule AS s ON s.id = asked.id AND s.next_at = asked.seen_at AND NOT s.paused
+    FOR UPDATE OF s SKIP LOCKED)
+UPDATE penstock.schedule AS s SET next_at = held.next_at, last_at = held.seen_at
+FROM held WHERE s.id = held.id
+RETURNING s.id, held.seen_at;
 -- name: schedule_save
 INSERT INTO penstock.schedule (queue_id, name, paused, next_at, plan)
 VALUES (:queue_id, :name, :paused, :next_at, :plan)

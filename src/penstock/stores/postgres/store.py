@@ -5,13 +5,13 @@ from typing import Any
 
 from penstock.message import HistoryRow, Moment
 from penstock.store import Check
-from penstock.stores.postgres import doctor, feed, foreign, publish, type_index
+from penstock.stores.postgres import doctor, feed, firing, foreign, publish, type_index
 from penstock.stores.postgres.callers import KINDS
 from penstock.stores.postgres.consuming import Consuming
 from penstock.stores.postgres.wake import Wake
 from penstock.stores.sql.foreign import Inside
 from penstock.stores.sql.server import ServerStore
-from penstock.ticket import Cursor, Entry, Feed, Pruned, Published, Retention
+from penstock.ticket import Cursor, Entry, Feed, Firing, Pruned, Published, Retention
 
 
 class PostgresStore(Consuming, ServerStore[Wake]):
@@ -43,6 +43,9 @@ class PostgresStore(Consuming, ServerStore[Wake]):
             if ended < limit:
                 ended += (await self.fetch(name, limit=limit - ended, queues=None))[0][0]
         return ended + (await super().expire(limit - ended) if ended < limit else 0)
+
+    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
+        return await self.write(firing.fire, firings)
 
     async def prune(self, retention: Retention) -> Pruned:
         ids, pruned = await self.read(feed.prunable, retention)

@@ -9,7 +9,7 @@ from penstock.message import NEVER, Moment, State, Verb
 from penstock.stores.sql import keys
 from penstock.stores.sql.ending import over
 from penstock.stores.sql.transaction import Lockable, Ticket, Transaction
-from penstock.ticket import Entry, Published
+from penstock.ticket import Dedupe, Entry, Published
 
 NOT_PUBLISHED = Published(0, code="NOT_PUBLISHED")
 
@@ -132,15 +132,18 @@ async def remember(tx: Transaction, entry: Entry, id: int) -> None:
     if entry.name is not None:
         await tx.run("name_take", queue_id=entry.queue_id, name=entry.name, id=id)
     if (dedup := entry.dedup) is not None:
-        until = NEVER if dedup.window is None else tx.now + int(dedup.window * 1_000_000)
         await tx.run(
             "dedup_remember",
             queue_id=entry.queue_id,
             key=dedup.key,
             id=id,
             digest=dedup.digest,
-            expires_at=until,
+            expires_at=kept_until(dedup, tx.now),
         )
+
+
+def kept_until(dedup: Dedupe, now: Moment) -> Moment:
+    return NEVER if dedup.window is None else now + int(dedup.window * 1_000_000)
 
 
 async def place(tx: Transaction, entry: Entry, id: int, full: bool) -> None:
