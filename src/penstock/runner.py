@@ -12,11 +12,14 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from penstock.errors import NotFound, StoreError
+from penstock.errors import NotFound, StoreBusy, StoreError
 from penstock.outage import Outages
 
 Changed: TypeAlias = Callable[[str, str | None], None]
 LONGEST_RETRY = 30.0
+# Agents that run so often have others waiting for them: lost messages, and what is due.
+FREQUENT_S = 1.0
+LONGEST_RETRY_OF_FREQUENT_S = 4.0
 log: FilteringBoundLogger = structlog.get_logger()
 
 LETTERS = string.ascii_lowercase + string.digits
@@ -73,7 +76,7 @@ class Turn:
             self.error = f"{type(error).__name__}: {error}"
             if self.failures == 1 and self.changed is not None:
                 self.changed(self.agent.name, self.error)
-            wait = retry_wait(self.failures)
+            wait = retry_wait(self.failures, self.agent.every, error)
             if isinstance(error, StoreError):
                 self.outages.report_failure(self.agent.name, error)
             else:
@@ -170,9 +173,13 @@ class Runner:
             await self.running
 
 
-def retry_wait(failures: int) -> float:
-    """1, 2, 4 ... seconds, at most 30."""
-    return min(2.0 ** min(failures - 1, 10), LONGEST_RETRY)
+def retry_wait(failures: int, every: float, error: Exception) -> float:
+    """1, 2, 4 ... seconds, at most 30. An agent that runs every second comes back sooner, and at
+    once after STORE_BUSY, for which it has waited already."""
+    longest = LONGEST_RETRY
+    if every <= FREQUENT_S:
+        longest = FREQUENT_S if isinstance(error, StoreBusy) else LONGEST_RETRY_OF_FREQUENT_S
+    return min(2.0 ** min(failures - 1, 10), longest)
 
 
 def spread(wait: float) -> float:

@@ -83,7 +83,7 @@ def test_a_failing_agent_is_logged_by_name_and_goes_on_with_growing_waits() -> N
     async def fail(run: int) -> float:
         raise KeyError("no such key")
 
-    sick, well = Probe("sick", work=fail), Probe("well")
+    sick, well = Probe("sick", every=60.0, work=fail), Probe("well")
     with capture_logs() as logs:
         run_virtually(run_for(120.0, sick, well))
     expected = [1, 2, 4, 8, 16, 30]
@@ -121,13 +121,21 @@ def test_a_store_that_is_away_is_one_line_for_all_agents() -> None:
 
 
 def test_the_wait_never_grows_past_30_seconds() -> None:
-    assert [retry_wait(n) for n in (1, 2, 5, 6, 7, 10_000)] == [1, 2, 16, 30, 30, 30]
+    away = StoreUnreachable("server is away")
+    waits = [retry_wait(n, 60.0, away) for n in (1, 2, 5, 6, 7, 10_000)]
+    assert waits == [1, 2, 16, 30, 30, 30]
+
+
+def test_an_agent_that_runs_every_second_is_back_in_seconds() -> None:
+    away, busy = StoreUnreachable("server is away"), StoreBusy("no write lock")
+    assert [retry_wait(n, 1.0, away) for n in (1, 2, 3, 4, 10_000)] == [1, 2, 4, 4, 4]
+    assert [retry_wait(n, 1.0, busy) for n in (1, 2, 10_000)] == [1, 1, 1]
 
 
 def test_a_success_resets_the_growing_wait() -> None:
     async def flaky(run: int) -> float | None:
         if run in (1, 2, 4):
-            raise StoreBusy("no write lock")
+            raise StoreUnreachable("server is away")
         return 0.5
 
     probe = Probe(work=flaky)
