@@ -62,7 +62,10 @@ def start(url: str, tmp_path: Path) -> Iterator[Start]:
     ) -> "subprocess.Popen[bytes]":
         words = [str(concurrency), str(lease), str(grace)]
         command = [sys.executable, "-m", "tests.worker.program", *words]
-        environment = os.environ | {"PENSTOCK_URL": url}
+        environment = os.environ | {
+            "PENSTOCK_URL": url,
+            "PENSTOCK_ARTIFACTS": str(tmp_path / "artifacts"),
+        }
         with open(tmp_path / "log", "ab") as log:
             started.append(
                 subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)

@@ -50,6 +50,11 @@ async def count(path: str, number: int) -> None:
     note(path, number)
 
 
+@app.task(name="attach")
+async def attach(context: Context) -> None:
+    await context.aattach("report", b"x" * 100_000)
+
+
 @app.task(name="die")
 async def die(context: Context, path: str) -> None:
     note(path, context.delivery.deliveries)

@@ -1,7 +1,6 @@
 """Messages that were delivered before: work on them begins with a word to the store."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
@@ -27,12 +26,15 @@ def killer(delivery: Leased, settings: QueueSettings) -> bool:
 
 
 class Suspects:
-    """Those that may have ended a worker run one at a time; retries that came back, at will."""
+    """Runs those that may have ended a worker one at a time, those with the fewest deliveries
+    first: a message that kills every worker comes after the neighbours it took with it. Retries
+    that came back run at will.
+    """
 
     def __init__(self, broker: Broker, gone: Callable[[Context], None]) -> None:
         self.broker = broker
         self.gone = gone
-        self.line: deque[Place] = deque()
+        self.line: list[Place] = []
         self.free: list[Place] = []
         self.alone: Context | None = None
         self.beginning: list[Place] = []
@@ -43,6 +45,8 @@ class Suspects:
         self.changed.set()
 
     def ended(self, context: Context) -> None:
+        """Lets the next one begin. Call it once the store has answered: the next one may kill this
+        process, and an end that was not written would be lost with it."""
         if self.alone is context:
             self.alone = None
             self.changed.set()
@@ -62,12 +66,18 @@ class Suspects:
         self.changed.clear()
         places, self.free = self.free, []
         if self.alone is None and self.line:
-            places.append(self.line.popleft())
+            places.append(self.take_next())
             self.alone = context_of(places[-1])
         if places:
             await self.begin(places)
         else:
             await self.changed.wait()
+
+    def take_next(self) -> Place:
+        """The first in line among those with the fewest deliveries."""
+        place = min(self.line, key=lambda each: context_of(each).delivery.deliveries)
+        self.line.remove(place)
+        return place
 
     async def begin(self, places: list[Place]) -> None:
         self.beginning = places

@@ -163,6 +163,7 @@ class Worker:
         if handler.ack_first:
             drop(context)
             self.let_go(context)
+            self.suspects.ended(context)
         elif context.attached:
             self.keeping.begin(handler, self.judged(handler, context, result, error))
         else:
@@ -171,8 +172,6 @@ class Worker:
     def over(self, context: Context) -> None:
         context.over = True
         self.finished += 1
-        if context is self.suspects.alone:
-            self.suspects.ended(context)
 
     def judged(
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
@@ -198,6 +197,10 @@ class Worker:
         else:
             for end, answer in zip(ends, answers, strict=True):
                 self.told_one(end, answer)
+        alone = self.suspects.alone
+        # Still held if the store has to be asked again, not over if it was acked before its run.
+        if alone is not None and alone.over and self.held.get(alone.id) is not alone:
+            self.suspects.ended(alone)
         if not self.held:
             self.idle.set()
 
