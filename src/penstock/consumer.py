@@ -1,5 +1,6 @@
 """The verbs of consumers: claim, settle, extend."""
 
+import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from operator import itemgetter
@@ -43,8 +44,6 @@ class Taken(Struct, frozen=True):
 
 
 class Consumer(Publisher):
-    turn = 0
-
     async def claim(
         self,
         *wants: Want,
@@ -86,7 +85,7 @@ class Consumer(Publisher):
         begins: bool,
         merge: str | None,
     ) -> list[tuple[Queue, Claim]]:
-        """One claim a queue, the first one moving on each time; or one for all, by rank."""
+        """One claim a queue, beginning with any of them; or one for all, by rank."""
         serving = [(queue, types) for queue, types in asks if queue.serves]
         if not serving:
             return []
@@ -97,13 +96,14 @@ class Consumer(Publisher):
             ids = tuple(queue.id for queue, _ in serving)
             shortest = min(queue.settings.lease for queue, _ in serving)
             return [(first, Claim(ids, consumer, limit, lease or shortest, types, begins))]
-        self.turn = (self.turn + 1) % len(serving)
+        # A counter would be shared by all consumers of this broker, and they may keep step.
+        start = random.randrange(len(serving))
         return [
             (
                 queue,
                 Claim((queue.id,), consumer, limit, lease or queue.settings.lease, types, begins),
             )
-            for queue, types in serving[self.turn :] + serving[: self.turn]
+            for queue, types in serving[start:] + serving[:start]
         ]
 
     async def _take(self, claims: list[tuple[Queue, Claim]], limit: int) -> list[Leased]:

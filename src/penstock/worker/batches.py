@@ -11,7 +11,7 @@ import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
-from penstock.worker.lanes import PATIENCE, Ends, Run, Task, contexts_of
+from penstock.worker.lanes import PATIENCE, Ends, Load, Run, Task, contexts_of
 from penstock.worker.policy import TimedOut
 
 log = structlog.get_logger()
@@ -26,9 +26,11 @@ class BatchLane:
         self.ends = ends
         self.grace = grace
         self.low = 0
+        self.load = Load()
         self.buffer: deque[Run] = deque()
         self.filled = asyncio.Event()
         self.batch: list[Context] = []
+        self.began = 0.0
         self.until = inf
         self.late = False
         self.stopping = False
@@ -48,6 +50,7 @@ class BatchLane:
 
     def put(self, runs: Sequence[Run]) -> None:
         self.buffer.extend(runs)
+        self.load.accept(len(runs))
         self.filled.set()
 
     @property
@@ -58,9 +61,15 @@ class BatchLane:
     def running(self) -> int:
         return len(self.batch)
 
+    @property
+    def free(self) -> int:
+        """None while a batch runs: the next one waits for its end."""
+        return (0 if self.batch else self.appetite) - len(self.buffer)
+
     def take_back(self) -> list[Context]:
         waiting = contexts_of(self.buffer)
         self.buffer.clear()
+        self.load.give_back(len(waiting))
         return waiting
 
     async def run(self) -> None:
@@ -90,7 +99,8 @@ class BatchLane:
         size = min(len(self.buffer), self.appetite)
         batch = [self.buffer.popleft()[1] for _ in range(size)]
         limits = [context.limit for context in batch if context.limit is not None]
-        self.until = time.monotonic() + min(limits, default=inf)
+        self.began = time.monotonic()
+        self.until = self.began + min(limits, default=inf)
         for context in batch:
             context.until = self.until
         return batch
@@ -108,6 +118,7 @@ class BatchLane:
     def end(self, errors: Sequence[BaseException | None]) -> None:
         batch, self.batch, self.until = self.batch, [], inf
         for context, error in zip(batch, errors, strict=True):
+            self.load.end(self.began)
             self.ends.ended(self.handler, context, None, error)
         if len(self.buffer) <= self.low:
             self.ends.has_room()

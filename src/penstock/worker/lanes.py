@@ -5,6 +5,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any, Protocol, TypeAlias
 
 import structlog
@@ -37,12 +38,54 @@ class Ends(Protocol):
         """A lane has fewer messages waiting than its low mark."""
 
 
+class Load:
+    """Counts what a lane was given and what ended there. Written on the loop's thread only."""
+
+    __slots__ = ("accepted", "busy_seconds", "busy_since", "ended", "run_seconds")
+
+    def __init__(self) -> None:
+        self.accepted = self.ended = 0
+        # How long the ended runs took, added up; and how long the lane had something to do.
+        self.run_seconds = self.busy_seconds = 0.0
+        self.busy_since = inf
+
+    @property
+    def held(self) -> int:
+        return self.accepted - self.ended
+
+    def busy(self, now: float) -> float:
+        """Seconds for which the lane has had something to do."""
+        return self.busy_seconds + max(0.0, now - self.busy_since)
+
+    def accept(self, count: int) -> None:
+        if self.accepted == self.ended:
+            self.busy_since = time.monotonic()
+        self.accepted += count
+
+    def give_back(self, count: int) -> None:
+        self.accepted -= count
+        self.rest(time.monotonic())
+
+    def end(self, began: float) -> None:
+        now = time.monotonic()
+        self.ended += 1
+        self.run_seconds += now - began
+        if self.accepted == self.ended:
+            self.rest(now)
+
+    def rest(self, now: float) -> None:
+        if self.accepted == self.ended:
+            self.busy_seconds = self.busy(now)
+            self.busy_since = inf
+
+
 class Lane(Protocol):
     """Messages that wait to run, and what runs them. Never a task or a hop per message."""
 
     # How many it works on at once; when this many are left, or none, it says that it has room.
     appetite: int
     low: int
+    load: Load
 
     def start(self) -> None: ...
 
@@ -54,6 +97,10 @@ class Lane(Protocol):
 
     @property
     def running(self) -> int: ...
+
+    @property
+    def free(self) -> int:
+        """How many more would start at once; below 0 if that many wait already."""
 
     def take_back(self) -> list[Context]:
         """All that are not started, out of the lane."""
@@ -73,6 +120,7 @@ class AsyncLane:
         self.ends = ends
         self.grace = grace
         self.low = 0
+        self.load = Load()
         self.buffer: deque[Run] = deque()
         self.work = asyncio.Semaphore(0)
         self.idle = 0
@@ -101,6 +149,7 @@ class AsyncLane:
 
     def put(self, runs: Sequence[Run]) -> None:
         self.buffer.extend(runs)
+        self.load.accept(len(runs))
         for _ in range(min(len(runs), self.idle)):
             self.work.release()
 
@@ -112,9 +161,14 @@ class AsyncLane:
     def running(self) -> int:
         return len(self.hands)
 
+    @property
+    def free(self) -> int:
+        return self.appetite - self.load.held
+
     def take_back(self) -> list[Context]:
         waiting = contexts_of(self.buffer)
         self.buffer.clear()
+        self.load.give_back(len(waiting))
         return waiting
 
     async def run(self) -> None:
@@ -131,15 +185,16 @@ class AsyncLane:
             handler, context = run
             value: Any = None
             error: BaseException | None = None
+            began = time.monotonic()
             if context.limit is not None:
-                context.until = time.monotonic() + context.limit
+                context.until = began + context.limit
             try:
                 value = await handler.begin(context)
                 if value is not None:
                     value = handler.keep(value)
             except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
                 value, error = None, self.told(me, raised)
-            goes_on = self.ended(me, value, error)
+            goes_on = self.ended(me, began, value, error)
             runs += 1
             if runs % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
@@ -161,7 +216,9 @@ class AsyncLane:
             raise raised
         return raised
 
-    def ended(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
+    def ended(
+        self, me: Task, began: float, value: bytes | None, error: BaseException | None
+    ) -> bool:
         """False if the runner ends here: its run was given up before, and another took its place;
         or the lane stops."""
         if self.ends.forked:
@@ -172,6 +229,7 @@ class AsyncLane:
         run = self.hands.pop(me, None)
         if run is None:
             return False
+        self.load.end(began)
         self.ends.ended(*run, value, error)
         return not self.stopping
 
@@ -183,6 +241,7 @@ class AsyncLane:
                 runner.cancel()
             elif context.until + self.grace <= now:
                 del self.hands[runner]
+                self.load.end(context.until - (context.limit or 0.0))
                 log.error("run_given_up", id=context.id, handler=handler.name)
                 self.ends.ended(handler, context, None, TimedOut("and it did not end then either"))
                 self.hire()

@@ -8,15 +8,18 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
+from typing import TypeAlias
 
 import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
-from penstock.worker.lanes import Ends, Run, contexts_of
+from penstock.worker.lanes import Ends, Load, Run, contexts_of
 from penstock.worker.policy import TimedOut
 
 log = structlog.get_logger()
+# When a run began, and what came of it.
+Ended: TypeAlias = tuple[float, tuple[Handler, Context, bytes | None, BaseException | None]]
 
 
 class ThreadLane:
@@ -26,11 +29,12 @@ class ThreadLane:
         self.appetite = concurrency
         self.ends = ends
         self.low = 0
+        self.load = Load()
         self.loop = asyncio.get_running_loop()
         # None ends a thread.
         self.buffer: SimpleQueue[Run | None] = SimpleQueue()
         self.hands: dict[int, Run] = {}
-        self.out: deque[tuple[Handler, Context, bytes | None, BaseException | None]] = deque()
+        self.out: deque[Ended] = deque()
         self.collecting = False
         self.hired = self.given_up = 0
 
@@ -43,6 +47,7 @@ class ThreadLane:
         threading.Thread(target=self.run, args=(self.hired,), name=name, daemon=True).start()
 
     def put(self, runs: Sequence[Run]) -> None:
+        self.load.accept(len(runs))
         for run in runs:
             self.buffer.put(run)
         wanted = min(self.appetite, len(self.hands) + self.buffer.qsize())
@@ -57,11 +62,16 @@ class ThreadLane:
     def running(self) -> int:
         return len(self.hands) + len(self.out)
 
+    @property
+    def free(self) -> int:
+        return self.appetite - self.load.held
+
     def take_back(self) -> list[Context]:
         back: list[Run] = []
         with contextlib.suppress(Empty):
             while (run := self.buffer.get_nowait()) is not None:
                 back.append(run)
+        self.load.give_back(len(back))
         return contexts_of(back)
 
     def run(self, me: int) -> None:
@@ -72,8 +82,9 @@ class ThreadLane:
             handler, context = run
             result: bytes | None = None
             error: BaseException | None = None
+            began = time.monotonic()
             if context.limit is not None:
-                context.until = time.monotonic() + context.limit
+                context.until = began + context.limit
             try:
                 if handler.admit(context):
                     result = self.call(me, handler, context)
@@ -84,7 +95,7 @@ class ThreadLane:
             # Taken away: the run was given up, and another thread took this one's place.
             if self.hands.pop(me, None) is None:
                 return
-            self.out.append((handler, context, result, error))
+            self.out.append((began, (handler, context, result, error)))
             # What waits for the next message must not keep the last one.
             del run, handler, context, result, error
             self.tell()
@@ -104,7 +115,9 @@ class ThreadLane:
         # Before draining, never after: what ends from here on is told again.
         self.collecting = False
         while self.out:
-            self.ends.ended(*self.out.popleft())
+            began, end = self.out.popleft()
+            self.load.end(began)
+            self.ends.ended(*end)
         if self.waiting <= self.low:
             self.ends.has_room()
 
@@ -114,6 +127,7 @@ class ThreadLane:
             if context.until <= now and self.hands.pop(me, None) is not None:
                 log.warning("thread_given_up", id=context.id, handler=handler.name)
                 late = TimedOut("longer than its timeout; its thread goes on")
+                self.load.end(context.until - (context.limit or 0.0))
                 self.ends.ended(handler, context, None, late)
                 self.given_up += 1
                 self.hire()

@@ -9,7 +9,7 @@ import structlog
 
 from penstock.broker import Broker
 from penstock.errors import StoreError
-from penstock.message import Nack, Release, Settlement, State
+from penstock.message import Leased, Nack, Release, Settlement, State
 from penstock.queue import Queue
 from penstock.runner import identity
 from penstock.settings import QueueSettings
@@ -26,6 +26,7 @@ from penstock.worker.keeping import Keeping, drop
 from penstock.worker.lanes import Lane
 from penstock.worker.options import WorkerOptions
 from penstock.worker.policy import Unfit, judge, text_of
+from penstock.worker.prefetch import GiveBack
 from penstock.worker.routes import Routes
 from penstock.worker.suspects import Suspects
 
@@ -68,6 +69,7 @@ class Worker:
         self.keeping = Keeping(broker, self.flush.add)
         self.heart = Heart(self.held, self.lease_lost, self.options.grace)
         self.suspects = Suspects(broker, self.let_go)
+        self.give_back = GiveBack(self.suspects, self.release)
         self.intake = Intake(
             self.held,
             self.routes,
@@ -106,11 +108,12 @@ class Worker:
             self.tasks.append(asyncio.create_task(self.heart.run(self.broker)))
         else:
             self.heart.run_in_thread(self.connect)
-        for step in (self.flush.step, self.suspects.step, self.watch):
+        for step in (self.flush.step, self.suspects.step, self.watch, self.give_back.step):
             self.tasks.append(asyncio.create_task(keep_on(step)))
         for names, lanes in self.routes.groups():
             fetch = self.fetch(names, lanes)
             self.fetches.append(fetch)
+            self.give_back.watch(fetch)
             self.fetching.append(asyncio.create_task(fetch.run()))
 
     def fetch(self, names: list[str], lanes: list[Lane]) -> Fetch:
@@ -121,9 +124,13 @@ class Worker:
             self.options,
             self.identity,
             scope=self.scope,
-            suspects=lambda: self.suspects.waiting(lanes),
-            take=self.intake.take,
+            suspects=self.suspects,
+            take=self.take,
         )
+
+    def take(self, deliveries: list[Leased], lease: float) -> None:
+        self.intake.take(deliveries, lease)
+        self.give_back.claimed.set()
 
     def refuse(self, context: Context, settlement: Settlement) -> None:
         """It does not run here."""
