@@ -14,6 +14,7 @@ class Broker(Consumer):
     def __init__(self, store: Store, *, tenant: str = "default", room: Room | None = None) -> None:
         self.store = store
         self.tenant = tenant
+        self.turns = {}
         self.directory = Directory(store)
         self.lanes = GroupCommit(store, store.capabilities.max_batch)
         self.admin = Admin(store, self.directory, tenant)

@@ -1,6 +1,5 @@
 """The verbs of consumers: claim, settle, extend."""
 
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from operator import itemgetter
@@ -30,6 +29,7 @@ from penstock.ticket import (
 Held: TypeAlias = Lock | Leased
 Want: TypeAlias = str | tuple[str, Sequence[str]]
 MOST_WANTS = 16
+MAX_TURNS = 1_000
 LONGEST_WAIT = 30.0
 MOST_NUMBER = 2**63
 T = TypeVar("T")
@@ -44,6 +44,9 @@ class Taken(Struct, frozen=True):
 
 
 class Consumer(Publisher):
+    # By the queues of a claim: which of them was the first one last time.
+    turns: dict[tuple[int, ...], int]
+
     async def claim(
         self,
         *wants: Want,
@@ -85,7 +88,7 @@ class Consumer(Publisher):
         begins: bool,
         merge: str | None,
     ) -> list[tuple[Queue, Claim]]:
-        """One claim a queue, beginning with any of them; or one for all, by rank."""
+        """One claim a queue, the first one moving on each time; or one for all, by rank."""
         serving = [(queue, types) for queue, types in asks if queue.serves]
         if not serving:
             return []
@@ -96,8 +99,7 @@ class Consumer(Publisher):
             ids = tuple(queue.id for queue, _ in serving)
             shortest = min(queue.settings.lease for queue, _ in serving)
             return [(first, Claim(ids, consumer, limit, lease or shortest, types, begins))]
-        # A counter would be shared by all consumers of this broker, and they may keep step.
-        start = random.randrange(len(serving))
+        start = self._next_turn(tuple(queue.id for queue, _ in serving))
         return [
             (
                 queue,
@@ -105,6 +107,14 @@ class Consumer(Publisher):
             )
             for queue, types in serving[start:] + serving[:start]
         ]
+
+    def _next_turn(self, queue_ids: tuple[int, ...]) -> int:
+        """Each set of queues has turns of its own: consumers that ask for others, in step with
+        these, would make the same queue the first one every time."""
+        if len(self.turns) > MAX_TURNS:
+            self.turns.clear()
+        turn = self.turns[queue_ids] = (self.turns.get(queue_ids, 0) + 1) % len(queue_ids)
+        return turn
 
     async def _take(self, claims: list[tuple[Queue, Claim]], limit: int) -> list[Leased]:
         taken: list[Leased] = []

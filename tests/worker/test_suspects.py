@@ -211,6 +211,28 @@ async def test_a_store_that_is_away_delays_a_suspect_and_loses_nothing() -> None
     await app.aclose()
 
 
+async def test_a_suspect_that_was_lost_before_it_began_makes_room_for_another(
+    app: Penstock,
+) -> None:
+    go_on = asyncio.Event()
+    runs: list[int] = []
+
+    @app.task
+    async def work(context: Context) -> None:
+        runs.append(context.id)
+        await go_on.wait()
+
+    _, lost = await app.aenqueue_many(work.call() for _ in range(2))
+    await abandoned(app, 2)
+    async with working(app, concurrency=2) as worker:
+        await until(lambda: len(runs) == 1 and len(worker.held) == 2)
+        later = await app.aenqueue_many(work.call() for _ in range(3))
+        await lost.acancel(force=True)
+        go_on.set()
+        await until(lambda: worker.completed == 4)
+    assert runs[1:] == [job.id for job in later]
+
+
 async def test_a_suspect_that_was_lost_while_it_waited_is_not_run(app: Penstock) -> None:
     go_on = asyncio.Event()
     runs: list[int] = []

@@ -118,7 +118,8 @@ class BatchLane:
     def end(self, errors: Sequence[BaseException | None]) -> None:
         batch, self.batch, self.until = self.batch, [], inf
         for context, error in zip(batch, errors, strict=True):
-            self.load.end(self.began)
+            self.load.end()
+            self.load.time(1, self.began)
             self.ends.ended(self.handler, context, None, error)
         if len(self.buffer) <= self.low:
             self.ends.has_room()

@@ -110,7 +110,7 @@ class Fetch:
         """Refilled below half of what is ahead: the claim overlaps the rest."""
         now, loads = time.monotonic(), [lane.load for lane in self.lanes]
         pace = Pace(
-            sum(load.ended for load in loads),
+            sum(load.timed for load in loads),
             sum(load.run_seconds for load in loads),
             sum(load.busy(now) for load in loads),
         )

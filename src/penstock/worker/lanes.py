@@ -20,6 +20,8 @@ Task: TypeAlias = "asyncio.Task[None]"
 
 # Handlers that never suspend must not starve the loops beside them.
 YIELD_EVERY = 64
+# The clock is read once for so many runs, if they follow each other at once.
+TIME_EVERY = 8
 # How long a run that was cancelled may take to end.
 PATIENCE = 2.0
 
@@ -41,12 +43,15 @@ class Ends(Protocol):
 class Load:
     """Counts what a lane was given and what ended there. Written on the loop's thread only."""
 
-    __slots__ = ("accepted", "busy_seconds", "busy_since", "ended", "run_seconds")
+    __slots__ = ("accepted", "busy_seconds", "busy_since", "ended", "run_seconds", "timed")
 
     def __init__(self) -> None:
         self.accepted = self.ended = 0
-        # How long the ended runs took, added up; and how long the lane had something to do.
-        self.run_seconds = self.busy_seconds = 0.0
+        # How many runs were timed, and how long they took, added up.
+        self.timed = 0
+        self.run_seconds = 0.0
+        # How long the lane had something to do, until it last had nothing.
+        self.busy_seconds = 0.0
         self.busy_since = inf
 
     @property
@@ -64,19 +69,25 @@ class Load:
 
     def give_back(self, count: int) -> None:
         self.accepted -= count
-        self.rest(time.monotonic())
+        self.note_rest()
 
-    def end(self, began: float) -> None:
-        now = time.monotonic()
+    def end(self) -> None:
         self.ended += 1
-        self.run_seconds += now - began
         if self.accepted == self.ended:
-            self.rest(now)
+            self.note_rest()
 
-    def rest(self, now: float) -> None:
+    def note_rest(self) -> None:
         if self.accepted == self.ended:
-            self.busy_seconds = self.busy(now)
+            self.busy_seconds = self.busy(time.monotonic())
             self.busy_since = inf
+
+    def time(self, runs: int, since: float) -> float:
+        """That many runs took from then until now, which it returns."""
+        now = time.monotonic()
+        if runs:
+            self.timed += runs
+            self.run_seconds += now - since
+        return now
 
 
 class Lane(Protocol):
@@ -175,9 +186,12 @@ class AsyncLane:
         me = asyncio.current_task()
         assert me is not None
         buffer, hands, goes_on, runs = self.buffer, self.hands, True, 0
+        untimed, since = 0, time.monotonic()
         while goes_on:
             if not buffer:
+                self.load.time(untimed, since)
                 goes_on = await self.wait()
+                untimed, since = 0, time.monotonic()
                 continue
             run = hands[me] = buffer.popleft()
             if len(buffer) == self.low:
@@ -185,17 +199,19 @@ class AsyncLane:
             handler, context = run
             value: Any = None
             error: BaseException | None = None
-            began = time.monotonic()
-            if context.limit is not None:
-                context.until = began + context.limit
+            limit = context.limit
+            context.until = inf if limit is None else time.monotonic() + limit
             try:
                 value = await handler.begin(context)
                 if value is not None:
                     value = handler.keep(value)
             except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
                 value, error = None, self.told(me, raised)
-            goes_on = self.ended(me, began, value, error)
+            goes_on = self.ended(me, value, error)
             runs += 1
+            untimed += 1
+            if untimed == TIME_EVERY:
+                untimed, since = 0, self.load.time(untimed, since)
             if runs % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
@@ -216,9 +232,7 @@ class AsyncLane:
             raise raised
         return raised
 
-    def ended(
-        self, me: Task, began: float, value: bytes | None, error: BaseException | None
-    ) -> bool:
+    def ended(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
         """False if the runner ends here: its run was given up before, and another took its place;
         or the lane stops."""
         if self.ends.forked:
@@ -229,7 +243,7 @@ class AsyncLane:
         run = self.hands.pop(me, None)
         if run is None:
             return False
-        self.load.end(began)
+        self.load.end()
         self.ends.ended(*run, value, error)
         return not self.stopping
 
@@ -241,7 +255,7 @@ class AsyncLane:
                 runner.cancel()
             elif context.until + self.grace <= now:
                 del self.hands[runner]
-                self.load.end(context.until - (context.limit or 0.0))
+                self.load.end()
                 log.error("run_given_up", id=context.id, handler=handler.name)
                 self.ends.ended(handler, context, None, TimedOut("and it did not end then either"))
                 self.hire()

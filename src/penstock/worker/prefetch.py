@@ -20,9 +20,9 @@ LOOK_INTERVAL_S = 0.25
 
 
 class Pace(NamedTuple):
-    """How many runs have ended, how long they took, and how long there was something to run."""
+    """How many runs were timed, how long they took, and how long there was something to run."""
 
-    ended: int
+    runs: int
     run_seconds: float
     busy_seconds: float
 
@@ -45,7 +45,7 @@ class Prefetch:
 
     def adapt(self, pace: Pace) -> None:
         """Looks at as many runs as there are slots: those that began together end together."""
-        runs = pace.ended - self.last.ended
+        runs = pace.runs - self.last.runs
         if runs < self.slots:
             return
         mean = (pace.run_seconds - self.last.run_seconds) / runs

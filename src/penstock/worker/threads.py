@@ -116,7 +116,8 @@ class ThreadLane:
         self.collecting = False
         while self.out:
             began, end = self.out.popleft()
-            self.load.end(began)
+            self.load.end()
+            self.load.time(1, began)
             self.ends.ended(*end)
         if self.waiting <= self.low:
             self.ends.has_room()
@@ -127,10 +128,11 @@ class ThreadLane:
             if context.until <= now and self.hands.pop(me, None) is not None:
                 log.warning("thread_given_up", id=context.id, handler=handler.name)
                 late = TimedOut("longer than its timeout; its thread goes on")
-                self.load.end(context.until - (context.limit or 0.0))
+                self.load.end()
                 self.ends.ended(handler, context, None, late)
                 self.given_up += 1
                 self.hire()
+                self.ends.has_room()
 
     async def stop(self) -> list[Context]:
         cut = [self.hands.pop(me, None) for me in list(self.hands)]

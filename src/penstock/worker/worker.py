@@ -68,7 +68,7 @@ class Worker:
         self.flush = Flush(broker, self.held, self.options.linger, self.told)
         self.keeping = Keeping(broker, self.flush.add)
         self.heart = Heart(self.held, self.lease_lost, self.options.grace)
-        self.suspects = Suspects(broker, self.let_go)
+        self.suspects = Suspects(broker, self.drop_suspect)
         self.give_back = GiveBack(self.suspects, self.release)
         self.intake = Intake(
             self.held,
@@ -230,6 +230,11 @@ class Worker:
         if self.held.get(context.id) is context:
             del self.held[context.id]
         self.idle.set()
+
+    def drop_suspect(self, context: Context) -> None:
+        """It was lost before it began: its slot is free."""
+        self.let_go(context)
+        self.has_room()
 
     def lease_lost(self, context: Context) -> None:
         if context.inside:
