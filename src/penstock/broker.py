@@ -23,6 +23,7 @@ class Broker(Consumer):
         self.store = store
         self.outages = outages or Outages()
         self.tenant = tenant
+        self.turns = {}
         self.directory = Directory(store)
         self.lanes = GroupCommit(store, store.capabilities.max_batch)
         self.admin = Admin(store, self.directory, tenant)

@@ -30,6 +30,7 @@ from penstock.ticket import (
 Held: TypeAlias = Lock | Leased
 Want: TypeAlias = str | tuple[str, Sequence[str]]
 MOST_WANTS = 16
+MAX_TURNS = 1_000
 LONGEST_WAIT = 30.0
 MOST_NUMBER = 2**63
 T = TypeVar("T")
@@ -44,7 +45,8 @@ class Taken(Struct, frozen=True):
 
 
 class Consumer(Publisher):
-    turn = 0
+    # By the queues of a claim: which of them was the first one last time.
+    turns: dict[tuple[int, ...], int]
 
     async def claim(
         self,
@@ -100,14 +102,22 @@ class Consumer(Publisher):
             ids = tuple(queue.id for queue, _ in serving)
             shortest = min(queue.settings.lease for queue, _ in serving)
             return [(first, Claim(ids, consumer, limit, lease or shortest, types, begins))]
-        self.turn = (self.turn + 1) % len(serving)
+        start = self._next_turn(tuple(queue.id for queue, _ in serving))
         return [
             (
                 queue,
                 Claim((queue.id,), consumer, limit, lease or queue.settings.lease, types, begins),
             )
-            for queue, types in serving[self.turn :] + serving[: self.turn]
+            for queue, types in serving[start:] + serving[:start]
         ]
+
+    def _next_turn(self, queue_ids: tuple[int, ...]) -> int:
+        """Each set of queues has turns of its own: consumers that ask for others, in step with
+        these, would make the same queue the first one every time."""
+        if len(self.turns) > MAX_TURNS:
+            self.turns.clear()
+        turn = self.turns[queue_ids] = (self.turns.get(queue_ids, 0) + 1) % len(queue_ids)
+        return turn
 
     async def _take(
         self, claims: list[tuple[Queue, Claim]], limit: int, dead_of: Collection[int] | None

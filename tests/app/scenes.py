@@ -74,6 +74,17 @@ def sweeping(url: str) -> Iterator[None]:
         thread.join()
 
 
+def claim_for_all(app: Penstock, queue: str) -> None:
+    """Adds handlers that run in threads and on the loop: what is claimed for the free slots of the
+    one may be for the other, and then has to wait."""
+
+    @app.task(name="unused in a thread", queue=queue)
+    def in_thread() -> None: ...
+
+    @app.task(name="unused on the loop", queue=queue)
+    async def on_loop() -> None: ...
+
+
 async def until(holds: Callable[[], bool]) -> None:
     with anyio.fail_after(CAP):
         while True:

@@ -29,6 +29,16 @@ Start: TypeAlias = Callable[..., "subprocess.Popen[bytes]"]
 )
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Of a store that other processes see as well."""
+    yield from url_of(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb", "redis"])
+def every_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The same for tests so short that every run has time for every store."""
+    yield from url_of(request, tmp_path)
+
+
+def url_of(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/queue.db"
         return
@@ -62,7 +72,10 @@ def start(url: str, tmp_path: Path) -> Iterator[Start]:
     ) -> "subprocess.Popen[bytes]":
         words = [str(concurrency), str(lease), str(grace)]
         command = [sys.executable, "-m", "tests.worker.program", *words]
-        environment = os.environ | {"PENSTOCK_URL": url}
+        environment = os.environ | {
+            "PENSTOCK_URL": url,
+            "PENSTOCK_ARTIFACTS": str(tmp_path / "artifacts"),
+        }
         with open(tmp_path / "log", "ab") as log:
             started.append(
                 subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)

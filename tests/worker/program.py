@@ -65,6 +65,11 @@ def hold_gil_with_timeout(path: str, seconds: int) -> None:
     ctypes.PyDLL(None).sleep(seconds)
 
 
+@app.task(name="attach")
+async def attach(context: Context) -> None:
+    await context.aattach("report", b"x" * 100_000)
+
+
 @app.task(name="die")
 async def die(context: Context, path: str) -> None:
     note(path, context.delivery.deliveries)

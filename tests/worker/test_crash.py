@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -125,6 +125,50 @@ async def test_a_message_that_kills_its_worker_stops_and_its_neighbours_do_not_s
     await until_true(ended)
     assert (await record(app, poison.id)).reason == "max_deliveries"
     assert lines(kills) == ["1", "2"]
+
+
+@pytest.mark.parametrize("neighbour", ["count", "attach"])
+async def test_the_end_of_a_neighbour_is_not_lost_with_the_worker(
+    app: Penstock, start: Start, tmp_path: Path, neighbour: str
+) -> None:
+    """Redelivered, it runs just before the killer: its end is stored before the killer begins."""
+    if neighbour == "count":
+        quick = await program.count.aenqueue(str(tmp_path / "runs"), 1)
+    else:
+        quick = await program.attach.aenqueue()
+    await program.die.aenqueue(str(tmp_path / "kills"))
+    for _ in range(2):
+        await stopped(start())
+    state, attempts, deliveries = await counters(app, quick.id)
+    assert (state, attempts) == ("completed", 1)
+    assert deliveries <= 2
+
+
+async def test_neighbours_of_a_killer_are_done_within_three_leases(
+    app: Penstock, start: Start, tmp_path: Path
+) -> None:
+    """Each start of a worker finds what the last one held when that lease has ended."""
+    await program.die.aenqueue(str(tmp_path / "kills"))
+    jobs = await app.aenqueue_many(
+        program.count.call(str(tmp_path / "runs"), number) for number in range(40)
+    )
+
+    async def done() -> bool:
+        return {(await record(app, job.id)).state for job in jobs} == {State.COMPLETED}
+
+    starts = 0
+    while not await done():
+        starts += 1
+        await ended_or(done, start())
+    deliveries = [(await record(app, job.id)).deliveries for job in jobs]
+    assert (starts <= 4, max(deliveries) <= 3) == (True, True), (starts, deliveries)
+
+
+async def ended_or(done: Callable[[], Awaitable[bool]], worker: "subprocess.Popen[bytes]") -> None:
+    async def over() -> bool:
+        return worker.poll() is not None or await done()
+
+    await until_true(over)
 
 
 async def test_the_processes_of_a_killed_worker_go_with_it(

@@ -26,7 +26,15 @@ from penstock.errors import StoreUnusable
 from penstock.message import HistoryRow, State
 from penstock.testing.faults import Faults
 from penstock.worker.worker import Worker
-from tests.app.scenes import counters, record, turning, until, until_true, working
+from tests.app.scenes import (
+    claim_for_all,
+    counters,
+    record,
+    turning,
+    until,
+    until_true,
+    working,
+)
 from tests.conformance.engines import ENGINES, Engine
 from tests.servers.mariadb import place
 from tests.worker.conftest import Start
@@ -280,7 +288,7 @@ async def test_after_a_full_fetch_the_next_comes_at_the_min_interval(
     loop = asyncio.get_running_loop()
     began = loop.time()
     options: dict[str, Any] = {"fetch_batch_size": 10, "min_interval": 0.2, "max_interval": 30}
-    async with working(app, concurrency=5, **options) as worker:
+    async with working(app, concurrency=10, **options) as worker:
         await until(lambda: worker.completed == 30)
         assert loop.time() - began >= 0.4
         assert faults.counts["claim"] == 3
@@ -370,6 +378,7 @@ async def test_stop_during_work_gives_back_the_unstarted_and_finishes_the_runnin
     async def on_order(message: Message[int]) -> None:
         await go_on.wait()
 
+    claim_for_all(app, "orders")
     ids = await publish(app, 5)
     async with working(app, concurrency=2, fetch_batch_size=10) as worker:
         await until(lambda: len(worker.held) > 2)

@@ -10,8 +10,9 @@ from penstock import Cancelled, Context, Penstock
 from penstock.errors import StoreBusy
 from penstock.message import State
 from penstock.testing.faults import Faults
+from penstock.worker import prefetch
 from penstock.worker.worker import Worker
-from tests.app.scenes import Arranged, counters, record, sweeping, until, working
+from tests.app.scenes import Arranged, claim_for_all, counters, record, sweeping, until, working
 
 pytestmark = pytest.mark.anyio
 # A machine that stands still for a moment does not lose it.
@@ -59,7 +60,11 @@ async def test_a_message_with_a_lease_of_its_own_is_renewed_by_it(filed: Penstoc
             assert worker.lost == 0
 
 
-async def test_what_waits_for_its_turn_is_renewed_as_well(filed: Penstock) -> None:
+async def test_what_waits_for_its_turn_is_renewed_as_well(
+    filed: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetch, "PATIENCE_S", 60.0)
+    claim_for_all(filed, "default")
     go_on = asyncio.Event()
 
     @filed.task

@@ -11,7 +11,7 @@ from penstock.errors import StoreBusy
 from penstock.message import Draft, State
 from penstock.testing.faults import Faults
 from penstock.worker.options import WorkerOptions
-from tests.app.scenes import Arranged, counters, record, until, working
+from tests.app.scenes import Arranged, claim_for_all, counters, record, until, working
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +33,7 @@ async def test_running_ones_finish_and_unstarted_ones_go_back_with_their_deliver
         return number
 
     task: Any = app.task(on_loop if kind == "async" else in_thread)
+    claim_for_all(app, "default")
     jobs = await app.aenqueue_many(task.call(number) for number in range(6))
     async with working(app, concurrency=1, fetch_batch_size=10) as worker:
         await until(lambda: begun.is_set() and len(worker.held) > 1)

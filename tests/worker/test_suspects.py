@@ -1,6 +1,8 @@
 """A message that may have ended a worker runs alone; a retry that came back does not."""
 
 import asyncio
+from collections.abc import Awaitable
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -71,6 +73,84 @@ async def test_suspects_run_one_at_a_time_beside_others(app: Penstock) -> None:
     assert {await counters(app, job.id) for job in more} == {("completed", 1, 1)}
 
 
+async def test_a_suspect_begins_when_the_end_of_the_last_one_is_stored() -> None:
+    """A store that is away for a moment does not change that."""
+    faults = Faults()
+    app = Penstock("sqlite://")
+    app.connections = Arranged(app.url, faults=faults)
+    faults.before("complete", StoreBusy("locked"))
+    assert await states_of_the_last(app, attach=False) == [State.COMPLETED] * 3
+    await app.aclose()
+
+
+async def test_a_suspect_begins_when_the_files_of_the_last_one_are_stored(filed: Penstock) -> None:
+    assert await states_of_the_last(filed, attach=True) == [State.COMPLETED] * 3
+
+
+async def states_of_the_last(app: Penstock, *, attach: bool) -> list[State]:
+    """Runs three suspects; the states of those before it, as each of them begins."""
+    begun: list[int] = []
+    found: list[State] = []
+
+    @app.task
+    async def work(context: Context) -> None:
+        found.extend([(await record(app, id)).state for id in begun])
+        begun.append(context.id)
+        if attach:
+            await context.aattach("report", b"made")
+
+    await app.aenqueue_many(work.call() for _ in range(3))
+    await abandoned(app, 3)
+    async with working(app) as worker:
+        await until(lambda: worker.completed == 3)
+    return found
+
+
+async def test_a_suspect_that_was_acked_first_still_runs_alone(app: Penstock) -> None:
+    running, together = 0, 0
+
+    @app.task(policy="ack_first")
+    async def work() -> None:
+        nonlocal running, together
+        running += 1
+        together = max(together, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+
+    await app.aenqueue_many(work.call() for _ in range(3))
+    await abandoned(app, 3)
+    async with working(app) as worker:
+        await until(lambda: worker.finished == 3)
+    assert together == 1
+
+
+async def test_the_suspect_with_the_fewest_deliveries_runs_first(app: Penstock) -> None:
+    runs: list[int] = []
+
+    @app.task
+    async def work(context: Context) -> None:
+        runs.append(context.id)
+
+    often = await work.aenqueue()
+    await given_back(app, often.id, abandoned(app, 1))
+    once = await app.aenqueue_many(work.call() for _ in range(2))
+    await given_back(app, once[-1].id, abandoned(app, 3))
+    async with working(app) as worker:
+        await until(lambda: worker.completed == 3)
+    assert runs == [once[0].id, once[1].id, often.id]
+
+
+async def given_back(app: Penstock, id: int, taken: Awaitable[None]) -> None:
+    """Waits until the lease of a worker that is gone has ended."""
+    await taken
+    async with app.agents(await app.broker()):
+        await until_true(partial(is_ready, app, id))
+
+
+async def is_ready(app: Penstock, id: int) -> bool:
+    return (await record(app, id)).state is State.READY
+
+
 async def test_retries_that_came_back_run_together(app: Penstock) -> None:
     """Ten jobs that failed once wait for each other: alone, they would for ever."""
     together = asyncio.Event()
@@ -129,6 +209,28 @@ async def test_a_store_that_is_away_delays_a_suspect_and_loses_nothing() -> None
     async with working(app):
         assert [await job.aresult(30) for job in jobs] == ["done"] * 2
     await app.aclose()
+
+
+async def test_a_suspect_that_was_lost_before_it_began_makes_room_for_another(
+    app: Penstock,
+) -> None:
+    go_on = asyncio.Event()
+    runs: list[int] = []
+
+    @app.task
+    async def work(context: Context) -> None:
+        runs.append(context.id)
+        await go_on.wait()
+
+    _, lost = await app.aenqueue_many(work.call() for _ in range(2))
+    await abandoned(app, 2)
+    async with working(app, concurrency=2) as worker:
+        await until(lambda: len(runs) == 1 and len(worker.held) == 2)
+        later = await app.aenqueue_many(work.call() for _ in range(3))
+        await lost.acancel(force=True)
+        go_on.set()
+        await until(lambda: worker.completed == 4)
+    assert runs[1:] == [job.id for job in later]
 
 
 async def test_a_suspect_that_was_lost_while_it_waited_is_not_run(app: Penstock) -> None:

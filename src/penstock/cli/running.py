@@ -44,6 +44,7 @@ class Plan(Struct, frozen=True):
     stop_when_empty: bool
     log: Literal["text", "json"]
     log_level: LogLevel = "info"
+    prefetch: int | None = None
     parent: int | None = None
 
     def words(self) -> list[str]:
@@ -55,6 +56,7 @@ class Plan(Struct, frozen=True):
         words += [] if self.said is None else ["--url", self.said]
         words += [word for queue in self.queues for word in ("--queue", queue)]
         words += [] if self.lease is None else ["--lease", str(self.lease)]
+        words += [] if self.prefetch is None else ["--prefetch", str(self.prefetch)]
         words += [] if self.shell is None else ["--shell" if self.shell else "--no-shell"]
         words += ["--stop-when-empty"] if self.stop_when_empty else []
         return words
@@ -86,6 +88,7 @@ async def run_one(plan: Plan) -> None:
                 concurrency=plan.count,
                 grace=plan.grace,
                 lease=plan.lease or await lease_of(broker, handlers, plan.scope),
+                prefetch=plan.prefetch,
             ),
             scope=plan.scope,
             hook=app.tell if app is not None and app.hooks else None,

@@ -11,9 +11,11 @@ from msgspec import Struct
 
 from penstock.cli.session import Session, command, log_level_option
 from penstock.cli.sources import Settings, settings
+from penstock.cli.workers import PREFETCH
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from penstock.cli.running import Plan
     from penstock.http.identity.nouns import Believed
 
 group = click.Group()
@@ -250,8 +252,14 @@ def crew(plan: ServePlan, listener: socket.socket) -> int:
 @options
 @click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True,
               help="Jobs at a time.")  # fmt: skip
+@click.option("--prefetch", type=click.IntRange(0, 10_000), help=PREFETCH)
 def up(
-    session: Session, app: str | None, log: Literal["text", "json"], count: int, **flags: Any
+    session: Session,
+    app: str | None,
+    log: Literal["text", "json"],
+    count: int,
+    prefetch: int | None,
+    **flags: Any,
 ) -> None:
     """Starts a server and a worker, with the agents in both.
 
@@ -262,7 +270,6 @@ def up(
     penstock up shop.tasks:app --port 8080
     """
     from penstock.cli.log import configure
-    from penstock.cli.running import Plan
     from penstock.cli.supervise import Crew
     from penstock.http.caller import refuse_exposed
 
@@ -274,7 +281,21 @@ def up(
     if given.artifacts is not None:
         # Both processes inherit it.
         os.environ["PENSTOCK_ARTIFACTS"] = given.artifacts
-    worker = Plan(
+    worker = plan_worker(session, given, log, count, prefetch)
+    server = ServePlan(given, session.said, log, listener.fileno())
+    sys.exit(Crew([server, worker]).run())
+
+
+def plan_worker(
+    session: Session,
+    given: Settings,
+    log: Literal["text", "json"],
+    count: int,
+    prefetch: int | None,
+) -> "Plan":
+    from penstock.cli.running import Plan
+
+    return Plan(
         url=given.url,
         said=session.said,
         scope=session.scope,
@@ -287,9 +308,8 @@ def up(
         stop_when_empty=False,
         log=log,
         log_level=given.log_level,
+        prefetch=prefetch,
     )
-    server = ServePlan(given, session.said, log, listener.fileno())
-    sys.exit(Crew([server, worker]).run())
 
 
 COMMANDS = {"serve": serve, "up": up}

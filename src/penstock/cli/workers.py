@@ -20,6 +20,7 @@ from penstock.worker.presence import gone
 
 LOOK = 0.1
 POSITIVE = click.FloatRange(min=0, min_open=True)
+PREFETCH = "Jobs held beyond those that run, at most; 0 for none. Default: by how long runs take."
 
 
 @click.group("worker")
@@ -42,6 +43,7 @@ def worker() -> None:
     show_default=True,
     help="Jobs at a time, in each process.",
 )
+@click.option("--prefetch", type=click.IntRange(0, 10_000), help=PREFETCH)
 @click.option(
     "--processes",
     type=click.IntRange(1, 1_000),

@@ -11,7 +11,7 @@ import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
-from penstock.worker.lanes import PATIENCE, Ends, Run, Task, contexts_of
+from penstock.worker.lanes import PATIENCE, Ends, Load, Run, Task, contexts_of
 from penstock.worker.policy import TimedOut
 from penstock.worker.tracebacks import format_coroutine
 
@@ -27,9 +27,11 @@ class BatchLane:
         self.ends = ends
         self.grace = grace
         self.low = 0
+        self.load = Load()
         self.buffer: deque[Run] = deque()
         self.filled = asyncio.Event()
         self.batch: list[Context] = []
+        self.began = 0.0
         self.until = inf
         self.late = False
         self.stopping = False
@@ -49,6 +51,7 @@ class BatchLane:
 
     def put(self, runs: Sequence[Run]) -> None:
         self.buffer.extend(runs)
+        self.load.accept(len(runs))
         self.filled.set()
 
     @property
@@ -62,9 +65,15 @@ class BatchLane:
     def names(self) -> list[str]:
         return [self.handler.name] if self.batch else []
 
+    @property
+    def free(self) -> int:
+        """None while a batch runs: the next one waits for its end."""
+        return (0 if self.batch else self.appetite) - len(self.buffer)
+
     def take_back(self) -> list[Context]:
         waiting = contexts_of(self.buffer)
         self.buffer.clear()
+        self.load.give_back(len(waiting))
         return waiting
 
     async def run(self) -> None:
@@ -94,7 +103,7 @@ class BatchLane:
         size = min(len(self.buffer), self.appetite)
         batch = [self.buffer.popleft()[1] for _ in range(size)]
         limits = [context.limit for context in batch if context.limit is not None]
-        now = time.monotonic()
+        now = self.began = time.monotonic()
         self.until = now + min(limits, default=inf)
         for context in batch:
             context.started_at, context.until = now, self.until
@@ -114,6 +123,8 @@ class BatchLane:
     def end(self, errors: Sequence[BaseException | None]) -> None:
         batch, self.batch, self.until = self.batch, [], inf
         for context, error in zip(batch, errors, strict=True):
+            self.load.end()
+            self.load.time(1, self.began)
             self.ends.ended(self.handler, context, None, error)
         if len(self.buffer) <= self.low:
             self.ends.has_room()

@@ -1,20 +1,26 @@
-"""Claims ahead of need: about a tenth of a second of work, never more than the bound."""
+"""Claims for free slots, and ahead of need while runs are short."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
 
 from penstock.broker import Broker
+from penstock.consumer import MOST_WANTS
 from penstock.errors import StoreError
 from penstock.message import Leased
 from penstock.queue import Queue
 from penstock.worker.lanes import Lane
 from penstock.worker.options import WorkerOptions
+from penstock.worker.prefetch import Pace, Prefetch
+from penstock.worker.suspects import Suspects
 
 log = structlog.get_logger()
 AFTER_ERROR = 1.0
+# Longer than the interval at which other workers look for messages, unless they are told.
+PAUSE_S = 1.25
 
 
 class Fetch:
@@ -29,7 +35,7 @@ class Fetch:
         consumer: str,
         *,
         scope: str,
-        suspects: Callable[[], int],
+        suspects: Suspects,
         take: Callable[[list[Leased], float], None],
     ) -> None:
         self.broker = broker
@@ -41,22 +47,12 @@ class Fetch:
         self.suspects = suspects
         self.take = take
         self.room = asyncio.Event()
-        self.least = min(options.most, 2 * sum(lane.appetite for lane in lanes))
-        self.taken = self.seen = 0
-        self.seen_at = 0.0
+        self.slots = sum(lane.appetite for lane in lanes)
+        self.prefetch = Prefetch(self.slots, options.horizon, options.most_ahead)
+        self.turn = 0
+        self.paused_until = 0.0
         self.stopping = self.resting = False
         self.task: asyncio.Task[None] | None = None
-        self.wish(self.least)
-
-    def wish(self, want: int) -> None:
-        """Refilled below half: the claim overlaps the rest."""
-        self.want = want
-        for lane in self.lanes:
-            lane.low = want // 2
-
-    @property
-    def unstarted(self) -> int:
-        return sum(lane.waiting for lane in self.lanes) + self.suspects()
 
     async def run(self) -> None:
         self.task = asyncio.current_task()
@@ -87,13 +83,14 @@ class Fetch:
             self.resting = False
 
     async def step(self) -> None:
-        unstarted = self.unstarted
-        if unstarted > self.want // 2:
+        await self.pause()
+        self.adapt()
+        limit = self.limit()
+        if limit <= 0:
             self.room.clear()
             await self.rest(self.room.wait())
             return
         wakes = self.broker.store.wakes
-        limit = min(self.want, self.options.fetch_batch_size, self.options.most - unstarted)
         got = await self.claim(limit)
         if got == limit:
             if self.options.min_interval:
@@ -101,11 +98,64 @@ class Fetch:
         else:
             await self.rest(self.quiet(wakes))
 
+    async def pause(self) -> None:
+        left = self.paused_until - asyncio.get_running_loop().time()
+        if left > 0:
+            await self.rest(asyncio.sleep(left))
+
+    def stop_prefetch(self) -> None:
+        """What could be claimed again at once, another worker may claim first."""
+        self.prefetch.stop()
+        if self.free > 0:
+            self.paused_until = asyncio.get_running_loop().time() + PAUSE_S
+            self.room.set()
+
+    def adapt(self) -> None:
+        """Refilled below half of what is ahead: the claim overlaps the rest."""
+        now, loads = time.monotonic(), [lane.load for lane in self.lanes]
+        pace = Pace(
+            sum(load.timed for load in loads),
+            sum(load.run_seconds for load in loads),
+            sum(load.busy(now) for load in loads),
+        )
+        self.prefetch.adapt(pace)
+        for lane in self.lanes:
+            lane.low = self.prefetch.ahead // 2
+
+    @property
+    def free(self) -> int:
+        """Slots that nothing runs in; below 0 if that many messages wait for one."""
+        return sum(lane.free for lane in self.lanes) - self.suspects.starting(self.lanes)
+
+    def limit(self) -> int:
+        """How many to claim now. Suspects take no slot while they wait in line."""
+        suspects, options = self.suspects.waiting(self.lanes), self.options
+        unstarted = sum(lane.waiting for lane in self.lanes) + suspects
+        free, ahead = self.free, self.prefetch.ahead
+        if suspects:
+            wanted = min(free, self.slots - suspects)
+        else:
+            wanted = max(free, 0) + (ahead if unstarted <= ahead // 2 else 0)
+        if options.prefetch is not None:
+            wanted = min(wanted, free + options.prefetch)
+        return min(wanted, options.fetch_batch_size, options.most - unstarted)
+
     async def claim(self, limit: int) -> int:
-        queues = [await self.queue(name) for name in self.queues]
+        """One claim names only so many queues; those that come first take turns."""
+        step = MOST_WANTS
+        rounds = [self.queues[at : at + step] for at in range(0, len(self.queues), step)]
+        self.turn = (self.turn + 1) % len(rounds)
+        got = 0
+        for names in rounds[self.turn :] + rounds[: self.turn]:
+            if got < limit and not self.stopping:
+                got += await self.claim_from(names, limit - got)
+        return got
+
+    async def claim_from(self, names: Sequence[str], limit: int) -> int:
+        queues = [await self.queue(name) for name in names]
         lease = self.options.lease or min(queue.settings.lease for queue in queues)
         taken = await self.broker.claim(
-            *self.queues,
+            *names,
             consumer=self.consumer,
             limit=limit,
             lease=lease,
@@ -113,12 +163,9 @@ class Fetch:
             scope=self.scope,
         )
         self.broker.outages.report_success("fetch")
-        got = len(taken.messages)
-        if got:
-            self.adapt(full=got == limit)
-            self.taken += got
+        if taken.messages:
             self.take(taken.messages, lease)
-        return got
+        return len(taken.messages)
 
     async def queue(self, name: str) -> Queue:
         """Its settings may have changed: what is claimed must be renewed in time."""
@@ -133,14 +180,3 @@ class Fetch:
         until = loop.time() + self.options.max_interval
         while store.wakes == wakes and (left := until - loop.time()) > 0:
             await store.wait_ready(ids, left, wakes)
-
-    def adapt(self, *, full: bool) -> None:
-        """By the rate of the last moments; it grows by doubling and shrinks at once."""
-        now, unstarted = asyncio.get_running_loop().time(), self.unstarted
-        started = self.taken - unstarted
-        rate = (started - self.seen) / max(now - self.seen_at, 1e-3)
-        if now - self.seen_at > self.options.horizon:
-            self.seen_at, self.seen = now, started
-        starved = full and not unstarted
-        target = max(self.least, int(rate * self.options.horizon), 2 * self.want if starved else 0)
-        self.wish(min(self.options.most, target, 2 * self.want))

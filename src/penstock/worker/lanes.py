@@ -5,6 +5,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any, Protocol, TypeAlias
 
 import structlog
@@ -21,6 +22,8 @@ Task: TypeAlias = "asyncio.Task[None]"
 
 # Handlers that never suspend must not starve the loops beside them.
 YIELD_EVERY = 64
+# The clock is read once for so many runs, if they follow each other at once.
+TIME_EVERY = 8
 # How long a run that was cancelled may take to end.
 PATIENCE = 2.0
 
@@ -39,12 +42,63 @@ class Ends(Protocol):
         """A lane has fewer messages waiting than its low mark."""
 
 
+class Load:
+    """Counts what a lane was given and what ended there. Written on the loop's thread only."""
+
+    __slots__ = ("accepted", "busy_seconds", "busy_since", "ended", "run_seconds", "timed")
+
+    def __init__(self) -> None:
+        self.accepted = self.ended = 0
+        # How many runs were timed, and how long they took, added up.
+        self.timed = 0
+        self.run_seconds = 0.0
+        # How long the lane had something to do, until it last had nothing.
+        self.busy_seconds = 0.0
+        self.busy_since = inf
+
+    @property
+    def held(self) -> int:
+        return self.accepted - self.ended
+
+    def busy(self, now: float) -> float:
+        """Seconds for which the lane has had something to do."""
+        return self.busy_seconds + max(0.0, now - self.busy_since)
+
+    def accept(self, count: int) -> None:
+        if self.accepted == self.ended:
+            self.busy_since = time.monotonic()
+        self.accepted += count
+
+    def give_back(self, count: int) -> None:
+        self.accepted -= count
+        self.note_rest()
+
+    def end(self) -> None:
+        self.ended += 1
+        if self.accepted == self.ended:
+            self.note_rest()
+
+    def note_rest(self) -> None:
+        if self.accepted == self.ended:
+            self.busy_seconds = self.busy(time.monotonic())
+            self.busy_since = inf
+
+    def time(self, runs: int, since: float) -> float:
+        """That many runs took from then until now, which it returns."""
+        now = time.monotonic()
+        if runs:
+            self.timed += runs
+            self.run_seconds += now - since
+        return now
+
+
 class Lane(Protocol):
     """Messages that wait to run, and what runs them. Never a task or a hop per message."""
 
     # How many it works on at once; when this many are left, or none, it says that it has room.
     appetite: int
     low: int
+    load: Load
 
     def start(self) -> None: ...
 
@@ -59,6 +113,10 @@ class Lane(Protocol):
 
     def names(self) -> list[str]:
         """Of the handlers that run now. From any thread."""
+
+    @property
+    def free(self) -> int:
+        """How many more would start at once; below 0 if that many wait already."""
 
     def take_back(self) -> list[Context]:
         """All that are not started, out of the lane."""
@@ -78,6 +136,7 @@ class AsyncLane:
         self.ends = ends
         self.grace = grace
         self.low = 0
+        self.load = Load()
         self.buffer: deque[Run] = deque()
         self.work = asyncio.Semaphore(0)
         self.idle = 0
@@ -106,6 +165,7 @@ class AsyncLane:
 
     def put(self, runs: Sequence[Run]) -> None:
         self.buffer.extend(runs)
+        self.load.accept(len(runs))
         for _ in range(min(len(runs), self.idle)):
             self.work.release()
 
@@ -120,18 +180,26 @@ class AsyncLane:
     def names(self) -> list[str]:
         return [handler.name for handler, _ in self.hands.copy().values()]
 
+    @property
+    def free(self) -> int:
+        return self.appetite - self.load.held
+
     def take_back(self) -> list[Context]:
         waiting = contexts_of(self.buffer)
         self.buffer.clear()
+        self.load.give_back(len(waiting))
         return waiting
 
     async def run(self) -> None:
         me = asyncio.current_task()
         assert me is not None
         buffer, hands, goes_on, runs = self.buffer, self.hands, True, 0
+        untimed, since = 0, time.monotonic()
         while goes_on:
             if not buffer:
+                self.load.time(untimed, since)
                 goes_on = await self.wait()
+                untimed, since = 0, time.monotonic()
                 continue
             run = hands[me] = buffer.popleft()
             if len(buffer) == self.low:
@@ -140,8 +208,8 @@ class AsyncLane:
             value: Any = None
             error: BaseException | None = None
             started_at = context.started_at = time.monotonic()
-            if context.limit is not None:
-                context.until = started_at + context.limit
+            limit = context.limit
+            context.until = inf if limit is None else started_at + limit
             running.set(context)
             try:
                 value = await handler.begin(context)
@@ -151,6 +219,9 @@ class AsyncLane:
                 value, error = None, self.told(me, raised)
             goes_on = self.ended(me, value, error)
             runs += 1
+            untimed += 1
+            if untimed == TIME_EVERY:
+                untimed, since = 0, self.load.time(untimed, since)
             if runs % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
@@ -182,6 +253,7 @@ class AsyncLane:
         run = self.hands.pop(me, None)
         if run is None:
             return False
+        self.load.end()
         self.ends.ended(*run, value, error)
         return not self.stopping
 
@@ -193,6 +265,7 @@ class AsyncLane:
                 runner.cancel()
             elif context.until + self.grace <= now:
                 del self.hands[runner]
+                self.load.end()
                 log.error("run_given_up", id=context.id, handler=handler.name)
                 late = TimedOut("and it did not end then either")
                 late.report = format_coroutine(runner.get_coro())

@@ -6,7 +6,9 @@ from penstock.settings import within
 
 
 class WorkerOptions(Struct, frozen=True):
-    """`horizon`: it holds about this many seconds of work, at most batch size x overfetch."""
+    """`horizon`: it holds about this many seconds of work, if runs are shorter than that; at most
+    batch size x overfetch, and at most `prefetch` beyond what can run at once.
+    """
 
     concurrency: int = 10
     fetch_batch_size: int = 500
@@ -17,6 +19,7 @@ class WorkerOptions(Struct, frozen=True):
     linger: float = 0.002
     grace: float = 30.0
     lease: float | None = None
+    prefetch: int | None = None
 
     def __post_init__(self) -> None:
         within("concurrency", self.concurrency, 1, 10_000)
@@ -26,8 +29,14 @@ class WorkerOptions(Struct, frozen=True):
         within("max_interval", self.max_interval, 0.001, 30)
         within("grace", self.grace, 0, 86_400)
         within("lease", self.lease, 0.1, 43_200)
+        within("prefetch", self.prefetch, 0, 10_000)
 
     @property
     def most(self) -> int:
         """Claimed and not started, at the most."""
         return max(1, int(self.fetch_batch_size * self.overfetch_factor))
+
+    @property
+    def most_ahead(self) -> int:
+        """Claimed at a time beyond the free slots, at the most."""
+        return self.most if self.prefetch is None else min(self.most, self.prefetch)

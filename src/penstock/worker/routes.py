@@ -18,8 +18,6 @@ from penstock.worker.threads import ThreadLane
 from penstock.worker.traced import Traced
 
 Route: TypeAlias = tuple[Handler, Lane]
-# A claim names no more.
-MOST_QUEUES = 16
 
 
 class Routes:
@@ -97,8 +95,4 @@ class Routes:
                 names = group[0] + names
                 fed += [lane for lane in group[1] if lane not in fed]
             groups.append((names, fed))
-        return [
-            (names[start : start + MOST_QUEUES], lanes)
-            for names, lanes in groups
-            for start in range(0, len(names), MOST_QUEUES)
-        ]
+        return groups

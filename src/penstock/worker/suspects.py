@@ -1,9 +1,8 @@
 """Messages that were delivered before: work on them begins with a word to the store."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Collection
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from penstock.broker import Broker
 from penstock.errors import StoreError
@@ -23,48 +22,85 @@ def killer(delivery: Leased, settings: QueueSettings) -> bool:
     return delivery.deliveries > delivery.attempts + 1 or settings.retry.on_expiry != "keep"
 
 
+class Waiting(NamedTuple):
+    """A message in line, and since when, by the loop's clock."""
+
+    place: Place
+    since: float
+
+
 class Suspects:
-    """Those that may have ended a worker run one at a time; retries that came back, at will."""
+    """Runs those that may have ended a worker one at a time, those with the fewest deliveries
+    first: a message that kills every worker comes after the neighbours it took with it. Retries
+    that came back run at will.
+    """
 
     def __init__(self, broker: Broker, gone: Callable[[Context], None]) -> None:
         self.broker = broker
         self.gone = gone
-        self.line: deque[Place] = deque()
+        self.line: list[Waiting] = []
         self.free: list[Place] = []
         self.alone: Context | None = None
         self.beginning: list[Place] = []
         self.changed = asyncio.Event()
 
     def add(self, place: Place, *, alone: bool) -> None:
-        (self.line if alone else self.free).append(place)
+        if alone:
+            self.line.append(Waiting(place, asyncio.get_running_loop().time()))
+        else:
+            self.free.append(place)
         self.changed.set()
 
     def ended(self, context: Context) -> None:
+        """Lets the next one begin. Call it once the store has answered: the next one may kill this
+        process, and an end that was not written would be lost with it."""
         if self.alone is context:
             self.alone = None
             self.changed.set()
 
     def waiting(self, lanes: Collection[Lane]) -> int:
-        return sum(lane in lanes for lane, _ in [*self.line, *self.free, *self.beginning])
+        return sum(lane in lanes for lane, _ in self.places)
+
+    def starting(self, lanes: Collection[Lane]) -> int:
+        """How many are about to take a slot in these lanes."""
+        count = sum(lane in lanes for lane, _ in [*self.free, *self.beginning])
+        next_one = self.line and (self.alone is None or self.alone.over)
+        return count + bool(next_one and any(each.place[0] in lanes for each in self.line))
+
+    @property
+    def places(self) -> list[Place]:
+        return [*(each.place for each in self.line), *self.free, *self.beginning]
 
     def take_back(self) -> list[Context]:
         """All that have not begun, also those of which the store is just told."""
-        back = [context for _, (_, context) in [*self.line, *self.free, *self.beginning]]
+        back = [context_of(place) for place in self.places]
         self.line.clear()
         self.free.clear()
         self.beginning.clear()
         return back
 
+    def take_overdue(self, lanes: Collection[Lane], since: float) -> list[Context]:
+        """Those of the lanes that have waited in line since then, or longer, out of the line."""
+        overdue = [each for each in self.line if each.since <= since and each.place[0] in lanes]
+        self.line = [each for each in self.line if each not in overdue]
+        return [context_of(each.place) for each in overdue]
+
     async def step(self) -> None:
         self.changed.clear()
         places, self.free = self.free, []
         if self.alone is None and self.line:
-            places.append(self.line.popleft())
+            places.append(self.take_next())
             self.alone = context_of(places[-1])
         if places:
             await self.begin(places)
         else:
             await self.changed.wait()
+
+    def take_next(self) -> Place:
+        """The first in line among those with the fewest deliveries."""
+        first = min(self.line, key=lambda each: context_of(each.place).delivery.deliveries)
+        self.line.remove(first)
+        return first.place
 
     async def begin(self, places: list[Place]) -> None:
         self.beginning = places

@@ -8,17 +8,20 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
+from typing import TypeAlias
 
 import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.job_logging import running
-from penstock.worker.lanes import Ends, Run, contexts_of
+from penstock.worker.lanes import Ends, Load, Run, contexts_of
 from penstock.worker.policy import TimedOut
 from penstock.worker.tracebacks import format_thread
 
 log = structlog.get_logger()
+# When a run began, and what came of it.
+Ended: TypeAlias = tuple[float, tuple[Handler, Context, bytes | None, BaseException | None]]
 
 
 class ThreadLane:
@@ -28,11 +31,12 @@ class ThreadLane:
         self.appetite = concurrency
         self.ends = ends
         self.low = 0
+        self.load = Load()
         self.loop = asyncio.get_running_loop()
         # None ends a thread.
         self.buffer: SimpleQueue[Run | None] = SimpleQueue()
         self.hands: dict[int, Run] = {}
-        self.out: deque[tuple[Handler, Context, bytes | None, BaseException | None]] = deque()
+        self.out: deque[Ended] = deque()
         self.collecting = False
         self.hired = self.given_up = 0
 
@@ -45,6 +49,7 @@ class ThreadLane:
         threading.Thread(target=self.run, args=(self.hired,), name=name, daemon=True).start()
 
     def put(self, runs: Sequence[Run]) -> None:
+        self.load.accept(len(runs))
         for run in runs:
             self.buffer.put(run)
         wanted = min(self.appetite, len(self.hands) + self.buffer.qsize())
@@ -61,15 +66,20 @@ class ThreadLane:
 
     def names(self) -> list[str]:
         """Also of those that the loop has not heard the end of."""
-        ended = [handler for handler, *_ in self.out.copy()]
+        ended = [handler for _, (handler, *_) in self.out.copy()]
         running = [handler for handler, _ in self.hands.copy().values()]
         return [handler.name for handler in ended + running]
+
+    @property
+    def free(self) -> int:
+        return self.appetite - self.load.held
 
     def take_back(self) -> list[Context]:
         back: list[Run] = []
         with contextlib.suppress(Empty):
             while (run := self.buffer.get_nowait()) is not None:
                 back.append(run)
+        self.load.give_back(len(back))
         return contexts_of(back)
 
     def run(self, me: int) -> None:
@@ -80,9 +90,9 @@ class ThreadLane:
             handler, context = run
             result: bytes | None = None
             error: BaseException | None = None
-            started_at = context.started_at = time.monotonic()
+            began = context.started_at = time.monotonic()
             if context.limit is not None:
-                context.until = started_at + context.limit
+                context.until = began + context.limit
             running.set(context)
             try:
                 if handler.admit(context):
@@ -94,7 +104,7 @@ class ThreadLane:
             # Taken away: the run was given up, and another thread took this one's place.
             if self.hands.pop(me, None) is None:
                 return
-            self.out.append((handler, context, result, error))
+            self.out.append((began, (handler, context, result, error)))
             # What waits for the next message must not keep the last one.
             del run, handler, context, result, error
             self.tell()
@@ -114,7 +124,10 @@ class ThreadLane:
         # Before draining, never after: what ends from here on is told again.
         self.collecting = False
         while self.out:
-            self.ends.ended(*self.out.popleft())
+            began, end = self.out.popleft()
+            self.load.end()
+            self.load.time(1, began)
+            self.ends.ended(*end)
         if self.waiting <= self.low:
             self.ends.has_room()
 
@@ -125,9 +138,11 @@ class ThreadLane:
                 log.warning("thread_given_up", id=context.id, handler=handler.name)
                 late = TimedOut("longer than its timeout; its thread goes on")
                 late.report = format_thread(thread_name(me))
+                self.load.end()
                 self.ends.ended(handler, context, None, late)
                 self.given_up += 1
                 self.hire()
+                self.ends.has_room()
 
     async def stop(self) -> list[Context]:
         cut = [self.hands.pop(me, None) for me in list(self.hands)]

@@ -10,7 +10,7 @@ import structlog
 from penstock.broker import Broker
 from penstock.connections import StoreAddress
 from penstock.errors import StoreError
-from penstock.message import Nack, Release, Settlement, State
+from penstock.message import Leased, Nack, Release, Settlement, State
 from penstock.queue import Queue
 from penstock.runner import identity
 from penstock.settings import QueueSettings
@@ -27,6 +27,7 @@ from penstock.worker.keeping import Keeping, drop
 from penstock.worker.lanes import Lane
 from penstock.worker.options import WorkerOptions
 from penstock.worker.policy import Unfit, judge
+from penstock.worker.prefetch import GiveBack
 from penstock.worker.routes import Routes
 from penstock.worker.run_log import RunLog
 from penstock.worker.standby import Standby
@@ -73,11 +74,9 @@ class Worker:
         self.run_log = RunLog(self.routes.handler_name)
         self.flush = Flush(broker, self.held, self.options.linger, self.told)
         self.keeping = Keeping(broker, self.flush.add)
-        standby = None
-        if address is not None:
-            standby = Standby(address, self.held, self.options.grace, self.running)
-        self.heart = Heart(self.held, self.lease_lost, self.options.grace, broker.outages, standby)
-        self.suspects = Suspects(broker, self.let_go)
+        self.heart = self.make_heartbeat(address)
+        self.suspects = Suspects(broker, self.drop_suspect)
+        self.give_back = GiveBack(self.suspects, self.release)
         self.intake = Intake(
             self.held,
             self.routes,
@@ -90,6 +89,12 @@ class Worker:
         self.fetches: list[Fetch] = []
         self.fetching: list[asyncio.Task[None]] = []
         self.tasks: list[asyncio.Task[None]] = []
+
+    def make_heartbeat(self, address: StoreAddress | None) -> Heart:
+        grace, standby = self.options.grace, None
+        if address is not None:
+            standby = Standby(address, self.held, grace, self.running)
+        return Heart(self.held, self.lease_lost, grace, self.broker.outages, standby)
 
     @property
     def queues(self) -> dict[int, Queue]:
@@ -125,11 +130,12 @@ class Worker:
             self.tasks.append(asyncio.create_task(self.heart.run(self.broker)))
         else:
             self.heart.run_in_thread(self.connect)
-        for step in (self.flush.step, self.suspects.step, self.watch):
+        for step in (self.flush.step, self.suspects.step, self.watch, self.give_back.step):
             self.tasks.append(asyncio.create_task(keep_on(step)))
         for names, lanes in self.routes.groups():
             fetch = self.fetch(names, lanes)
             self.fetches.append(fetch)
+            self.give_back.watch(fetch)
             self.fetching.append(asyncio.create_task(fetch.run()))
 
     def fetch(self, names: list[str], lanes: list[Lane]) -> Fetch:
@@ -140,9 +146,13 @@ class Worker:
             self.options,
             self.identity,
             scope=self.scope,
-            suspects=lambda: self.suspects.waiting(lanes),
-            take=self.intake.take,
+            suspects=self.suspects,
+            take=self.take,
         )
+
+    def take(self, deliveries: list[Leased], lease: float) -> None:
+        self.intake.take(deliveries, lease)
+        self.give_back.claimed.set()
 
     def refuse(self, context: Context, settlement: Settlement) -> None:
         """It does not run here."""
@@ -185,6 +195,7 @@ class Worker:
         if handler.ack_first:
             drop(context)
             self.let_go(context)
+            self.suspects.ended(context)
         elif context.attached:
             self.keeping.begin(handler, end)
         else:
@@ -195,8 +206,6 @@ class Worker:
         if context.started_at:
             context.seconds = time.monotonic() - context.started_at
         self.finished += 1
-        if context is self.suspects.alone:
-            self.suspects.ended(context)
 
     def judged(
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
@@ -225,6 +234,10 @@ class Worker:
         else:
             for end, answer in zip(ends, answers, strict=True):
                 self.told_one(end, answer)
+        alone = self.suspects.alone
+        # Still held if the store has to be asked again, not over if it was acked before its run.
+        if alone is not None and alone.over and self.held.get(alone.id) is not alone:
+            self.suspects.ended(alone)
         if not self.held:
             self.idle.set()
 
@@ -251,6 +264,11 @@ class Worker:
         if self.held.get(context.id) is context:
             del self.held[context.id]
         self.idle.set()
+
+    def drop_suspect(self, context: Context) -> None:
+        """It was lost before it began: its slot is free."""
+        self.let_go(context)
+        self.has_room()
 
     def lease_lost(self, context: Context) -> None:
         if context.inside:

@@ -75,7 +75,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 async def rage(asked: argparse.Namespace, directory: Path, seed: int) -> tuple[Scene, Outcome]:
     async with GROUNDS[asked.store](directory) as ground:
-        scene = Scene(directory, asked.store, tuple(ground.urls), seed)
+        scene = Scene(directory, asked.store, tuple(ground.urls), seed, asked.workers)
         scene.history.mkdir()
         scene.logs.mkdir()
         return scene, await Storm(scene, ground, asked.seconds, asked.workers).run()
@@ -99,6 +99,7 @@ def tallies(outcome: Outcome) -> dict[str, str]:
     return {
         "messages": listed(outcome.states),
         "processes": f"{outcome.starts} started, {outcome.busy} found the store blocked",
+        "innocents": f"{outcome.innocents} beside {outcome.killers} killers",
         "drained in": f"{outcome.drained_in:.1f} s",
         "logged": listed(outcome.logged),
     }

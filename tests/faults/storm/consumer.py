@@ -7,7 +7,7 @@ from penstock.message import Cancelled, Fail, Leased, Nack, Reject, Release
 from penstock.ticket import AnswerKind
 from tests.faults.storm.bodies import read
 from tests.faults.storm.part import CorePart, tolerated
-from tests.faults.storm.scene import QUEUES, Scene
+from tests.faults.storm.scene import SHARED_QUEUES, Scene
 
 HANDS = 4
 Act = Callable[[Leased], Awaitable[None]]
@@ -41,7 +41,7 @@ class Consumer(CorePart):
 
     async def hand(self) -> None:
         while not self.stopping.is_set():
-            queue = self.random.choice(list(QUEUES))
+            queue = self.random.choice(SHARED_QUEUES)
             limit = self.random.choice((1, 1, 5, 20))
             with tolerated():
                 await self.run(await self.witness.claim(queue, limit, 0.2, self.begins))

@@ -4,30 +4,54 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime
 
+from msgspec import Struct
+
 from penstock.message import Message, Record
 from penstock.store import Store
 from penstock.testing.checker import End, Recorder, Row, Stored
 from penstock.ticket import Cursor
 from tests.faults.storm.bodies import encode, read
+from tests.faults.storm.scene import KILLERS
 
 PAGE = 1_000
 TICK = "penstock-tick"
 Places = dict[int, tuple[str, ...]]
 
 
-async def dump(store: Store, recorder: Recorder, places: Places) -> Counter[str]:
-    """Every message there is; how many are in which state."""
+class Dumped(Struct):
+    """How many messages are in which state; those that shared a queue with killers."""
+
+    states: Counter[str]
+    killers: int = 0
+    innocents: int = 0
+    harmed: list[str] = []
+
+    def count(self, line: Stored) -> None:
+        self.states[line.state] += 1
+        if line.queue != KILLERS:
+            return
+        if line.label.endswith("-bomb"):
+            self.killers += 1
+            return
+        self.innocents += 1
+        if line.state != "completed":
+            found = f"{line.state} after {line.deliveries} deliveries"
+            self.harmed.append(f"innocent {line.label}: {found}")
+
+
+async def dump(store: Store, recorder: Recorder, places: Places) -> Dumped:
+    """Every message there is."""
     names = {queue.id: queue.name for queue in await store.queues()}
-    states: Counter[str] = Counter()
+    dumped = Dumped(Counter())
     async for message in everything(store):
         record = await store.get(message.id)
         assert record is not None
         result = await store.result(message.id)
         line = stored(record, names[message.queue_id], result, places.get(message.id, ()))
         recorder.write([line])
-        states[line.state] += 1
-    recorder.write([End(recorder.clock(), await store.now(), states.total())])
-    return states
+        dumped.count(line)
+    recorder.write([End(recorder.clock(), await store.now(), dumped.states.total())])
+    return dumped
 
 
 async def everything(store: Store) -> AsyncIterator[Message]:

@@ -2,7 +2,7 @@
 
 from penstock.message import Record, State
 from tests.faults.storm.part import CorePart, tolerated
-from tests.faults.storm.scene import QUEUES
+from tests.faults.storm.scene import SHARED_QUEUES
 
 WAITING = (State.READY, State.SCHEDULED, State.CLAIMED)
 
@@ -15,7 +15,7 @@ class Meddler(CorePart):
             await self.pause(self.random.uniform(0.05, 0.3))
 
     async def meddle(self) -> None:
-        queue = self.random.choice(list(QUEUES))
+        queue = self.random.choice(SHARED_QUEUES)
         state = self.random.choice((*WAITING, State.DEAD, State.DEAD, None))
         records = await self.witness.broker.admin.find(queue, state=state, limit=30)
         if records:

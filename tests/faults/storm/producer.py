@@ -16,7 +16,7 @@ from tests.faults.storm.holding import DRIVER_ERRORS
 from tests.faults.storm.part import CorePart, tolerated
 from tests.faults.storm.product import BOOKS, app_of
 from tests.faults.storm.recording import refused
-from tests.faults.storm.scene import Scene, Stores
+from tests.faults.storm.scene import KILLERS, Scene, Stores
 
 T = TypeVar("T")
 OWN: dict[Stores, Callable[[Scene], Any]] = {
@@ -31,6 +31,7 @@ WINDOW = 3600.0
 # Each is chosen as often as it stands here.
 WAYS = ("one",) * 10 + (
     "again", "shared", "together", "plain", "atomic", "task", "tasks", "own", "booked",
+    "killers",
 )  # fmt: skip
 
 
@@ -132,6 +133,19 @@ class Producer(CorePart):
         except DRIVER_ERRORS as error:
             # The server went away, perhaps in the middle of the commit: nobody knows.
             print(f"{type(error).__name__}: {error}", flush=True)
+
+    async def killers(self) -> None:
+        """Innocent messages, and now and then one among them that ends its worker."""
+        if self.scene.workers == "core":
+            return
+        drafts = [
+            Draft(queue=KILLERS, body=body_of(self.label("-innocent")))
+            for _ in range(self.random.randint(2, 12))
+        ]
+        if self.random.random() < 0.1:
+            bomb = Draft(queue=KILLERS, body=body_of(self.label("-bomb")))
+            drafts.insert(self.random.randrange(len(drafts)), bomb)
+        await self.witness.publish_many(drafts, atomic=False, batch=self.label())
 
     def label(self, trait: str = "") -> str:
         return f"{self.name}-{next(self.numbers)}{trait}"

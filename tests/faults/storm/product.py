@@ -14,7 +14,7 @@ from penstock.worker.serve import Service
 from tests.faults.storm import mariadb, postgres
 from tests.faults.storm.part import Part
 from tests.faults.storm.recording_store import RecordingConnections
-from tests.faults.storm.scene import CRON, Stores
+from tests.faults.storm.scene import CRON, KILLERS, Stores
 
 OPTIONS = WorkerOptions(concurrency=6, fetch_batch_size=30, grace=5.0)
 LONG = 0.25
@@ -91,6 +91,12 @@ def subscribe(app: Penstock, part: Part) -> None:
         await asyncio.sleep(part.random.uniform(0.0, 0.1))
         return [verdict(part, message.body.label) for message in messages]
 
+    async def beside_killers(message: Message[Body]) -> None:
+        await asyncio.sleep(part.random.uniform(0.0, 0.02))
+        if message.body.label.endswith("-bomb"):
+            part.kill_itself()
+
+    app.subscriber(KILLERS)(beside_killers)
     app.subscriber("plain")(on_loop)
     app.subscriber("patient")(on_loop)
     app.subscriber("counted")(in_thread)

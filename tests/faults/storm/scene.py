@@ -28,7 +28,13 @@ QUEUES: dict[str, dict[str, Any]] = {
     },
     "mail": {"ordering": "fifo", "lease": 1.2, "backoff": BACKOFF},
     "jobs": {"lease": 1.5, "backoff": BACKOFF},
+    # A killer is dead after so many workers.
+    "killers": {"lease": 1.5, "max_deliveries": 5},
 }
+# Messages that end their worker, and innocent ones, which must all be completed: only workers as
+# users have them take these, and no operator cancels one.
+KILLERS = "killers"
+SHARED_QUEUES = [name for name in QUEUES if name != KILLERS]
 CRON = "*/2 * * * * *"
 
 
@@ -39,6 +45,7 @@ class Scene(Struct, frozen=True):
     store: Stores
     urls: tuple[str, ...]
     seed: int
+    workers: Workers = "both"
 
     @property
     def url(self) -> str:

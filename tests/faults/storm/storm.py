@@ -52,6 +52,8 @@ class Outcome(Struct, frozen=True):
     report: Report
     problems: list[str]
     states: dict[str, int]
+    innocents: int
+    killers: int
     drained_in: float
     starts: int
     busy: int
@@ -79,19 +81,21 @@ class Storm:
             async with await stores.open(self.scene.url) as store:
                 drained_in = await self.drain(store)
                 await self.write_ticks(store, schedules)
-                states = await dump(store, self.recorder, self.ground.places())
+                dumped = await dump(store, self.recorder, self.ground.places())
         finally:
             self.fleet.destroy()
             self.recorder.close()
         logged, surprises = logs.troubles(self.scene.logs, self.ground.weather.expected)
         return Outcome(
-            check(read_history(self.scene.history)),
-            [*self.fleet.crashes, *surprises, *self.ground.damages()],
-            dict(states),
-            drained_in,
-            sum(slot.starts for slot in self.fleet.slots),
-            self.fleet.busy,
-            dict(logged),
+            report=check(read_history(self.scene.history)),
+            problems=[*self.fleet.crashes, *surprises, *self.ground.damages(), *dumped.harmed],
+            states=dict(dumped.states),
+            innocents=dumped.innocents,
+            killers=dumped.killers,
+            drained_in=drained_in,
+            starts=sum(slot.starts for slot in self.fleet.slots),
+            busy=self.fleet.busy,
+            logged=dict(logged),
         )
 
     async def begin(self, broker: Broker) -> list[Schedule]:

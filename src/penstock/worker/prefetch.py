@@ -1,0 +1,153 @@
+"""Decides how much a worker claims ahead of its free slots, and gives back what waits too long."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from penstock.worker.context import Context
+from penstock.worker.lanes import Lane
+from penstock.worker.suspects import Suspects
+
+log = structlog.get_logger()
+# A message that has waited this long for a slot goes back, so that another worker may run it.
+PATIENCE_S = 1.0
+# One that comes back to this worker was wanted by no other: it may wait longer each time.
+PATIENCE_GROWTH = 4.0
+MAX_PATIENCE_S = 300.0
+LOOK_INTERVAL_S = 0.25
+
+
+class Pace(NamedTuple):
+    """How many runs were timed, how long they took, and how long there was something to run."""
+
+    runs: int
+    run_seconds: float
+    busy_seconds: float
+
+
+class Prefetch:
+    """How many messages to claim beyond the free slots, by the pace of the last runs.
+
+    None if runs are longer than the horizon; else about a horizon of work, but never more than
+    twice as many as have just ended.
+    """
+
+    def __init__(self, slots: int, horizon: float, most: int) -> None:
+        self.slots = slots
+        self.horizon = horizon
+        self.most = most
+        self.ahead = 0
+        # Seconds that a run takes: rises at once, and falls by half at most.
+        self.run_seconds = 0.0
+        self.last = Pace(0, 0.0, 0.0)
+
+    def adapt(self, pace: Pace) -> None:
+        """Looks at as many runs as there are slots: those that began together end together."""
+        runs = pace.runs - self.last.runs
+        if runs < self.slots:
+            return
+        mean = (pace.run_seconds - self.last.run_seconds) / runs
+        rate = runs / max(pace.busy_seconds - self.last.busy_seconds, 1e-6)
+        self.last = pace
+        self.run_seconds = max(mean, self.run_seconds / 2, 1e-6)
+        if self.run_seconds > self.horizon:
+            self.ahead = 0
+            return
+        # Handlers that keep the loop to themselves have fewer slots than it seems.
+        work = int(min(rate, self.slots / self.run_seconds) * self.horizon)
+        self.ahead = min(self.most, work, max(self.ahead, 2 * runs))
+
+    def stop(self) -> None:
+        """What was claimed ahead was not begun: runs are long, until they are seen to be short."""
+        self.ahead = 0
+        self.run_seconds = max(self.run_seconds, PATIENCE_S)
+
+
+class Feeder(Protocol):
+    """Claims messages for some lanes."""
+
+    lanes: Sequence[Lane]
+
+    def stop_prefetch(self) -> None:
+        """Runs are long: claim for free slots only, and first let other workers claim."""
+
+
+class Patience:
+    """How long the messages at one place may wait; doubles as the memory of what went back."""
+
+    def __init__(self) -> None:
+        self.seconds = PATIENCE_S
+        self.returned: frozenset[int] = frozenset()
+
+    def give_back(self, contexts: Iterable[Context]) -> None:
+        ids = frozenset(context.id for context in contexts)
+        again = not ids.isdisjoint(self.returned)
+        longer = min(MAX_PATIENCE_S, self.seconds * PATIENCE_GROWTH)
+        self.seconds = longer if again else PATIENCE_S
+        self.returned = ids
+
+
+class LaneWatch:
+    """Notices that messages of a lane have waited too long, by counts: none is looked at."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.patience = Patience()
+        # How many had been put into the lane at a moment.
+        self.mark = 0
+        self.marked_at = 0.0
+
+    def take_overdue(self, now: float) -> list[Context]:
+        """All that wait, if some have waited too long: the order among them stays."""
+        accepted = self.lane.load.accepted
+        if accepted - self.lane.waiting >= self.mark:
+            self.mark, self.marked_at = accepted, now
+            return []
+        if now - self.marked_at < self.patience.seconds:
+            return []
+        overdue = self.lane.take_back()
+        self.mark = self.lane.load.accepted
+        self.patience.give_back(overdue)
+        return overdue
+
+
+class GiveBack:
+    """Releases messages that were claimed and have not begun for a while."""
+
+    def __init__(self, suspects: Suspects, release: Callable[[list[Context]], None]) -> None:
+        self.suspects = suspects
+        self.release = release
+        self.patience = Patience()
+        self.feeders: list[tuple[Feeder, list[LaneWatch]]] = []
+        self.claimed = asyncio.Event()
+
+    def watch(self, feeder: Feeder) -> None:
+        self.feeders.append((feeder, [LaneWatch(lane) for lane in feeder.lanes]))
+
+    async def step(self) -> None:
+        """Looks now and then while there are messages that have not begun."""
+        if not self.has_waiting():
+            self.claimed.clear()
+            await self.claimed.wait()
+        await asyncio.sleep(LOOK_INTERVAL_S)
+        now = asyncio.get_running_loop().time()
+        for feeder, watches in self.feeders:
+            overdue = [context for watch in watches for context in watch.take_overdue(now)]
+            overdue += self.take_suspects(feeder.lanes, now)
+            if overdue:
+                log.info("unstarted_messages_released", count=len(overdue))
+                feeder.stop_prefetch()
+                self.release(overdue)
+
+    def has_waiting(self) -> bool:
+        return bool(self.suspects.line) or any(
+            watch.lane.waiting for _, watches in self.feeders for watch in watches
+        )
+
+    def take_suspects(self, lanes: Sequence[Lane], now: float) -> list[Context]:
+        overdue = self.suspects.take_overdue(lanes, now - self.patience.seconds)
+        if overdue:
+            self.patience.give_back(overdue)
+        return overdue
