@@ -77,7 +77,13 @@ class Worker:
         self.heart = self.make_heartbeat(address)
         self.suspects = Suspects(broker, self.drop_suspect)
         self.give_back = GiveBack(self.suspects, self.release)
-        self.intake = Intake(
+        self.intake = self.make_intake()
+        self.fetches: list[Fetch] = []
+        self.fetching: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def make_intake(self) -> Intake:
+        return Intake(
             self.held,
             self.routes,
             self.suspects,
@@ -86,9 +92,6 @@ class Worker:
             refuse=self.refuse,
             settings=self.settings,
         )
-        self.fetches: list[Fetch] = []
-        self.fetching: list[asyncio.Task[None]] = []
-        self.tasks: list[asyncio.Task[None]] = []
 
     def make_heartbeat(self, address: StoreAddress | None) -> Heart:
         grace, standby = self.options.grace, None
