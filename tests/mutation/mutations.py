@@ -9,5 +9,8 @@ from tests.mutation.in_rules import RULES
 from tests.mutation.in_shell import SHELL
 from tests.mutation.in_statements import STATEMENTS
 from tests.mutation.in_store import STORE
+from tests.mutation.in_worker import WORKER
 
-MUTATIONS = (*STATEMENTS, *POSTGRES, *MARIADB, *REDIS, *STORE, *RULES, *SHELL, *PIPELINE, *HTTP)
+MUTATIONS = (
+    *STATEMENTS, *POSTGRES, *MARIADB, *REDIS, *STORE, *RULES, *SHELL, *PIPELINE, *HTTP, *WORKER,
+)  # fmt: skip
