@@ -10,7 +10,9 @@ from tests.mutation.in_rules import RULES
 from tests.mutation.in_shell import SHELL
 from tests.mutation.in_statements import STATEMENTS
 from tests.mutation.in_store import STORE
+from tests.mutation.in_worker import WORKER
 
 MUTATIONS = (
     *STATEMENTS, *POSTGRES, *MARIADB, *REDIS, *STORE, *RULES, *SHELL, *PIPELINE, *HTTP, *TOLD,
+    *WORKER,
 )  # fmt: skip
