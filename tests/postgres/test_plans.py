@@ -194,6 +194,7 @@ MOVES = LOCKS | {
     "errors": [None] * 10,
     "delays": [0] * 10,
     "ranked": [False] * 10,
+    "tracebacks": [None] * 10,
 }
 ASKED: dict[str, dict[str, Any]] = {
     "pick_one": CLAIM,
