@@ -209,6 +209,7 @@ MOVES = LOCKS | {
     "errors": [None] * 10,
     "delays": [0] * 10,
     "ranked": [False] * 10,
+    "tracebacks": [None] * 10,
 }
 KEYED: dict[str, Any] = {
     "queue_ids": [2] * 10,
