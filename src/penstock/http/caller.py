@@ -15,7 +15,10 @@ NAMES = frozenset({b"127.0.0.1", b"[::1]", b"localhost"})
 # What browsers say of a page that was not served from here: another site, or another port.
 OTHER_SITES = frozenset({b"cross-site", b"same-site"})
 SAFE_METHODS = frozenset({"GET", "HEAD"})
-PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
+# What tells where a request comes from. All but the first three are written by proxies.
+ORIGIN_HEADERS = frozenset(
+    {b"host", b"origin", b"sec-fetch-site", b"forwarded", b"via", b"x-real-ip"}
+)
 # The owner of the store: what concerns all tenants is for its callers alone.
 OWNER = "default"
 
@@ -104,13 +107,16 @@ def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
     and a name that was made to lead here is not one of ours. Nor is the client of a proxy."""
     host = origin = None
     for name, value in headers:
+        if name not in ORIGIN_HEADERS and name[:12] != b"x-forwarded-":
+            continue
         if name == b"host":
             host = value
         elif name == b"origin":
             origin = value
-        elif name == b"sec-fetch-site" and value in OTHER_SITES and method not in SAFE_METHODS:
-            raise Forbidden("a page of another site may not write")
-        elif name in PROXY_HEADERS or name.startswith(b"x-forwarded-"):
+        elif name == b"sec-fetch-site":
+            if value in OTHER_SITES and method not in SAFE_METHODS:
+                raise Forbidden("a page of another site may not write")
+        else:
             raise Forbidden(
                 f"the request came through a proxy ({name.decode('latin-1')}): start the server"
                 " with --auth to serve other machines"

@@ -62,10 +62,10 @@ class Protocol(HttpToolsProtocol):
         self.timer.await_head()
 
     def data_received(self, data: bytes) -> None:
-        for start in range(0, len(data), MOST_BYTES):
-            self.feed(data[start : start + MOST_BYTES])
-
-    def feed(self, data: bytes) -> None:
+        if len(data) > MOST_BYTES:
+            for start in range(0, len(data), MOST_BYTES):
+                self.data_received(data[start : start + MOST_BYTES])
+            return
         if self.ignoring or self.closing:
             return
         self.received += len(data)
@@ -97,7 +97,7 @@ class Protocol(HttpToolsProtocol):
             self.stop_parsing(TOO_LONG)
 
     def on_headers_complete(self) -> None:
-        hosts = sum(name == b"host" for name, _ in self.headers)
+        hosts = [name for name, _ in self.headers].count(b"host")
         if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):
             self.stop_parsing(ONE_HOST)
         self.in_head, self.timer.head_since, self.unframed = False, None, 0
