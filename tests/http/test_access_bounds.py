@@ -53,6 +53,9 @@ def test_keys_are_managed_within_the_scopes_of_the_caller(
         assert web_admin.ask("DELETE", path).status == 403
         assert web_admin.post(f"{path}/rotate").status == 403
         assert other.get("/v1/workers").status == 200
+    # Also one that gives nothing, and so no more than the caller has.
+    denied = keyed(server, grants=["-read"], scopes=["shop"])
+    assert web_admin.ask("DELETE", f"/v1/keys/{key_id(denied)}").status == 403
     listed = {each["id"] for each in web_admin.get("/v1/keys").json["keys"]}
     assert {key_id(mine), key_id(web_admin)} <= listed
     assert listed.isdisjoint(map(key_id, (server, theirs, both)))
