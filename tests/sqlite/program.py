@@ -13,7 +13,7 @@ from penstock import stores
 from penstock.errors import PenstockError
 from penstock.store import Store
 from penstock.stores.sqlite import database
-from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.engine import system_clock
 from penstock.stores.sqlite.gate import Gate
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.transaction import Transaction
@@ -103,7 +103,7 @@ class Program:
         """Makes a fresh file, and stops itself before a statement."""
         db = database.connect(path, "safe")
         db.set_trace_callback(lambda statement: self.stop_at(at, statement))
-        database.set_up(db, read_system_clock, "safe")
+        database.set_up(db, system_clock, "safe")
         db.close()
         return "finished"
 

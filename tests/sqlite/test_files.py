@@ -13,7 +13,7 @@ from penstock import stores
 from penstock.errors import InvalidInput, PenstockError, StoreTooNew, StoreUnusable
 from penstock.stores.sqlite import files
 from penstock.stores.sqlite.database import SCHEMA
-from penstock.stores.sqlite.files import NETWORK, Files, find_filesystem
+from penstock.stores.sqlite.files import NETWORK, Files, filesystem
 from penstock.stores.sqlite.store import SqliteStore
 from tests.sqlite.children import Child
 from tests.sqlite.scenes import names, open_file, places, publish, read, write
@@ -192,12 +192,12 @@ def test_a_local_filesystem_is_not_refused(tmp_path: Path, path: Path) -> None:
 
 
 def test_the_filesystem_is_unknown_where_the_kernel_does_not_tell(tmp_path: Path) -> None:
-    assert find_filesystem(str(tmp_path), str(tmp_path / "no-mountinfo")) == ""
+    assert filesystem(str(tmp_path), str(tmp_path / "no-mountinfo")) == ""
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/mountinfo"), reason="no table of mounts")
 def test_the_kernels_table_of_mounts_can_be_read() -> None:
-    assert find_filesystem("/proc") == "proc"
+    assert filesystem("/proc") == "proc"
 
 
 @pytest.mark.parametrize("url", BAD_URLS)

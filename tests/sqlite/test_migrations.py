@@ -20,7 +20,7 @@ from penstock.stores.sqlite.database import (
     set_up,
     split,
 )
-from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.engine import system_clock
 from penstock.stores.sqlite.gate import Gate
 from tests.sqlite.children import Child, children, wait_until
 from tests.sqlite.scenes import open_file, places, publish
@@ -73,7 +73,7 @@ async def test_a_file_migrated_between_two_looks_is_not_taken_for_another_progra
         looks.append(statement)
         if len(looks) == 2:
             with closing(connect(str(path), "safe")) as other:
-                set_up(other, read_system_clock, "safe")
+                set_up(other, system_clock, "safe")
 
     with closing(connect(str(path), "safe")) as db:
         db.set_trace_callback(migrate_before_the_second)

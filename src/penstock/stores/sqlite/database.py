@@ -59,10 +59,10 @@ def keep(db: sqlite3.Connection, durability: Durability) -> None:
 def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None:
     """Safe when two processes start at once, and when killed half-way: one transaction."""
     refuse_foreign(db)
-    if is_fresh(db):
+    if fresh(db):
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL").fetchone()
-    if is_ready(db, durability):
+    if ready(db, durability):
         return
     # What guards the numbers of a fast store must not be lost with them.
     keep(db, "safe")
@@ -80,18 +80,18 @@ def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None
     keep(db, durability)
 
 
-def is_ready(db: sqlite3.Connection, durability: Durability) -> bool:
+def ready(db: sqlite3.Connection, durability: Durability) -> bool:
     """There is nothing to set up, so nobody's long transaction is waited for."""
     if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
         return False
     applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
-    if migrations.missing(MIGRATIONS, applied, read_floor(db)):
+    if migrations.missing(MIGRATIONS, applied, floor_of(db)):
         return False
     kept = db.execute(SQL["fact"], {"name": "fast_boot"}).fetchone()
-    return durability == "safe" if kept is None else bool(kept[0] == read_boot_id())
+    return durability == "safe" if kept is None else bool(kept[0] == boot_id())
 
 
-def is_fresh(db: sqlite3.Connection) -> bool:
+def fresh(db: sqlite3.Connection) -> bool:
     mode: str = db.execute("PRAGMA journal_mode").fetchone()[0]
     return mode == "delete"
 
@@ -107,25 +107,25 @@ def refuse_foreign(db: sqlite3.Connection) -> None:
 def migrate(db: sqlite3.Connection, clock: Clock) -> None:
     db.execute(APPLIED)
     applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
-    for migration in migrations.missing(MIGRATIONS, applied, read_floor(db)):
+    for migration in migrations.missing(MIGRATIONS, applied, floor_of(db)):
         for statement in split(migration.text):
             db.execute(statement)
         db.execute(
             "INSERT INTO migration (number, name, checksum, at) VALUES (?, ?, ?, ?)",
             (migration.number, migration.name, migration.checksum, clock()),
         )
-        db.execute(f"PRAGMA user_version = {max(read_floor(db), migration.floor)}")
+        db.execute(f"PRAGMA user_version = {max(floor_of(db), migration.floor)}")
         db.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
-def read_floor(db: sqlite3.Connection) -> int:
+def floor_of(db: sqlite3.Connection) -> int:
     floor: int = db.execute("PRAGMA user_version").fetchone()[0]
     return floor
 
 
 def refuse_newer(db: sqlite3.Connection) -> None:
     """A newer process may have migrated the file while this one was running."""
-    if (floor := read_floor(db)) > SCHEMA:
+    if (floor := floor_of(db)) > SCHEMA:
         raise StoreTooNew(
             f"a newer penstock changed the file to schema {floor}, this process knows {SCHEMA};"
             " upgrade and restart it"
@@ -148,7 +148,7 @@ async def guard_counters(tx: Transaction, durability: Durability) -> None:
     boot, numbers that may have been handed out are skipped and the feed begins a new epoch.
     """
     kept = await tx.one("fact", name="fast_boot")
-    boot = read_boot_id()
+    boot = boot_id()
     if kept is not None and kept[0] != boot:
         await tx.run("skip_counters")
         await tx.run("begin_sequences")
@@ -158,7 +158,7 @@ async def guard_counters(tx: Transaction, durability: Durability) -> None:
         await tx.run("fact_set", name="fast_boot", value=boot)
 
 
-def read_boot_id() -> str:
+def boot_id() -> str:
     """Where it is not known, every start counts as another boot."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ from penstock.message import Moment
 from penstock.store import Capabilities, Clock, Durability
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.bell import Bell
-from penstock.stores.sqlite.database import connect, read_floor, named
+from penstock.stores.sqlite.database import connect, floor_of, named
 from penstock.stores.sqlite.files import Files
 from penstock.stores.sqlite.forks import forks
 from penstock.stores.sqlite.gate import Gate
@@ -28,7 +28,7 @@ T = TypeVar("T")
 READERS = 2
 
 
-def read_system_clock() -> Moment:
+def system_clock() -> Moment:
     return time.time_ns() // 1000
 
 
@@ -61,7 +61,7 @@ class Engine:
             sync = None if durability == "safe" else files.sync
             self.writer = ThreadWriter(self.writing, self.bell, self.gate, sync)
             log = f"{self.path}-wal"
-            self.lookout = Lookout(log, self.bell, self.read_data_version, self.find_ready)
+            self.lookout = Lookout(log, self.bell, self.version, self.ready_among)
             self.pool = ThreadPoolExecutor(READERS, "penstock-reader")
             self.readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
             self.open_readers()
@@ -111,7 +111,7 @@ class Engine:
             for _ in range(READERS):
                 self.readers.get().close()
 
-    def reopen(self) -> None:
+    def come_back(self) -> None:
         if self.files is not None and not self.gone:
             self.connect_again(self.files)
         self.reading.release()
@@ -128,7 +128,7 @@ class Engine:
         self.writing.db = connect(self.path, self.capabilities.durability)
         self.open_readers()
         # The log is another one if these were its last connections, and is there after a read.
-        read_floor(self.writing.db)
+        floor_of(self.writing.db)
         files.remember_identity()
         if self.lookout is not None:
             self.lookout.seen = -1
@@ -166,13 +166,13 @@ class Engine:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.pool, self.read_in_pool, bound)
 
-    def read_data_version(self) -> int:
+    def version(self) -> int:
         """Changes with every commit of another connection, whoever made it."""
         with self.reading:
             version: int = self.reader.execute("PRAGMA data_version").fetchone()[0]
         return version
 
-    def find_ready(self, queue_ids: Collection[int]) -> set[int]:
+    def ready_among(self, queue_ids: Collection[int]) -> set[int]:
         """Those of the queues that have work."""
         return self.look_now(with_work, queue_ids)
 

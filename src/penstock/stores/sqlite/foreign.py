@@ -27,41 +27,41 @@ def publish(
 
     A connection in autocommit mode and outside of a transaction commits at once.
     """
-    with use_connection(connection, path) as db:
+    with usable(connection, path) as db:
         if db.in_transaction:
-            return run_in_savepoint(db, now, publish_each, entries)
+            return inside(db, now, publish_each, entries)
         db.execute("BEGIN IMMEDIATE")
         return publish_begun(db, now, entries)
 
 
 def complete(connection: object, path: str, now: Moment, item: Completion) -> None:
-    with use_connection(connection, path) as db:
+    with usable(connection, path) as db:
         if not db.in_transaction:
-            if is_autocommit(db):
+            if autocommits(db):
                 raise InvalidInput("begin a transaction: the completion is one with what is in it")
             db.execute("BEGIN IMMEDIATE")
-        answer = run_in_savepoint(db, now, complete_one, item)
+        answer = inside(db, now, complete_one, item)
     if answer.kind is not AnswerKind.DONE:
         raise LockLost(f"message {item.id}: its lock was lost; roll back what you did")
 
 
 @contextmanager
-def use_connection(connection: object, path: str) -> Iterator[sqlite3.Connection]:
+def usable(connection: object, path: str) -> Iterator[sqlite3.Connection]:
     """A connection to the store's own file."""
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidInput(f"{type(connection).__name__} is not a sqlite3 connection")
     try:
-        with use_plain_rows(connection):
+        with plain(connection):
             check_same_file(connection, path)
             yield connection
     except sqlite3.ProgrammingError as error:
         raise InvalidInput(f"the connection cannot be used: {error}") from None
     except sqlite3.Error as error:
-        raise translate_busy(error, connection, path) from error
+        raise explained(error, connection, path) from error
 
 
 @contextmanager
-def use_plain_rows(db: sqlite3.Connection) -> Iterator[None]:
+def plain(db: sqlite3.Connection) -> Iterator[None]:
     """Rows as tuples and text as str, whatever the caller likes better."""
     factories = db.row_factory, db.text_factory
     db.row_factory, db.text_factory = None, str
@@ -79,7 +79,7 @@ def in_transaction(connection: object) -> bool:
         return False
 
 
-def is_autocommit(db: sqlite3.Connection) -> bool:
+def autocommits(db: sqlite3.Connection) -> bool:
     """Its user expects every statement outside of a transaction to stand by itself."""
     # Python 3.12 has another way to say so; -1 is the old way.
     autocommit = getattr(db, "autocommit", -1)
@@ -98,17 +98,17 @@ def check_same_file(db: sqlite3.Connection, path: str) -> None:
 def publish_begun(db: sqlite3.Connection, now: Moment, entries: Sequence[Entry]) -> list[Published]:
     """A transaction that nobody needs does not stay open."""
     try:
-        outcomes = run_in_savepoint(db, now, publish_each, entries)
+        outcomes = inside(db, now, publish_each, entries)
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-    if is_autocommit(db) or all(outcome.code is not None for outcome in outcomes):
+    if autocommits(db) or all(outcome.code is not None for outcome in outcomes):
         db.execute("COMMIT")
     return outcomes
 
 
-def run_in_savepoint(
+def inside(
     db: sqlite3.Connection, now: Moment, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """A savepoint, so that a failure leaves the caller's transaction as it was."""
@@ -126,7 +126,7 @@ def run_in_savepoint(
     return value
 
 
-def translate_busy(error: sqlite3.Error, db: sqlite3.Connection, path: str) -> Exception:
+def explained(error: sqlite3.Error, db: sqlite3.Connection, path: str) -> Exception:
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     if busy and db.in_transaction:
         return StoreBusy(

@@ -14,7 +14,7 @@ class Forkable(Protocol):
     def leave(self) -> None:
         """Waits until no connection is in use, and closes them."""
 
-    def reopen(self) -> None:
+    def come_back(self) -> None:
         """The same process goes on."""
 
     def forget(self) -> None:
@@ -35,10 +35,10 @@ class Forks:
         if not self.heard:
             self.heard = True
             os.register_at_fork(
-                before=self.close_before_fork, after_in_parent=self.in_parent, after_in_child=self.in_child
+                before=self.before, after_in_parent=self.in_parent, after_in_child=self.in_child
             )
 
-    def close_before_fork(self) -> None:
+    def before(self) -> None:
         self.opening.acquire()
         self.left = list(self.stores)
         for store in self.left:
@@ -47,7 +47,7 @@ class Forks:
     def in_parent(self) -> None:
         left, self.left = self.left, []
         for store in left:
-            store.reopen()
+            store.come_back()
         self.opening.release()
 
     def in_child(self) -> None:

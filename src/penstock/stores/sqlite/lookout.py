@@ -45,7 +45,7 @@ class Lookout:
             return
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
-            self.loop.add_reader(self.file, self.handle_change)
+            self.loop.add_reader(self.file, self.heard)
         self.arm()
 
     def arm(self) -> None:
@@ -64,20 +64,20 @@ class Lookout:
         self.bell.wake(self.ready(self.bell.wanted))
         return True
 
-    def handle_change(self) -> None:
+    def heard(self) -> None:
         os.read(self.file, 4_096)
         if self.armed:
             self.armed = False
-            self.poll_again(iter(LADDER))
+            self.climb(iter(LADDER))
 
-    def poll_again(self, steps: Iterator[float]) -> None:
+    def climb(self, steps: Iterator[float]) -> None:
         self.timer = None
         if not self.bell.waiting:
             return
         if self.look() or (step := next(steps, None)) is None:
             self.arm()
         elif self.loop is not None:
-            self.timer = self.loop.call_later(step, self.poll_again, steps)
+            self.timer = self.loop.call_later(step, self.climb, steps)
 
     def close(self) -> None:
         if self.timer is not None:

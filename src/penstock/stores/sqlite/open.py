@@ -5,8 +5,8 @@ import sqlite3
 from penstock.errors import StoreFull, StoreUnusable
 from penstock.store import Clock, Durability
 from penstock.stores.sqlite.columns import refuse_incomplete
-from penstock.stores.sqlite.database import BUSY, connect, is_fresh, named, set_up
-from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.database import BUSY, connect, fresh, named, set_up
+from penstock.stores.sqlite.engine import system_clock
 from penstock.stores.sqlite.files import Files
 from penstock.stores.sqlite.forks import forks
 from penstock.stores.sqlite.gate import Gate
@@ -17,26 +17,26 @@ async def open_sqlite(
     path: str, *, durability: Durability = "safe", clock: Clock | None = None
 ) -> SqliteStore:
     """`path` empty means in memory."""
-    clock = clock or read_system_clock
+    clock = clock or system_clock
     if not path:
-        return open_in_turn(path, None, durability, clock)
+        return opened(path, None, durability, clock)
     files = Files(path)
     files.prepare()
     try:
-        return open_in_turn(path, files, durability, clock)
+        return opened(path, files, durability, clock)
     except StoreFull:
         # On a full disk, too, somebody must come and settle.
         if not files.drop_ballast():
             raise
-        return open_in_turn(path, files, durability, clock)
+        return opened(path, files, durability, clock)
 
 
-def open_in_turn(path: str, files: Files | None, durability: Durability, clock: Clock) -> SqliteStore:
+def opened(path: str, files: Files | None, durability: Durability, clock: Clock) -> SqliteStore:
     with forks.opening:
-        return open_without_waiting(path, files, durability, clock)
+        return opened_undisturbed(path, files, durability, clock)
 
 
-def open_without_waiting(
+def opened_undisturbed(
     path: str, files: Files | None, durability: Durability, clock: Clock
 ) -> SqliteStore:
     db = connect(path or ":memory:", durability)
@@ -61,7 +61,7 @@ def set_up_in_turn(
 ) -> None:
     """A fresh file is made by one process: SQLite does not wait its turn to switch to WAL."""
     gate = Gate(f"{files.path}.lock", patience=BUSY)
-    held = is_fresh(db) and gate.enter()
+    held = fresh(db) and gate.enter()
     try:
         set_up(db, clock, durability)
     finally:

@@ -23,15 +23,15 @@ CHUNKS = (256, 64, 16, 4, 1)
 BODY = 7
 
 
-def make_insert_statements(row: Callable[[int], str]) -> dict[int, str]:
+def inserts(row: Callable[[int], str]) -> dict[int, str]:
     return {
         size: SQL["publish_message"].replace(ROW, ", ".join(row(number) for number in range(size)))
         for size in CHUNKS
     }
 
 
-INSERTS = make_insert_statements(lambda number: ROW)
-INSERTS_ALIKE = make_insert_statements(lambda number: f"(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?{9 + number}, ?8)")
+INSERTS = inserts(lambda number: ROW)
+INSERTS_ALIKE = inserts(lambda number: f"(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?{9 + number}, ?8)")
 
 
 async def publish(
@@ -78,7 +78,7 @@ def publish_plain(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
 
 def insert_alike(tx: Transaction, entries: Sequence[Entry]) -> int:
     """Binding values is most of the cost: what all share is bound once. The last id."""
-    row = make_row(entries[0], tx.now)
+    row = row_of(entries[0], tx.now)
     shared = [*row[:BODY], *row[BODY + 1 :]]
     start = last = 0
     for size in CHUNKS:
@@ -91,7 +91,7 @@ def insert_alike(tx: Transaction, entries: Sequence[Entry]) -> int:
 
 def insert_each(tx: Transaction, entries: Sequence[Entry]) -> int:
     """The last id; the others are the numbers before it."""
-    rows = [make_row(entry, tx.now) for entry in entries]
+    rows = [row_of(entry, tx.now) for entry in entries]
     start = last = 0
     for size in CHUNKS:
         while len(rows) - start >= size:
@@ -101,7 +101,7 @@ def insert_each(tx: Transaction, entries: Sequence[Entry]) -> int:
     return last
 
 
-def make_row(entry: Entry, now: Moment) -> tuple[object, ...]:
+def row_of(entry: Entry, now: Moment) -> tuple[object, ...]:
     due = due_at(entry, now)
     return (
         entry.queue_id, entry.type, entry.priority, rank_at(entry, now, due), now,

@@ -34,10 +34,10 @@ async def complete(tx: Transaction, items: Sequence[Completion]) -> list[Answer]
     last = cursor.lastrowid or 0
     done = set(tx.execute("history_tail", (last - count,))) if count else set()
     await keep_results(tx, [item for lock, item in wanted.items() if lock in done])
-    return [await answer_completed(tx, item, done) for item in items]
+    return [await completed(tx, item, done) for item in items]
 
 
-async def answer_completed(tx: Transaction, item: Completion, done: set[tuple[int, int]]) -> Answer:
+async def completed(tx: Transaction, item: Completion, done: set[tuple[int, int]]) -> Answer:
     """DONE once; a second one for the same lock in this batch is already done."""
     lock = (item.id, item.fence)
     if lock in done:

@@ -8,7 +8,7 @@ from penstock.errors import StoreUnusable
 from penstock.store import Durability
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.sqlite.database import MIGRATIONS, read_floor, named, refuse_foreign
+from penstock.stores.sqlite.database import MIGRATIONS, floor_of, named, refuse_foreign
 from penstock.stores.sqlite.open import open_sqlite
 
 MIGRATED = "SELECT 1 FROM sqlite_schema WHERE name = 'migration'"
@@ -40,4 +40,4 @@ def missing(db: sqlite3.Connection) -> list[Migration]:
     refuse_foreign(db)
     done = db.execute(MIGRATED).fetchone()
     rows = db.execute("SELECT number, checksum FROM migration").fetchall() if done else ()
-    return migrations.missing(MIGRATIONS, dict(rows), floorread_floor
+    return migrations.missing(MIGRATIONS, dict(rows), floor_of(db))
