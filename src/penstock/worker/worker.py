@@ -69,10 +69,7 @@ class Worker:
         self.routes = Routes(self, self.options, self.acked)
         self.flush = Flush(broker, self.held, self.options.linger, self.told)
         self.keeping = Keeping(broker, self.flush.add)
-        standby = None
-        if address is not None:
-            standby = Standby(address, self.held, self.options.grace, self.running)
-        self.heart = Heart(self.held, self.lease_lost, self.options.grace, standby)
+        self.heart = self.make_heart(address)
         self.suspects = Suspects(broker, self.let_go)
         self.intake = Intake(
             self.held,
@@ -86,6 +83,11 @@ class Worker:
         self.fetches: list[Fetch] = []
         self.fetching: list[asyncio.Task[None]] = []
         self.tasks: list[asyncio.Task[None]] = []
+
+    def make_heart(self, address: StoreAddress | None) -> Heart:
+        held, grace = self.held, self.options.grace
+        standby = None if address is None else Standby(address, held, grace, self.running)
+        return Heart(held, self.lease_lost, grace, standby)
 
     @property
     def queues(self) -> dict[int, Queue]:
