@@ -12,6 +12,7 @@ def rule(name: str, where: str, old: str, new: str, hint: str) -> Mutation:
 VISIBILITY = "tests/agents/test_visibility.py"
 SCHEDULER = "tests/agents/test_scheduler.py"
 CRON = "tests/agents/test_cron.py"
+STANDBY = "tests/worker/test_standby.py"
 GROUPS = "tests/unit/test_group_commit.py"
 DIRECTORY = "tests/unit/test_directory.py"
 
@@ -146,6 +147,19 @@ AGENTS = (
          SCHEDULER),
     rule("one_look_fires_no_more", "agents/scheduler.py _fire",
          "[each.next_at for each in due[FIRE_BATCH:]]", "[]", SCHEDULER),
+    rule("busy_sweeper_stays_away", "runner.py retry_wait", "if every <= FREQUENT_S:", "if False:",
+         "tests/unit/test_runner.py"),
+    rule("ages_for_nobody_after_the_clock_was_set_back", "agents/aging.py _left",
+         "return 0.0 if left > 2 * self.every else min(self.every, left)",
+         "return min(self.every, left)", "clock"),
+    rule("gil_loses_the_lease", "worker/standby_process.py renew_with",
+         "if worker_runs(self.worker) and (due := self.due()):", "if due := {}:", STANDBY),
+    rule("stopped_worker_keeps_its_lease", "worker/standby_process.py worker_runs",
+         'return state not in ("T", "t", "Z", "X")', "return True",
+         f"{STANDBY}::test_a_stopped_worker_loses_its_lease"),
+    rule("timeout_is_not_for_the_standby", "worker/standby_process.py due",
+         "if each.bound <= now", "if False",
+         f"{STANDBY}::test_a_run_past_its_timeout_and_grace_is_not_kept"),
     rule("unreadable_stops_the_others", "agents/scheduler.py _firing",
          "except (InvalidInput, NotFound) as error:", "except NotFound as error:", SCHEDULER),
 )  # fmt: skip

@@ -378,11 +378,18 @@ async def test_stop_during_work_gives_back_the_unstarted_and_finishes_the_runnin
     async def on_order(message: Message[int]) -> None:
         await go_on.wait()
 
+    async def finish_the_running(worker: Worker) -> None:
+        await until(lambda: len(worker.held) == 2)
+        go_on.set()
+
     claim_for_all(app, "orders")
     ids = await publish(app, 5)
-    async with working(app, concurrency=2, fetch_batch_size=10) as worker:
+    async with (
+        asyncio.TaskGroup() as aside,
+        working(app, concurrency=2, fetch_batch_size=10) as worker,
+    ):
         await until(lambda: len(worker.held) > 2)
-        asyncio.get_running_loop().call_later(0.05, go_on.set)
+        aside.create_task(finish_the_running(worker))
     states = [await counters(app, id) for id in ids]
     assert sorted(states) == [("completed", 1, 1)] * 2 + [("ready", 0, 0)] * 3
 
