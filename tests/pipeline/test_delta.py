@@ -169,6 +169,15 @@ def test_a_compaction_beside_an_extract_keeps_the_logs_right(url: str, bucket: s
     assert agrees(url, bucket)
 
 
+def test_a_version_is_written_once(url: str, place: str) -> None:
+    bring(url, place)
+    log = message_log(place)
+    held = log.read()
+    assert log.write(held, Commit("WRITE", 7)) is not None
+    assert log.write(held, Commit("WRITE", 8)) is None
+    assert log.read().number == 7
+
+
 class SlowLake(Lake):
     """Something happens after the manifests were read for the first time."""
 
