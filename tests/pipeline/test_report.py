@@ -140,6 +140,7 @@ def test_the_page_has_each_cause_once_with_commands_to_look_closer() -> None:
     assert told.count("<code>error a</code>") == 1
     assert '<td class="count">35<' in told
     assert re.findall(r"<code>penstock show (\d+)</code>", told) == ["7", "1", "2", "3", "4", "5"]
+    assert "q1 / letter: 5 failures of 5 messages, last 05 Jan 12:00" in told
     assert "and 2 more queues and types" in told
 
 

@@ -242,8 +242,8 @@ def place_line(place: CausePlace) -> str:
     shared = f'<div class="common">in common: {escape(common)}</div>' if common else ""
     dead = f", {number(place.dead)} dead" if place.dead else ""
     return (
-        f'<div class="when">{escape(place.name)}: {number(place.count)} failures of'
-        f" {counted(place.messages, 'message', 'messages')}{dead},"
+        f'<div class="when">{escape(place.name)}: {counted(place.count, "failure", "failures")}'
+        f" of {counted(place.messages, 'message', 'messages')}{dead},"
         f" last {place.newest['last_at']:%d %b %H:%M}, {show_command(place.newest)}</div>{shared}"
     )
 
