@@ -302,6 +302,7 @@ def test_a_checkpoint_stands_for_the_commits_before_it(url: str, lake: Path) -> 
     log = lake / "message" / DELTA_LOG
     for version in range(CHECKPOINT_EVERY):
         (log / f"{version:020}.json").unlink()
+    assert message_log(lake).read_checkpoint(CHECKPOINT_EVERY).number == 3
     read = message_log(lake).read()
     assert (read.version, read.number, read.metadata) == (held.version, 3, held.metadata)
     assert (read.files.keys(), read.removed.keys()) == (held.files.keys(), held.removed.keys())
