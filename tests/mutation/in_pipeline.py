@@ -71,7 +71,7 @@ PIPELINE = (
     Mutation("delta_commit_taken_for_ours", "pipeline/delta_log.py", "",
              "if not self.files.write_once(self.commit_name(version), encode_lines(lines)):",
              "if self.files.write_once(self.commit_name(version), encode_lines(lines)) is None:",
-             f"{DELTA}::test_what_others_commit_while_the_manifests_are_read_is_not_undone"),
+             f"{DELTA}::test_a_version_is_written_once"),
     Mutation("delta_checkpoint_forgets_the_batch", "pipeline/delta.py", "checkpoint_lines",
              "Transaction(lake, snapshot.number)", "Transaction(lake, 0)",
              f"{DELTA}::test_a_checkpoint_stands_for_the_commits_before_it"),

@@ -169,6 +169,15 @@ def test_a_compaction_beside_an_extract_keeps_the_logs_right(url: str, bucket: s
     assert agrees(url, bucket)
 
 
+def test_a_version_is_written_once(url: str, place: str) -> None:
+    bring(url, place)
+    log = message_log(place)
+    held = log.read()
+    assert log.write(held, Commit("WRITE", 7)) is not None
+    assert log.write(held, Commit("WRITE", 8)) is None
+    assert log.read().number == 7
+
+
 class SlowLake(Lake):
     """Something happens after the manifests were read for the first time."""
 
@@ -293,6 +302,7 @@ def test_a_checkpoint_stands_for_the_commits_before_it(url: str, lake: Path) -> 
     log = lake / "message" / DELTA_LOG
     for version in range(CHECKPOINT_EVERY):
         (log / f"{version:020}.json").unlink()
+    assert message_log(lake).read_checkpoint(CHECKPOINT_EVERY).number == 3
     read = message_log(lake).read()
     assert (read.version, read.number, read.metadata) == (held.version, 3, held.metadata)
     assert (read.files.keys(), read.removed.keys()) == (held.files.keys(), held.removed.keys())

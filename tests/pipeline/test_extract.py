@@ -166,6 +166,14 @@ def test_a_lake_that_cannot_be_written_is_named(url: str, tmp_path: Path) -> Non
         run(url, tmp_path / "file" / "lake")
 
 
+def test_a_log_that_cannot_be_written_is_named(url: str, lake: Path) -> None:
+    run(url, lake)
+    shutil.rmtree(lake / "message")
+    (lake / "message").write_text("in the way")
+    with pytest.raises(InvalidInput, match=r"cannot write the lake .*: Not a directory"):
+        run(url, lake)
+
+
 def test_a_lake_in_a_place_of_another_kind_is_not_built_yet(url: str) -> None:
     with pytest.raises(NotYet, match="gs:// is not built yet"):
         extract(in_process(), url, "gs://bucket/lake")

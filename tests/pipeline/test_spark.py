@@ -239,9 +239,10 @@ def test_a_task_that_fails_says_why_in_a_line(
     spark: SparkSession, url: str, lake: Path, terminal: Terminal
 ) -> None:
     with lakes.held(str(lake), using(url, identity)):
-        (lake / "message").write_text("in the way")
+        (lake / "message").mkdir()
+        (lake / "message" / "batch=0000000001").symlink_to("/proc")
     said = terminal.call("pipeline", "extract", "--url", url, "--lake", lake, code=3).err
-    assert said.startswith("penstock: Spark did not get through: NotADirectoryError: ")
+    assert said.startswith("penstock: Spark did not get through: FileNotFoundError: ")
     assert said.count("\n") == 1
 
 

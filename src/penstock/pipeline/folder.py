@@ -59,12 +59,10 @@ class Folder:
 
     def write_once(self, name: str, text: bytes) -> bool:
         path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{DRAFT}{uuid.uuid4().hex}")
-        with open(draft, "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            draft = write_draft(path, text)
+        except OSError as error:
+            raise InvalidInput(f"cannot write the lake {self.where!r}: {error.strerror}") from None
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -131,6 +129,17 @@ class Folder:
                 sync(path)
                 sync(path.parent)
                 yield str(path.relative_to(self.root)), rows
+
+
+def write_draft(path: Path, text: bytes) -> Path:
+    """Writes the text beside the path, to be linked there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{DRAFT}{uuid.uuid4().hex}")
+    with open(draft, "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return draft
 
 
 def sync(path: Path) -> None:
