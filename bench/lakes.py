@@ -10,9 +10,9 @@ from pyspark.sql import functions as f
 from penstock import stores
 from penstock.broker import Broker
 from penstock.pipeline import lake as lakes
-from penstock.pipeline.manifest import Manifest, Part
-from penstock.pipeline.schema import SCHEMAS, TABLES, VERSION, Table, spark_schema
-from penstock.pipeline.stores import identity, using
+from penstock.pipeline.manifest import LakePart, Manifest
+from penstock.pipeline.schema import SCHEMAS, TABLES, VERSION, Table, to_spark_schema
+from penstock.pipeline.stores import make_identity, use_store
 from penstock.ticket import Cursor
 
 QUEUES, TYPES, CONSUMERS = 20, 6, 40
@@ -92,7 +92,7 @@ def shaped(rows: DataFrame, table: Table) -> DataFrame:
         f.col(field.name).cast(field.dataType).alias(field.name)
         if field.name in rows.columns
         else f.lit(None).cast(field.dataType).alias(field.name)
-        for field in spark_schema(SCHEMAS[table])
+        for field in to_spark_schema(SCHEMAS[table])
     ]
     return rows.select(*columns)
 
@@ -113,7 +113,7 @@ class Week:
         if number == 2:
             sent, ended = ~sent, ~ended
         tables = {"message": self.messages.filter(sent), "history": self.history.filter(ended)}
-        with lakes.held(self.lake, using(self.url, identity)) as place:
+        with lakes.hold_lock(self.lake, use_store(self.url, make_identity)) as place:
             write_batch(place, number, tables)
 
 
@@ -123,7 +123,7 @@ async def make_store(url: str) -> None:
 
 
 def write_batch(place: lakes.Lake, number: int, tables: dict[Table, DataFrame]) -> None:
-    parts: list[Part] = []
+    parts: list[LakePart] = []
     for table in TABLES:
         folder = Path(place.where) / table / f"batch={number:010}"
         order = "at" if table == "history" else "id"
@@ -131,6 +131,6 @@ def write_batch(place: lakes.Lake, number: int, tables: dict[Table, DataFrame]) 
         rows.write.parquet(str(folder))
         for path in sorted(folder.glob("*.parquet")):
             count, size = parquet.read_metadata(path).num_rows, path.stat().st_size
-            parts.append(Part(table, str(path.relative_to(place.where)), count, size, ""))
+            parts.append(LakePart(table, str(path.relative_to(place.where)), count, size, ""))
     start, end = Cursor(0, number - 1, number - 1), Cursor(0, number, number)
     place.publish(Manifest(VERSION, place.label.id, number, number, start, end, "", tuple(parts)))

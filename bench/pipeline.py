@@ -26,7 +26,7 @@ from bench.table import HEADER, json_line, line
 from bench.targets import TARGETS
 from bench.usage import server_seconds
 from penstock.pipeline import extract, read_lake, started
-from penstock.pipeline.analyse import analyse
+from penstock.pipeline.analyse import analyze
 from penstock.pipeline.schema import TABLES
 from tests.servers.postgres import Postgres
 
@@ -104,7 +104,7 @@ def measure_run(folder: Path, rows: int) -> list[Figure]:
         copytree(whole, copy)
         for name, place in (("first_run", copy), ("run", whole)):
             with timed(times, name):
-                analyse(spark, store_in(place), str(place / "lake"))
+                analyze(spark, store_in(place), str(place / "lake"))
         with timed(times, "duckdb"):
             duck.run(whole / "lake", folder / "duck")
         week.write(2)
@@ -125,7 +125,7 @@ def measure_next(folder: Path, rows: int) -> list[Figure]:
     with started("local[2]") as spark:
         spark.range(10).count()
         session = perf_counter() - begin
-        analyse(spark, store_in(folder / "week"), str(folder / "week" / "lake"))
+        analyze(spark, store_in(folder / "week"), str(folder / "week" / "lake"))
         return [Figure("next_hour", perf_counter() - begin, "s", session)]
 
 

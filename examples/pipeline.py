@@ -9,7 +9,7 @@ For a notebook, cell by cell, or as a script:
 import sys
 
 # %% Where the store and the lake are; every machine of a cluster must reach them.
-from penstock.pipeline import Wish, extract, joined, read_lake, replay, started
+from penstock.pipeline import ReplayRequest, extract, join_tables, read_lake, replay, started
 
 url, lake = sys.argv[1:3] if len(sys.argv) > 2 else ("sqlite:///penstock.db", "lake")
 
@@ -19,10 +19,10 @@ with started() as spark:
 
     # %% What became of the messages, by queue and type.
     messages, history = read_lake(spark, lake, "message"), read_lake(spark, lake, "history")
-    joined(messages, history).groupBy("queue", "type", "state").count().show()
+    join_tables(messages, history).groupBy("queue", "type", "state").count().show()
 
     # %% What would go back into its queue if those that failed were replayed; none does.
-    print(replay(spark, url, lake, Wish("state = 'failed'"), dry_run=True))
+    print(replay(spark, url, lake, ReplayRequest("state = 'failed'"), dry_run=True))
 
     # %% Rows as messages: whoever runs this twice under one name publishes each key once.
     rows = messages.filter("priority > 5").selectExpr(

@@ -16,12 +16,12 @@ from typing import Any
 import structlog
 
 from penstock import stores
-from penstock.agents import all_agents
+from penstock.agents import make_agents
 from penstock.broker import Broker
 from penstock.errors import LockLost, SlugConflict
 from penstock.message import Draft, HistoryRow, Leased, Moment, Nack, State, Verb
 from penstock.queue import Schedule
-from penstock.runner import Runner, identity
+from penstock.runner import Runner, make_identity
 from penstock.store import Store
 
 INTRODUCTION = """
@@ -58,7 +58,7 @@ class Tour:
         self.began_at = await self.store.now()
         await self.create_queues()
         await self.crash()
-        agents = all_agents(self.store, self.broker.directory, identity())
+        agents = make_agents(self.store, self.broker.directory, make_identity())
         async with Runner(agents), asyncio.TaskGroup() as group:
             followed = group.create_task(self.follow())
             for queue, work in self.jobs():
@@ -118,7 +118,7 @@ class Tour:
 
     async def consume(self, queue: str, work: Work) -> None:
         """Returning completes a message, raising sends it back."""
-        consumer = identity()
+        consumer = make_identity()
         while not self.stopping.is_set():
             taken = await self.broker.claim(queue, consumer=consumer, limit=5, wait=0.2)
             for message in taken.messages:

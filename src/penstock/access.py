@@ -18,7 +18,7 @@ from penstock.queue import CALLBACK
 # What is asked of all queues at once.
 EVERY = "*"
 GRANT = re.compile(r"(?P<deny>-?)(?P<right>\*|[a-z]+)(?::(?P<queue>[A-Za-z0-9._*?-]{1,128}))?")
-MOST_ANSWERS = 10_000
+MAX_CACHED_DECISIONS = 10_000
 KeyState: TypeAlias = Literal["active", "expired", "revoked"]
 
 
@@ -42,16 +42,16 @@ class Grant(Struct, frozen=True):
         queue = "" if self.queue == EVERY else f":{self.queue}"
         return f"{'-' * self.deny}{self.right}{queue}"
 
-    def fits(self, right: Right, queue: str) -> bool:
+    def matches(self, right: Right, queue: str) -> bool:
         if self.right != right and (self.right != EVERY or right is Right.SHELL):
             return False
         if queue == EVERY:
             # Who is denied one queue may not do it to all of them.
             return self.deny or self.queue == EVERY
-        return glob(self.queue).fullmatch(queue) is not None
+        return compile_glob(self.queue).fullmatch(queue) is not None
 
 
-def glob(pattern: str) -> re.Pattern[str]:
+def compile_glob(pattern: str) -> re.Pattern[str]:
     """`re` keeps those it has seen."""
     return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
@@ -107,7 +107,7 @@ class Access:
         asked = (right, scope, queue)
         answer = self.known.get(asked)
         if answer is None:
-            if len(self.known) >= MOST_ANSWERS:
+            if len(self.known) >= MAX_CACHED_DECISIONS:
                 self.known.clear()
             answer = self.known[asked] = self.decide(*asked)
         return answer
@@ -116,20 +116,20 @@ class Access:
         if queue == CALLBACK:
             # It tells of the messages of all queues in all scopes.
             return self.allows(right, EVERY)
-        if not granted(self.grants, right, queue):
+        if not is_granted(self.grants, right, queue):
             return False
         if EVERY in self.scopes or scope in self.scopes:
             return True
         return any(
             trust.scope == scope
             and trust.trusted in self.scopes
-            and granted(trust.grants, right, queue)
+            and is_granted(trust.grants, right, queue)
             for trust in self.trusts
         )
 
-    def gives(self, right: Right, scope: str) -> bool:
+    def may_grant(self, right: Right, scope: str) -> bool:
         """It has the right itself, there and for all queues."""
-        return granted(self.grants, right, EVERY) and not {EVERY, scope}.isdisjoint(self.scopes)
+        return is_granted(self.grants, right, EVERY) and not {EVERY, scope}.isdisjoint(self.scopes)
 
     def check(self, right: Right, scope: str, queue: str = EVERY) -> None:
         """EVERY as the scope asks for the right on all queues of all scopes."""
@@ -153,23 +153,23 @@ WORDS = {
 }
 
 
-def granted(grants: Iterable[Grant], right: Right, queue: str) -> bool:
-    fitting = [grant.deny for grant in grants if grant.fits(right, queue)]
+def is_granted(grants: Iterable[Grant], right: Right, queue: str) -> bool:
+    fitting = [grant.deny for grant in grants if grant.matches(right, queue)]
     return bool(fitting) and not any(fitting)
 
 
 def is_granted_some(grants: Iterable[Grant], right: Right) -> bool:
     """For at least one queue. Access is for all queues, or it is nothing."""
     if right is Right.ACCESS:
-        return granted(grants, right, EVERY)
-    return any(not grant.deny and grant.fits(right, grant.queue) for grant in grants)
+        return is_granted(grants, right, EVERY)
+    return any(not grant.deny and grant.matches(right, grant.queue) for grant in grants)
 
 
 # Of whoever reaches the loopback address of a server that asks for no credentials.
 EVERYTHING = Access([Grant(EVERY), Grant(Right.SHELL)])
 
 
-class Former(Struct, frozen=True):
+class PreviousKey(Struct, frozen=True):
     """What a rotated key was, and until when it still opens."""
 
     digest: str
@@ -193,14 +193,14 @@ class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: Moment = NEVER
     revoked_at: Moment | None = None
     digest: str = ""
-    former: Former | None = None
+    former: PreviousKey | None = None
 
     def state(self, now: Moment) -> KeyState:
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at <= now else "active"
 
-    def opened_by(self, digest: str, now: Moment) -> bool:
+    def accepts_digest(self, digest: str, now: Moment) -> bool:
         if self.state(now) != "active":
             return False
         former = self.former

@@ -5,27 +5,27 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock import admission, checks
-from penstock.callback import correlation_of
+from penstock.callback import make_correlation_id
 from penstock.errors import Busy, InvalidInput, InvalidState, NotFound, PenstockError
-from penstock.message import Draft, Message, Record, State
-from penstock.places import PURGEABLE, Places
+from penstock.message import Draft, Record, State, StoredMessage
+from penstock.places import PURGEABLE, QueueAdmin
 from penstock.queue import CALLBACK
 from penstock.ticket import Answer, AnswerKind, Published, Query
 
 
-class Admin(Places):
+class Admin(QueueAdmin):
     async def get(self, reference: int | str, *, scope: str = "default") -> Record:
         """By id, or by `queue/name`."""
-        return await self._own(await self._id(reference, scope))
+        return await self._own(await self._resolve(reference, scope))
 
     async def result(self, reference: int | str, *, scope: str = "default") -> bytes | None:
-        id = await self._id(reference, scope)
+        id = await self._resolve(reference, scope)
         await self._own(id)
         return await self.store.result(id)
 
-    async def _id(self, reference: int | str, scope: str) -> int:
+    async def _resolve(self, reference: int | str, scope: str) -> int:
         if isinstance(reference, str) and "/" in reference:
-            return await self._named(reference, scope)
+            return await self._resolve_name(reference, scope)
         number = reference if isinstance(reference, int) else -1
         if isinstance(reference, str) and reference.isascii() and reference.isdecimal():
             number = int(reference) if len(reference) < 20 else -1
@@ -33,7 +33,7 @@ class Admin(Places):
             raise InvalidInput(f"{checks.clip(reference)} is neither an id nor queue/name")
         return number
 
-    async def _named(self, reference: str, scope: str) -> int:
+    async def _resolve_name(self, reference: str, scope: str) -> int:
         queue_name, _, name = reference.partition("/")
         queue = await self.queue(queue_name, scope=scope)
         checks.check_text("name", name, 200)
@@ -46,7 +46,7 @@ class Admin(Places):
         """Somebody else's message is not found, never forbidden."""
         record = await self.store.get(id)
         if record is not None:
-            queue = await self.directory.numbered(record.message.queue_id)
+            queue = await self.directory.get_by_id(record.message.queue_id)
             if queue.scope.tenant == self.tenant:
                 self._check(queue.scope.name, queue.name)
                 return record
@@ -54,8 +54,8 @@ class Admin(Places):
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
         """What was to be told of its ends, and what came of it; the newest first."""
-        story = correlation_of((await self.get(reference, scope=scope)).message.id)
-        queue = await self.directory.named("default", "default", CALLBACK)
+        story = make_correlation_id((await self.get(reference, scope=scope)).message.id)
+        queue = await self.directory.get_by_name("default", "default", CALLBACK)
         return await self.store.find(Query((queue.id,), correlation_id=story))
 
     async def find(
@@ -90,7 +90,7 @@ class Admin(Places):
         """A claimed message is only asked to stop, unless forced: then its fence is void."""
         record = await self.get(reference, scope=scope)
         (answer,) = await self.store.cancel((record.message.id,), force=force)
-        return settled(answer, record)
+        return raise_unless_settled(answer, record)
 
     async def redrive(
         self, reference: int | str, *, body: bytes | None = None, scope: str = "default"
@@ -100,17 +100,17 @@ class Admin(Places):
         message, edited = record.message, body is not None
         if record.state is State.DEAD and not edited:
             (answer,) = await self.store.redrive((message.id,))
-            settled(answer, record)
+            raise_unless_settled(answer, record)
             return Published(message.id)
         if not record.state.final and record.state is not State.DEAD:
             raise InvalidState(
                 f"message {message.id} is {record.state}; only an ended one can be redriven"
             )
-        queue = await self.directory.numbered(message.queue_id)
+        queue = await self.directory.get_by_id(message.queue_id)
         draft = copy_of(message, queue.name, message.body if body is None else body)
         admission.check(draft, queue.settings)
         # What was accepted once is never refused for lack of room.
-        entry = msgspec.structs.replace(admission.entry(draft, queue), max_depth=None)
+        entry = msgspec.structs.replace(admission.make_entry(draft, queue), max_depth=None)
         if record.state is State.DEAD:
             return await self.store.replace(message.id, entry)
         (published,) = await self.store.enqueue((entry,))
@@ -140,10 +140,10 @@ class Admin(Places):
         """Ends one dead letter as cancelled."""
         record = await self.get(reference, scope=scope)
         (answer,) = await self.store.purge_dead((record.message.id,))
-        return settled(answer, record)
+        return raise_unless_settled(answer, record)
 
 
-def copy_of(message: Message, queue: str, body: bytes) -> Draft:
+def copy_of(message: StoredMessage, queue: str, body: bytes) -> Draft:
     """A new draft like the message: no name, no dedup key, its parent is the original."""
     meta = message.meta
     return Draft(
@@ -168,7 +168,7 @@ def copy_of(message: Message, queue: str, body: bytes) -> Draft:
     )
 
 
-def settled(answer: Answer, record: Record) -> Answer:
+def raise_unless_settled(answer: Answer, record: Record) -> Answer:
     if answer.kind is AnswerKind.DONE:
         return answer
     if answer.kind is AnswerKind.BUSY:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from penstock.callback import check_url
-from penstock.checks import check_number, check_text, clip, clip_traceback, readable
+from penstock.checks import check_number, check_text, clip, clip_traceback, replace_surrogates
 from penstock.errors import (
     BodyTooLarge,
     Forbidden,
@@ -18,7 +18,7 @@ from penstock.errors import (
     QueuePaused,
     ScopePaused,
 )
-from penstock.lifecycle import clamp, rank_of
+from penstock.lifecycle import clamp_priority, compute_rank
 from penstock.message import (
     NEVER,
     PLAIN,
@@ -28,14 +28,14 @@ from penstock.message import (
     Flag,
     Meta,
     Nack,
-    Reject,
     Settlement,
+    SettleReject,
 )
 from penstock.queue import Queue, QueueState
 from penstock.settings import SHELL_TYPE, QueueSettings
 from penstock.ticket import Dedupe, Entry
 
-LONGEST = {
+MAX_LENGTHS = {
     "type": 200,
     "name": 200,
     "ordering_key": 200,
@@ -44,8 +44,8 @@ LONGEST = {
     "traceparent": 200,
     "content_type": 200,
 }
-MOST_META = 65_536
-LONGEST_WAIT = 10 * 366 * 86_400.0
+MAX_META_BYTES = 65_536
+MAX_DELAY_S = 10 * 366 * 86_400.0
 
 # Most drafts say no more than what they carry: queue, type, body and priority.
 BODY, COMMON = 2, 4
@@ -54,7 +54,7 @@ RARE = astuple(Draft())[COMMON:]
 encode_meta = msgspec.json.Encoder().encode
 
 
-def refusal(queue: Queue) -> PenstockError | None:
+def explain_refusal(queue: Queue) -> PenstockError | None:
     """Why the queue accepts nothing now, or None."""
     if queue.state is QueueState.ACTIVE and not queue.scope.paused and not queue.system:
         return None
@@ -91,7 +91,7 @@ def is_common(draft: Draft, settings: QueueSettings) -> bool:
         and type(draft.type) is str
         and draft.type.isprintable()
         and draft.type.isascii()
-        and 0 < len(draft.type) <= LONGEST["type"]
+        and 0 < len(draft.type) <= MAX_LENGTHS["type"]
         and (settings.shell or draft.type != SHELL_TYPE)
         and type(draft.priority) is int
         and settings.priority_min <= draft.priority <= settings.priority_max
@@ -115,7 +115,7 @@ def check_shell(draft: Draft, settings: QueueSettings) -> None:
 
 
 def check_texts(draft: Draft) -> None:
-    for field, longest in LONGEST.items():
+    for field, longest in MAX_LENGTHS.items():
         value = getattr(draft, field)
         if value is not None or field in ("type", "content_type"):
             check_text(field, value, longest)
@@ -140,15 +140,15 @@ def check_dedup(dedup: Dedup) -> None:
     if not isinstance(dedup, Dedup):
         raise InvalidInput(f"dedup is {clip(dedup)}, and must be a key with its window")
     check_text("dedup key", dedup.key, 200)
-    check_number("dedup window", dedup.window, 0.001, LONGEST_WAIT)
+    check_number("dedup window", dedup.window, 0.001, MAX_DELAY_S)
 
 
 def check_times(draft: Draft) -> None:
-    check_number("delay", draft.delay, 0.0, LONGEST_WAIT, needed=True)
+    check_number("delay", draft.delay, 0.0, MAX_DELAY_S, needed=True)
     for field, least, most in (
-        ("ttl", 0.0, LONGEST_WAIT),
+        ("ttl", 0.0, MAX_DELAY_S),
         ("lease", 0.1, 43_200.0),
-        ("timeout", 0.001, LONGEST_WAIT),
+        ("timeout", 0.001, MAX_DELAY_S),
     ):
         check_number(field, getattr(draft, field), least, most)
     for field in ("run_at", "expires_at", "deadline"):
@@ -174,30 +174,30 @@ def check_priority(priority: int, settings: QueueSettings) -> None:
 def check_settlement(settlement: Settlement) -> Settlement:
     """Texts are made to fit: a settle must not fail because of what went wrong before."""
     if isinstance(settlement, Nack):
-        check_number("delay", settlement.delay, 0.0, LONGEST_WAIT)
+        check_number("delay", settlement.delay, 0.0, MAX_DELAY_S)
         check_number("max_attempts", settlement.max_attempts, 1, 32_767, whole=True)
-        check_number("max_total", settlement.max_total, 0.0, LONGEST_WAIT)
+        check_number("max_total", settlement.max_total, 0.0, MAX_DELAY_S)
     texts = {field: getattr(settlement, field, None) for field in ("error", "reason")}
-    given = {field: readable(text) for field, text in texts.items() if text is not None}
-    if isinstance(settlement, Nack | Fail | Reject) and settlement.traceback is not None:
+    given = {field: replace_surrogates(text) for field, text in texts.items() if text is not None}
+    if isinstance(settlement, Nack | Fail | SettleReject) and settlement.traceback is not None:
         given["traceback"] = clip_traceback(str(settlement.traceback))
     return replace(settlement, **given) if given else settlement
 
 
-def common_entry(draft: Draft, queue: Queue) -> Entry | None:
+def make_common_entry(draft: Draft, queue: Queue) -> Entry | None:
     """What nearly every draft becomes, by one look; None for one that needs a closer look."""
     settings = queue.settings
     if settings.max_depth is not None or astuple(draft)[COMMON:] != RARE:
         return None
     if not is_common(draft, settings):
         return None
-    rank, basis = rank_of(draft, settings)
+    rank, basis = compute_rank(draft, settings)
     return Entry(queue.id, draft.type, draft.body, draft.priority, rank, basis)
 
 
-def common_entries(drafts: Sequence[Draft], queue: Queue) -> list[Entry] | None:
+def make_common_entries(drafts: Sequence[Draft], queue: Queue) -> list[Entry] | None:
     """All at once, if they are common and differ in nothing but their bodies; otherwise None."""
-    first = common_entry(drafts[0], queue)
+    first = make_common_entry(drafts[0], queue)
     if first is None:
         return None
     most = queue.settings.max_body
@@ -217,17 +217,17 @@ def common_entries(drafts: Sequence[Draft], queue: Queue) -> list[Entry] | None:
     return entries
 
 
-def checked_entry(draft: Draft, queue: Queue) -> Entry:
+def check_and_make_entry(draft: Draft, queue: Queue) -> Entry:
     check(draft, queue.settings)
-    return entry(draft, queue)
+    return make_entry(draft, queue)
 
 
-def entry(draft: Draft, queue: Queue) -> Entry:
+def make_entry(draft: Draft, queue: Queue) -> Entry:
     """The draft under its queue's rules."""
     settings = queue.settings
-    rank, basis = rank_of(draft, settings)
-    priority = clamp(draft.priority, settings)
-    meta = meta_of(draft, settings)
+    rank, basis = compute_rank(draft, settings)
+    priority = clamp_priority(draft.priority, settings)
+    meta = make_meta(draft, settings)
     return Entry(
         queue.id,
         draft.type,
@@ -238,18 +238,18 @@ def entry(draft: Draft, queue: Queue) -> Entry:
         draft.delay,
         draft.run_at,
         draft.ttl,
-        earliest(draft.expires_at, draft.deadline),
-        flags_of(draft, meta),
-        meta_text(meta),
+        find_earliest(draft.expires_at, draft.deadline),
+        compute_flags(draft, meta),
+        encode_meta_text(meta),
         draft.name,
         draft.ordering_key,
-        None if draft.dedup is None else dedupe(draft.dedup, draft.body),
+        None if draft.dedup is None else make_dedupe(draft.dedup, draft.body),
         settings.max_depth,
         settings.overflow,
     )
 
 
-def flags_of(draft: Draft, meta: Meta) -> int:
+def compute_flags(draft: Draft, meta: Meta) -> int:
     unique = draft.dedup is not None and draft.dedup.window is None
     return (
         Flag.KEYED * (draft.ordering_key is not None)
@@ -259,7 +259,7 @@ def flags_of(draft: Draft, meta: Meta) -> int:
     )
 
 
-def meta_of(draft: Draft, settings: QueueSettings) -> Meta:
+def make_meta(draft: Draft, settings: QueueSettings) -> Meta:
     meta = Meta(
         draft.name,
         draft.headers,
@@ -282,12 +282,14 @@ def meta_of(draft: Draft, settings: QueueSettings) -> Meta:
     return PLAIN if meta == PLAIN else meta
 
 
-def meta_text(meta: Meta) -> str | None:
+def encode_meta_text(meta: Meta) -> str | None:
     if meta is PLAIN:
         return None
     text = encode_meta(meta)
-    if len(text) > MOST_META:
-        raise InvalidInput(f"headers and labels take {len(text)} bytes, and at most {MOST_META}")
+    if len(text) > MAX_META_BYTES:
+        raise InvalidInput(
+            f"headers and labels take {len(text)} bytes, and at most {MAX_META_BYTES}"
+        )
     return text.decode()
 
 
@@ -300,11 +302,11 @@ def own_lease(draft: Draft, settings: QueueSettings) -> float | None:
     return draft.lease
 
 
-def dedupe(dedup: Dedup, body: bytes) -> Dedupe:
+def make_dedupe(dedup: Dedup, body: bytes) -> Dedupe:
     namespace = "unique" if dedup.window is None else "window"
     digest = blake2b(body, digest_size=16).digest()
     return Dedupe(f"{namespace}:{dedup.key}", digest, dedup.window)
 
 
-def earliest(*moments: int | None) -> int | None:
+def find_earliest(*moments: int | None) -> int | None:
     return min((moment for moment in moments if moment is not None), default=None)

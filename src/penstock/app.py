@@ -9,19 +9,19 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 import msgspec
 import structlog
 
-from penstock.agents import all_agents
+from penstock.agents import make_agents
 from penstock.broker import Broker
-from penstock.cron import next_tick
+from penstock.cron import find_next_tick
 from penstock.errors import InvalidInput
-from penstock.producer import Producer
+from penstock.producer import Enqueuer
 from penstock.queue import Missed, Schedule
-from penstock.runner import Runner, identity
-from penstock.subscribe import subscription
-from penstock.task import AsyncTask, BaseTask, Options, Task, TaskChoices, chosen
+from penstock.runner import Runner, make_identity
+from penstock.subscribe import make_subscriber
+from penstock.task import AsyncTask, BaseTask, Task, TaskChoices, TaskOptions, apply_choices
 from penstock.worker.context import Context
-from penstock.worker.handler import Executor, Handler
+from penstock.worker.handler import ExecutorKind, Handler
 from penstock.worker.options import WorkerOptions
-from penstock.worker.policy import AckPolicy, Rules, Strategy, text_of
+from penstock.worker.policy import AckPolicy, AckRules, Strategy, format_error
 from penstock.worker.tracebacks import format_traceback
 from penstock.worker.worker import Hook, Worker
 
@@ -48,7 +48,7 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
 
 
-class Penstock(Producer):
+class Penstock(Enqueuer):
     """An application: what can be enqueued, where it is stored, how it is run."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Penstock(Producer):
         /,
         *,
         name: str | None = None,
-        executor: Executor | None = None,
+        executor: ExecutorKind | None = None,
         policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
         retry: Strategy | None = None,
         retry_on: Sequence[type[BaseException]] = (),
@@ -102,7 +102,7 @@ class Penstock(Producer):
         /,
         *,
         name: str | None = None,
-        executor: Executor | None = None,
+        executor: ExecutorKind | None = None,
         policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
         retry: Strategy | None = None,
         retry_on: Sequence[type[BaseException]] = (),
@@ -113,16 +113,16 @@ class Penstock(Producer):
         **options: Any,
     ) -> Any:
         """A function that can be enqueued. `options` as in `Options`: queue, max_attempts, ..."""
-        rules = rules_of(policy, retry, retry_on, no_retry_on)
-        base = chosen(Options(), options)
+        rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
+        base = apply_choices(TaskOptions(), options)
 
         def decorate(function: Callable[..., Any]) -> Any:
             kind: type[BaseTask[Any, Any]] = AsyncTask if iscoroutinefunction(function) else Task
-            name_ = name or name_of(function)
+            name_ = name or derive_task_name(function)
             task = kind(self, function, name_, base, executor=executor, rules=rules)
             self.add(task)
             if cron is not None:
-                self.schedules.append(schedule_of(task, cron, timezone, missed))
+                self.schedules.append(make_schedule(task, cron, timezone, missed))
             return task
 
         return decorate if function is None else decorate(function)
@@ -138,7 +138,7 @@ class Penstock(Producer):
         *,
         type: str | None = None,
         batch: int | None = None,
-        executor: Executor | None = None,
+        executor: ExecutorKind | None = None,
         policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
         retry: Strategy | None = None,
         retry_on: Sequence[type[BaseException]] = (),
@@ -146,10 +146,10 @@ class Penstock(Producer):
         timeout: float | None = None,
     ) -> Callable[[F], F]:
         """A function for the messages of a queue, from anyone; of one type, or of any."""
-        rules = rules_of(policy, retry, retry_on, no_retry_on)
+        rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
 
         def decorate(function: F) -> F:
-            made = subscription(function, queue, type, batch, executor, rules, timeout)
+            made = make_subscriber(function, queue, type, batch, executor, rules, timeout)
             made.app = self
             self.subscriptions.append(made)
             return function
@@ -195,7 +195,7 @@ class Penstock(Producer):
         for schedule in self.schedules:
             await self.ensure_queues(broker, {schedule.draft.queue})
             same = [each for each in found if is_same(each, schedule)]
-            if not any(plan_of(each) == plan_of(schedule) for each in same):
+            if not any(plan_schedules(each) == plan_schedules(schedule) for each in same):
                 paused = any(each.paused for each in same)
                 placed = msgspec.structs.replace(schedule, paused=paused)
                 await broker.admin.schedule(placed, scope=self.scope)
@@ -205,7 +205,7 @@ class Penstock(Producer):
         if self.connections.remote:
             return Runner(())
         room = broker.artifacts.given
-        agents = all_agents(broker.store, broker.directory, identity(), room)
+        agents = make_agents(broker.store, broker.directory, make_identity(), room)
         return Runner(agents, outages=broker.outages)
 
     def tell(self, event: str, context: Context, error: BaseException | None) -> None:
@@ -217,27 +217,27 @@ class Penstock(Producer):
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - a hook only looks on
                 log.error(
                     "hook_failed",
-                    hook=event, id=context.id, error=text_of(raised),
+                    hook=event, id=context.id, error=format_error(raised),
                     exception=format_traceback(raised),
                 )  # fmt: skip
 
 
-def rules_of(
+def make_ack_rules(
     policy: AckPolicy | str,
     retry: Strategy | None,
     retry_on: Sequence[type[BaseException]],
     no_retry_on: Sequence[type[BaseException]],
-) -> Rules:
+) -> AckRules:
     if policy not in list(AckPolicy):
         raise InvalidInput(f"no policy {policy!r}; there are {', '.join(AckPolicy)}")
-    return Rules(AckPolicy(policy), retry, tuple(retry_on), tuple(no_retry_on))
+    return AckRules(AckPolicy(policy), retry, tuple(retry_on), tuple(no_retry_on))
 
 
-def schedule_of(
+def make_schedule(
     task: BaseTask[Any, Any], cron: str, timezone: str, missed: Missed | str
 ) -> Schedule:
     """Refuses a line that never ticks, and a task that cannot run without arguments."""
-    next_tick(cron, timezone, 0)
+    find_next_tick(cron, timezone, 0)
     if missed not in list(Missed):
         raise InvalidInput(f"missed is {missed!r}; there are {', '.join(Missed)}")
     return Schedule(task.name, cron, task.call().draft, timezone, Missed(missed))
@@ -247,11 +247,11 @@ def is_same(one: Schedule, other: Schedule) -> bool:
     return (one.name, one.draft.queue) == (other.name, other.draft.queue)
 
 
-def plan_of(schedule: Schedule) -> tuple[object, ...]:
+def plan_schedules(schedule: Schedule) -> tuple[object, ...]:
     return schedule.cron, schedule.timezone, schedule.missed, schedule.draft
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def derive_task_name(function: Callable[..., Any]) -> str:
     """module.function; a program run as a script has the name it would be imported by."""
     if not hasattr(function, "__qualname__"):
         raise InvalidInput(f"{function!r} is not a function, and only functions become tasks")

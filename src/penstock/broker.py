@@ -1,9 +1,9 @@
 """All verbs for one tenant, over one store."""
 
 from penstock.admin import Admin
-from penstock.artifacts.verbs import Artifacts, Room
+from penstock.artifacts.verbs import ArtifactRoom, Artifacts
 from penstock.consumer import Consumer
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.outage import Outages
 from penstock.store import Store
 from penstock.stores.group_commit import GroupCommit
@@ -17,14 +17,14 @@ class Broker(Consumer):
         store: Store,
         *,
         tenant: str = "default",
-        room: Room | None = None,
+        room: ArtifactRoom | None = None,
         outages: Outages | None = None,
     ) -> None:
         self.store = store
         self.outages = outages or Outages()
         self.tenant = tenant
         self.turns = {}
-        self.directory = Directory(store)
+        self.directory = QueueCache(store)
         self.lanes = GroupCommit(store, store.capabilities.max_batch)
         self.admin = Admin(store, self.directory, tenant)
         self.artifacts = Artifacts(store, self.admin, tenant, room)

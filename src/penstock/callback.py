@@ -12,7 +12,7 @@ from penstock.message import Meta, Moment, State
 
 # Of the messages in the queue of callbacks.
 TYPE = "callback"
-LONGEST_URL = 2_000
+MAX_URL_LENGTH = 2_000
 # What a URL is written with; anything else stands there as %xx, or as punycode.
 WRITTEN = re.compile(r"[!-~]+")
 
@@ -30,7 +30,7 @@ class Ended(Struct, frozen=True, omit_defaults=True):
 decode = msgspec.json.Decoder(Ended).decode
 
 
-class Secrets(Struct, frozen=True):
+class SigningSecrets(Struct, frozen=True):
     """`previous` is valid `until` a moment, if it is."""
 
     current: str
@@ -44,14 +44,14 @@ class Secrets(Struct, frozen=True):
 
 def check_url(field: str, url: str) -> None:
     """Only its form: where it leads to is seen when it is called."""
-    check_text(field, url, LONGEST_URL)
-    if (wrong := why_not(url)) is not None:
+    check_text(field, url, MAX_URL_LENGTH)
+    if (wrong := explain_refusal(url)) is not None:
         error = InvalidInput(f"{field} {clip(url)} {wrong}")
         error.details = ((field, wrong),)
         raise error
 
 
-def why_not(url: str) -> str | None:
+def explain_refusal(url: str) -> str | None:
     if not WRITTEN.fullmatch(url) or "\\" in url:
         return "has a character that no URL has"
     try:
@@ -68,14 +68,14 @@ def why_not(url: str) -> str | None:
     return None
 
 
-def body_of(id: int, state: State, reason: str | None) -> bytes:
+def make_body(id: int, state: State, reason: str | None) -> bytes:
     return encode(Ended(str(id), state, reason))
 
 
-def correlation_of(id: int) -> str:
+def make_correlation_id(id: int) -> str:
     """By which the callbacks of a message are found."""
     return f"callback-{id}"
 
 
-def meta_of(id: int) -> str:
-    return encode(Meta(correlation_id=correlation_of(id), parent_id=id)).decode()
+def make_meta(id: int) -> str:
+    return encode(Meta(correlation_id=make_correlation_id(id), parent_id=id)).decode()

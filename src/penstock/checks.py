@@ -5,7 +5,7 @@ import re
 from penstock.errors import InvalidInput
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-MOST_ERROR = 8_192
+MAX_ERROR_BYTES = 8_192
 MAX_TRACEBACK = 8_192
 
 
@@ -22,7 +22,7 @@ def check_text(field: str, value: str, longest: int, least: int = 1) -> None:
         raise InvalidInput(f"{field} is {type(value).__name__}, and must be text")
     if not least <= len(value) <= longest:
         raise InvalidInput(f"{field} {clip(value)} is empty or longer than {longest} characters")
-    if "\x00" in value or (not value.isascii() and not encodes(value)):
+    if "\x00" in value or (not value.isascii() and not is_encodable(value)):
         raise InvalidInput(f"{field} {clip(value)} holds a character that is not text")
 
 
@@ -44,10 +44,10 @@ def check_number(
         raise InvalidInput(f"{field} is {clip(value)}, and must be from {least} to {most}")
 
 
-def readable(text: object) -> str:
+def replace_surrogates(text: object) -> str:
     """Any text, as one that every store can keep."""
-    kept = str(text)[:MOST_ERROR].replace("\x00", "\ufffd")
-    return kept if encodes(kept) else kept.encode(errors="replace").decode()
+    kept = str(text)[:MAX_ERROR_BYTES].replace("\x00", "\ufffd")
+    return kept if is_encodable(kept) else kept.encode(errors="replace").decode()
 
 
 def clip_traceback(text: str) -> str:
@@ -56,10 +56,10 @@ def clip_traceback(text: str) -> str:
     if len(text) > MAX_TRACEBACK:
         tail = text[-MAX_TRACEBACK + 4 :]
         text = "...\n" + (tail.partition("\n")[2] or tail)
-    return readable(text)
+    return replace_surrogates(text)
 
 
-def encodes(value: str) -> bool:
+def is_encodable(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:

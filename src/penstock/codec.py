@@ -10,7 +10,7 @@ import msgspec
 from penstock.errors import InvalidInput
 
 JSON = (type(None), bool, int, float, str)
-WRONG = (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError)
+DECODE_ERRORS = (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError)
 NO_ARGUMENTS: dict[str, Any] = {}
 
 
@@ -30,10 +30,10 @@ def from_json(kind: type, value: Any) -> Any:
 encode = msgspec.json.Encoder(enc_hook=to_json).encode
 
 
-def reader(kind: Any, name: str) -> Callable[[bytes], Any]:
+def make_reader(kind: Any, name: str) -> Callable[[bytes], Any]:
     try:
         return msgspec.json.Decoder(kind, dec_hook=from_json).decode
-    except WRONG as error:
+    except DECODE_ERRORS as error:
         raise InvalidInput(f"{name}: its annotation cannot be stored: {error}") from None
 
 
@@ -43,22 +43,22 @@ class Values:
     def __init__(self, kind: Any, name: str) -> None:
         self.name = name
         self.kind = kind
-        self.read = reader(kind, name)
+        self.read = make_reader(kind, name)
 
     def encode(self, value: Any) -> bytes:
         try:
             return encode(value)
-        except WRONG as error:
+        except DECODE_ERRORS as error:
             raise InvalidInput(f"{self.name}: {error}") from None
 
     def decode(self, body: bytes) -> Any:
         try:
             return self.read(body)
-        except WRONG as error:
+        except DECODE_ERRORS as error:
             raise InvalidInput(f"{self.name}: {error}") from None
 
 
-class Raw(Values):
+class RawBody(Values):
     """Bodies that are bytes, whatever is in them."""
 
     def __init__(self, name: str) -> None:
@@ -78,17 +78,17 @@ class Arguments:
         refuse_unnamed(kept, name)
         self.signature = signature.replace(parameters=kept)
         hints = {
-            key: Any if kind is object else kind for key, kind in hints_of(function, name).items()
+            key: Any if kind is object else kind for key, kind in read_hints(function, name).items()
         }
         kinds = {each.name: hints.get(each.name, Any) for each in kept}
         self.plain = {name for name, kind in kinds.items() if kind is Any}
         self.struct = msgspec.defstruct(
             "Arguments",
-            [field_of(each, kinds[each.name]) for each in kept],
+            [make_field(each, kinds[each.name]) for each in kept],
             kw_only=True,
             forbid_unknown_fields=True,
         )
-        self.decoder = reader(self.struct, f"task {name!r}")
+        self.decoder = make_reader(self.struct, f"task {name!r}")
         self.by_name = [each.name for each in kept if each.kind is each.KEYWORD_ONLY]
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -99,8 +99,8 @@ class Arguments:
             raise InvalidInput(f"task {self.name!r}: {error}") from None
         try:
             body = encode(given)
-        except WRONG as error:
-            raise self.refused(culprit(given), str(error)) from None
+        except DECODE_ERRORS as error:
+            raise self.make_refusal(find_culprit(given), str(error)) from None
         stored = self.decode(body)
         for name, value in given.items():
             self.check(name, value, getattr(stored, name))
@@ -109,16 +109,16 @@ class Arguments:
     def check(self, name: str, value: Any, stored: Any) -> None:
         if name in self.plain and not is_json(value):
             kind = type(value).__name__
-            raise self.refused(
+            raise self.make_refusal(
                 name, f"{kind} is not a JSON type; annotate the parameter with its type"
             )
-        if not same(value, stored):
-            raise self.refused(name, f"{value!r} would come back as {stored!r}")
+        if not is_same_after_json(value, stored):
+            raise self.make_refusal(name, f"{value!r} would come back as {stored!r}")
 
     def decode(self, body: bytes) -> Any:
         try:
             return self.decoder(body or b"{}")
-        except WRONG as error:
+        except DECODE_ERRORS as error:
             raise InvalidInput(f"task {self.name!r}: {error}") from None
 
     def read(self, body: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -129,7 +129,7 @@ class Arguments:
         first = len(values) - len(self.by_name)
         return values[:first], dict(zip(self.by_name, values[first:], strict=True))
 
-    def refused(self, name: str, why: str) -> InvalidInput:
+    def make_refusal(self, name: str, why: str) -> InvalidInput:
         return InvalidInput(f"task {self.name!r}, argument {name!r}: {why}")
 
 
@@ -142,25 +142,25 @@ def refuse_unnamed(parameters: Iterable[inspect.Parameter], name: str) -> None:
             )
 
 
-def hints_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
+def read_hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
         raise InvalidInput(f"{name!r}: an annotation cannot be read: {error}") from None
 
 
-def field_of(parameter: inspect.Parameter, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+def make_field(parameter: inspect.Parameter, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
     if parameter.default is parameter.empty:
         return (parameter.name, kind)
     default = parameter.default
     return (parameter.name, kind, msgspec.field(default_factory=lambda: default))
 
 
-def culprit(given: Mapping[str, Any]) -> str:
+def find_culprit(given: Mapping[str, Any]) -> str:
     for name, value in given.items():
         try:
             encode(value)
-        except WRONG:
+        except DECODE_ERRORS:
             return name
     return "?"
 
@@ -175,23 +175,25 @@ def is_json(value: Any) -> bool:
     return False
 
 
-def same(given: Any, stored: Any) -> bool:
+def is_same_after_json(given: Any, stored: Any) -> bool:
     """Whether a value is after JSON what it was before; a list may stand for a tuple."""
     if isinstance(given, JSON):
         return bool(stored == given)
     if isinstance(given, list | tuple) and isinstance(stored, list | tuple):
-        return len(given) == len(stored) and all(map(same, given, stored))
+        return len(given) == len(stored) and all(map(is_same_after_json, given, stored))
     if isinstance(given, dict) and isinstance(stored, dict):
-        return given.keys() == stored.keys() and all(same(given[k], stored[k]) for k in given)
+        return given.keys() == stored.keys() and all(
+            is_same_after_json(given[k], stored[k]) for k in given
+        )
     if type(given) is not type(stored):
         return False
-    names = fields_of(given)
+    names = list_fields(given)
     if names is None:
         return bool(given == stored)
-    return all(same(getattr(given, name), getattr(stored, name)) for name in names)
+    return all(is_same_after_json(getattr(given, name), getattr(stored, name)) for name in names)
 
 
-def fields_of(value: Any) -> Iterable[str] | None:
+def list_fields(value: Any) -> Iterable[str] | None:
     """The names of a record's fields; None of what is no record."""
     if isinstance(value, msgspec.Struct):
         return value.__struct_fields__

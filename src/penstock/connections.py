@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from penstock import stores
-from penstock.artifacts.place import opened, usual
-from penstock.artifacts.rules import limits_of
-from penstock.artifacts.verbs import Room
+from penstock.artifacts.place import default_location, open_storage
+from penstock.artifacts.rules import make_limits
+from penstock.artifacts.verbs import ArtifactRoom
 from penstock.broker import Broker
 from penstock.errors import InvalidState
 from penstock.outage import Outages
-from penstock.stores.urls import file_of
+from penstock.stores.urls import get_file_path
 
 if TYPE_CHECKING:
-    from penstock.client.nouns import Ledger
+    from penstock.client.nouns import FenceLedger
 
 # The process and the loop.
 Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
@@ -32,18 +32,18 @@ class StoreAddress(Struct, frozen=True):
     tokens: Mapping[tuple[int, int], str] | None
 
 
-class Connections:
+class BrokerPool:
     def __init__(
         self, url: str, tenant: str, artifacts: str | None = None, key: str | None = None
     ) -> None:
         self.url = url
         self.key = key
         # Beside a file, unless another place is named; a fleet has to name one that all reach.
-        self.artifacts = artifacts or (usual(url) if file_of(url) else None)
+        self.artifacts = artifacts or (default_location(url) if get_file_path(url) else None)
         # Behind a server, which has the agents too.
         self.remote = url.startswith(("http://", "https://"))
         # What was claimed over HTTP is settled on one loop and renewed on another.
-        self.ledger: Ledger | None = None
+        self.ledger: FenceLedger | None = None
         self.tenant = tenant
         # Of all brokers opened here: one outage is logged once.
         self.outages = Outages()
@@ -51,7 +51,7 @@ class Connections:
         self.opening: dict[Where, asyncio.Task[Broker]] = {}
         self.held: dict[Where, AsyncGenerator[Broker, None]] = {}
 
-    async def broker(self) -> Broker:
+    async def get_broker(self) -> Broker:
         """The one of the running loop. A forked child opens its own."""
         here = (os.getpid(), asyncio.get_running_loop())
         opening = self.opening.get(here)
@@ -82,10 +82,10 @@ class Connections:
             )
 
     async def hold(self, here: Where) -> Broker:
-        self.held[here] = self.opened()
+        self.held[here] = self.open_broker()
         return await anext(self.held[here])
 
-    async def opened(self) -> AsyncGenerator[Broker, None]:
+    async def open_broker(self) -> AsyncGenerator[Broker, None]:
         """A loop that comes to its end ends its generators: nothing is left open there."""
         broker = await self.open()
         try:
@@ -99,15 +99,15 @@ class Connections:
         store = await stores.open(self.url)
         room = None
         if self.artifacts is not None:
-            room = Room(opened(self.artifacts, await store.secret()), limits_of())
+            room = ArtifactRoom(open_storage(self.artifacts, await store.secret()), make_limits())
         return Broker(store, tenant=self.tenant, room=room, outages=self.outages)
 
     def open_remote(self) -> Broker:
         # Only for this, and not quickly loaded.
         from penstock.client.broker import RemoteBroker
-        from penstock.client.nouns import Ledger
+        from penstock.client.nouns import FenceLedger
 
-        self.ledger = self.ledger or Ledger()
+        self.ledger = self.ledger or FenceLedger()
         return RemoteBroker(self.url, self.ledger, self.key, self.outages)
 
     def address(self) -> StoreAddress | None:

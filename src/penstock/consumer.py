@@ -29,15 +29,15 @@ from penstock.ticket import (
 
 Held: TypeAlias = Lock | Leased
 Want: TypeAlias = str | tuple[str, Sequence[str]]
-MOST_WANTS = 16
+MAX_CLAIM_QUEUES = 16
 MAX_TURNS = 1_000
-LONGEST_WAIT = 30.0
-MOST_NUMBER = 2**63
+MAX_WAIT_S = 30.0
+MAX_NUMBER = 2**63
 T = TypeVar("T")
 MERGES = (None, "rotate", "rank")
 
 
-class Taken(Struct, frozen=True):
+class ClaimResult(Struct, frozen=True):
     """What a claim handed out, and the state of each queue it asked."""
 
     messages: list[Leased]
@@ -59,30 +59,32 @@ class Consumer(Publisher):
         merge: str | None = None,
         scope: str = "default",
         dead_of: Collection[int] | None = None,
-    ) -> Taken:
+    ) -> ClaimResult:
         """Up to `limit` messages of the wanted queues, or (queue, types) pairs. From the dead
         letters, those of the queues with ids in `dead_of`, or of all queues of the scope."""
-        if not 1 <= len(wants) <= MOST_WANTS:
-            raise InvalidInput(f"a claim names 1 to {MOST_WANTS} queues, not {len(wants)}")
+        if not 1 <= len(wants) <= MAX_CLAIM_QUEUES:
+            raise InvalidInput(f"a claim names 1 to {MAX_CLAIM_QUEUES} queues, not {len(wants)}")
         checks.check_number("limit", limit, 1, 1_000, whole=True, needed=True)
         checks.check_number("lease", lease, 0.1, 43_200.0)
         checks.check_text("consumer", consumer, 200)
         checks.check_number("wait", wait, 0.0, 2**31, needed=True)
         if merge not in MERGES:
             raise InvalidInput(f"merge is {checks.clip(merge)}, and must be rotate or rank")
-        until = time.monotonic() + min(wait, LONGEST_WAIT)
+        until = time.monotonic() + min(wait, MAX_WAIT_S)
         while True:
             since = self.store.wakes
-            asks = [(await self._queue(name, scope), types) for name, types in map(pair, wants)]
-            claims = self._claims(asks, consumer, limit, lease, begins, merge)
+            asks = [
+                (await self._queue(name, scope), types) for name, types in map(split_want, wants)
+            ]
+            claims = self._plan_claims(asks, consumer, limit, lease, begins, merge)
             taken = await self._take(claims, limit, dead_of)
             left = until - time.monotonic()
             if taken or left <= 0:
-                return Taken(taken, {queue.name: queue.serving_state for queue, _ in asks})
+                return ClaimResult(taken, {queue.name: queue.serving_state for queue, _ in asks})
             serving = [queue.id for queue, _ in asks if queue.serves]
             await self.store.wait_ready(serving, min(left, 1.0), since)
 
-    def _claims(
+    def _plan_claims(
         self,
         asks: list[tuple[Queue, tuple[str, ...]]],
         consumer: str,
@@ -147,7 +149,7 @@ class Consumer(Publisher):
         scope = dead_letter.scope
         ids = tuple(
             queue.id
-            for queue in await self.directory.all()
+            for queue in await self.directory.list_queues()
             if queue.scope.id == scope.id and (dead_of is None or queue.id in dead_of)
         )
         if not ids:
@@ -165,7 +167,7 @@ class Consumer(Publisher):
             if result is not None and not isinstance(result, bytes):
                 kind = type(result).__name__
                 raise InvalidInput(f"result of message {item.id} is {kind}, and must be bytes")
-        return await each(items, self.lanes.complete)
+        return await settle_each(items, self.lanes.complete)
 
     async def settle(self, held: Held, settlement: Settlement) -> Answer:
         """nack, fail, reject, release, park, cancelled: what it becomes is the rules' to say."""
@@ -175,7 +177,7 @@ class Consumer(Publisher):
     async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
         """Each item answers for itself."""
         checked = [(held, admission.check_settlement(settlement)) for held, settlement in items]
-        return await each(checked, self._settle, itemgetter(0))
+        return await settle_each(checked, self._settle, itemgetter(0))
 
     async def _settle(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
         leases = await self.lanes.leases([Lock(held.id, held.fence) for held, _ in items])
@@ -202,7 +204,7 @@ class Consumer(Publisher):
         return answers
 
     async def _move(self, lease: Lease, settlement: Settlement) -> Move:
-        queue = await self.directory.numbered(lease.queue_id)
+        queue = await self.directory.get_by_id(lease.queue_id)
         return lifecycle.settle(lease, settlement, queue.settings)
 
     async def _explain(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
@@ -219,7 +221,7 @@ class Consumer(Publisher):
     async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
         for item in items:
             checks.check_number("lease", item.lease, 0.1, 43_200.0, needed=True)
-        return await each(items, self.lanes.extend)
+        return await settle_each(items, self.lanes.extend)
 
     async def begin(self, held: Held) -> Answer:
         """Just before running a suspect."""
@@ -229,37 +231,37 @@ class Consumer(Publisher):
         self, held: Held, percent: float | None = None, note: str | None = None
     ) -> Answer:
         checks.check_number("percent", percent, 0, 100)
-        note = None if note is None else checks.readable(note)
+        note = None if note is None else checks.replace_surrogates(note)
         return await self._mark(Mark(held.id, held.fence, False, percent, note))
 
     async def _mark(self, mark: Mark) -> Answer:
-        (answer,) = await each((mark,), self.store.mark)
+        (answer,) = await settle_each((mark,), self.store.mark)
         return expect(answer, mark.id)
 
 
-def itself(item: Any) -> Any:
+def return_item(item: Any) -> Any:
     return item
 
 
-def possible(lock: Held) -> bool:
+def is_possible_lock(lock: Held) -> bool:
     """An id and a fence that a store could have given."""
-    return 0 < lock.id < MOST_NUMBER and 0 <= lock.fence < MOST_NUMBER
+    return 0 < lock.id < MAX_NUMBER and 0 <= lock.fence < MAX_NUMBER
 
 
-async def each(
+async def settle_each(
     items: Sequence[T],
     call: Callable[[Sequence[T]], Awaitable[list[Answer]]],
-    lock: Callable[[T], Any] = itself,
+    lock: Callable[[T], Any] = return_item,
 ) -> list[Answer]:
     """The store's answers; what cannot be one of its locks is missing without a look."""
-    asked = [item for item in items if possible(lock(item))]
+    asked = [item for item in items if is_possible_lock(lock(item))]
     if len(asked) == len(items):
         return await call(asked) if asked else []
     answers = iter(await call(asked) if asked else ())
-    return [next(answers) if possible(lock(item)) else MISSING for item in items]
+    return [next(answers) if is_possible_lock(lock(item)) else MISSING for item in items]
 
 
-def pair(want: Want) -> tuple[str, tuple[str, ...]]:
+def split_want(want: Want) -> tuple[str, tuple[str, ...]]:
     """A queue and the types wanted of it; none means any."""
     name, types = want if isinstance(want, tuple) else (want, ())
     if not isinstance(name, str):

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock import checks
-from penstock.access import EVERY, ROLES, Access, Former, Key, Trust, grant_of
+from penstock.access import EVERY, ROLES, Access, Key, PreviousKey, Trust, grant_of
 from penstock.document import Document
 from penstock.errors import Conflict, Forbidden, InvalidInput, NotFound, SlugConflict
 from penstock.message import NEVER
@@ -19,8 +19,8 @@ from penstock.store import Store
 
 PREFIX = "psk_"
 KEY, ROLE, TRUST = "key", "role", "trust"
-SECOND = 1_000_000
-PAGE = 1_000
+MICROS_PER_SECOND = 1_000_000
+PAGE_SIZE = 1_000
 encode = msgspec.json.Encoder().encode
 T = TypeVar("T")
 
@@ -34,14 +34,14 @@ def split(token: str) -> tuple[str, str] | None:
     id, underscore, secret = token.removeprefix(PREFIX).partition("_")
     if not (token.startswith(PREFIX) and underscore and secret and id.isalnum() and len(id) <= 32):
         return None
-    return id, digest_of(token)
+    return id, compute_digest(token)
 
 
-def digest_of(token: str) -> str:
+def compute_digest(token: str) -> str:
     return sha256(token.encode()).hexdigest()
 
 
-def new_token(id: str) -> str:
+def make_token(id: str) -> str:
     return f"{PREFIX}{id}_{secrets.token_urlsafe(32)}"
 
 
@@ -49,7 +49,7 @@ class Credentials:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def found_tenant(self, tenant: str) -> None:
+    async def create_tenant(self, tenant: str) -> None:
         """What every tenant has: the default scope, with the default queue."""
         if await self.store.scope(tenant, "default") is None:
             with suppress(SlugConflict):
@@ -64,29 +64,29 @@ class Credentials:
         await self.check_roles(key.tenant, key.roles)
         check_key(key)
         checks.check_number("ttl", ttl, 0.001, 3_153_600_000)
-        await self.found_tenant(key.tenant)
+        await self.create_tenant(key.tenant)
         now = await self.store.now()
         id = secrets.token_hex(6)
-        token = new_token(id)
-        expires_at = NEVER if ttl is None else now + int(ttl * SECOND)
+        token = make_token(id)
+        expires_at = NEVER if ttl is None else now + int(ttl * MICROS_PER_SECOND)
         made = msgspec.structs.replace(
-            key, id=id, digest=digest_of(token), created_at=now, expires_at=expires_at
+            key, id=id, digest=compute_digest(token), created_at=now, expires_at=expires_at
         )
         await self.save(KEY, id, made, 0)
         return made, token
 
-    async def keys(self, tenant: str | None = None) -> list[Key]:
-        found = [decoded(each, Key) for each in await self.all(KEY)]
+    async def list_keys(self, tenant: str | None = None) -> list[Key]:
+        found = [decode_document(each, Key) for each in await self.list_documents(KEY)]
         mine = [key for key in found if tenant in (None, key.tenant)]
         return sorted(mine, key=lambda key: (key.created_at, key.id))
 
-    async def key(self, id: str, tenant: str | None = None) -> Key:
-        return (await self._key(id, tenant))[0]
+    async def get_key(self, id: str, tenant: str | None = None) -> Key:
+        return (await self._load_key(id, tenant))[0]
 
-    async def _key(self, id: str, tenant: str | None) -> tuple[Key, int]:
+    async def _load_key(self, id: str, tenant: str | None) -> tuple[Key, int]:
         document = await self.store.document(KEY, id)
         if document is not None:
-            key = decoded(document, Key)
+            key = decode_document(document, Key)
             if tenant in (None, key.tenant):
                 return key, document.version or 0
         raise NotFound(f"no key with id {checks.clip(id)}")
@@ -96,19 +96,19 @@ class Credentials:
     ) -> tuple[Key, str]:
         """A new secret under the same id; the former opens for `grace` seconds more."""
         checks.check_number("grace", grace, 0, 30 * 86_400, needed=True)
-        key, version = await self._key(id, tenant)
+        key, version = await self._load_key(id, tenant)
         now = await self.store.now()
         if key.state(now) != "active":
             raise Conflict(f"key {id} is {key.state(now)}")
-        token = new_token(id)
-        former = Former(key.digest, now + int(grace * SECOND)) if grace else None
-        made = msgspec.structs.replace(key, digest=digest_of(token), former=former)
+        token = make_token(id)
+        former = PreviousKey(key.digest, now + int(grace * MICROS_PER_SECOND)) if grace else None
+        made = msgspec.structs.replace(key, digest=compute_digest(token), former=former)
         await self.save(KEY, id, made, version)
         return made, token
 
     async def revoke_key(self, id: str, *, tenant: str | None = None) -> Key:
         """For ever. Servers that know it ask again within seconds."""
-        key, version = await self._key(id, tenant)
+        key, version = await self._load_key(id, tenant)
         if key.revoked_at is None:
             key = msgspec.structs.replace(key, revoked_at=await self.store.now(), former=None)
             await self.save(KEY, id, key, version)
@@ -124,11 +124,11 @@ class Credentials:
         await self.save(ROLE, f"{tenant}/{name}", role)
         return role
 
-    async def roles(self, tenant: str) -> dict[str, tuple[str, ...]]:
+    async def list_roles(self, tenant: str) -> dict[str, tuple[str, ...]]:
         """Those built in, too."""
         own = {
-            each.name.partition("/")[2]: decoded(each, StoredRole).grants
-            for each in await self.all(ROLE, f"{tenant}/")
+            each.name.partition("/")[2]: decode_document(each, StoredRole).grants
+            for each in await self.list_documents(ROLE, f"{tenant}/")
         }
         return {**ROLES, **own}
 
@@ -137,7 +137,7 @@ class Credentials:
             raise NotFound(f"no role named {checks.clip(name)} that could be deleted")
 
     async def check_roles(self, tenant: str, roles: Iterable[str]) -> None:
-        known = await self.roles(tenant)
+        known = await self.list_roles(tenant)
         if unknown := set(roles) - known.keys():
             raise InvalidInput(
                 f"no role named {', '.join(sorted(unknown))[:200]}; there are {', '.join(known)}"
@@ -155,8 +155,10 @@ class Credentials:
         await self.save(TRUST, f"{tenant}/{scope}/{trusted}", trust)
         return trust
 
-    async def trusts(self, tenant: str) -> list[Trust]:
-        return [decoded(each, Trust) for each in await self.all(TRUST, f"{tenant}/")]
+    async def list_trusts(self, tenant: str) -> list[Trust]:
+        return [
+            decode_document(each, Trust) for each in await self.list_documents(TRUST, f"{tenant}/")
+        ]
 
     async def delete_trust(self, tenant: str, scope: str, trusted: str) -> None:
         if not await self.store.delete_documents(TRUST, [f"{tenant}/{scope}/{trusted}"]):
@@ -164,23 +166,23 @@ class Credentials:
 
     # All of it.
 
-    async def access(
+    async def make_access(
         self, tenant: str, roles: Iterable[str], grants: Iterable[str], scopes: Iterable[str]
     ) -> Access:
         """A role that is gone gives nothing."""
-        known = await self.roles(tenant)
+        known = await self.list_roles(tenant)
         texts = [*grants, *(text for role in roles for text in known.get(role, ()))]
-        trusts = await self.trusts(tenant)
+        trusts = await self.list_trusts(tenant)
         return Access([grant_of(text) for text in texts], tuple(scopes), trusts)
 
-    async def all(self, kind: str, prefix: str = "") -> list[Document]:
+    async def list_documents(self, kind: str, prefix: str = "") -> list[Document]:
         found: list[Document] = []
         after = prefix
         while True:
-            page = await self.store.documents(kind, after, PAGE)
+            page = await self.store.documents(kind, after, PAGE_SIZE)
             fitting = [each for each in page if each.name.startswith(prefix)]
             found += fitting
-            if len(fitting) < PAGE:
+            if len(fitting) < PAGE_SIZE:
                 return found
             after = page[-1].name
 
@@ -191,7 +193,7 @@ class Credentials:
             raise Conflict(f"{kind} {name} was changed by somebody else meanwhile; try again")
 
 
-def decoded(document: Document, kind: type[T]) -> T:
+def decode_document(document: Document, kind: type[T]) -> T:
     return msgspec.json.decode(document.body, type=kind)
 
 

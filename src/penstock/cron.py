@@ -11,53 +11,53 @@ from penstock.message import Moment
 from penstock.queue import Missed, Schedule
 
 # A tick found this late was not missed, only late.
-PUNCTUAL = 60_000_000
+PUNCTUAL_MICROS = 60_000_000
 # However long nobody was there, one look fires at most this many.
-MOST = 1_000
+MAX_TICKS = 1_000
 
 
-def next_tick(cron: str, timezone: str, after: Moment) -> Moment:
+def find_next_tick(cron: str, timezone: str, after: Moment) -> Moment:
     """The first tick strictly after `after`."""
     check_text("cron", cron, 200)
-    start = datetime.fromtimestamp(after / 1_000_000, UTC).astimezone(zone(timezone))
+    start = datetime.fromtimestamp(after / 1_000_000, UTC).astimezone(load_zone(timezone))
     try:
         # Where clocks go back, the first hour's tick is found again in the second.
-        return next(tick for tick in map(moment, CronSim(cron, start)) if tick > after)
+        return next(tick for tick in map(to_moment, CronSim(cron, start)) if tick > after)
     except CronSimError as error:
         raise InvalidInput(f"cron {clip(cron)}: {error}") from None
     except StopIteration:
         raise InvalidInput(f"cron {clip(cron)} never ticks") from None
 
 
-def due_ticks(schedule: Schedule, now: Moment) -> tuple[list[Moment], Moment]:
+def find_due_ticks(schedule: Schedule, now: Moment) -> tuple[list[Moment], Moment]:
     """The ticks to fire now, by the schedule's missed policy, and the next one after them."""
     ticks: list[Moment] = []
     tick = schedule.next_at
-    while tick <= now and len(ticks) < MOST:
+    while tick <= now and len(ticks) < MAX_TICKS:
         ticks.append(tick)
-        tick = next_tick(schedule.cron, schedule.timezone, tick)
+        tick = find_next_tick(schedule.cron, schedule.timezone, tick)
     if schedule.missed is Missed.ALL:
         return ticks, tick
     if tick <= now:
-        ticks = [latest_tick(schedule, now)]
-        tick = next_tick(schedule.cron, schedule.timezone, now)
+        ticks = [find_latest_tick(schedule, now)]
+        tick = find_next_tick(schedule.cron, schedule.timezone, now)
     if schedule.missed is Missed.SKIP:
-        ticks = [each for each in ticks if now - each <= PUNCTUAL]
+        ticks = [each for each in ticks if now - each <= PUNCTUAL_MICROS]
     return ticks[-1:], tick
 
 
-def latest_tick(schedule: Schedule, now: Moment) -> Moment:
+def find_latest_tick(schedule: Schedule, now: Moment) -> Moment:
     """The last tick at or before `now`."""
     start = datetime.fromtimestamp(now // 1_000_000 + 1, UTC)
-    backwards = CronSim(schedule.cron, start.astimezone(zone(schedule.timezone)), reverse=True)
-    return moment(next(backwards))
+    backwards = CronSim(schedule.cron, start.astimezone(load_zone(schedule.timezone)), reverse=True)
+    return to_moment(next(backwards))
 
 
-def moment(tick: datetime) -> Moment:
+def to_moment(tick: datetime) -> Moment:
     return int(tick.timestamp()) * 1_000_000
 
 
-def zone(name: str) -> ZoneInfo:
+def load_zone(name: str) -> ZoneInfo:
     check_text("timezone", name, 200)
     try:
         return ZoneInfo(name)

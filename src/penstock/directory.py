@@ -6,13 +6,13 @@ import time
 from penstock.checks import clip
 from penstock.errors import NotFound
 from penstock.queue import Queue, QueueState
-from penstock.store import Admin
+from penstock.store import StoreAdmin
 
-FRESH = 1.0
+CACHE_TTL_S = 1.0
 
 
-class Directory:
-    def __init__(self, store: Admin) -> None:
+class QueueCache:
+    def __init__(self, store: StoreAdmin) -> None:
         self.store = store
         self.version = -1
         self.fresh_until = 0.0
@@ -22,13 +22,13 @@ class Directory:
         self.reading: asyncio.Task[None] | None = None
         self.next_read: asyncio.Task[None] | None = None
 
-    def cached(self, tenant: str, scope: str, name: str) -> Queue | None:
+    def get_cached(self, tenant: str, scope: str, name: str) -> Queue | None:
         """Without a look at the store: None means ask `named`."""
         if time.monotonic() < self.fresh_until:
             return self.by_name.get((tenant, scope, name))
         return None
 
-    async def named(self, tenant: str, scope: str, name: str) -> Queue:
+    async def get_by_name(self, tenant: str, scope: str, name: str) -> Queue:
         await self.refresh()
         queue = self.by_name.get((tenant, scope, name))
         if queue is None:
@@ -36,7 +36,7 @@ class Directory:
             raise NotFound(f"no queue named {clip(name)}{where}")
         return queue
 
-    async def numbered(self, queue_id: int) -> Queue:
+    async def get_by_id(self, queue_id: int) -> Queue:
         if queue_id not in self.by_id or time.monotonic() >= self.fresh_until:
             await self.refresh()
         try:
@@ -44,7 +44,7 @@ class Directory:
         except KeyError:
             raise NotFound(f"no queue with id {queue_id}") from None
 
-    async def all(self) -> list[Queue]:
+    async def list_queues(self) -> list[Queue]:
         await self.refresh()
         return list(self.by_id.values())
 
@@ -78,7 +78,7 @@ class Directory:
             }
             self.version = version
         if changes == self.changes:
-            self.fresh_until = time.monotonic() + FRESH
+            self.fresh_until = time.monotonic() + CACHE_TTL_S
 
     def forget(self) -> None:
         """A read under way may be older than the change."""

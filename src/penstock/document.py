@@ -21,7 +21,7 @@ class Document(Struct, frozen=True, kw_only=True):
     expires_at: Moment = NEVER
 
 
-class Act(Struct, frozen=True, kw_only=True):
+class AuditEntry(Struct, frozen=True, kw_only=True):
     """What somebody did to the store, or was refused."""
 
     subject: str
@@ -37,4 +37,4 @@ class Act(Struct, frozen=True, kw_only=True):
 
 
 # Who answers for what this task changes; the row is written by the transaction that does it.
-acting: ContextVar[Act | None] = ContextVar("acting", default=None)
+acting: ContextVar[AuditEntry | None] = ContextVar("acting", default=None)

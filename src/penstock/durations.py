@@ -9,16 +9,16 @@ UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 WRITTEN = re.compile("".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in UNITS), re.ASCII)
 
 
-def seconds(duration: str | float) -> float:
+def parse_seconds(duration: str | float) -> float:
     """The seconds of "1h30m", "90s", "250ms", "1.5d", or of a number of seconds."""
     if isinstance(duration, str):
-        return written(duration)
+        return parse_written(duration)
     if not math.isfinite(duration) or duration < 0:
         raise InvalidInput(f"duration {duration} is not 0 seconds or more")
     return float(duration)
 
 
-def written(text: str) -> float:
+def parse_written(text: str) -> float:
     match = WRITTEN.fullmatch(text)
     if match is not None and text:
         found = match.groupdict()

@@ -79,7 +79,7 @@ class Job(Generic[R]):
         the job was cancelled), TimeoutError if there is none yet."""
         try:
             async with asyncio.timeout(timeout):
-                record = await self.awaited()
+                record = await self.wait_for_end()
         except TimeoutError:
             raise TimeoutError(f"job {self.id} has not ended within {timeout} s") from None
         if record.state is not State.COMPLETED:
@@ -103,7 +103,9 @@ class Job(Generic[R]):
     async def aartifacts(self) -> list[Artifact]:
         if self.refused is not None:
             raise self.refused
-        return await (await self.app.broker()).artifacts.of(self.id, scope=self.app.scope)
+        return await (await self.app.broker()).artifacts.list_artifacts(
+            self.id, scope=self.app.scope
+        )
 
     def artifacts(self) -> list[Artifact]:
         """The files its run attached; none while it has not ended."""
@@ -123,7 +125,7 @@ class Job(Generic[R]):
         """The artifact, into that file."""
         self.app.run(self.adownload(name, to))
 
-    async def awaited(self) -> Record:
+    async def wait_for_end(self) -> Record:
         """The record, once the job has ended or is among the dead letters."""
         wait = SHORTEST_LOOK
         while True:

@@ -6,7 +6,6 @@ from typing import assert_never
 
 from penstock.message import (
     NEVER,
-    Cancelled,
     Draft,
     Fail,
     Flag,
@@ -15,9 +14,10 @@ from penstock.message import (
     Nack,
     Park,
     Reclaim,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
     State,
 )
 from penstock.settings import Backoff, QueueSettings
@@ -29,14 +29,14 @@ NO_LIMITS = Nack()
 Random = Callable[[], float]
 
 
-def clamp(priority: int, settings: QueueSettings) -> int:
+def clamp_priority(priority: int, settings: QueueSettings) -> int:
     """Out of range only where the settings allow it to be brought back."""
     if settings.priority_min <= priority <= settings.priority_max:
         return priority
     return max(settings.priority_min, min(settings.priority_max, priority))
 
 
-def rank_of(draft: Draft, settings: QueueSettings) -> tuple[int, Basis]:
+def compute_rank(draft: Draft, settings: QueueSettings) -> tuple[int, Basis]:
     """The place in line, smaller first: a number, and the moment it is counted from."""
     match settings.ordering:
         case "fifo":
@@ -46,7 +46,7 @@ def rank_of(draft: Draft, settings: QueueSettings) -> tuple[int, Basis]:
         case "ready_time":
             return 0, "due"
         case "priority" | "fair":
-            priority = clamp(draft.priority, settings)
+            priority = clamp_priority(draft.priority, settings)
             if settings.seconds_per_level is None:
                 return -priority, "zero"
             return -int(priority * settings.seconds_per_level * 1000), "created"
@@ -67,9 +67,9 @@ def settle(
             return nack(lease, settlement, settings, draw)
         case Fail():
             return end(lease, settlement, State.FAILED)
-        case Reject():
+        case SettleReject():
             return end(lease, settlement, State.DEAD, "rejected")
-        case Cancelled():
+        case SettleCancelled():
             return end(lease, settlement, State.CANCELLED, "requested", counted=False)
         case Release() | Park():
             return hand_back(lease, settlement, settings)
@@ -81,7 +81,7 @@ def by_flags(lease: Lease, settlement: Settlement) -> Move | None:
     """A dead letter not dealt with stays dead; a requested cancel ends what would run again."""
     if lease.flags & Flag.FROM_DEAD and not isinstance(settlement, Fail):
         return end(lease, settlement, State.DEAD, lease.dead_reason, counted=False)
-    if lease.flags & Flag.CANCEL_REQUESTED and not isinstance(settlement, Reject | Fail):
+    if lease.flags & Flag.CANCEL_REQUESTED and not isinstance(settlement, SettleReject | Fail):
         return end(lease, settlement, State.CANCELLED, "requested", counted=False)
     return None
 
@@ -90,12 +90,12 @@ def nack(lease: Lease, settlement: Nack, settings: QueueSettings, draw: Random) 
     used = lease.attempts + 1 if settings.retry.count == "attempts" else lease.deliveries
     delay = settlement.delay
     if delay is None:
-        delay = delay_before(used, settings.backoff, draw)
+        delay = compute_delay(used, settings.backoff, draw)
     elif settings.clamp:
         delay = min(delay, settings.backoff.max)
-    if exhausted := why_dead(lease, settings, used, delay, settlement):
+    if exhausted := find_death_reason(lease, settings, used, delay, settlement):
         return end(lease, settlement, State.DEAD, exhausted)
-    return again(lease, settlement, settings, lease.attempts + 1, delay, settlement.reason)
+    return requeue(lease, settlement, settings, lease.attempts + 1, delay, settlement.reason)
 
 
 def reclaim(lease: Lease, settlement: Reclaim, settings: QueueSettings, draw: Random) -> Move:
@@ -105,17 +105,17 @@ def reclaim(lease: Lease, settlement: Reclaim, settings: QueueSettings, draw: Ra
     attempts = lease.attempts + counted
     used = attempts if settings.retry.count == "attempts" else lease.deliveries
     backs_off = settings.retry.on_expiry == "backoff"
-    delay = delay_before(used, settings.backoff, draw) if backs_off else 0.0
-    if exhausted := why_dead(lease, settings, used, delay):
+    delay = compute_delay(used, settings.backoff, draw) if backs_off else 0.0
+    if exhausted := find_death_reason(lease, settings, used, delay):
         return end(lease, settlement, State.DEAD, exhausted, counted=counted)
-    return again(lease, settlement, settings, attempts, delay, LEASE_EXPIRED)
+    return requeue(lease, settlement, settings, attempts, delay, LEASE_EXPIRED)
 
 
-def why_dead(
+def find_death_reason(
     lease: Lease, settings: QueueSettings, used: int, delay: float, own: Nack = NO_LIMITS
 ) -> str | None:
     """The reason there is no further run, or None if there is one."""
-    max_attempts, max_deliveries = limits(lease.meta, settings, own.max_attempts)
+    max_attempts, max_deliveries = compute_limits(lease.meta, settings, own.max_attempts)
     if used >= max_attempts:
         return "retries_exhausted"
     if lease.deliveries >= max_deliveries:
@@ -128,7 +128,7 @@ def why_dead(
     return None
 
 
-def limits(meta: Meta, settings: QueueSettings, own: int | None = None) -> tuple[int, int]:
+def compute_limits(meta: Meta, settings: QueueSettings, own: int | None = None) -> tuple[int, int]:
     """max_attempts and max_deliveries: the settlement's own, the message's, the queue's."""
     own = own or meta.max_attempts
     if meta.max_deliveries:
@@ -138,7 +138,7 @@ def limits(meta: Meta, settings: QueueSettings, own: int | None = None) -> tuple
     return settings.max_attempts, settings.deliveries_limit
 
 
-def again(
+def requeue(
     lease: Lease,
     settlement: Settlement,
     settings: QueueSettings,
@@ -157,10 +157,10 @@ def again(
         attempts,
         lease.deliveries - given_back,
         reason,
-        error_of(settlement),
+        get_error(settlement),
         delay,
         settings.ordering == "ready_time" and (delay > 0 or isinstance(settlement, Nack)),
-        expired_by(lease, settlement),
+        find_expiry(lease, settlement),
         traceback_of(settlement),
     )
 
@@ -174,7 +174,7 @@ def hand_back(
         # Five doublings pass the bound; a power of every park would overflow.
         delay = min(PARK_FIRST * 2 ** min(lease.parked, 5), PARK_MOST)
         reason = settlement.reason
-    return again(lease, settlement, settings, lease.attempts, delay, reason, given_back=1)
+    return requeue(lease, settlement, settings, lease.attempts, delay, reason, given_back=1)
 
 
 def end(
@@ -195,19 +195,19 @@ def end(
         lease.attempts + counted,
         lease.deliveries,
         reason,
-        error_of(settlement),
-        expired_by=expired_by(lease, settlement),
+        get_error(settlement),
+        expired_by=find_expiry(lease, settlement),
         traceback=traceback_of(settlement),
     )
 
 
 def traceback_of(settlement: Settlement) -> str | None:
-    return settlement.traceback if isinstance(settlement, Nack | Fail | Reject) else None
+    return settlement.traceback if isinstance(settlement, Nack | Fail | SettleReject) else None
 
 
-def error_of(settlement: Settlement) -> str | None:
+def get_error(settlement: Settlement) -> str | None:
     match settlement:
-        case Nack(error) | Fail(error) | Reject(error) | Cancelled(error):
+        case Nack(error) | Fail(error) | SettleReject(error) | SettleCancelled(error):
             return error
         case Reclaim():
             return LEASE_EXPIRED
@@ -216,16 +216,16 @@ def error_of(settlement: Settlement) -> str | None:
     assert_never(settlement)
 
 
-def expired_by(lease: Lease, settlement: Settlement) -> Moment | None:
+def find_expiry(lease: Lease, settlement: Settlement) -> Moment | None:
     return lease.now if isinstance(settlement, Reclaim) else None
 
 
-def delay_before(used: int, backoff: Backoff, draw: Random = random.random) -> float:
+def compute_delay(used: int, backoff: Backoff, draw: Random = random.random) -> float:
     """Seconds until the next run, after `used` runs."""
-    return jittered(min(formula(used, backoff), backoff.max), backoff, draw)
+    return apply_jitter(min(compute_backoff(used, backoff), backoff.max), backoff, draw)
 
 
-def formula(used: int, backoff: Backoff) -> float:
+def compute_backoff(used: int, backoff: Backoff) -> float:
     match backoff.kind:
         case "none":
             return 0.0
@@ -241,7 +241,7 @@ def formula(used: int, backoff: Backoff) -> float:
     assert_never(backoff.kind)
 
 
-def jittered(delay: float, backoff: Backoff, draw: Random) -> float:
+def apply_jitter(delay: float, backoff: Backoff, draw: Random) -> float:
     match backoff.jitter:
         case "none":
             return delay

@@ -15,7 +15,7 @@ OURS = os.path.dirname(__file__) + os.sep
 SCRIPT = "; what only a script is to do goes under if __name__ == '__main__':"
 
 
-def locate(reference: str | None, url: str | None = None) -> Penstock | None:
+def find_app(reference: str | None, url: str | None = None) -> Penstock | None:
     """None if nobody says where it is. A `url` takes the place of the app's own."""
     reference = (
         reference or os.environ.get("PENSTOCK_APP") or from_pyproject(Path("pyproject.toml"))
@@ -52,7 +52,7 @@ def load(reference: str) -> Penstock:
         )
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    module = imported(name)
+    module = import_module(name)
     app = getattr(module, attribute, None)
     if not isinstance(app, Penstock):
         others = [key for key, value in vars(module).items() if isinstance(value, Penstock)]
@@ -61,7 +61,7 @@ def load(reference: str) -> Penstock:
     return app
 
 
-def imported(name: str) -> ModuleType:
+def import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -69,12 +69,12 @@ def imported(name: str) -> ModuleType:
             raise InvalidInput(
                 f"no module named {error.name!r} in {os.getcwd()!r}, and none is installed"
             ) from None
-        raise broken(name, error) from error
+        raise make_import_error(name, error) from error
     except (Exception, SystemExit) as error:
-        raise broken(name, error) from error
+        raise make_import_error(name, error) from error
 
 
-def broken(name: str, error: BaseException) -> InvalidInput:
+def make_import_error(name: str, error: BaseException) -> InvalidInput:
     """Says where: the last line of the traceback that is neither ours nor of the importing."""
     frames = [
         frame

@@ -127,7 +127,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     callback: str | None = None
 
 
-class Message(Struct, frozen=True, gc=False):
+class StoredMessage(Struct, frozen=True, gc=False):
     """Written once, never rewritten."""
 
     id: int
@@ -139,7 +139,7 @@ class Message(Struct, frozen=True, gc=False):
     meta: Meta
 
 
-class FeedMessage(Message, frozen=True, gc=False):
+class FeedMessage(StoredMessage, frozen=True, gc=False):
     """A message as the feed tells it, with the moments that publishing settled.
 
     `run_at` is None if it was to run at once, `expires_at` if it never expires.
@@ -149,7 +149,7 @@ class FeedMessage(Message, frozen=True, gc=False):
     expires_at: Moment | None
 
 
-class Leased(Message, frozen=True, gc=False):
+class Leased(StoredMessage, frozen=True, gc=False):
     """A message in a consumer's hands until `lease_until`, under its fence."""
 
     fence: int
@@ -189,7 +189,7 @@ class HistoryRow(Struct, frozen=True, gc=False):
 class Record(Struct, frozen=True):
     """A message, where it is at one moment, and how it came there."""
 
-    message: Message
+    message: StoredMessage
     state: State
     attempts: int = 0
     deliveries: int = 0
@@ -242,7 +242,7 @@ class Fail(Struct, frozen=True):
     traceback: str | None = None
 
 
-class Reject(Struct, frozen=True):
+class SettleReject(Struct, frozen=True):
     """To the dead letters, whatever attempts are left."""
 
     verb: ClassVar[Verb] = Verb.REJECT
@@ -263,7 +263,7 @@ class Park(Struct, frozen=True):
     reason: str = "UNKNOWN_TASK"
 
 
-class Cancelled(Struct, frozen=True):
+class SettleCancelled(Struct, frozen=True):
     """The consumer stopped because a cancel was requested."""
 
     verb: ClassVar[Verb] = Verb.CANCEL
@@ -276,4 +276,4 @@ class Reclaim(Struct, frozen=True):
     verb: ClassVar[Verb] = Verb.RECLAIM
 
 
-Settlement: TypeAlias = Nack | Fail | Reject | Release | Park | Cancelled | Reclaim
+Settlement: TypeAlias = Nack | Fail | SettleReject | Release | Park | SettleCancelled | Reclaim

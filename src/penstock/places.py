@@ -7,24 +7,24 @@ import msgspec
 
 from penstock import admission, checks
 from penstock.access import EVERY
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound
 from penstock.message import State
 from penstock.queue import Queue, QueueState, Schedule, Scope
-from penstock.settings import change, preset
+from penstock.settings import change, get_preset
 from penstock.store import Store
 from penstock.ticket import Query
 
 PURGEABLE = ("ready", "scheduled", "dead")
 
 
-class Places:
+class QueueAdmin:
     """`allows` says by scope and queue what its caller may act on; of all queues, by EVERY."""
 
     def __init__(
         self,
         store: Store,
-        directory: Directory,
+        directory: QueueCache,
         tenant: str,
         allows: Callable[[str, str], bool] | None = None,
     ) -> None:
@@ -56,18 +56,20 @@ class Places:
     async def create_queue(
         self, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
     ) -> Queue:
-        own_name(name)
+        check_own_name(name)
         self._check(scope, name)
         found = await self.store.scope(self.tenant, scope)
         if found is None:
             raise NotFound(f"no scope named {scope!r}")
-        queue = await self.store.create_queue(found.id, name, change(preset(preset_name), settings))
+        queue = await self.store.create_queue(
+            found.id, name, change(get_preset(preset_name), settings)
+        )
         self.directory.forget()
         return queue
 
     async def queue(self, name: str, *, scope: str = "default") -> Queue:
         self._check(scope, name)
-        return await self.directory.named(self.tenant, scope, name)
+        return await self.directory.get_by_name(self.tenant, scope, name)
 
     async def queues(self, *, scope: str | None = None) -> list[Queue]:
         """Those the caller may act on."""
@@ -82,7 +84,7 @@ class Places:
     async def set_queue(self, name: str, *, scope: str = "default", **settings: Any) -> Queue:
         queue = await self.queue(name, scope=scope)
         await self.store.change_queue(queue.id, settings=change(queue.settings, settings))
-        return await self._again(name, scope)
+        return await self._reload(name, scope)
 
     async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue:
         """pause, resume (active), drain, archive."""
@@ -90,34 +92,34 @@ class Places:
         if state is QueueState.DELETED:
             raise InvalidInput("delete a queue with delete_queue")
         await self.store.change_queue(queue.id, state=state)
-        return await self._again(name, scope)
+        return await self._reload(name, scope)
 
     async def rename_queue(self, name: str, new_name: str, *, scope: str = "default") -> Queue:
         queue = await self.queue(name, scope=scope)
-        own_name(queue.name)
-        own_name(new_name)
+        check_own_name(queue.name)
+        check_own_name(new_name)
         self._check(scope, new_name)
         await self.store.change_queue(queue.id, name=new_name)
-        return await self._again(new_name, scope)
+        return await self._reload(new_name, scope)
 
     async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:
         """Refused while it holds unfinished messages; `force` cancels those first."""
         queue = await self.queue(name, scope=scope)
-        own_name(queue.name)
+        check_own_name(queue.name)
         if force:
             await self.store.change_queue(queue.id, state=QueueState.ARCHIVED)
-            await self._empty(queue)
+            await self._purge_all(queue)
         if not await self.store.delete_queue(queue.id):
             raise InvalidState(f"queue {name!r} holds unfinished messages")
         self.directory.forget()
 
-    async def _empty(self, queue: Queue) -> None:
+    async def _purge_all(self, queue: Queue) -> None:
         while await self.store.purge(queue.id, PURGEABLE, 1_000):
             pass
         while held := await self.store.find(Query((queue.id,), State.CLAIMED)):
             await self.store.cancel([record.message.id for record in held], force=True)
 
-    async def _again(self, name: str, scope: str) -> Queue:
+    async def _reload(self, name: str, scope: str) -> Queue:
         self.directory.forget()
         return await self.queue(name, scope=scope)
 
@@ -129,9 +131,9 @@ class Places:
             raise Forbidden(f"queue {queue.name!r} is the system's; nobody publishes to it")
         admission.check(schedule.draft, queue.settings)
         # Only for this, and not quickly loaded.
-        from penstock.cron import next_tick
+        from penstock.cron import find_next_tick
 
-        next_at = next_tick(schedule.cron, schedule.timezone, await self.store.now())
+        next_at = find_next_tick(schedule.cron, schedule.timezone, await self.store.now())
         placed = msgspec.structs.replace(schedule, queue_id=queue.id, next_at=next_at)
         return await self.store.save_schedule(placed)
 
@@ -148,7 +150,7 @@ class Places:
         raise NotFound(f"no schedule named {name!r} on queue {queue!r}")
 
 
-def own_name(name: str) -> None:
+def check_own_name(name: str) -> None:
     checks.check_name("queue", name)
     if name.startswith("_"):
         raise Forbidden(f"queue {name!r}: names that begin with '_' are the system's")

@@ -20,20 +20,20 @@ class Portal:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for the work, which runs on the background loop."""
-        if running():
+        if is_loop_running():
             work.close()
             raise InvalidState(
                 "this thread runs an event loop, which the call would block: await its async twin"
                 " instead (aenqueue, aenqueue_many, apublish, aresult, astatus, acancel ...)"
             )
-        future = asyncio.run_coroutine_threadsafe(work, self.started())
+        future = asyncio.run_coroutine_threadsafe(work, self.ensure_loop())
         try:
             return future.result()
         finally:
             # Interrupted: nobody waits for it any more.
             future.cancel()
 
-    def started(self) -> asyncio.AbstractEventLoop:
+    def ensure_loop(self) -> asyncio.AbstractEventLoop:
         here = os.getpid()
         with self.locks.setdefault(here, threading.Lock()):
             if here not in self.loops:
@@ -54,7 +54,7 @@ class Portal:
             thread.join()
 
 
-def running() -> bool:
+def is_loop_running() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -5,14 +5,14 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from penstock.broker import Broker
-from penstock.connections import Connections
+from penstock.connections import BrokerPool
 from penstock.errors import InvalidInput, InvalidState, NotFound, SlugConflict
 from penstock.job import Job
 from penstock.message import Draft
 from penstock.portal import Portal
 from penstock.publisher import REFUSALS
 from penstock.settings import change
-from penstock.settings import preset as settings_of
+from penstock.settings import get_preset as settings_of
 from penstock.store import Store
 from penstock.task import Call
 from penstock.ticket import Entry, Published
@@ -24,7 +24,7 @@ T = TypeVar("T")
 held: ContextVar[tuple[str, Store, Any] | None] = ContextVar("penstock_held", default=None)
 
 
-class Producer:
+class Enqueuer:
     def __init__(
         self,
         url: str,
@@ -39,17 +39,17 @@ class Producer:
         self.artifacts = artifacts
         self.key = key
         self.portal = Portal()
-        self.connections = Connections(url, tenant, artifacts, key)
+        self.connections = BrokerPool(url, tenant, artifacts, key)
         self.declared: dict[str, dict[str, Any]] = {}
 
     def use(self, url: str) -> None:
         """Everything from now on happens in that store."""
         self.url = url
-        self.connections = Connections(url, self.tenant, self.artifacts, self.key)
+        self.connections = BrokerPool(url, self.tenant, self.artifacts, self.key)
 
     async def broker(self) -> Broker:
         """The verbs beneath, on the running loop."""
-        return await self.connections.broker()
+        return await self.connections.get_broker()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """For callers without a loop."""
@@ -64,7 +64,7 @@ class Producer:
         """One durable step. Each call answers for itself, by `refused` of its job; of a single
         call, or with `atomic`, one that is refused raises, and then none is enqueued."""
         listed = list(calls)
-        connection = connection_of(listed)
+        connection = find_connection(listed)
         if connection is not None:
             admitted = self.run(self.admit(connection, listed))
             return self.publish_on(connection, listed, admitted)
@@ -75,7 +75,7 @@ class Producer:
         self, calls: Iterable[Call[R]], *, atomic: bool = False
     ) -> list[Job[R]]:
         listed = list(calls)
-        connection = connection_of(listed)
+        connection = find_connection(listed)
         if connection is not None:
             admitted = await self.admit(connection, listed)
             return await self.apublish_on(connection, listed, admitted)
@@ -90,9 +90,9 @@ class Producer:
             outcomes = [await broker.publish(drafts[0], scope=self.scope)]
         else:
             outcomes = await broker.publish_many(drafts, atomic=atomic, scope=self.scope)
-        return [self.job_of(call, each) for call, each in zip(calls, outcomes, strict=True)]
+        return [self.make_job(call, each) for call, each in zip(calls, outcomes, strict=True)]
 
-    def job_of(self, call: Call[R], outcome: Published) -> Job[R]:
+    def make_job(self, call: Call[R], outcome: Published) -> Job[R]:
         refused = None
         if outcome.code is not None:
             refused = REFUSALS.get(outcome.code, InvalidInput)(outcome.error)
@@ -104,7 +104,7 @@ class Producer:
         """Everything of an enqueue on a caller's connection but the writing."""
         broker = await self.broker()
         for name in {call.draft.queue for call in calls}:
-            if await self.missing(broker, name) and broker.store.in_transaction(connection):
+            if await self.is_missing(broker, name) and broker.store.in_transaction(connection):
                 raise InvalidState(
                     f"queue {name!r} is made when it is first used, and cannot be inside of your"
                     " transaction: start a worker or create the queue before"
@@ -118,7 +118,7 @@ class Producer:
         """In the caller's own transaction, on its thread: published if and when it commits."""
         broker, entries = admitted
         jobs = [
-            self.job_of(call, broker.publish_on(connection, call.draft, entry, wake=call.wake))
+            self.make_job(call, broker.publish_on(connection, call.draft, entry, wake=call.wake))
             for call, entry in zip(calls, entries, strict=True)
         ]
         held.set((self.url, broker.store, connection))
@@ -129,7 +129,7 @@ class Producer:
     ) -> list[Job[R]]:
         broker, entries = admitted
         jobs = [
-            self.job_of(
+            self.make_job(
                 call, await broker.apublish_on(connection, call.draft, entry, wake=call.wake)
             )
             for call, entry in zip(calls, entries, strict=True)
@@ -163,15 +163,15 @@ class Producer:
     async def ensure_queues(self, broker: Broker, names: Iterable[str]) -> None:
         """Queues named in code are made on first use; two processes may do it at once."""
         for name in names:
-            if await self.missing(broker, name):
+            if await self.is_missing(broker, name):
                 try:
                     settings = self.declared.get(name, {})
                     await broker.admin.create_queue(name, scope=self.scope, **settings)
                 except SlugConflict:
                     broker.directory.forget()
 
-    async def missing(self, broker: Broker, name: str) -> bool:
-        if broker.directory.cached(self.tenant, self.scope, name) is not None:
+    async def is_missing(self, broker: Broker, name: str) -> bool:
+        if broker.directory.get_cached(self.tenant, self.scope, name) is not None:
             return False
         try:
             await broker.admin.queue(name, scope=self.scope)
@@ -190,7 +190,7 @@ class Producer:
             self.portal.close()
 
 
-def connection_of(calls: Sequence[Call[Any]]) -> Any:
+def find_connection(calls: Sequence[Call[Any]]) -> Any:
     """The one they are to be enqueued on, or None."""
     connections = {id(call.connection): call.connection for call in calls}
     if len(connections) > 1:

@@ -5,8 +5,8 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from penstock import admission, checks, tracing
-from penstock.admission import common_entries
-from penstock.directory import Directory
+from penstock.admission import make_common_entries
+from penstock.directory import QueueCache
 from penstock.errors import (
     Busy,
     Forbidden,
@@ -32,34 +32,34 @@ Outcome: TypeAlias = Entry | Published | PenstockError
 class Publisher:
     store: Store
     tenant: str
-    directory: Directory
+    directory: QueueCache
     lanes: GroupCommit
 
     async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
         """Durable when it returns. A draft that is not accepted raises."""
-        if tracing.on():
-            with tracing.publishing([draft]) as (draft,):
+        if tracing.is_enabled():
+            with tracing.trace_publish([draft]) as (draft,):
                 return await self._publish(draft, scope)
         return await self._publish(draft, scope)
 
     async def _publish(self, draft: Draft, scope: str) -> Published:
         entry = admit(draft, await self._open_queue(draft.queue, scope))
         (published,) = await self.lanes.enqueue((entry,))
-        return accepted(published, draft)
+        return raise_if_refused(published, draft)
 
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]:
         """One durable step. Each draft answers for itself; with `atomic` all or none enter."""
-        if tracing.on():
-            with tracing.publishing(drafts) as drafts:
+        if tracing.is_enabled():
+            with tracing.trace_publish(drafts) as drafts:
                 return await self._publish_many(drafts, atomic, scope)
         return await self._publish_many(drafts, atomic, scope)
 
     async def _publish_many(
         self, drafts: Sequence[Draft], atomic: bool, scope: str
     ) -> list[Published]:
-        if (alike := await self._alike(drafts, scope)) is not None:
+        if (alike := await self._admit_uniform(drafts, scope)) is not None:
             return await self.lanes.enqueue(alike, atomic=atomic)
         names = {draft.queue for draft in drafts if isinstance(draft.queue, str)}
         queues = {name: await self._try_queue(name, scope) for name in names}
@@ -86,14 +86,14 @@ class Publisher:
     ) -> Published:
         """In the caller's open transaction: it exists if and when the caller commits."""
         (published,) = self.store.enqueue_on(connection, (entry,), wake=wake)
-        return accepted(published, draft)
+        return raise_if_refused(published, draft)
 
     async def apublish_on(
         self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
     ) -> Published:
         """The same for a connection that is waited for."""
         (published,) = await self.store.aenqueue_on(connection, (entry,), wake=wake)
-        return accepted(published, draft)
+        return raise_if_refused(published, draft)
 
     async def _open_queue(self, name: object, scope: str) -> Queue:
         if not isinstance(name, str):
@@ -102,16 +102,16 @@ class Publisher:
             text = checks.clip(name)
             raise Forbidden(f"queue {text}: names that begin with '_' are the system's")
         queue = await self._queue(name, scope)
-        if (refusal := admission.refusal(queue)) is not None:
+        if (refusal := admission.explain_refusal(queue)) is not None:
             raise refusal
         return queue
 
-    async def _alike(self, drafts: Sequence[Draft], scope: str) -> list[Entry] | None:
+    async def _admit_uniform(self, drafts: Sequence[Draft], scope: str) -> list[Entry] | None:
         """Drafts that are all but the same, as they often are, at once; a store refuses none."""
         if len(drafts) < 2 or not isinstance(drafts[0].queue, str):
             return None
         queue = await self._try_queue(drafts[0].queue, scope)
-        return None if isinstance(queue, PenstockError) else common_entries(drafts, queue)
+        return None if isinstance(queue, PenstockError) else make_common_entries(drafts, queue)
 
     async def _try_queue(self, name: str, scope: str) -> Queue | PenstockError:
         try:
@@ -120,12 +120,12 @@ class Publisher:
             return error
 
     async def _queue(self, name: str, scope: str) -> Queue:
-        queue = self.directory.cached(self.tenant, scope, name)
-        return queue or await self.directory.named(self.tenant, scope, name)
+        queue = self.directory.get_cached(self.tenant, scope, name)
+        return queue or await self.directory.get_by_name(self.tenant, scope, name)
 
 
 def admit(draft: Draft, queue: Queue) -> Entry:
-    return admission.common_entry(draft, queue) or admission.checked_entry(draft, queue)
+    return admission.make_common_entry(draft, queue) or admission.check_and_make_entry(draft, queue)
 
 
 def try_admit(draft: Draft, queues: dict[str, Queue | PenstockError]) -> Outcome:
@@ -159,16 +159,16 @@ def answer(draft: Draft, outcome: Outcome) -> Published:
     assert isinstance(outcome, Published)
     if outcome.code is None:
         return outcome
-    return Published(0, code=outcome.code, error=refused_text(outcome.code, draft))
+    return Published(0, code=outcome.code, error=describe_refusal(outcome.code, draft))
 
 
-def accepted(published: Published, draft: Draft) -> Published:
+def raise_if_refused(published: Published, draft: Draft) -> Published:
     if published.code is not None:
-        raise REFUSALS[published.code](refused_text(published.code, draft))
+        raise REFUSALS[published.code](describe_refusal(published.code, draft))
     return published
 
 
-def refused_text(code: str, draft: Draft) -> str:
+def describe_refusal(code: str, draft: Draft) -> str:
     match code:
         case QueueFull.code:
             return f"queue {draft.queue!r} is full"

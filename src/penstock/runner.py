@@ -16,7 +16,7 @@ from penstock.errors import NotFound, StoreBusy, StoreError
 from penstock.outage import Outages
 
 Changed: TypeAlias = Callable[[str, str | None], None]
-LONGEST_RETRY = 30.0
+MAX_RETRY_WAIT_S = 30.0
 # Agents that run so often have others waiting for them: lost messages, and what is due.
 FREQUENT_S = 1.0
 LONGEST_RETRY_OF_FREQUENT_S = 4.0
@@ -25,7 +25,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 LETTERS = string.ascii_lowercase + string.digits
 
 
-def identity() -> str:
+def make_identity() -> str:
     """Unique per process start: a host name or a pid comes back. Short: every message keeps it."""
     return "".join(secrets.choice(LETTERS) for _ in range(7))
 
@@ -40,7 +40,7 @@ class Agent(Protocol):
         """Does a bounded piece of work; says how long to wait. 0: there is more to do now."""
 
 
-class Status(Struct, frozen=True):
+class AgentStatus(Struct, frozen=True):
     """How one agent is doing in this process. `error` is None if the last run went well."""
 
     name: str
@@ -51,7 +51,7 @@ class Status(Struct, frozen=True):
     error: str | None
 
 
-class Turn:
+class AgentTurn:
     """One agent's place in the loop: when it ran, when it runs again, and what came of it."""
 
     def __init__(self, agent: Agent, outages: Outages, changed: Changed | None = None) -> None:
@@ -76,7 +76,7 @@ class Turn:
             self.error = f"{type(error).__name__}: {error}"
             if self.failures == 1 and self.changed is not None:
                 self.changed(self.agent.name, self.error)
-            wait = retry_wait(self.failures, self.agent.every, error)
+            wait = compute_retry_wait(self.failures, self.agent.every, error)
             if isinstance(error, StoreError):
                 self.outages.report_failure(self.agent.name, error)
             else:
@@ -84,7 +84,7 @@ class Turn:
                     "agent_failed",
                     agent=self.agent.name, error=self.error, wait=wait, exc_info=error,
                 )  # fmt: skip
-            return spread(wait)
+            return add_jitter(wait)
         if self.failures:
             self.outages.report_success(self.agent.name)
             if self.changed is not None:
@@ -92,7 +92,7 @@ class Turn:
         self.failures = 0
         self.error = None
         # A shorter wait than usual is until a moment when something is due: keep to it.
-        return spread(wait) if wait >= self.agent.every else wait
+        return add_jitter(wait) if wait >= self.agent.every else wait
 
     async def pause(self, wait: float) -> None:
         """Sleeps until the wait is over or the agent is nudged; a wait of 0 only lets others in."""
@@ -107,10 +107,10 @@ class Turn:
                 pass
         self.nudged.clear()
 
-    def status(self, now: float) -> Status:
+    def status(self, now: float) -> AgentStatus:
         ago = None if self.ran_at is None else now - self.ran_at
         left = None if self.runs_at is None else max(0.0, self.runs_at - now)
-        return Status(self.agent.name, self.agent.every, self.runs, ago, left, self.error)
+        return AgentStatus(self.agent.name, self.agent.every, self.runs, ago, left, self.error)
 
 
 class Runner:
@@ -126,7 +126,7 @@ class Runner:
         outages: Outages | None = None,
     ) -> None:
         shared = outages or Outages()
-        self.turns = [Turn(agent, shared, changed) for agent in agents]
+        self.turns = [AgentTurn(agent, shared, changed) for agent in agents]
         self.stopping = False
         self.running: asyncio.Task[None] | None = None
 
@@ -135,7 +135,7 @@ class Runner:
             for turn in self.turns:
                 group.create_task(self._repeat(turn), name=turn.agent.name)
 
-    async def _repeat(self, turn: Turn) -> None:
+    async def _repeat(self, turn: AgentTurn) -> None:
         while not self.stopping:
             await turn.pause(await turn.run())
         turn.runs_at = None
@@ -154,7 +154,7 @@ class Runner:
         for turn in turns:
             turn.nudged.set()
 
-    def statuses(self) -> list[Status]:
+    def statuses(self) -> list[AgentStatus]:
         now = asyncio.get_running_loop().time()
         return [turn.status(now) for turn in self.turns]
 
@@ -173,15 +173,15 @@ class Runner:
             await self.running
 
 
-def retry_wait(failures: int, every: float, error: Exception) -> float:
+def compute_retry_wait(failures: int, every: float, error: Exception) -> float:
     """1, 2, 4 ... seconds, at most 30. An agent that runs every second comes back sooner, and at
     once after STORE_BUSY, for which it has waited already."""
-    longest = LONGEST_RETRY
+    longest = MAX_RETRY_WAIT_S
     if every <= FREQUENT_S:
         longest = FREQUENT_S if isinstance(error, StoreBusy) else LONGEST_RETRY_OF_FREQUENT_S
     return min(2.0 ** min(failures - 1, 10), longest)
 
 
-def spread(wait: float) -> float:
+def add_jitter(wait: float) -> float:
     """Jitter, so that nodes started together do not stay together."""
     return wait * random.uniform(0.9, 1.0)

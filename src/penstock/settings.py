@@ -15,11 +15,11 @@ SHELL_TYPE = "penstock.shell"
 
 
 # A store counts attempts and deliveries in 16 bits, and lengths of time must stay moments.
-MOST_RUNS = 32_767
-LONGEST = 100 * 366 * 86_400.0
+MAX_RUNS = 32_767
+MAX_DURATION_S = 100 * 366 * 86_400.0
 
 
-def within(name: str, value: float | None, least: float, most: float) -> None:
+def check_range(name: str, value: float | None, least: float, most: float) -> None:
     if value is not None and not least <= value <= most:
         raise InvalidInput(f"{name} is {value}, and must be from {least} to {most}")
 
@@ -36,11 +36,11 @@ class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
     max_total: float | None = None
 
     def __post_init__(self) -> None:
-        within("backoff.initial", self.initial, 0, LONGEST)
-        within("backoff.factor", self.factor, 1, 1000)
-        within("backoff.step", self.step, 0, LONGEST)
-        within("backoff.max", self.max, 0, LONGEST)
-        within("backoff.max_total", self.max_total, 0, LONGEST)
+        check_range("backoff.initial", self.initial, 0, MAX_DURATION_S)
+        check_range("backoff.factor", self.factor, 1, 1000)
+        check_range("backoff.step", self.step, 0, MAX_DURATION_S)
+        check_range("backoff.max", self.max, 0, MAX_DURATION_S)
+        check_range("backoff.max_total", self.max_total, 0, MAX_DURATION_S)
         self.spread()
 
     def spread(self) -> float:
@@ -60,7 +60,7 @@ class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
         return fraction
 
 
-class Retry(Struct, frozen=True, forbid_unknown_fields=True):
+class RetrySettings(Struct, frozen=True, forbid_unknown_fields=True):
     """What counts against max_attempts, and what an expired lease does."""
 
     count: Literal["attempts", "deliveries"] = "attempts"
@@ -72,7 +72,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Literal["competing", "broadcast"] = "competing"
     max_attempts: int = 5
     max_deliveries: int | None = None
-    retry: Retry = Retry()
+    retry: RetrySettings = RetrySettings()
     backoff: Backoff = Backoff()
     lease: float = 30.0
     pause_accepts: bool = True
@@ -93,13 +93,13 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         self._refuse_later()
-        within("max_attempts", self.max_attempts, 1, MOST_RUNS)
-        within("max_deliveries", self.max_deliveries, 1, MOST_RUNS)
-        within("max_depth", self.max_depth, 1, 2**53)
-        within("max_body", self.max_body, 1, 64 * 1_048_576)
-        within("lease", self.lease, 0.1, 43_200)
-        within("retention", self.retention, 0, LONGEST)
-        within("keep_results", self.keep_results, 0, LONGEST)
+        check_range("max_attempts", self.max_attempts, 1, MAX_RUNS)
+        check_range("max_deliveries", self.max_deliveries, 1, MAX_RUNS)
+        check_range("max_depth", self.max_depth, 1, 2**53)
+        check_range("max_body", self.max_body, 1, 64 * 1_048_576)
+        check_range("lease", self.lease, 0.1, 43_200)
+        check_range("retention", self.retention, 0, MAX_DURATION_S)
+        check_range("keep_results", self.keep_results, 0, MAX_DURATION_S)
         self._check_priorities()
 
     def _refuse_later(self) -> None:
@@ -110,12 +110,12 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     def _check_priorities(self) -> None:
         if self.priority_min > self.priority_max:
             raise InvalidInput("priority_min is above priority_max")
-        within("priority_min", self.priority_min, -(2**31), 2**31 - 1)
-        within("priority_max", self.priority_max, -(2**31), 2**31 - 1)
+        check_range("priority_min", self.priority_min, -(2**31), 2**31 - 1)
+        check_range("priority_max", self.priority_max, -(2**31), 2**31 - 1)
         if self.seconds_per_level is not None:
             # A rank, in ms, stays exact in a double: Redis keeps it as a score.
             farthest = max(1, -self.priority_min, self.priority_max)
-            within("seconds_per_level", self.seconds_per_level, 0, 2**52 / 1000 / farthest)
+            check_range("seconds_per_level", self.seconds_per_level, 0, 2**52 / 1000 / farthest)
             if self.ordering != "priority" or self.aging:
                 raise InvalidInput("seconds_per_level needs ordering 'priority' and aging off")
 
@@ -127,7 +127,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
 PRESETS: dict[str, QueueSettings] = {
     "default": QueueSettings(),
     "scaiqueue": QueueSettings(
-        retry=Retry(count="deliveries"),
+        retry=RetrySettings(count="deliveries"),
         max_deliveries=8,
         backoff=Backoff(initial=2, factor=2, max=900, jitter="full"),
         pause_accepts=False,
@@ -136,7 +136,7 @@ PRESETS: dict[str, QueueSettings] = {
         priority_max=5000,
     ),
     "relay": QueueSettings(
-        retry=Retry(count="deliveries", on_expiry="count"),
+        retry=RetrySettings(count="deliveries", on_expiry="count"),
         max_attempts=3,
         max_deliveries=3,
         backoff=Backoff(kind="none", jitter="none"),
@@ -144,7 +144,7 @@ PRESETS: dict[str, QueueSettings] = {
         priority_max=9,
     ),
     "codeq": QueueSettings(
-        retry=Retry(count="deliveries", on_expiry="backoff"),
+        retry=RetrySettings(count="deliveries", on_expiry="backoff"),
         max_deliveries=5,
         lease=300.0,
         backoff=Backoff(initial=10, factor=2, max=900, jitter="full"),
@@ -164,7 +164,7 @@ PRESETS: dict[str, QueueSettings] = {
 }
 
 
-def preset(name: str) -> QueueSettings:
+def get_preset(name: str) -> QueueSettings:
     try:
         return PRESETS[name]
     except KeyError:

@@ -7,7 +7,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
-from penstock.callback import Secrets
+from penstock.callback import SigningSecrets
 from penstock.document import Document
 from penstock.errors import Busy
 from penstock.message import Moment
@@ -19,7 +19,7 @@ OVERLAP = 24 * 3_600
 PREFIX = "whsec_"
 
 
-class Turn(Struct, frozen=True):
+class SecretRotation(Struct, frozen=True):
     """How often the secret was replaced, and when last: the secrets themselves are not kept."""
 
     number: int = 0
@@ -27,36 +27,36 @@ class Turn(Struct, frozen=True):
 
 
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(Turn).decode
+decode = msgspec.json.Decoder(SecretRotation).decode
 
 
-class Signing:
+class WebhookSecrets:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def secrets(self, tenant: str) -> Secrets:
+    async def secrets(self, tenant: str) -> SigningSecrets:
         turn, _ = await self._turn(tenant)
         key, until = await self.store.secret(), turn.at + OVERLAP * 1_000_000
-        current = secret(key, tenant, turn.number)
+        current = derive_secret(key, tenant, turn.number)
         if turn.number and await self.store.now() < until:
-            return Secrets(current, secret(key, tenant, turn.number - 1), until)
-        return Secrets(current)
+            return SigningSecrets(current, derive_secret(key, tenant, turn.number - 1), until)
+        return SigningSecrets(current)
 
-    async def rotate(self, tenant: str) -> Secrets:
+    async def rotate(self, tenant: str) -> SigningSecrets:
         """A new one signs from now on; the one before it goes on for a day."""
         turn, version = await self._turn(tenant)
-        body = encode(Turn(turn.number + 1, await self.store.now()))
+        body = encode(SecretRotation(turn.number + 1, await self.store.now()))
         new = Document(kind=KIND, name=tenant, body=body, version=version)
         if not all(await self.store.save_documents([new])):
             raise Busy(f"the secret of tenant {tenant!r} is being replaced by somebody else")
         return await self.secrets(tenant)
 
-    async def _turn(self, tenant: str) -> tuple[Turn, int]:
+    async def _turn(self, tenant: str) -> tuple[SecretRotation, int]:
         """And the version it is kept under."""
         found = await self.store.document(KIND, tenant)
-        return (Turn(), 0) if found is None else (decode(found.body), found.version or 0)
+        return (SecretRotation(), 0) if found is None else (decode(found.body), found.version or 0)
 
 
-def secret(key: bytes, tenant: str, number: int) -> str:
+def derive_secret(key: bytes, tenant: str, number: int) -> str:
     text = f"callback {number} {tenant}".encode()
     return PREFIX + b64encode(hmac.digest(key, text, sha256)).decode()

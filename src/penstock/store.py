@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock.document import Act, Document
+from penstock.document import AuditEntry, Document
 from penstock.message import NEVER, HistoryRow, Moment, Record, Verb
 from penstock.queue import Queue, QueueState, Schedule, Scope
 from penstock.settings import QueueSettings
@@ -36,7 +36,7 @@ from penstock.ticket import (
     Retention,
     Sweep,
     Tally,
-    Working,
+    WorkerInfo,
 )
 
 Clock: TypeAlias = Callable[[], Moment]
@@ -58,7 +58,7 @@ class Check(Struct, frozen=True):
     well: bool = True
 
 
-class Hot(Protocol):
+class StoreHotPath(Protocol):
     """What producers and consumers do."""
 
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
@@ -120,7 +120,7 @@ class Hot(Protocol):
         """
 
 
-class Upkeep(Protocol):
+class StoreUpkeep(Protocol):
     """What agents do. With nothing to do, every verb only reads."""
 
     async def now(self) -> Moment: ...
@@ -153,7 +153,7 @@ class Upkeep(Protocol):
     async def agent_runs(self) -> list[AgentRun]: ...
 
 
-class Admin(Protocol):
+class StoreAdmin(Protocol):
     """What operators do."""
 
     async def secret(self) -> bytes:
@@ -215,10 +215,10 @@ class Admin(Protocol):
 
     async def delete_schedule(self, schedule_id: int) -> bool: ...
 
-    async def save_worker(self, worker: Working) -> None:
+    async def save_worker(self, worker: WorkerInfo) -> None:
         """It is there, and seen now."""
 
-    async def workers(self) -> list[Working]: ...
+    async def workers(self) -> list[WorkerInfo]: ...
 
     async def stop_worker(self, worker_id: str) -> None:
         """Asks it to stop; it looks every second."""
@@ -226,7 +226,7 @@ class Admin(Protocol):
     async def delete_worker(self, worker_id: str) -> None: ...
 
 
-class Records(Protocol):
+class StoreRecords(Protocol):
     """What features keep beside the queues, and who did what."""
 
     async def save_documents(self, given: Sequence[Document]) -> list[bool]:
@@ -240,16 +240,16 @@ class Records(Protocol):
 
     async def delete_documents(self, kind: str, names: Sequence[str]) -> int: ...
 
-    async def record(self, acts: Sequence[Act]) -> None:
+    async def record(self, acts: Sequence[AuditEntry]) -> None:
         """Writes down what changed nothing: what `acting` says is recorded by what it changes."""
 
     async def acts(
         self, tenant: str | None = None, before: int = NEVER, limit: int = 100
-    ) -> list[Act]:
+    ) -> list[AuditEntry]:
         """The newest first; those of a year are kept."""
 
 
-class Export(Protocol):
+class StoreExport(Protocol):
     """The two readers of history, and the count of everything."""
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
@@ -275,7 +275,7 @@ class Export(Protocol):
     async def cursors(self) -> dict[str, Exported]: ...
 
 
-class Store(Hot, Upkeep, Admin, Records, Export, Protocol):
+class Store(StoreHotPath, StoreUpkeep, StoreAdmin, StoreRecords, StoreExport, Protocol):
     """All of it."""
 
     @property

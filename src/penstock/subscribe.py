@@ -4,25 +4,25 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, get_args, get_origin
 
-from penstock.codec import Raw, Values, hints_of
+from penstock.codec import RawBody, Values, read_hints
 from penstock.errors import InvalidInput
-from penstock.worker.handler import Executor, Subscription
+from penstock.worker.handler import ExecutorKind, SubscriberHandler
 from penstock.worker.incoming import Message
-from penstock.worker.policy import Rules
+from penstock.worker.policy import AckRules
 
 
-def subscription(
+def make_subscriber(
     function: Callable[..., Any],
     queue: str,
     type: str | None,
     batch: int | None,
-    executor: Executor | None,
-    rules: Rules,
+    executor: ExecutorKind | None,
+    rules: AckRules,
     timeout: float | None,
-) -> Subscription:
+) -> SubscriberHandler:
     name = getattr(function, "__qualname__", repr(function))
-    kind = body_type(function, name, batch is not None)
-    made = Subscription(
+    kind = infer_body_type(function, name, batch is not None)
+    made = SubscriberHandler(
         function,
         queue=queue,
         type=type,
@@ -32,19 +32,19 @@ def subscription(
         batch=batch,
         name=name,
     )
-    made.values = Raw(name) if kind is bytes else Values(kind, f"message for {name!r}")
+    made.values = RawBody(name) if kind is bytes else Values(kind, f"message for {name!r}")
     made.wrap = Message
     # Where a process looks for it.
     vars(function)["handler"] = lambda: made
     return made
 
 
-def body_type(function: Callable[..., Any], name: str, batch: bool) -> Any:
+def infer_body_type(function: Callable[..., Any], name: str, batch: bool) -> Any:
     """Order, of a parameter annotated Message[Order], or list[Message[Order]] for a batch."""
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) != 1:
         raise InvalidInput(f"subscriber {name!r} must take one parameter, the message or messages")
-    hint = hints_of(function, name).get(parameters[0], Any)
+    hint = read_hints(function, name).get(parameters[0], Any)
     if batch and hint is not Any:
         hint = (get_args(hint) or (Any,))[0] if get_origin(hint) in (list, Sequence) else None
     if hint in (Any, Message):

@@ -9,19 +9,19 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypedDict, TypeVar, 
 import msgspec
 from msgspec import Struct
 
-from penstock.codec import Arguments, Values, hints_of
+from penstock.codec import Arguments, Values, read_hints
 from penstock.errors import InvalidInput
 from penstock.job import Home, Job
 from penstock.message import Dedup, Draft, Moment
-from penstock.worker.context import Context, in_place
-from penstock.worker.handler import App, Executor, TaskHandler
-from penstock.worker.policy import Rules
+from penstock.worker.context import Context, make_local_context
+from penstock.worker.handler import App, ExecutorKind, TaskHandler
+from penstock.worker.policy import AckRules
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class TaskOptions(Struct, frozen=True, kw_only=True):
     """What one enqueue may say beside the arguments."""
 
     queue: str = "default"
@@ -56,9 +56,9 @@ class Options(Struct, frozen=True, kw_only=True):
             body=body,
             priority=self.priority,
             delay=self.delay,
-            run_at=moment(self.run_at),
+            run_at=to_moment(self.run_at),
             ttl=self.ttl,
-            deadline=moment(self.deadline),
+            deadline=to_moment(self.deadline),
             ordering_key=self.key,
             dedup=dedup,
             name=self.name,
@@ -101,15 +101,15 @@ class Choices(TaskChoices, total=False):
     name: str | None
 
 
-def chosen(base: Options, choices: Mapping[str, Any]) -> Options:
-    names = Options.__struct_fields__
+def apply_choices(base: TaskOptions, choices: Mapping[str, Any]) -> TaskOptions:
+    names = TaskOptions.__struct_fields__
     if wrong := choices.keys() - set(names):
         there = ", ".join(names)
         raise InvalidInput(f"no option named {', '.join(sorted(wrong))}; there are {there}")
     return msgspec.structs.replace(base, **choices)
 
 
-def moment(time: datetime | None) -> Moment | None:
+def to_moment(time: datetime | None) -> Moment | None:
     if time is None:
         return None
     if not isinstance(time, datetime):
@@ -151,21 +151,21 @@ class BaseTask(Generic[P, R]):
         app: Publishes,
         function: Callable[..., Any],
         name: str,
-        options: Options,
+        options: TaskOptions,
         *,
-        executor: Executor | None = None,
-        rules: Rules | None = None,
+        executor: ExecutorKind | None = None,
+        rules: AckRules | None = None,
     ) -> None:
         self.app = app
         self.function = function
         self.name = name
         self.base = options
         self.executor = executor
-        self.rules = rules or Rules()
-        context = context_parameter(function, name)
+        self.rules = rules or AckRules()
+        context = find_context_parameter(function, name)
         self.with_context = context is not None
         self.arguments = Arguments(function, name, () if context is None else (context,))
-        returned = hints_of(function, name).get("return", Any)
+        returned = read_hints(function, name).get("return", Any)
         self.results = Values(returned, f"result of task {name!r}")
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
@@ -179,7 +179,7 @@ class BaseTask(Generic[P, R]):
     def options(self, **choices: Unpack[Choices]) -> Self:
         """The same task, enqueued otherwise."""
         task = copy.copy(self)
-        task.base = chosen(self.base, choices)
+        task.base = apply_choices(self.base, choices)
         return task
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -201,9 +201,9 @@ class BaseTask(Generic[P, R]):
         """The handle of a job enqueued before, perhaps by another process."""
         return Job(self.app, id, self.results)
 
-    def called(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def call_in_place(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self.with_context:
-            args = (in_place(self.name, self.base.queue), *args)
+            args = (make_local_context(self.name, self.base.queue), *args)
         return self.function(*args, **kwargs)
 
     def handler(self) -> TaskHandler:
@@ -224,19 +224,19 @@ class BaseTask(Generic[P, R]):
 
 class Task(BaseTask[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self.called(args, kwargs)
+        result: R = self.call_in_place(args, kwargs)
         return result
 
 
 class AsyncTask(BaseTask[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        result: Coroutine[Any, Any, R] = self.called(args, kwargs)
+        result: Coroutine[Any, Any, R] = self.call_in_place(args, kwargs)
         return result
 
 
-def context_parameter(function: Callable[..., Any], name: str) -> str | None:
+def find_context_parameter(function: Callable[..., Any], name: str) -> str | None:
     """The name of the first parameter, if it is annotated as Context."""
-    hints = hints_of(function, name)
+    hints = read_hints(function, name)
     wanting = [
         each for each in inspect.signature(function).parameters if hints.get(each) is Context
     ]

@@ -282,7 +282,7 @@ class AgentRun(Struct, frozen=True):
     result: str | None
 
 
-class Working(Struct, frozen=True):
+class WorkerInfo(Struct, frozen=True):
     """A process that runs handlers: where it is, since when, and when it last said so."""
 
     id: str
@@ -294,6 +294,6 @@ class Working(Struct, frozen=True):
     stopping: bool = False
 
 
-def lasting(flags: int) -> int:
+def keep_lasting_flags(flags: int) -> int:
     """What of a ticket's flags outlives its lease."""
     return flags & Flag.LASTING

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 SDK = "opentelemetry.sdk.trace"
 
 
-def on() -> bool:
+def is_enabled() -> bool:
     return SDK in sys.modules
 
 
-def tracer() -> "Tracer":
+def get_tracer() -> "Tracer":
     from opentelemetry import trace
 
     return trace.get_tracer("penstock")
 
 
 @contextmanager
-def publishing(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+def trace_publish(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
     """The drafts say whose they are, unless they do already."""
     from opentelemetry.trace import SpanKind
 
     queues = sorted({str(draft.queue) for draft in drafts})
-    with spanning("publish", ",".join(queues[:3]), SpanKind.PRODUCER, len(drafts)):
-        here = current()
+    with start_span("publish", ",".join(queues[:3]), SpanKind.PRODUCER, len(drafts)):
+        here = get_traceparent()
         yield [
             msgspec.structs.replace(draft, traceparent=here)
             if draft.traceparent is None and here is not None
@@ -45,25 +45,25 @@ def publishing(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
 
 
 @contextmanager
-def running(messages: Sequence[Leased], queue: str) -> Iterator[None]:
+def trace_run(messages: Sequence[Leased], queue: str) -> Iterator[None]:
     """One run, as part of the trace that its message came from; of a batch, linked to each."""
     from opentelemetry.trace import SpanKind
 
     first = messages[0]
-    parent = context_of(first.meta.traceparent) if len(messages) == 1 else None
-    links = [] if len(messages) == 1 else links_of(messages)
+    parent = parse_traceparent(first.meta.traceparent) if len(messages) == 1 else None
+    links = [] if len(messages) == 1 else make_links(messages)
     ids = ",".join(str(each.id) for each in messages[:10])
     more = {
         "messaging.message.id": ids,
         "penstock.type": first.type,
         "penstock.attempt": first.attempts + 1,
     }
-    with spanning("process", queue, SpanKind.CONSUMER, len(messages), parent, links, more):
+    with start_span("process", queue, SpanKind.CONSUMER, len(messages), parent, links, more):
         yield
 
 
 @contextmanager
-def spanning(
+def start_span(
     verb: str,
     queue: str,
     kind: "SpanKind",
@@ -80,13 +80,13 @@ def spanning(
         "messaging.batch.message_count": count,
         **(more or {}),
     }
-    with tracer().start_as_current_span(
+    with get_tracer().start_as_current_span(
         f"{verb} {queue}", parent, kind, attributes, links=list(links)
     ):
         yield
 
 
-def current() -> str | None:
+def get_traceparent() -> str | None:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier: dict[str, str] = {}
@@ -94,7 +94,7 @@ def current() -> str | None:
     return carrier.get("traceparent")
 
 
-def context_of(traceparent: str | None) -> Any:
+def parse_traceparent(traceparent: str | None) -> Any:
     """None if it is none: then the run begins a trace of its own."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -103,11 +103,11 @@ def context_of(traceparent: str | None) -> Any:
     return TraceContextTextMapPropagator().extract({"traceparent": traceparent})
 
 
-def links_of(messages: Sequence[Leased]) -> "list[Link]":
+def make_links(messages: Sequence[Leased]) -> "list[Link]":
     from opentelemetry.trace import Link, get_current_span
 
     spans = [
-        get_current_span(context_of(each.meta.traceparent)).get_span_context()
+        get_current_span(parse_traceparent(each.meta.traceparent)).get_span_context()
         for each in messages
         if each.meta.traceparent is not None
     ]

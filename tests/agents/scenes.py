@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock import stores
 from penstock.broker import Broker
-from penstock.message import Draft, Leased, Message, Moment, State
+from penstock.message import Draft, Leased, Moment, State, StoredMessage
 from penstock.store import Store
 from penstock.testing.clock import ManualClock
 from penstock.ticket import AgentRun
@@ -28,7 +28,7 @@ async def hold(
     return taken.messages
 
 
-async def state(broker: Broker, message: Message | int) -> State:
+async def state(broker: Broker, message: StoredMessage | int) -> State:
     id = message if isinstance(message, int) else message.id
     return (await broker.admin.get(id)).state
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.broker import Broker
 from penstock.callback import decode
 from penstock.errors import InvalidState, OutcomeUnknown, StoreError
-from penstock.message import Dedup, Draft, Leased, Nack, Reject, State
+from penstock.message import Dedup, Draft, Leased, Nack, SettleReject, State
 from penstock.queue import Missed, Schedule
 from penstock.testing.faults import Faults
 from penstock.testing.simulation import Simulation
@@ -73,7 +73,7 @@ async def end_each(broker: Broker) -> None:
     if len(taken.messages) == 2:
         done, bad = taken.messages
         await stubbornly(lambda: broker.complete(done))
-        await stubbornly(lambda: broker.settle(bad, Reject("no")))
+        await stubbornly(lambda: broker.settle(bad, SettleReject("no")))
     for record in await stubbornly(lambda: broker.admin.find("default", state=State.READY)):
         await stubbornly(partial(broker.admin.cancel, record.message.id))
 

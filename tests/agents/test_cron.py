@@ -7,7 +7,7 @@ import pytest
 
 from penstock.agents.scheduler import Scheduler
 from penstock.broker import Broker
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.message import Draft
 from penstock.queue import Missed, Schedule
 from penstock.testing.clock import ManualClock
@@ -131,7 +131,7 @@ async def test_two_schedulers_at_the_same_moment_fire_each_tick_once(tmp_path: P
     async with two_stores(tmp_path, clock) as stores:
         broker = Broker(stores[0])
         await broker.admin.schedule(Schedule("s", "* * * * *", Draft(), missed=Missed.ALL))
-        agents = [Scheduler(store, Directory(store), "by") for store in stores]
+        agents = [Scheduler(store, QueueCache(store), "by") for store in stores]
         for _ in range(30):
             clock.advance(60)
             await asyncio.gather(*(agent.tick() for agent in agents))
@@ -145,10 +145,10 @@ async def test_a_scheduler_that_slept_between_look_and_fire_fires_nothing_again(
 ) -> None:
     await simulation.broker.admin.schedule(Schedule("s", "* * * * *", Draft()))
     simulation.clock.advance(60)
-    directory = Directory(simulation.store)
+    directory = QueueCache(simulation.store)
     sleeper = Scheduler(simulation.store, directory, "sleeper")
     (seen,) = await simulation.store.schedules(due_by=simulation.clock())
-    late = await sleeper._firing(seen, simulation.clock())
+    late = await sleeper._plan_firing(seen, simulation.clock())
     assert late is not None
     await Scheduler(simulation.store, directory, "other").tick()
     assert await simulation.store.fire([late]) == [False]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.message import Draft, Reject
+from penstock.message import Draft, SettleReject
 from penstock.queue import Schedule
 from penstock.testing.simulation import Simulation
 from tests.agents.scenes import hold, publish
@@ -39,7 +39,7 @@ async def test_agents_write_nothing_to_a_store_at_rest(
         broker = simulation.broker
         await broker.admin.schedule(Schedule("new year", "0 0 1 1 *", Draft()))
         (dead,) = await hold(broker, "default")
-        await broker.settle(dead, Reject("no"))
+        await broker.settle(dead, SettleReject("no"))
         (done,) = await hold(broker, "default")
         await broker.complete(done, b"result")
         await hold(broker, "default", lease=43_200.0)

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from penstock.agents.scheduler import Scheduler
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.message import Draft, State
 from penstock.queue import QueueState, Schedule
 from penstock.testing.simulation import Simulation
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def scheduler(simulation: Simulation) -> Scheduler:
-    return Scheduler(simulation.store, Directory(simulation.store), "me")
+    return Scheduler(simulation.store, QueueCache(simulation.store), "me")
 
 
 async def test_a_message_is_ready_when_it_is_due_and_not_before(simulation: Simulation) -> None:

@@ -3,14 +3,14 @@
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.agents.aging import PriorityAgingWorker
-from penstock.agents.archiver import MessageArchiver
+from penstock.agents.aging import PriorityAger
+from penstock.agents.archiver import Pruner
 from penstock.agents.dead_letters import DeadLetterMonitor
-from penstock.agents.expiry import ExpiryEnforcer
+from penstock.agents.expiry import Expirer
 from penstock.broker import Broker
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.errors import Archived
-from penstock.message import Dedup, Draft, Reject, State
+from penstock.message import Dedup, Draft, SettleReject, State
 from penstock.testing.simulation import Simulation
 from penstock.ticket import Cursor
 from tests.agents.scenes import hold, last_run, publish, state
@@ -43,9 +43,7 @@ async def test_a_full_batch_of_expired_messages_goes_on_at_once_on_one_node(
 ) -> None:
     await simulation.broker.publish_many([Draft(ttl=1.0) for _ in range(2_500)])
     simulation.clock.advance(2)
-    one, other = (
-        ExpiryEnforcer(simulation.store, simulation.broker.directory, by) for by in ("1", "2")
-    )
+    one, other = (Expirer(simulation.store, simulation.broker.directory, by) for by in ("1", "2"))
     assert [await one.tick(), await other.tick(), await one.tick()] == [0, 60.0, 60.0]
     run = await last_run(simulation.store, "expiry_enforcer")
     assert run is not None
@@ -83,9 +81,7 @@ async def test_a_fleet_ages_a_message_once_a_tick(simulation: Simulation) -> Non
     drafts = [Draft(queue="jobs", priority=priority) for priority in range(5)]
     ids = [published.id for published in await simulation.broker.publish_many(drafts)]
     simulation.clock.advance(300)
-    workers = [
-        PriorityAgingWorker(simulation.store, Directory(simulation.store), by) for by in "abc"
-    ]
+    workers = [PriorityAger(simulation.store, QueueCache(simulation.store), by) for by in "abc"]
     for worker in workers * 3:
         assert 0 < await worker.tick() <= 300
     taken = await simulation.broker.claim("jobs", consumer="c", limit=5)
@@ -98,7 +94,7 @@ async def test_a_fleet_ages_a_message_once_a_tick(simulation: Simulation) -> Non
 
 async def dead_letters(broker: Broker, count: int) -> None:
     for held in await hold(broker, "default", count):
-        await broker.settle(held, Reject("no"))
+        await broker.settle(held, SettleReject("no"))
 
 
 async def test_the_monitor_warns_when_dead_letters_grow_and_only_then(
@@ -127,7 +123,7 @@ async def test_the_monitor_warns_when_dead_letters_grow_and_only_then(
 async def test_of_many_nodes_one_warns_of_the_same_growth(simulation: Simulation) -> None:
     await dead_letters(simulation.broker, 1)
     monitors = [
-        DeadLetterMonitor(simulation.store, Directory(simulation.store), by) for by in "abc"
+        DeadLetterMonitor(simulation.store, QueueCache(simulation.store), by) for by in "abc"
     ]
     with capture_logs() as logs:
         for _ in range(5):
@@ -200,9 +196,7 @@ async def test_a_long_history_is_pruned_in_batches_on_one_node(simulation: Simul
         for held in await hold(simulation.broker, "short", 1_000):
             await simulation.broker.complete(held)
     simulation.clock.advance(1)
-    one, other = (
-        MessageArchiver(simulation.store, simulation.broker.directory, by) for by in ("1", "2")
-    )
+    one, other = (Pruner(simulation.store, simulation.broker.directory, by) for by in ("1", "2"))
     assert await one.tick() == 0
     assert await other.tick() == 300.0
     while await one.tick() == 0:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.agents.visibility import VisibilityTimeoutEnforcer
+from penstock.agents.visibility import Reclaimer
 from penstock.broker import Broker
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.errors import StoreError
 from penstock.message import Draft, Leased, State, Verb
 from penstock.queue import Queue
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.anyio
 AWAY = StoreError("the store is away")
 
 
-def enforcer(simulation: Simulation, by: str = "me") -> VisibilityTimeoutEnforcer:
-    return VisibilityTimeoutEnforcer(simulation.store, Directory(simulation.store), by)
+def enforcer(simulation: Simulation, by: str = "me") -> Reclaimer:
+    return Reclaimer(simulation.store, QueueCache(simulation.store), by)
 
 
-async def watch(simulation: Simulation, agent: VisibilityTimeoutEnforcer, seconds: int) -> None:
+async def watch(simulation: Simulation, agent: Reclaimer, seconds: int) -> None:
     """The agent runs every second, as under a runner."""
     for _ in range(seconds):
         await agent.tick()
@@ -177,7 +177,7 @@ async def test_long_leases_that_are_spared_do_not_hide_the_short_ones(
 async def test_two_nodes_at_once_reclaim_each_lease_once(tmp_path: Path) -> None:
     clock = ManualClock()
     async with two_stores(tmp_path, clock) as stores:
-        agents = [VisibilityTimeoutEnforcer(s, Directory(s), f"node-{s!r}") for s in stores]
+        agents = [Reclaimer(s, QueueCache(s), f"node-{s!r}") for s in stores]
         held = await hold(Broker(stores[0]), "default", 50)
         for _ in range(32):
             await asyncio.gather(*(agent.tick() for agent in agents))
@@ -188,7 +188,7 @@ async def test_two_nodes_at_once_reclaim_each_lease_once(tmp_path: Path) -> None
     assert {len(record.timeline) for record in records} == {1}
 
 
-class Meddling(Directory):
+class Meddling(QueueCache):
     """Completes a message while the agent decides about it."""
 
     def __init__(self, broker: Broker, held: Leased) -> None:
@@ -198,14 +198,14 @@ class Meddling(Directory):
 
     async def numbered(self, queue_id: int) -> Queue:
         await self.broker.complete(self.held)
-        return await super().numbered(queue_id)
+        return await super().get_by_id(queue_id)
 
 
 async def test_a_message_that_is_completed_late_but_first_is_not_reclaimed(
     simulation: Simulation,
 ) -> None:
     (late,) = await hold(simulation.broker, "default", lease=11.0)
-    agent = VisibilityTimeoutEnforcer(simulation.store, Meddling(simulation.broker, late), "me")
+    agent = Reclaimer(simulation.store, Meddling(simulation.broker, late), "me")
     await watch(simulation, agent, 11)
     simulation.clock.advance(1)
     with capture_logs() as logs:
@@ -214,7 +214,7 @@ async def test_a_message_that_is_completed_late_but_first_is_not_reclaimed(
     assert (record.state, len(record.timeline), logs) == (State.COMPLETED, 1, [])
 
 
-class Dawdling(Directory):
+class Dawdling(QueueCache):
     """Lets two seconds pass while the agent decides."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -223,7 +223,7 @@ class Dawdling(Directory):
 
     async def numbered(self, queue_id: int) -> Queue:
         self.clock.advance(2)
-        return await super().numbered(queue_id)
+        return await super().get_by_id(queue_id)
 
 
 async def test_what_ran_out_while_the_agent_waited_for_its_tick_is_reclaimed_with_the_rest(
@@ -232,7 +232,7 @@ async def test_what_ran_out_while_the_agent_waited_for_its_tick_is_reclaimed_wit
     """Or it would wait for the next tick: whoever has this one keeps the others away."""
     (first,) = await hold(simulation.broker, "default", lease=11.0)
     (second,) = await hold(simulation.broker, "default", lease=12.5)
-    agent = VisibilityTimeoutEnforcer(simulation.store, Dawdling(simulation), "me")
+    agent = Reclaimer(simulation.store, Dawdling(simulation), "me")
     await watch(simulation, agent, 12)
     await agent.tick()
     assert await state(simulation.broker, first) is State.READY

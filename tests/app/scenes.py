@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 
 from penstock import Penstock, stores
-from penstock.agents.visibility import VisibilityTimeoutEnforcer
+from penstock.agents.visibility import Reclaimer
 from penstock.broker import Broker
-from penstock.connections import Connections
-from penstock.directory import Directory
+from penstock.connections import BrokerPool
+from penstock.directory import QueueCache
 from penstock.message import Record
 from penstock.runner import Runner
 from penstock.testing.clock import ManualClock
@@ -23,7 +23,7 @@ from penstock.worker.worker import Worker
 CAP = 60.0
 
 
-class Arranged(Connections):
+class Arranged(BrokerPool):
     """On a clock that the test turns, and a store that fails when the test says so."""
 
     def __init__(
@@ -61,7 +61,7 @@ def sweeping(url: str) -> Iterator[None]:
 
     async def sweep() -> None:
         async with await stores.open(url) as store:
-            agent = VisibilityTimeoutEnforcer(store, Directory(store), "other")
+            agent = Reclaimer(store, QueueCache(store), "other")
             while not stopped.wait(0.02):
                 await agent.tick()
 

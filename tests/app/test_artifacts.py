@@ -75,7 +75,7 @@ async def test_a_run_whose_files_cannot_be_kept_has_failed(app: Penstock, tmp_pa
 
     async with working(app):
         job = await report.aenqueue()
-        record = await job.awaited()
+        record = await job.wait_for_end()
     assert record.state is State.DEAD
     assert "one name where case is none" in (record.error or "")
     assert uploads(tmp_path) == []
@@ -143,7 +143,7 @@ async def test_a_store_that_is_no_file_has_no_place_by_itself() -> None:
         context.attach("a.txt", b"a")
 
     async with working(app):
-        record = await (await report.aenqueue()).awaited()
+        record = await (await report.aenqueue()).wait_for_end()
     assert "PENSTOCK_ARTIFACTS names one" in (record.error or "")
     await app.aclose()
 

@@ -10,7 +10,7 @@ import pytest
 from penstock import Context, Dedup, Penstock
 from penstock.errors import IdempotencyConflict, InvalidInput, NameTaken, QueueFull
 from penstock.message import State
-from penstock.task import Choices, Options
+from penstock.task import Choices, TaskOptions
 from tests.app.scenes import record, working
 
 pytestmark = pytest.mark.anyio
@@ -133,7 +133,7 @@ async def test_options_are_for_one_enqueue_and_leave_the_task_as_it_was(app: Pen
 
 
 async def test_every_option_has_a_keyword_that_type_checkers_know() -> None:
-    assert set(Choices.__annotations__) == set(Options.__struct_fields__)
+    assert set(Choices.__annotations__) == set(TaskOptions.__struct_fields__)
 
 
 async def test_a_delayed_job_waits(app: Penstock) -> None:

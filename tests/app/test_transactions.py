@@ -16,7 +16,7 @@ from penstock import Draft, Penstock
 from penstock.errors import InvalidInput, InvalidState, QueueFull, StoreBusy, StoreError
 from penstock.message import State
 from penstock.stores.sqlite import database
-from penstock.stores.sqlite.bell import Bell
+from penstock.stores.sqlite.bell import SocketNotifier
 from penstock.task import Task
 from tests.app.scenes import CAP, until, working
 
@@ -278,7 +278,7 @@ def test_a_plain_enqueue_of_another_thread_waits_for_the_commit(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY", 0.1)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.1)
 
 
 def test_a_transaction_that_is_never_committed_does_not_hang_others(
@@ -327,7 +327,7 @@ async def test_a_worker_is_woken_by_the_callers_commit(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit of a foreign connection rings no bell, and the worker looks every half minute."""
-    monkeypatch.setattr(Bell, "longest_wait", 3_600.0)
+    monkeypatch.setattr(SocketNotifier, "longest_wait", 3_600.0)
     app = Penstock(f"sqlite:///{path}")
     done: list[int] = []
 

@@ -1,20 +1,27 @@
 """What tests of artifacts begin with."""
 
-from penstock.artifacts.place import Place
-from penstock.artifacts.rules import Shelf
+from penstock.artifacts.place import ArtifactStorage
+from penstock.artifacts.rules import DeliveryPrefix
 from penstock.artifacts.upload import Content, Upload
 
-SHELF = Shelf("default", 7, 3)
+SHELF = DeliveryPrefix("default", 7, 3)
 
 
-def keep(place: Place, shelf: Shelf = SHELF, name: str = "a.txt", content: Content = b"a") -> None:
+def keep(
+    place: ArtifactStorage,
+    shelf: DeliveryPrefix = SHELF,
+    name: str = "a.txt",
+    content: Content = b"a",
+) -> None:
     upload = Upload(name, place.begin(), 2**40)
     upload.fill(content)
     place.keep(upload.path, shelf, name)
     upload.discard()
 
 
-def read(place: Place, shelf: Shelf = SHELF, name: str = "a.txt") -> bytes | None:
+def read(
+    place: ArtifactStorage, shelf: DeliveryPrefix = SHELF, name: str = "a.txt"
+) -> bytes | None:
     reading = place.open(shelf, name)
     if reading is None:
         return None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.artifacts.folder import Folder
-from penstock.artifacts.rules import Shelf
+from penstock.artifacts.folder import LocalArtifactStorage
+from penstock.artifacts.rules import DeliveryPrefix
 from penstock.artifacts.upload import Upload
 from penstock.errors import StoreUnusable
 from tests.artifacts.scenes import SHELF, keep, read
@@ -16,8 +16,8 @@ SECRET_FILE = b"not for everybody"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    made = Folder(tmp_path / "files", "store")
+def folder(tmp_path: Path) -> LocalArtifactStorage:
+    made = LocalArtifactStorage(tmp_path / "files", "store")
     keep(made)
     return made
 
@@ -31,17 +31,19 @@ def outside(tmp_path: Path) -> Path:
     return path
 
 
-def shelf_of(folder: Folder) -> Path:
+def shelf_of(folder: LocalArtifactStorage) -> Path:
     return folder.root / "store" / "default" / "7" / "3"
 
 
-def test_a_link_is_neither_listed_nor_followed(folder: Folder, outside: Path) -> None:
+def test_a_link_is_neither_listed_nor_followed(folder: LocalArtifactStorage, outside: Path) -> None:
     (shelf_of(folder) / "link").symlink_to(outside)
     assert [each.name for each in folder.files(SHELF)] == ["a.txt"]
     assert (read(folder, name="link"), read(folder)) == (None, b"a")
 
 
-def test_a_file_with_another_name_elsewhere_is_not_ours(folder: Folder, outside: Path) -> None:
+def test_a_file_with_another_name_elsewhere_is_not_ours(
+    folder: LocalArtifactStorage, outside: Path
+) -> None:
     (shelf_of(folder) / "hard").hardlink_to(outside)
     assert [each.name for each in folder.files(SHELF)] == ["a.txt"]
     assert (read(folder, name="hard"), read(folder)) == (None, b"a")
@@ -49,7 +51,7 @@ def test_a_file_with_another_name_elsewhere_is_not_ours(folder: Folder, outside:
 
 @pytest.mark.parametrize("level", ["3", "7", "default"])
 def test_a_directory_that_was_swapped_for_a_link_is_not_gone_into(
-    folder: Folder, outside: Path, level: str
+    folder: LocalArtifactStorage, outside: Path, level: str
 ) -> None:
     swapped = next(folder.root.glob(f"**/{level}"))
     swapped.rename(outside.parent.parent / "aside")
@@ -68,34 +70,34 @@ def test_a_directory_that_was_swapped_for_a_link_is_not_gone_into(
 
 
 def test_a_link_of_that_name_is_replaced_and_not_written_through(
-    folder: Folder, outside: Path
+    folder: LocalArtifactStorage, outside: Path
 ) -> None:
     (shelf_of(folder) / "link").symlink_to(outside)
     keep(folder, name="link", content=b"mine")
     assert (read(folder, name="link"), outside.read_bytes()) == (b"mine", SECRET_FILE)
 
 
-def test_a_pipe_is_not_waited_for(folder: Folder) -> None:
+def test_a_pipe_is_not_waited_for(folder: LocalArtifactStorage) -> None:
     os.mkfifo(shelf_of(folder) / "pipe")
     assert read(folder, name="pipe") is None
 
 
-def test_nobody_else_may_read_what_is_kept(folder: Folder) -> None:
+def test_nobody_else_may_read_what_is_kept(folder: LocalArtifactStorage) -> None:
     found = {path: stat.S_IMODE(path.stat().st_mode) for path in folder.root.rglob("*")}
     assert found.pop(shelf_of(folder) / "a.txt") == 0o600
     assert set(found.values()) == {0o700}
     assert stat.S_IMODE(folder.root.stat().st_mode) == 0o700
 
 
-def test_a_shelf_that_is_cleared_leaves_no_directory(folder: Folder) -> None:
-    keep(folder, Shelf("default", 7, 9))
+def test_a_shelf_that_is_cleared_leaves_no_directory(folder: LocalArtifactStorage) -> None:
+    keep(folder, DeliveryPrefix("default", 7, 9))
     folder.clear(SHELF)
     assert sorted(os.listdir(folder.root / "store" / "default" / "7")) == ["9"]
-    folder.clear(Shelf("default", 7, 9))
+    folder.clear(DeliveryPrefix("default", 7, 9))
     assert os.listdir(folder.root / "store" / "default") == []
 
 
-def test_an_upload_that_a_crash_cut_off_goes_after_a_day(folder: Folder) -> None:
+def test_an_upload_that_a_crash_cut_off_goes_after_a_day(folder: LocalArtifactStorage) -> None:
     old, young = (Upload("a", folder.begin(), 9) for _ in range(2))
     old.seal()
     young.seal()
@@ -105,7 +107,7 @@ def test_an_upload_that_a_crash_cut_off_goes_after_a_day(folder: Folder) -> None
     young.discard()
 
 
-def test_an_archive_is_kept_as_it_is(folder: Folder, tmp_path: Path) -> None:
+def test_an_archive_is_kept_as_it_is(folder: LocalArtifactStorage, tmp_path: Path) -> None:
     """Nothing is ever unpacked."""
     import io
     import tarfile
@@ -122,7 +124,7 @@ def test_an_archive_is_kept_as_it_is(folder: Folder, tmp_path: Path) -> None:
 
 def test_trouble_with_the_disk_is_trouble_with_the_store(tmp_path: Path) -> None:
     (tmp_path / "files").write_text("in the way")
-    folder = Folder(tmp_path / "files", "store")
+    folder = LocalArtifactStorage(tmp_path / "files", "store")
     with pytest.raises(StoreUnusable, match="artifacts in"):
         keep(folder)
     assert not folder.examine().well

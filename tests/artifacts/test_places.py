@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock.artifacts.place import Place, opened, usual
-from penstock.artifacts.rules import Artifact, Owner, Shelf
+from penstock.artifacts.place import ArtifactStorage, default_location, open_storage
+from penstock.artifacts.rules import Artifact, DeliveryPrefix, MessagePrefix
 from penstock.artifacts.upload import Upload
 from penstock.errors import BodyTooLarge, InvalidInput, StoreUnreachable
 from tests.artifacts.conftest import Shared
 from tests.artifacts.scenes import SHELF, keep, read
 
-OTHER = Shelf("default", 7, 4)
+OTHER = DeliveryPrefix("default", 7, 4)
 
 
-def test_what_is_kept_is_read_and_listed(place: Place) -> None:
+def test_what_is_kept_is_read_and_listed(place: ArtifactStorage) -> None:
     keep(place, name="b.bin", content=bytes(range(256)))
     keep(place, name="a.txt", content=b"")
     assert place.files(SHELF) == [Artifact("a.txt", 0), Artifact("b.bin", 256)]
@@ -22,22 +22,22 @@ def test_what_is_kept_is_read_and_listed(place: Place) -> None:
     assert read(place, name="a.txt") == b""
 
 
-def test_a_file_that_goes_in_parts_is_whole(place: Place, tmp_path: Path) -> None:
+def test_a_file_that_goes_in_parts_is_whole(place: ArtifactStorage, tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(bytes(range(256)) * 26_000)
     keep(place, content=path)
     assert read(place) == path.read_bytes()
 
 
-def test_what_is_not_there_is_nothing(place: Place) -> None:
+def test_what_is_not_there_is_nothing(place: ArtifactStorage) -> None:
     assert (place.files(SHELF), read(place), place.owners(None, 9)) == ([], None, [])
-    assert place.shelves(Owner("default", 7)) == []
+    assert place.shelves(MessagePrefix("default", 7)) == []
     place.remove(SHELF, "a.txt")
     place.clear(SHELF)
     assert place.tidy(0) == 0
 
 
-def test_an_upload_is_seen_by_nobody_until_it_is_kept(place: Place) -> None:
+def test_an_upload_is_seen_by_nobody_until_it_is_kept(place: ArtifactStorage) -> None:
     upload = Upload("a.txt", place.begin(), 10)
     upload.fill(b"half")
     assert (place.files(SHELF), place.owners(None, 9)) == ([], [])
@@ -45,7 +45,7 @@ def test_an_upload_is_seen_by_nobody_until_it_is_kept(place: Place) -> None:
     assert not upload.path.exists()
 
 
-def test_an_upload_has_a_limit(place: Place) -> None:
+def test_an_upload_has_a_limit(place: ArtifactStorage) -> None:
     upload = Upload("a.txt", place.begin(), 10)
     upload.write(b"0123456789")
     with pytest.raises(BodyTooLarge, match="more than 10 bytes"):
@@ -53,17 +53,17 @@ def test_an_upload_has_a_limit(place: Place) -> None:
     upload.discard()
 
 
-def test_the_same_name_takes_the_place_of_the_old(place: Place) -> None:
+def test_the_same_name_takes_the_place_of_the_old(place: ArtifactStorage) -> None:
     keep(place, content=b"a longer one")
     keep(place, content=b"new")
     assert (read(place), place.files(SHELF)) == (b"new", [Artifact("a.txt", 3)])
 
 
-def test_shelves_are_apart(place: Place) -> None:
+def test_shelves_are_apart(place: ArtifactStorage) -> None:
     keep(place, content=b"three")
     keep(place, OTHER, content=b"four")
     assert (read(place), read(place, OTHER)) == (b"three", b"four")
-    assert sorted(place.shelves(Owner("default", 7))) == [SHELF, OTHER]
+    assert sorted(place.shelves(MessagePrefix("default", 7))) == [SHELF, OTHER]
     place.clear(SHELF)
     assert (read(place), read(place, OTHER)) == (None, b"four")
     place.remove(OTHER, "a.txt")
@@ -73,18 +73,20 @@ def test_shelves_are_apart(place: Place) -> None:
 @pytest.mark.parametrize(
     "name", ["x" * 255, "é" * 127, "%2e%2e", "a#b?c&d", "a b'\"<>|*[1]{2}.txt", "-rf", "~", "統計"]
 )
-def test_any_plain_name_comes_back_as_it_was(place: Place, name: str) -> None:
+def test_any_plain_name_comes_back_as_it_was(place: ArtifactStorage, name: str) -> None:
     keep(place, name=name, content=b"here")
     assert place.files(SHELF) == [Artifact(name, 4)]
     assert read(place, name=name) == b"here"
 
 
-def test_messages_that_have_files_are_told_page_by_page(place: Place) -> None:
-    wanted = {Owner("default", id) for id in (1, 7, 70, 71, 8)} | {Owner("other", 9)}
+def test_messages_that_have_files_are_told_page_by_page(place: ArtifactStorage) -> None:
+    wanted = {MessagePrefix("default", id) for id in (1, 7, 70, 71, 8)} | {
+        MessagePrefix("other", 9)
+    }
     for owner in wanted:
-        keep(place, Shelf(owner.tenant, owner.id, 1))
-        keep(place, Shelf(owner.tenant, owner.id, 2), name="b")
-    found: list[Owner] = []
+        keep(place, DeliveryPrefix(owner.tenant, owner.id, 1))
+        keep(place, DeliveryPrefix(owner.tenant, owner.id, 2), name="b")
+    found: list[MessagePrefix] = []
     while page := place.owners(found[-1] if found else None, 2):
         assert len(page) <= 2
         found += page
@@ -99,7 +101,7 @@ def test_stores_may_share_a_place_and_see_nothing_of_each_other(shared: Shared) 
     assert read(one) == b"a"
 
 
-def test_a_healthy_place_is_well(place: Place) -> None:
+def test_a_healthy_place_is_well(place: ArtifactStorage) -> None:
     keep(place)
     assert place.examine().well
 
@@ -107,7 +109,7 @@ def test_a_healthy_place_is_well(place: Place) -> None:
 def test_a_bucket_that_is_away_is_an_error_of_its_own(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = opened(f"{bucket}-missing".replace("/some", "x/some"), bytes(32))
+    place = open_storage(f"{bucket}-missing".replace("/some", "x/some"), bytes(32))
     with pytest.raises(StoreUnreachable, match="artifacts in s3://"):
         keep(place)
     assert not place.examine().well
@@ -116,7 +118,7 @@ def test_a_bucket_that_is_away_is_an_error_of_its_own(
 @pytest.mark.parametrize("where", ["ftp://host/x", "s3://key:word@bucket/x", "https://bucket/x"])
 def test_a_place_is_a_directory_or_a_bucket(where: str) -> None:
     with pytest.raises(InvalidInput, match="artifacts") as refused:
-        opened(where, bytes(32))
+        open_storage(where, bytes(32))
     assert "word" not in str(refused.value)
 
 
@@ -130,4 +132,4 @@ def test_a_place_is_a_directory_or_a_bucket(where: str) -> None:
     ],
 )
 def test_unsaid_the_place_is_beside_the_store(url: str, where: str) -> None:
-    assert usual(url) == where
+    assert default_location(url) == where

@@ -6,18 +6,18 @@ import pytest
 
 from penstock.artifacts.rules import (
     Artifact,
-    Limits,
-    Shelf,
-    added,
+    ArtifactLimits,
+    DeliveryPrefix,
     check_apart,
     check_name,
     check_room,
-    limits_of,
-    lost,
-    shown,
+    find_orphans,
+    find_visible_prefix,
+    make_limits,
+    merge_artifacts,
 )
 from penstock.errors import BodyTooLarge, Conflict, InvalidInput, PenstockError, Refused
-from penstock.message import PLAIN, HistoryRow, Message, Record, State, Verb
+from penstock.message import PLAIN, HistoryRow, Record, State, StoredMessage, Verb
 
 BAD = (
     "", ".", "..", ".hidden", "../../etc/passwd", "..\\..\\windows", "/etc/passwd", "a/b", "a\\b",
@@ -28,7 +28,7 @@ GOOD = (
     "a", "report.pdf", "a..b", "a.tar.gz", "%2e%2e", "a%2Fb", "Übersicht 2026.csv",
     "統計.json", "x" * 255, "é" * 127, "a b (1).txt", "-rf", "~", "ab:c", "C", "a'\"<>|?*#&;$.txt",
 )  # fmt: skip
-LIMITS = Limits(100, 3, 150)
+LIMITS = ArtifactLimits(100, 3, 150)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -75,13 +75,13 @@ def test_a_message_has_so_many_files_so_many_bytes_and_no_two_alike(
 
 
 def test_the_same_name_takes_the_place_of_the_old() -> None:
-    assert added(files(1, 2), [Artifact("file-1", 9)]) == files(1, 9)
+    assert merge_artifacts(files(1, 2), [Artifact("file-1", 9)]) == files(1, 9)
     with pytest.raises(Conflict, match="2 times"):
         check_apart(["a", "b", "a"])
 
 
 def test_a_message_has_ten_times_the_largest_file() -> None:
-    assert limits_of(5) == Limits(5, 32, 50)
+    assert make_limits(5) == ArtifactLimits(5, 32, 50)
 
 
 def row(verb: Verb, state: State, fence: int | None) -> HistoryRow:
@@ -89,7 +89,7 @@ def row(verb: Verb, state: State, fence: int | None) -> HistoryRow:
 
 
 def record(*rows: HistoryRow, state: State | None = None) -> Record:
-    message = Message(7, 1, "t", 0, 0, b"", PLAIN)
+    message = StoredMessage(7, 1, "t", 0, 0, b"", PLAIN)
     return Record(message, state or rows[-1].state, timeline=rows)
 
 
@@ -111,10 +111,12 @@ NACKED = row(Verb.NACK, State.SCHEDULED, 1)
 def test_files_are_seen_when_a_consumer_ended_the_message_with_them(
     found: Record, fence: int | None
 ) -> None:
-    assert shown(found, "t") == (None if fence is None else Shelf("t", 7, fence))
+    assert find_visible_prefix(found, "t") == (
+        None if fence is None else DeliveryPrefix("t", 7, fence)
+    )
 
 
-SHELVES = [Shelf("t", 7, fence) for fence in (1, 2, 3)]
+SHELVES = [DeliveryPrefix("t", 7, fence) for fence in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -128,4 +130,4 @@ SHELVES = [Shelf("t", 7, fence) for fence in (1, 2, 3)]
     ],
 )
 def test_what_nobody_will_see_is_lost(found: Record | None, fences: list[int]) -> None:
-    assert [shelf.fence for shelf in lost(SHELVES, found, "t")] == fences
+    assert [shelf.fence for shelf in find_orphans(SHELVES, found, "t")] == fences

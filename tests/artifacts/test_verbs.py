@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from penstock import stores
-from penstock.agents.artifacts import ArtifactSweeper
-from penstock.artifacts.folder import Folder
-from penstock.artifacts.place import Place
-from penstock.artifacts.rules import Artifact, Limits, Shelf
-from penstock.artifacts.verbs import Room
+from penstock.agents.artifacts import ArtifactPruner
+from penstock.artifacts.folder import LocalArtifactStorage
+from penstock.artifacts.place import ArtifactStorage
+from penstock.artifacts.rules import Artifact, ArtifactLimits, DeliveryPrefix
+from penstock.artifacts.verbs import ArtifactRoom
 from penstock.broker import Broker
 from penstock.errors import (
     AlreadySettled,
@@ -29,23 +29,23 @@ from penstock.message import Draft, Fail, Leased, Nack
 from penstock.ticket import Lock, Retention
 
 pytestmark = pytest.mark.anyio
-LIMITS = Limits(100, 3, 150)
+LIMITS = ArtifactLimits(100, 3, 150)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "files", "store")
+def folder(tmp_path: Path) -> LocalArtifactStorage:
+    return LocalArtifactStorage(tmp_path / "files", "store")
 
 
 @pytest.fixture
-async def broker(folder: Folder) -> AsyncIterator[Broker]:
+async def broker(folder: LocalArtifactStorage) -> AsyncIterator[Broker]:
     async with await stores.open("sqlite://") as store:
-        yield Broker(store, room=Room(folder, LIMITS))
+        yield Broker(store, room=ArtifactRoom(folder, LIMITS))
 
 
-def another(broker: Broker, place: Place) -> Broker:
+def another(broker: Broker, place: ArtifactStorage) -> Broker:
     """As another server on the same store and place has it."""
-    return Broker(broker.store, room=Room(place, LIMITS))
+    return Broker(broker.store, room=ArtifactRoom(place, LIMITS))
 
 
 async def take(broker: Broker, *, new: bool = True) -> Leased:
@@ -55,18 +55,18 @@ async def take(broker: Broker, *, new: bool = True) -> Leased:
     return message
 
 
-def uploads(folder: Folder) -> list[str]:
+def uploads(folder: LocalArtifactStorage) -> list[str]:
     return folder.names(".uploads")
 
 
 async def test_files_are_seen_when_the_message_has_completed(broker: Broker) -> None:
     message = await take(broker)
     kept = await broker.artifacts.attach(message, "a.txt", b"first")
-    assert (kept, await broker.artifacts.of(message.id)) == (Artifact("a.txt", 5), [])
+    assert (kept, await broker.artifacts.list_artifacts(message.id)) == (Artifact("a.txt", 5), [])
     with pytest.raises(NotFound, match=r"no artifact named 'a\.txt'"):
         await broker.artifacts.read(message.id, "a.txt")
     await broker.complete(message)
-    assert await broker.artifacts.of(message.id) == [Artifact("a.txt", 5)]
+    assert await broker.artifacts.list_artifacts(message.id) == [Artifact("a.txt", 5)]
     assert await broker.artifacts.read(message.id, "a.txt") == b"first"
 
 
@@ -90,11 +90,11 @@ async def test_what_a_delivery_that_lost_has_attached_is_never_seen(broker: Brok
     with pytest.raises(LockLost):
         await broker.artifacts.attach(first, "a.txt", b"stale")
     await broker.complete(second)
-    assert await broker.artifacts.of(second.id) == [Artifact("a.txt", 3)]
+    assert await broker.artifacts.list_artifacts(second.id) == [Artifact("a.txt", 3)]
     assert await broker.artifacts.read(second.id, "a.txt") == b"new"
 
 
-async def test_an_ended_message_takes_no_more(broker: Broker, folder: Folder) -> None:
+async def test_an_ended_message_takes_no_more(broker: Broker, folder: LocalArtifactStorage) -> None:
     message = await take(broker)
     await broker.artifacts.attach(message, "a.txt", b"first")
     await broker.complete(message)
@@ -111,7 +111,7 @@ async def test_another_tenant_finds_neither_the_message_nor_its_files(broker: Br
     await broker.complete(message)
     stranger = Broker(broker.store, tenant="other", room=broker.artifacts.room)
     with pytest.raises(NotFound, match=f"no message with id {message.id}"):
-        await stranger.artifacts.of(message.id)
+        await stranger.artifacts.list_artifacts(message.id)
     with pytest.raises(NotFound, match=f"no message with id {message.id}"):
         await stranger.artifacts.read(message.id, "a.txt")
     assert await broker.artifacts.read(message.id, "a.txt") == b"a"
@@ -124,7 +124,7 @@ async def test_a_lock_that_nobody_gave_is_not_found(broker: Broker) -> None:
 
 
 async def test_a_lease_that_was_lost_during_the_upload_shows_nothing(
-    broker: Broker, folder: Folder
+    broker: Broker, folder: LocalArtifactStorage
 ) -> None:
     message = await take(broker)
 
@@ -139,7 +139,9 @@ async def test_a_lease_that_was_lost_during_the_upload_shows_nothing(
     assert (uploads(folder), folder.owners(None, 9)) == ([], [])
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(broker: Broker, folder: Folder) -> None:
+async def test_an_upload_that_breaks_off_leaves_nothing(
+    broker: Broker, folder: LocalArtifactStorage
+) -> None:
     message = await take(broker)
 
     async def broken() -> AsyncIterator[bytes]:
@@ -149,7 +151,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(broker: Broker, folder: 
     with pytest.raises(ConnectionError):
         await broker.artifacts.attach(message, "a.txt", broken())
     await broker.complete(message)
-    assert (await broker.artifacts.of(message.id), uploads(folder)) == ([], [])
+    assert (await broker.artifacts.list_artifacts(message.id), uploads(folder)) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,11 @@ async def test_an_upload_that_breaks_off_leaves_nothing(broker: Broker, folder: 
     ids=["count", "size", "sum", "case", "name", "content", "none"],
 )
 async def test_what_is_past_a_limit_changes_nothing(
-    broker: Broker, folder: Folder, name: str, content: bytes, error: type[PenstockError] | None
+    broker: Broker,
+    folder: LocalArtifactStorage,
+    name: str,
+    content: bytes,
+    error: type[PenstockError] | None,
 ) -> None:
     message = await take(broker)
     for each in ("a.txt", "b.txt", "c.txt"):
@@ -177,7 +183,7 @@ async def test_what_is_past_a_limit_changes_nothing(
         with pytest.raises(error):
             await broker.artifacts.attach(message, name, content)
     await broker.complete(message)
-    sizes = [each.size for each in await broker.artifacts.of(message.id)]
+    sizes = [each.size for each in await broker.artifacts.list_artifacts(message.id)]
     assert sizes == ([len(content), 30, 30] if error is None else [30, 30, 30])
     assert uploads(folder) == []
 
@@ -189,31 +195,31 @@ async def test_many_at_once_are_no_more_than_allowed(broker: Broker) -> None:
     assert sum(isinstance(each, Artifact) for each in outcomes) == LIMITS.count
     assert {type(each) for each in outcomes} == {Artifact, Refused}
     await broker.complete(message)
-    assert len(await broker.artifacts.of(message.id)) == LIMITS.count
+    assert len(await broker.artifacts.list_artifacts(message.id)) == LIMITS.count
 
 
-class Meeting(Folder):
+class Meeting(LocalArtifactStorage):
     """Two servers both have looked before either puts its file there."""
 
-    def __init__(self, like: Folder, barrier: threading.Barrier) -> None:
+    def __init__(self, like: LocalArtifactStorage, barrier: threading.Barrier) -> None:
         super().__init__(like.root, like.store)
         self.barrier = barrier
 
-    def keep(self, upload: Path, shelf: Shelf, name: str) -> None:
+    def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
         self.barrier.wait(30)
         super().keep(upload, shelf, name)
         self.barrier.wait(30)
 
 
-class Crossing(Folder):
+class Crossing(LocalArtifactStorage):
     """Notices two who put files there at once."""
 
-    def __init__(self, like: Folder) -> None:
+    def __init__(self, like: LocalArtifactStorage) -> None:
         super().__init__(like.root, like.store)
         self.barrier = threading.Barrier(2)
         self.met = False
 
-    def keep(self, upload: Path, shelf: Shelf, name: str) -> None:
+    def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
         try:
             self.barrier.wait(0.1)
             self.met = True
@@ -223,7 +229,7 @@ class Crossing(Folder):
 
 
 async def test_one_server_puts_files_of_a_message_there_in_turn(
-    broker: Broker, folder: Folder
+    broker: Broker, folder: LocalArtifactStorage
 ) -> None:
     message, crossing = await take(broker), Crossing(folder)
     server = another(broker, crossing)
@@ -233,7 +239,7 @@ async def test_one_server_puts_files_of_a_message_there_in_turn(
 
 @pytest.mark.parametrize("names", [("c.txt", "d.txt"), ("c.txt", "C.txt")])
 async def test_two_servers_together_keep_no_more_than_allowed(
-    broker: Broker, folder: Folder, names: tuple[str, str]
+    broker: Broker, folder: LocalArtifactStorage, names: tuple[str, str]
 ) -> None:
     message = await take(broker)
     given = ("a.txt", "b.txt") if names[1] == "d.txt" else ("a.txt",)
@@ -249,7 +255,7 @@ async def test_two_servers_together_keep_no_more_than_allowed(
     assert not all(isinstance(each, Artifact) for each in outcomes)
     await broker.complete(message)
     kept = [each.name for each in outcomes if isinstance(each, Artifact)]
-    found = [each.name for each in await broker.artifacts.of(message.id)]
+    found = [each.name for each in await broker.artifacts.list_artifacts(message.id)]
     assert found == sorted([*given, *kept])
 
 
@@ -264,7 +270,7 @@ async def test_without_a_place_it_is_said_how_to_name_one(tmp_path: Path) -> Non
 async def swept(broker: Broker) -> int:
     """How many messages had files that nobody would see."""
     room = broker.artifacts.room
-    sweeper = ArtifactSweeper(broker.store, room, "me")
+    sweeper = ArtifactPruner(broker.store, room, "me")
     wait = await sweeper.tick()
     assert wait == sweeper.every
     (run,) = [each for each in await broker.store.agent_runs() if each.name == sweeper.name]
@@ -272,7 +278,7 @@ async def swept(broker: Broker) -> int:
     return found
 
 
-async def test_files_leave_with_their_message(broker: Broker, folder: Folder) -> None:
+async def test_files_leave_with_their_message(broker: Broker, folder: LocalArtifactStorage) -> None:
     old, young = await take(broker), await take(broker)
     for message in (old, young):
         await broker.artifacts.attach(message, "a.txt", b"a")
@@ -286,7 +292,9 @@ async def test_files_leave_with_their_message(broker: Broker, folder: Folder) ->
     assert [owner.id for owner in folder.owners(None, 9)] == [young.id]
 
 
-async def test_files_of_deliveries_that_lost_are_swept(broker: Broker, folder: Folder) -> None:
+async def test_files_of_deliveries_that_lost_are_swept(
+    broker: Broker, folder: LocalArtifactStorage
+) -> None:
     first = await take(broker)
     await broker.artifacts.attach(first, "a.txt", b"old")
     await broker.settle(first, Nack(delay=0))
@@ -299,20 +307,20 @@ async def test_files_of_deliveries_that_lost_are_swept(broker: Broker, folder: F
 
 
 async def test_a_sweep_of_many_goes_on_where_it_was(
-    broker: Broker, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, folder: LocalArtifactStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.agents.artifacts.BATCH", 2)
     for _ in range(5):
         message = await take(broker)
         await broker.artifacts.attach(message, "a.txt", b"a")
         await broker.settle(message, Nack(delay=99))
-    sweeper = ArtifactSweeper(broker.store, broker.artifacts.room, "me")
+    sweeper = ArtifactPruner(broker.store, broker.artifacts.room, "me")
     waits = [await sweeper.tick() for _ in range(3)]
     assert waits == [1.0, 1.0, sweeper.every]
     assert folder.owners(None, 9) == []
 
 
 async def test_an_empty_place_is_only_looked_at(broker: Broker) -> None:
-    sweeper = ArtifactSweeper(broker.store, broker.artifacts.room, "me")
+    sweeper = ArtifactPruner(broker.store, broker.artifacts.room, "me")
     assert await sweeper.tick() == sweeper.every
     assert sweeper.name not in [run.name for run in await broker.store.agent_runs()]

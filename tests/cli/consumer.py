@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from penstock import stores
 from penstock.broker import Broker
-from penstock.message import Draft, Leased, Reject
+from penstock.message import Draft, Leased, SettleReject
 
 T = TypeVar("T")
 
@@ -36,6 +36,6 @@ def kill(error: str = "no", count: int = 1) -> None:
 
     async def work(broker: Broker) -> None:
         taken = await broker.claim("default", consumer="test", limit=count)
-        await broker.settle_many([(each, Reject(error)) for each in taken.messages])
+        await broker.settle_many([(each, SettleReject(error)) for each in taken.messages])
 
     on_store(work)

@@ -166,7 +166,7 @@ def test_trusted_proxies_are_a_list_wherever_they_are_named(
 
 def test_a_list_is_handed_on_to_every_process() -> None:
     given = Settings(trusted_proxies=("10.0.0.1", "10.0.0.2"))
-    words = ServePlan(given, None, "text").words()
+    words = ServePlan(given, None, "text").to_command()
     at = words.index("--trusted-proxies")
     handed = ["--trusted-proxies", "10.0.0.1", "--trusted-proxies", "10.0.0.2"]
     assert words[at : at + 4] == handed

@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from penstock.agents import all_agents
+from penstock.agents import make_agents
 from penstock.broker import Broker
 from penstock.cli.status import AGENTS
-from penstock.runner import identity
+from penstock.runner import make_identity
 from tests.cli.consumer import kill, on_store, publish
 from tests.cli.terminal import Terminal
 
@@ -60,7 +60,7 @@ def test_every_agent_is_listed_with_how_often_it_runs(terminal: Terminal) -> Non
     publish()
 
     async def work(broker: Broker) -> dict[str, float]:
-        agents = all_agents(broker.store, broker.directory, identity())
+        agents = make_agents(broker.store, broker.directory, make_identity())
         return {agent.name: agent.every for agent in agents}
 
     lines = terminal.call("agents", "--json").lines

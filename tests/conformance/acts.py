@@ -6,13 +6,13 @@ from typing import Any
 from penstock.broker import Broker
 from penstock.consumer import Held
 from penstock.message import (
-    Cancelled,
     Fail,
     Nack,
     Park,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
     State,
 )
 from penstock.ticket import Answer
@@ -32,10 +32,10 @@ SETTLING: dict[str, tuple[Act, State]] = {
     "fail": (settling(Fail("broken")), State.FAILED),
     "nack": (settling(Nack("later", delay=60)), State.SCHEDULED),
     "nack at once": (settling(Nack("again", delay=0)), State.READY),
-    "reject": (settling(Reject("bad")), State.DEAD),
+    "reject": (settling(SettleReject("bad")), State.DEAD),
     "release": (settling(Release()), State.READY),
     "park": (settling(Park()), State.SCHEDULED),
-    "cancelled": (settling(Cancelled("stopped")), State.CANCELLED),
+    "cancelled": (settling(SettleCancelled("stopped")), State.CANCELLED),
 }
 
 # Everything a consumer may ask under its fence.

@@ -16,8 +16,8 @@ from penstock.message import (
     Moment,
     Reclaim,
     Record,
-    Reject,
     Settlement,
+    SettleReject,
     State,
     Verb,
 )
@@ -103,7 +103,7 @@ class Stage:
         id = await self.publish(queue=queue, **fields)
         leased = await self.take(queue)
         assert leased.id == id
-        await self.broker.settle(leased, Reject("no good"))
+        await self.broker.settle(leased, SettleReject("no good"))
         return id
 
     async def completed(self, queue: str = "default", **fields: Any) -> int:
@@ -122,7 +122,7 @@ class Stage:
         return [await self.decide(lease, Reclaim()) for lease in sweep.leases]
 
     async def decide(self, lease: Lease, settlement: Settlement) -> Move:
-        queue = await self.broker.directory.numbered(lease.queue_id)
+        queue = await self.broker.directory.get_by_id(lease.queue_id)
         return lifecycle.settle(lease, settlement, queue.settings)
 
     async def promote(self) -> int:
@@ -138,9 +138,9 @@ class Stage:
         return [await self.firing(each, now) for each in await self.store.schedules(now)]
 
     async def firing(self, schedule: Schedule, now: Moment) -> Firing:
-        queue = await self.broker.directory.numbered(schedule.queue_id)
-        ticks, next_at = cron.due_ticks(schedule, now)
-        entries = tuple(admission.entry(schedule.draft, queue) for _ in ticks)
+        queue = await self.broker.directory.get_by_id(schedule.queue_id)
+        ticks, next_at = cron.find_due_ticks(schedule, now)
+        entries = tuple(admission.make_entry(schedule.draft, queue) for _ in ticks)
         return Firing(schedule.id, schedule.next_at, next_at, entries)
 
     async def prune(self, age: float, queue: str = "default", after: int = 0) -> int:

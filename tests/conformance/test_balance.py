@@ -7,16 +7,16 @@ import anyio
 import pytest
 
 from penstock.message import (
-    Cancelled,
     Dedup,
     Draft,
     Fail,
     Leased,
     Nack,
     Park,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
 )
 from penstock.ticket import Completion
 from tests.conformance.stage import LEASE_OVER, Stage, refusal
@@ -28,10 +28,10 @@ WAYS: list[Settlement] = [
     Nack(delay=9),
     Nack(),
     Fail("f"),
-    Reject("r"),
+    SettleReject("r"),
     Release(),
     Park(),
-    Cancelled(),
+    SettleCancelled(),
 ]
 
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from penstock.errors import InvalidInput, NameTaken, PenstockError
-from penstock.message import Draft, Leased, Nack, Reject, Release, Settlement, State
+from penstock.message import Draft, Leased, Nack, Release, Settlement, SettleReject, State
 from penstock.ticket import Answer, AnswerKind, Completion, Extension, Lock
 from tests.conformance.stage import LEASE_OVER, Stage
 
@@ -73,7 +73,7 @@ async def test_extensions_answer_each_for_itself(stage: Stage) -> None:
 async def test_one_batch_may_settle_in_many_ways(stage: Stage) -> None:
     ids = await stage.publish_each(4, max_attempts=2)
     held = await stage.claim(limit=4)
-    ways: list[Settlement] = [Nack(delay=0), Nack(delay=9), Reject(), Release()]
+    ways: list[Settlement] = [Nack(delay=0), Nack(delay=9), SettleReject(), Release()]
     await stage.broker.settle_many(list(zip(held, ways, strict=True)))
     states = [State.READY, State.SCHEDULED, State.DEAD, State.READY]
     assert [await stage.state(id) for id in ids] == states
@@ -109,7 +109,7 @@ async def test_a_message_nacked_twice_in_a_batch_is_nacked_once(stage: Stage) ->
 async def test_two_verdicts_in_a_batch_are_not_both_taken(stage: Stage) -> None:
     id = await stage.publish()
     leased = await stage.take()
-    answers = await stage.broker.settle_many([(leased, Reject()), (leased, Release())])
+    answers = await stage.broker.settle_many([(leased, SettleReject()), (leased, Release())])
     assert kinds(answers) == [DONE, LOST]
     assert await stage.state(id) is State.DEAD
 

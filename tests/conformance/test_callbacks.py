@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from penstock.broker import Broker
-from penstock.callback import TYPE, Ended, correlation_of, decode
+from penstock.callback import TYPE, Ended, decode, make_correlation_id
 from penstock.errors import Forbidden, InvalidInput
-from penstock.message import Dedup, Draft, Fail, Nack, Record, Reject, Release, State
+from penstock.message import Dedup, Draft, Fail, Nack, Record, Release, SettleReject, State
 from penstock.queue import CALLBACK
 from penstock.ticket import Claim, Completion, Query
 from tests.conformance.acts import ENDABLE, ENDINGS
@@ -141,7 +141,7 @@ async def test_a_dead_letter_is_told_of_when_it_dies_and_when_it_ends(
     ]
 
 
-@pytest.mark.parametrize("settlement", [Nack("no"), Reject("no"), Release()])
+@pytest.mark.parametrize("settlement", [Nack("no"), SettleReject("no"), Release()])
 async def test_a_letter_that_stays_dead_is_told_of_once(stage: Stage, settlement: Any) -> None:
     id = await stage.dead(callback=URL)
     await stage.broker.settle(await stage.take("_dead_letter"), settlement)
@@ -227,10 +227,10 @@ async def test_a_completion_that_lost_its_lock_tells_nobody(stage: Stage) -> Non
 async def test_the_callbacks_of_a_message_are_found_by_its_id(stage: Stage) -> None:
     await stage.completed(callback=URL)
     id = await stage.completed(callback=URL)
-    query = Query((await stage.queue_id(CALLBACK),), correlation_id=correlation_of(id))
+    query = Query((await stage.queue_id(CALLBACK),), correlation_id=make_correlation_id(id))
     (found,) = await stage.store.find(query)
     assert decode(found.message.body).id == str(id)
-    assert found.message.meta.correlation_id == correlation_of(id)
+    assert found.message.meta.correlation_id == make_correlation_id(id)
 
 
 async def test_a_callback_is_claimed_retried_and_pruned_as_any_message(stage: Stage) -> None:

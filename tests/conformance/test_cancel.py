@@ -4,7 +4,17 @@ import anyio
 import pytest
 
 from penstock.errors import InvalidState, LockLost, NotFound
-from penstock.message import Cancelled, Fail, Nack, Park, Reject, Release, Settlement, State, Verb
+from penstock.message import (
+    Fail,
+    Nack,
+    Park,
+    Release,
+    SettleCancelled,
+    Settlement,
+    SettleReject,
+    State,
+    Verb,
+)
 from penstock.ticket import AnswerKind, Lock
 from tests.conformance.acts import ACTS
 from tests.conformance.stage import LEASE_OVER, Stage
@@ -53,9 +63,9 @@ async def test_a_claimed_message_is_only_asked_to_stop(stage: Stage) -> None:
         (Nack("no", delay=0), State.CANCELLED),
         (Release(), State.CANCELLED),
         (Park(), State.CANCELLED),
-        (Cancelled("stopped"), State.CANCELLED),
+        (SettleCancelled("stopped"), State.CANCELLED),
         (Fail("broken"), State.FAILED),
-        (Reject("bad"), State.DEAD),
+        (SettleReject("bad"), State.DEAD),
     ],
 )
 async def test_a_requested_cancel_ends_what_would_run_again(
@@ -94,7 +104,7 @@ async def test_a_redriven_message_has_forgotten_its_cancel_request(stage: Stage)
     id = await stage.publish()
     leased = await stage.take()
     await stage.admin.cancel(id)
-    await stage.broker.settle(leased, Reject())
+    await stage.broker.settle(leased, SettleReject())
     await stage.admin.redrive(id)
     await stage.broker.settle(await stage.take(), Release())
     assert await stage.state(id) is State.READY

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import all_agents
-from penstock.artifacts.folder import Folder
-from penstock.artifacts.rules import Limits
-from penstock.artifacts.verbs import Room
+from penstock.agents import make_agents
+from penstock.artifacts.folder import LocalArtifactStorage
+from penstock.artifacts.rules import ArtifactLimits
+from penstock.artifacts.verbs import ArtifactRoom
 from penstock.runner import Agent
 from tests.artifacts.scenes import keep
 from tests.conformance.stage import DAY, HOUR, Stage
@@ -54,16 +54,18 @@ SCENES: dict[str, tuple[Callable[[Stage], Awaitable[None]], float]] = {
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Room:
-    return Room(Folder(tmp_path / "files", "store"), Limits(100, 3, 150))
+def room(tmp_path: Path) -> ArtifactRoom:
+    return ArtifactRoom(
+        LocalArtifactStorage(tmp_path / "files", "store"), ArtifactLimits(100, 3, 150)
+    )
 
 
-async def run_agent(stage: Stage, room: Room, name: str, by: str) -> str | None:
+async def run_agent(stage: Stage, room: ArtifactRoom, name: str, by: str) -> str | None:
     """Gives the agent work and runs it until it must have been done; who did it last."""
     make_work, interval = SCENES[name]
     await make_work(stage)
     keep(room.place)
-    agents = all_agents(stage.store, stage.broker.directory, by, room)
+    agents = make_agents(stage.store, stage.broker.directory, by, room)
     await repeat(stage, next(agent for agent in agents if agent.name == name), interval)
     return {run.name: run.by for run in await stage.store.agent_runs()}.get(name)
 
@@ -76,7 +78,7 @@ async def repeat(stage: Stage, agent: Agent, interval: float) -> None:
 
 @pytest.mark.parametrize("name", SCENES)
 async def test_another_node_takes_over_when_the_clock_was_set_back(
-    stage: Stage, name: str, room: Room
+    stage: Stage, name: str, room: ArtifactRoom
 ) -> None:
     assert await run_agent(stage, room, name, "first") == "first"
     await stage.travel(-DAY)
@@ -84,7 +86,7 @@ async def test_another_node_takes_over_when_the_clock_was_set_back(
 
 
 async def test_a_message_leased_after_the_clock_was_set_back_comes_back(
-    stage: Stage, room: Room
+    stage: Stage, room: ArtifactRoom
 ) -> None:
     await run_agent(stage, room, VISIBILITY, "first")
     await stage.drain()

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import cron
-from penstock.agents.scheduler import tick_entry
+from penstock.agents.scheduler import make_tick_entry
 from penstock.errors import Forbidden, InvalidInput, NotFound
 from penstock.message import Draft
 from penstock.queue import Missed, QueueState, Schedule
@@ -82,9 +82,9 @@ async def tick_firings(stage: Stage) -> list[Firing]:
     now = await stage.store.now()
     firings = []
     for schedule in await stage.store.schedules(now):
-        queue = await stage.broker.directory.numbered(schedule.queue_id)
-        ticks, next_at = cron.due_ticks(schedule, now)
-        entries = tuple(tick_entry(schedule, queue, tick) for tick in ticks)
+        queue = await stage.broker.directory.get_by_id(schedule.queue_id)
+        ticks, next_at = cron.find_due_ticks(schedule, now)
+        entries = tuple(make_tick_entry(schedule, queue, tick) for tick in ticks)
         firings.append(Firing(schedule.id, schedule.next_at, next_at, entries))
     return firings
 

@@ -4,14 +4,14 @@ import pytest
 
 from penstock.errors import InvalidState
 from penstock.message import (
-    Cancelled,
     Fail,
     Flag,
     Nack,
     Park,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
     State,
     Verb,
 )
@@ -49,7 +49,7 @@ async def test_the_longest_dead_letter_comes_first_over_all_queues(stage: Stage)
     for name in ("work", "work"):
         ids.append(await stage.dead(name))
         await stage.travel(1)
-    await stage.broker.settle(await stage.take(), Reject())
+    await stage.broker.settle(await stage.take(), SettleReject())
     assert [leased.id for leased in await stage.claim(LETTERS, limit=9)] == [*ids, late]
 
 
@@ -71,7 +71,7 @@ async def test_the_longest_dead_letter_of_a_queue_comes_first(stage: Stage) -> N
     await stage.publish_each(3)
     held = await stage.claim(limit=3)
     for leased in reversed(held):
-        await stage.broker.settle(leased, Reject())
+        await stage.broker.settle(leased, SettleReject())
         await stage.travel(1)
     letters = [leased.id for leased in await stage.claim(LETTERS, limit=2)]
     assert letters == [held[2].id, held[1].id]
@@ -108,7 +108,8 @@ async def test_a_failed_letter_is_failed(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    "settlement", [Nack("no"), Nack(delay=0), Reject("again"), Release(), Park(), Cancelled()]
+    "settlement",
+    [Nack("no"), Nack(delay=0), SettleReject("again"), Release(), Park(), SettleCancelled()],
 )
 async def test_a_letter_that_was_not_dealt_with_is_dead_as_before(
     stage: Stage, settlement: Settlement

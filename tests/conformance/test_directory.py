@@ -15,7 +15,7 @@ from penstock.errors import (
 from penstock.message import Draft, State
 from penstock.queue import QueueState, Schedule
 from penstock.settings import PRESETS
-from penstock.ticket import Working
+from penstock.ticket import WorkerInfo
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.anyio
@@ -208,7 +208,7 @@ async def test_a_worker_is_found_under_its_whole_id(stage: Stage) -> None:
     longest = f"{'t' * 128}/{'w' * 64}"
     ids = ("w", "acme/w", longest)
     for id in ids:
-        await stage.store.save_worker(Working(id, f"host of {id}", 1, ("work",)))
+        await stage.store.save_worker(WorkerInfo(id, f"host of {id}", 1, ("work",)))
     await stage.store.stop_worker("acme/w")
     rows = {row.id: (row.host, row.stopping) for row in await stage.store.workers()}
     assert rows == {id: (f"host of {id}", id == "acme/w") for id in ids}

@@ -6,17 +6,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.document import Act, Document, acting
+from penstock.document import AuditEntry, Document, acting
 from penstock.errors import SlugConflict
 from penstock.message import NEVER, Draft
 from penstock.queue import Schedule
-from penstock.ticket import Working
+from penstock.ticket import WorkerInfo
 from tests.conformance.stage import DAY, Stage
 
 pytestmark = pytest.mark.anyio
 
 SECOND = 1_000_000
-ADA = Act(
+ADA = AuditEntry(
     subject="ada", tenant="default", verb="tested", target="here", scope="web", request_id="r1"
 )
 
@@ -140,7 +140,7 @@ async def test_every_administrative_act_is_written_down(stage: Stage) -> None:
     store = stage.store
     await stage.queue("work")
     queue = await stage.admin.queue("work")
-    await store.save_worker(Working("w", "host", 1, ("work",)))
+    await store.save_worker(WorkerInfo("w", "host", 1, ("work",)))
     dead = [await stage.dead("work") for _ in range(3)]
     claimed = await stage.publish(queue="work")
     await stage.take("work")
@@ -169,7 +169,7 @@ async def test_every_administrative_act_is_written_down(stage: Stage) -> None:
 
 async def test_acts_are_told_newest_first_and_by_tenant(stage: Stage) -> None:
     acts = [
-        Act(subject=str(n), tenant="even" if n % 2 == 0 else "odd", verb="v", target="t")
+        AuditEntry(subject=str(n), tenant="even" if n % 2 == 0 else "odd", verb="v", target="t")
         for n in range(6)
     ]
     await stage.store.record(acts)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import asdict
 
-from penstock.message import FeedMessage, HistoryRow, Nack, Record, Reject
+from penstock.message import FeedMessage, HistoryRow, Nack, Record, SettleReject
 from penstock.ticket import Cursor
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import LEASE_OVER, Stage
@@ -152,7 +152,7 @@ async def test_a_digest_follows_its_message_from_place_to_place(stage: Stage) ->
     digests.append(await digest("ready"))
     leased = await stage.take()
     digests.append(await digest("lease"))
-    await stage.broker.settle(leased, Reject())
+    await stage.broker.settle(leased, SettleReject())
     digests.append(await digest("dead"))
     await stage.admin.redrive(id)
     await stage.drain()

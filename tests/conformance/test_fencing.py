@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from penstock.errors import InvalidState, LockLost, NotFound
-from penstock.message import Fail, Leased, Nack, Reject, Release, Settlement, State, Verb
+from penstock.message import Fail, Leased, Nack, Release, Settlement, SettleReject, State, Verb
 from penstock.ticket import AnswerKind, Lock
 from tests.conformance.acts import ACTS, SETTLING
 from tests.conformance.stage import LEASE_OVER, Stage
@@ -169,7 +169,7 @@ async def test_of_two_that_settle_at_once_one_wins(stage: Stage, name: str) -> N
     assert len(await stage.life(id)) == 1
 
 
-@pytest.mark.parametrize("settlement", [Nack(delay=0), Release(), Reject("bad"), Fail("bad")])
+@pytest.mark.parametrize("settlement", [Nack(delay=0), Release(), SettleReject("bad"), Fail("bad")])
 async def test_a_decision_about_a_lease_that_is_gone_is_void(
     stage: Stage, settlement: Settlement
 ) -> None:

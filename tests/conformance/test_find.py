@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import NotFound
-from penstock.message import Nack, Reject, State
+from penstock.message import Nack, SettleReject, State
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import Stage
 
@@ -65,7 +65,7 @@ async def test_pages_of_one_state_miss_nothing(stage: Stage, state: State) -> No
     for leased in held[:4]:
         await stage.broker.complete(leased)
     for leased in held[4:]:
-        await stage.broker.settle(leased, Reject())
+        await stage.broker.settle(leased, SettleReject())
     found: list[int] = []
     while page := await ids(stage, state=state, before=found[-1] if found else None, limit=3):
         found += page

@@ -8,15 +8,15 @@ import pytest
 
 from penstock.errors import BodyTooLarge
 from penstock.message import (
-    Cancelled,
     Dedup,
     Draft,
     Fail,
     Leased,
     Nack,
     Park,
-    Reject,
+    SettleCancelled,
     Settlement,
+    SettleReject,
 )
 from penstock.queue import QueueState
 from penstock.ticket import Completion, Extension, Lock
@@ -211,8 +211,8 @@ async def test_a_verdict_is_taken_whatever_its_text(stage: Stage, text: str) -> 
         Nack(text),
         Nack(reason=text),
         Fail(text),
-        Reject(text),
-        Cancelled(text),
+        SettleReject(text),
+        SettleCancelled(text),
         Park(text),
     ]
     await stage.publish_each(len(verdicts))

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from penstock.errors import NameTaken
-from penstock.message import Dedup, Draft, Leased, Nack, Reject, State
+from penstock.message import Dedup, Draft, Leased, Nack, SettleReject, State
 from penstock.ticket import AnswerKind, Completion
 from tests.conformance.stage import Stage
 
@@ -114,7 +114,7 @@ async def test_a_retry_in_a_batch_keeps_its_key_and_the_others_go_on(stage: Stag
 async def test_a_dead_letter_of_a_batch_frees_its_key_and_ends_without_it(stage: Stage) -> None:
     a, a2, b = await publish(stage, keyed("a", "a", "b"))
     dead, other = await stage.claim(limit=10)
-    await stage.broker.settle(dead, Reject())
+    await stage.broker.settle(dead, SettleReject())
     (letter,) = await stage.claim("_dead_letter")
     assert await complete(stage, [letter, other]) == [AnswerKind.DONE, AnswerKind.DONE]
     assert (letter.id, other.id) == (a, b)

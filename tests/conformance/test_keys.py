@@ -5,7 +5,7 @@ from collections import defaultdict
 import anyio
 import pytest
 
-from penstock.message import Leased, Nack, Reject, Release, State
+from penstock.message import Leased, Nack, Release, SettleReject, State
 from penstock.ticket import AnswerKind, Completion, Lock
 from tests.conformance.acts import ENDABLE, ENDINGS
 from tests.conformance.stage import HOUR, LEASE_OVER, Stage
@@ -141,7 +141,7 @@ async def test_a_message_that_expires_in_a_claim_makes_way(stage: Stage, limit: 
 
 async def test_a_redriven_message_goes_to_the_end_of_its_line(stage: Stage) -> None:
     first, second, third = await line(stage, 3)
-    await stage.broker.settle(await stage.take(), Reject())
+    await stage.broker.settle(await stage.take(), SettleReject())
     leased = await stage.take()
     await stage.admin.redrive(first)
     fourth = await stage.publish(ordering_key="k")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.message import Fail, Nack, Park, Reject, Release, State, Verb
+from penstock.message import Fail, Nack, Park, Release, SettleReject, State, Verb
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import DAY, LEASE_OVER, Stage, micros
 
@@ -87,7 +87,7 @@ async def test_fail_is_final_and_not_among_the_dead(stage: Stage) -> None:
 
 async def test_reject_is_dead_whatever_attempts_are_left(stage: Stage) -> None:
     id = await stage.publish()
-    await stage.broker.settle(await stage.take(), Reject("malformed"))
+    await stage.broker.settle(await stage.take(), SettleReject("malformed"))
     record = await stage.record(id)
     assert (record.state, record.attempts, record.deliveries) == (State.DEAD, 1, 1)
     assert (record.reason, record.error) == ("rejected", "malformed")
@@ -174,11 +174,11 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nÄ
         (Nack("Ärger", 60, traceback=TRACEBACK), State.SCHEDULED),
         (Nack("Ärger", max_attempts=1, traceback=TRACEBACK), State.DEAD),
         (Fail("Ärger", TRACEBACK), State.FAILED),
-        (Reject("Ärger", TRACEBACK), State.DEAD),
+        (SettleReject("Ärger", TRACEBACK), State.DEAD),
     ],
 )
 async def test_a_traceback_is_kept_with_the_run_that_failed(
-    stage: Stage, settlement: Nack | Fail | Reject, state: State
+    stage: Stage, settlement: Nack | Fail | SettleReject, state: State
 ) -> None:
     ids = await stage.publish_each(2)
     first, other = await stage.claim(limit=2)
@@ -202,7 +202,7 @@ async def test_lists_and_feeds_leave_tracebacks_out(stage: Stage) -> None:
 async def test_a_long_traceback_keeps_its_end(stage: Stage) -> None:
     id = await stage.publish()
     long = "\n".join(f"line {n}" for n in range(10_000))
-    await stage.broker.settle(await stage.take(), Reject("no", long))
+    await stage.broker.settle(await stage.take(), SettleReject("no", long))
     kept = (await stage.record(id)).traceback
     assert kept is not None
     assert len(kept) <= 8_192
@@ -212,7 +212,7 @@ async def test_a_long_traceback_keeps_its_end(stage: Stage) -> None:
 
 async def test_a_life_is_told_in_order(stage: Stage) -> None:
     id = await stage.publish()
-    for settlement in (Release(), Nack("oops", delay=0), Reject("bad")):
+    for settlement in (Release(), Nack("oops", delay=0), SettleReject("bad")):
         await stage.travel(1)
         await stage.broker.settle(await stage.take(), settlement)
     timeline = (await stage.record(id)).timeline

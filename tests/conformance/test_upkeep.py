@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from penstock.errors import Archived, NotFound
-from penstock.message import Nack, Reject, State
+from penstock.message import Nack, SettleReject, State
 from penstock.ticket import AgentRun, Cursor, Pruned, Retention
 from tests.conformance.acts import ENDABLE, ENDINGS
 from tests.conformance.stage import DAY, HOUR, Stage, micros
@@ -210,7 +210,7 @@ async def test_dead_letters_are_counted_by_queue(stage: Stage) -> None:
     work = await stage.queue("work")
     for name in ("default", "work", "work"):
         await stage.publish(queue=name)
-        await stage.broker.settle(await stage.take(name), Reject())
+        await stage.broker.settle(await stage.take(name), SettleReject())
     assert await stage.store.dead_counts() == {await stage.queue_id(): 1, work: 2}
 
 

@@ -12,10 +12,10 @@ import penstock
 from penstock import AckPolicy, Context, Job, Message, Penstock, errors, job
 from penstock.app import EVENTS
 from penstock.errors import InvalidInput
-from penstock.producer import Producer
-from penstock.task import BaseTask, Options
+from penstock.producer import Enqueuer
+from penstock.task import BaseTask, TaskOptions
 from penstock.worker import policy
-from penstock.worker.handler import Executor
+from penstock.worker.handler import ExecutorKind
 from penstock.worker.options import WorkerOptions
 from tests.docs.tables import CODE, Signature, page, real, signatures, table, word
 
@@ -31,7 +31,7 @@ INSIDE = {
     "Context": {"completion", "take_note"},
 }  # fmt: skip
 CLASSES: dict[str, tuple[type, ...]] = {
-    "Penstock": (Producer, Penstock),
+    "Penstock": (Enqueuer, Penstock),
     "BaseTask": (BaseTask,),
     "Job": (Job,),
     "Context": (Context,),
@@ -106,7 +106,7 @@ def test_every_attribute_of_a_context_and_a_message_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("heading", "names"),
-    [("executor", get_args(Executor)), ("policy", tuple(AckPolicy)), ("event", EVENTS)],
+    [("executor", get_args(ExecutorKind)), ("policy", tuple(AckPolicy)), ("event", EVENTS)],
 )
 def test_every_choice_is_listed(heading: str, names: tuple[str, ...]) -> None:
     assert tuple(word(row[heading]) for row in table(PAGE, heading)) == names
@@ -116,7 +116,7 @@ def test_every_option_of_a_task_is_listed_with_its_default() -> None:
     listed = {
         word(row["option"]): literal_eval(word(row["default"])) for row in table(PAGE, "option")
     }
-    assert listed == msgspec.structs.asdict(Options())
+    assert listed == msgspec.structs.asdict(TaskOptions())
 
 
 def test_every_option_of_a_worker_is_listed_with_its_default() -> None:

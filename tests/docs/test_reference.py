@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from penstock import admin, errors, places, store
-from penstock.agents import all_agents
+from penstock.agents import make_agents
 from penstock.broker import Broker
 from penstock.consumer import Consumer
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.errors import InvalidInput, PenstockError
 from penstock.message import State, Verb
 from penstock.publisher import Publisher
@@ -112,18 +112,31 @@ def float_of(value: object) -> object:
 def test_every_verb_of_the_broker_is_listed_with_its_signature() -> None:
     listed = shown(page("reference/verbs.md"))
     listed.pop("__init__")
-    assert listed == real(Publisher, Consumer, Broker, places.Places, admin.Admin)
+    assert listed == real(Publisher, Consumer, Broker, places.QueueAdmin, admin.Admin)
 
 
 def test_every_verb_of_the_store_is_listed_with_its_signature() -> None:
     listed = shown(page("reference/store.md"))
-    protocols = real(store.Hot, store.Upkeep, store.Admin, store.Records, store.Export, store.Store)
+    protocols = real(
+        store.StoreHotPath,
+        store.StoreUpkeep,
+        store.StoreAdmin,
+        store.StoreRecords,
+        store.StoreExport,
+        store.Store,
+    )
     assert {name: listed[name] for name in listed if not name.startswith("_")} == protocols
 
 
 def test_every_verb_of_the_store_has_a_promise() -> None:
     text = page("reference/store.md")
-    protocols = real(store.Hot, store.Upkeep, store.Admin, store.Records, store.Export)
+    protocols = real(
+        store.StoreHotPath,
+        store.StoreUpkeep,
+        store.StoreAdmin,
+        store.StoreRecords,
+        store.StoreExport,
+    )
     cells = " ".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))
     assert [name for name in protocols if f"`{name}`" not in cells] == []
 
@@ -131,7 +144,7 @@ def test_every_verb_of_the_store_has_a_promise() -> None:
 @pytest.mark.anyio
 async def test_every_agent_is_listed() -> None:
     async with await open_store("sqlite://") as opened:
-        agents = all_agents(opened, Directory(opened), "docs")
+        agents = make_agents(opened, QueueCache(opened), "docs")
     rows = table(page("concepts.md"), "agent")
     listed = [(word(row["agent"]), seconds(row["looks every"])) for row in rows]
     assert listed == [(agent.name, agent.every) for agent in agents]

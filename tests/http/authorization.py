@@ -13,17 +13,17 @@ from penstock.access import EVERY, Key, Right
 from penstock.broker import Broker
 from penstock.credentials import Credentials
 from penstock.errors import Conflict
-from penstock.http.application import application
-from penstock.http.call import WHOLE
+from penstock.http.application import make_app
+from penstock.http.call import RESPONDER_EXTENSION
 from penstock.http.claiming import held_lock
-from penstock.http.gate import Gate
-from penstock.http.identity.nouns import Believed
-from penstock.http.service import Limits, Service
-from penstock.message import Draft, Reject
-from penstock.notice import Subscription
+from penstock.http.gate import Authenticator
+from penstock.http.identity.nouns import TrustedIssuers
+from penstock.http.service import ServerLimits, ServerState
+from penstock.message import Draft, SettleReject
+from penstock.notice import WebhookSubscription
 from penstock.queue import DEAD_LETTER, Schedule
 from penstock.store import Store
-from penstock.ticket import Working
+from penstock.ticket import WorkerInfo
 from tests.http.issuer import AUDIENCE, Issuer
 
 SCOPES = ("away", "other")
@@ -133,17 +133,17 @@ class Exchange:
 class World:
     def __init__(self, store: Store, secret: bytes, issuer: Issuer) -> None:
         self.store = store
-        believed = Believed(issuer.url, AUDIENCE, f"{issuer.url}/keys")
-        self.gate = Gate(store, believed)
-        self.service = Service(store, secret, Limits(), gate=self.gate, agents=False)
-        self.app = application(self.service)
+        believed = TrustedIssuers(issuer.url, AUDIENCE, f"{issuer.url}/keys")
+        self.gate = Authenticator(store, believed)
+        self.service = ServerState(store, secret, ServerLimits(), gate=self.gate, agents=False)
+        self.app = make_app(self.service)
         self.credentials = Credentials(store)
         self.numbers = itertools.count(1)
 
     async def prepare(self) -> None:
         for scope in SCOPES:
             await self.store.create_scope("default", scope)
-        await self.credentials.found_tenant("acme")
+        await self.credentials.create_tenant("acme")
 
     async def ask(self, who: Who, method: str, ask: Ask) -> Reply:
         body = ask.body if isinstance(ask.body, bytes) else b""
@@ -156,7 +156,7 @@ class World:
             "type": "http", "http_version": "1.1", "method": method, "scheme": "http",
             "path": ask.path, "raw_path": quote(ask.path).encode(), "root_path": "",
             "query_string": query.encode(), "headers": shown, "client": ("192.0.2.1", 1),
-            "server": ("127.0.0.1", 1), "extensions": {WHOLE: {"answer": exchange}},
+            "server": ("127.0.0.1", 1), "extensions": {RESPONDER_EXTENSION: {"answer": exchange}},
         }  # fmt: skip
         async with asyncio.timeout(60):
             await self.app(scope, exchange.receive, exchange.send)
@@ -177,7 +177,7 @@ class World:
     # Things.
 
     def broker(self, place: Place) -> Broker:
-        return self.service.broker(place.tenant)
+        return self.service.get_broker(place.tenant)
 
     async def queue(self, place: Place) -> str:
         name = f"{place.name}-{next(self.numbers)}"
@@ -190,7 +190,7 @@ class World:
         published = await broker.publish(Draft(queue=queue), scope=place.scope)
         if dead:
             taken = await broker.claim(queue, consumer="c", scope=place.scope)
-            await broker.settle(taken.messages[0], Reject("no"))
+            await broker.settle(taken.messages[0], SettleReject("no"))
         return published.id
 
     async def lock_token(self, place: Place, who: Who, *, from_dead: bool = False) -> str:
@@ -198,7 +198,7 @@ class World:
         id = await self.message(place, dead=from_dead)
         broker = self.broker(place)
         record = await broker.admin.get(id)
-        queue = await broker.directory.numbered(record.message.queue_id)
+        queue = await broker.directory.get_by_id(record.message.queue_id)
         name = DEAD_LETTER if from_dead else queue.name
         taken = await broker.claim(
             name, consumer="c", scope=place.scope, limit=1_000, lease=3_600, dead_of=[queue.id]
@@ -218,7 +218,7 @@ class World:
     async def subscription(self, place: Place) -> str:
         queue = await self.queue(place)
         found = await self.broker(place).admin.queue(queue, scope=place.scope)
-        new = Subscription(
+        new = WebhookSubscription(
             id="", tenant=place.tenant, scope=place.scope, url="https://example.org/",
             queues=(queue,),
         )  # fmt: skip
@@ -236,7 +236,7 @@ class World:
 
     async def worker(self, place: Place) -> str:
         id = f"{place.name}-w{next(self.numbers)}"
-        await self.store.save_worker(Working(id, "box", 1, ()))
+        await self.store.save_worker(WorkerInfo(id, "box", 1, ()))
         return id
 
     async def role(self, tenant: str) -> str:

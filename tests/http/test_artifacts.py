@@ -302,9 +302,9 @@ async def test_a_client_attaches_lists_and_reads(
     )
     await client.artifacts.attach(message, "pieces", pieces())
     await client.artifacts.attach(message, "empty", b"")
-    assert await client.artifacts.of(message.id) == []
+    assert await client.artifacts.list_artifacts(message.id) == []
     await client.complete(message)
-    names = [each.name for each in await client.artifacts.of(message.id)]
+    names = [each.name for each in await client.artifacts.list_artifacts(message.id)]
     assert names == ["a b%.bin", "empty", "pieces"]
     assert await client.artifacts.read(message.id, "pieces") == b"one two"
     assert await client.artifacts.read(message.id, "empty") == b""

@@ -11,9 +11,9 @@ from fastapi.routing import APIRoute
 
 from penstock import stores
 from penstock.access import Right
-from penstock.http.application import PARTS, cold_routes
+from penstock.http.application import PARTS, make_fastapi_app
 from penstock.http.caller import OWNER, Extent, Requirement
-from penstock.http.front import OPEN
+from penstock.http.front import PUBLIC_PATHS
 from penstock.http.hot import OPERATIONS
 from penstock.http.routes import system
 from tests.http.attempts import ATTEMPTS, Attempt, Rule, claim_dead
@@ -31,7 +31,7 @@ def test_every_route_is_tried() -> None:
     assert ATTEMPTS.keys() == DECLARED.keys()
     served = {
         f"{method} {route.path}"
-        for route in cold_routes().routes
+        for route in make_fastapi_app().routes
         if isinstance(route, APIRoute)
         for method in route.methods or ()
     }
@@ -105,7 +105,7 @@ async def test_a_route_allows_what_it_declares(world: World, issuer: Issuer, nam
                 assert reply.status < 500, told
                 refused = reply.refused and not (attempt.absent and reply.status == 404)
                 assert refused is not may(who, required, attempt, place), told
-                if not who.subject and path not in OPEN:
+                if not who.subject and path not in PUBLIC_PATHS:
                     assert reply.status == 401, told
                 if reply.status == 200 and attempt.shows:
                     sees = attempt.sees or partial(has_right, required.right)
@@ -155,5 +155,5 @@ async def test_no_refusal_records_what_a_path_holds(world: World, name: str) -> 
     await world.service.refusals.tick()
     acts = await world.store.acts(limit=1_000)
     assert all(SECRET not in act.target + act.detail for act in acts)
-    if template not in OPEN:
+    if template not in PUBLIC_PATHS:
         assert f"{method} {template}" in {act.target for act in acts}

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from penstock.errors import BodyTooLarge, RequestTimeout
-from penstock.http.call import BodyReader, Gone, Receive, read_body
-from penstock.http.service import Limits
+from penstock.http.call import BodyReader, ClientDisconnected, Receive, read_body
+from penstock.http.service import ServerLimits
 from tests.unit.virtual_loop import run_virtually
 
 pytestmark = pytest.mark.anyio
-LIMITS = Limits(body=10, body_timeout=0.01)
+LIMITS = ServerLimits(body=10, body_timeout=0.01)
 GONE = {"type": "http.disconnect"}
 
 
@@ -76,7 +76,7 @@ def trickling(size: int, pause: float, count: int) -> Receive:
     return receive
 
 
-SLOW = Limits(body=1_000_000, body_timeout=30.0)
+SLOW = ServerLimits(body=1_000_000, body_timeout=30.0)
 
 
 def test_a_byte_now_and_then_is_too_slow() -> None:
@@ -104,5 +104,5 @@ def test_the_time_a_server_takes_between_two_pieces_is_not_the_client_s() -> Non
 
 @pytest.mark.parametrize("messages", [[GONE], [piece(b"x", True), GONE]], ids=["at once", "later"])
 async def test_whoever_goes_away_in_the_middle_is_gone(messages: Sequence[dict[str, Any]]) -> None:
-    with pytest.raises(Gone):
+    with pytest.raises(ClientDisconnected):
         await read_body(receiving(*messages), LIMITS)

@@ -19,7 +19,17 @@ from penstock.errors import (
     PenstockError,
     StoreUnreachable,
 )
-from penstock.message import Dedup, Draft, Fail, Nack, Reclaim, Reject, Release, Settlement, State
+from penstock.message import (
+    Dedup,
+    Draft,
+    Fail,
+    Nack,
+    Reclaim,
+    Release,
+    Settlement,
+    SettleReject,
+    State,
+)
 from penstock.queue import QueueState, Schedule
 from penstock.ticket import AnswerKind, Lock
 from tests.http.served import Served
@@ -83,7 +93,12 @@ async def test_every_settlement_leads_where_it_says(server: Served, client: Clie
     queue = server.queue()
     await client.publish_many([Draft(queue=queue)] * 4)
     held = (await client.claim(queue, consumer="me", limit=4)).messages
-    settlements: list[Settlement] = [Nack("no", delay=60), Fail("over"), Reject("bad"), Release()]
+    settlements: list[Settlement] = [
+        Nack("no", delay=60),
+        Fail("over"),
+        SettleReject("bad"),
+        Release(),
+    ]
     answers = await client.settle_many(list(zip(held, settlements, strict=True)))
     assert [answer.state for answer in answers] == ["scheduled", "failed", "dead", "ready"]
     with pytest.raises(NotFound):

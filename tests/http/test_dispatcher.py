@@ -11,33 +11,33 @@ from penstock import stores
 from penstock.broker import Broker
 from penstock.errors import Busy, Refused
 from penstock.http.callbacks import CallbackDispatcher
-from penstock.http.guard import Reach
-from penstock.http.notices import NoticeSender
-from penstock.http.sending import Sender
-from penstock.http.subscribers import MOST, Subscribers
+from penstock.http.guard import EgressPolicy
+from penstock.http.notices import SubscriptionNotifier
+from penstock.http.sending import WebhookSender
+from penstock.http.subscribers import MAX_PER_QUEUE, SubscriptionStore
 from penstock.message import Draft, Nack, Record, State
-from penstock.notice import Subscription
+from penstock.notice import WebhookSubscription
 from penstock.queue import CALLBACK, QueueState
-from penstock.signing import OVERLAP, Signing, Turn
+from penstock.signing import OVERLAP, SecretRotation, WebhookSecrets
 from penstock.store import Store
 from penstock.testing.clock import ManualClock
 from penstock.ticket import Retention
 from tests.http.receiver import Receiver, receiving
 
 pytestmark = pytest.mark.anyio
-OPEN = Reach(private=True, ports=None)
+OPEN = EgressPolicy(private=True, ports=None)
 
 
 class Node:
     """What of a server sends, without the server."""
 
-    def __init__(self, store: Store, clock: ManualClock, reach: Reach = OPEN) -> None:
+    def __init__(self, store: Store, clock: ManualClock, reach: EgressPolicy = OPEN) -> None:
         self.store = store
         self.clock = clock
         self.broker = Broker(store)
-        self.sender = Sender(reach)
+        self.sender = WebhookSender(reach)
         self.callbacks = CallbackDispatcher(self.broker, self.sender, "node")
-        self.notices = NoticeSender(store, self.broker.directory, self.sender)
+        self.notices = SubscriptionNotifier(store, self.broker.directory, self.sender)
 
     async def tick(self) -> None:
         """One look of each, until what it sends is answered."""
@@ -181,7 +181,7 @@ async def test_a_server_that_stops_hands_back_what_it_was_sending(
 async def test_a_private_address_is_refused_where_it_is_sent(receiver: Receiver) -> None:
     clock = ManualClock()
     async with await stores.open("sqlite://", clock=clock) as store:
-        node = Node(store, clock, Reach(ports=None))
+        node = Node(store, clock, EgressPolicy(ports=None))
         async with node.sender:
             id = await node.completed(f"{receiver.url}/")
             await node.tick()
@@ -198,7 +198,7 @@ async def test_every_tenant_has_a_secret_of_its_own(node: Node, receiver: Receiv
     await node.completed(f"{receiver.url}/mine")
     await node.completed(f"{receiver.url}/other", other)
     await node.tick()
-    signing = Signing(node.store)
+    signing = WebhookSecrets(node.store)
     mine, others = await signing.secrets("default"), await signing.secrets("other")
     assert mine != others
     receiver.of("/mine")[0].verify(mine.current)
@@ -206,7 +206,7 @@ async def test_every_tenant_has_a_secret_of_its_own(node: Node, receiver: Receiv
 
 
 async def test_a_secret_is_valid_for_a_day_after_it_was_replaced(node: Node) -> None:
-    signing = Signing(node.store)
+    signing = WebhookSecrets(node.store)
     first = await signing.secrets("default")
     assert (first.valid, first.current.startswith("whsec_")) == ([first.current], True)
     second = await signing.rotate("default")
@@ -220,10 +220,10 @@ async def test_a_secret_is_valid_for_a_day_after_it_was_replaced(node: Node) -> 
 
 
 async def test_of_two_rotations_at_once_one_is_refused(node: Node) -> None:
-    class Slow(Signing):
-        async def _turn(self, tenant: str) -> tuple[Turn, int]:
+    class Slow(WebhookSecrets):
+        async def _turn(self, tenant: str) -> tuple[SecretRotation, int]:
             found = await super()._turn(tenant)
-            await Signing(self.store).rotate(tenant)
+            await WebhookSecrets(self.store).rotate(tenant)
             return found
 
     with pytest.raises(Busy):
@@ -232,7 +232,7 @@ async def test_of_two_rotations_at_once_one_is_refused(node: Node) -> None:
 
 async def subscribe(node: Node, url: str) -> str:
     queue = await node.broker.admin.queue("default")
-    new = Subscription(
+    new = WebhookSubscription(
         id="", tenant="default", scope="default", url=url, queues=("default",), ttl=60.0,
         min_interval=1.0,
     )  # fmt: skip
@@ -246,12 +246,12 @@ async def test_a_subscription_that_has_expired_hears_nothing(
     await node.broker.publish(Draft())
     await node.turn(59)
     assert len(receiver.posts) == 1
-    await node.notices.subscribers.beat("default", "default", id)
+    await node.notices.subscribers.renew("default", "default", id)
     await node.turn(59)
     assert len(receiver.posts) == 2
     await node.turn(1)
     assert len(receiver.posts) == 2
-    assert await node.notices.subscribers.all() == []
+    assert await node.notices.subscribers.list_all() == []
 
 
 async def test_of_two_servers_that_look_at_once_one_tells(node: Node, receiver: Receiver) -> None:
@@ -268,14 +268,14 @@ async def test_a_heartbeat_and_a_notice_do_not_undo_each_other(
     node: Node, receiver: Receiver
 ) -> None:
     id = await subscribe(node, f"{receiver.url}/")
-    (seen,) = await node.notices.subscribers.all()
+    (seen,) = await node.notices.subscribers.list_all()
     node.clock.advance(10)
-    beaten = await node.notices.subscribers.beat("default", "default", id)
+    beaten = await node.notices.subscribers.renew("default", "default", id)
     assert not await node.notices.mark(seen, "default", node.clock())
-    (kept,) = await Subscribers(node.store).all()
+    (kept,) = await SubscriptionStore(node.store).list_all()
     assert kept.expires_at == beaten.expires_at
     assert await node.notices.mark(kept, "default", node.clock())
-    (told,) = await Subscribers(node.store).all()
+    (told,) = await SubscriptionStore(node.store).list_all()
     assert (told.subscription.told, told.expires_at) == (
         {"default": node.clock()},
         beaten.expires_at,
@@ -283,7 +283,7 @@ async def test_a_heartbeat_and_a_notice_do_not_undo_each_other(
 
 
 async def test_a_queue_has_a_hundred_subscriptions_and_no_more(node: Node) -> None:
-    for number in range(MOST):
+    for number in range(MAX_PER_QUEUE):
         await subscribe(node, f"https://example.org/{number}")
     with pytest.raises(Refused, match="100 subscriptions"):
         await subscribe(node, "https://example.org/")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.http.envelope import status_of
+from penstock.http.envelope import find_status
 from penstock.http.events import KINDS, LIVE
 from tests.cli.terminal import until
 from tests.docs.tables import table, word
@@ -35,7 +35,7 @@ def test_every_code_is_listed_with_its_status() -> None:
         for code in re.findall(r"`([A-Z_]+)`", row["codes"])
     }
     assert listed.pop("INTERNAL") == 500
-    assert listed == {error.code: status_of(error("x")) for error in tree(PenstockError)}
+    assert listed == {error.code: find_status(error("x")) for error in tree(PenstockError)}
 
 
 def test_every_kind_of_event_is_listed() -> None:

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.http.application import cold_routes
+from penstock.http.application import make_fastapi_app
 from tests.http.served import Served, served
 
 CHECKS = [
@@ -37,7 +37,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 # More by ./dev fuzz.
 EXAMPLES = int(os.environ.get("PENSTOCK_FUZZ", "4"))
 # A stream has no end, and lines of JSON are not what schemathesis writes.
-schema = schemathesis.openapi.from_dict(cold_routes().openapi()).exclude(
+schema = schemathesis.openapi.from_dict(make_fastapi_app().openapi()).exclude(
     path=["/v1/events", "/v1/queues/{queue}/import"]
 )
 

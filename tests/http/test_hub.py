@@ -6,7 +6,15 @@ from datetime import UTC, datetime
 import pytest
 from fastapi.sse import KEEPALIVE_COMMENT
 
-from penstock.http.events import PUBLISHED, WOKEN_AT_ONCE, Event, Filter, Hub, Pulse, Told
+from penstock.http.events import (
+    PUBLISHED,
+    WOKEN_AT_ONCE,
+    EncodedEvent,
+    Event,
+    Filter,
+    Hub,
+    WakeSignal,
+)
 
 pytestmark = pytest.mark.anyio
 EVENT = Event(PUBLISHED, datetime.now(UTC), "default", "q", "7")
@@ -15,7 +23,7 @@ EVENT = Event(PUBLISHED, datetime.now(UTC), "default", "q", "7")
 async def test_a_message_that_was_announced_is_not_told_again_by_the_follower() -> None:
     hub = Hub()
     listener = hub.listen(Filter("default"))
-    hub.announce(Told(EVENT, "default"), 7)
+    hub.announce(EncodedEvent(EVENT, "default"), 7)
     assert len(listener.unread) == 1
     assert not hub.is_news(EVENT)
 
@@ -24,14 +32,14 @@ async def test_a_message_that_the_follower_read_first_is_not_announced() -> None
     hub = Hub()
     listener = hub.listen(Filter("default"))
     assert hub.is_news(EVENT)
-    hub.announce(Told(EVENT, "default"), 7)
+    hub.announce(EncodedEvent(EVENT, "default"), 7)
     assert len(listener.unread) == 0
 
 
 async def test_a_listener_who_is_too_far_behind_is_lost_and_keeps_nothing() -> None:
     hub = Hub()
     listener, other = hub.listen(Filter("default")), hub.listen(Filter("other"))
-    hub.tell(Told(EVENT, "default") for _ in range(1_001))
+    hub.tell(EncodedEvent(EVENT, "default") for _ in range(1_001))
     assert (listener.lost.done(), len(listener.unread)) == (True, 0)
     assert (other.lost.done(), len(other.unread)) == (False, 0)
 
@@ -39,9 +47,9 @@ async def test_a_listener_who_is_too_far_behind_is_lost_and_keeps_nothing() -> N
 async def test_whoever_has_nothing_to_read_feels_a_pulse() -> None:
     hub = Hub()
     idle, busy = hub.listen(Filter("other")), hub.listen(Filter("default"))
-    told = Told(EVENT, "default")
+    told = EncodedEvent(EVENT, "default")
     hub.tell([told])
-    await Pulse(hub).tick()
+    await WakeSignal(hub).tick()
     assert (await idle.read(), await busy.read()) == (KEEPALIVE_COMMENT, told.frame)
 
 
@@ -49,7 +57,7 @@ async def test_a_crowd_is_told_over_several_turns_of_the_loop() -> None:
     """Others have their turn meanwhile."""
     hub = Hub()
     crowd = [hub.listen(Filter("default")) for _ in range(3 * WOKEN_AT_ONCE)]
-    told = Told(EVENT, "default")
+    told = EncodedEvent(EVENT, "default")
     hub.tell([told, told])
     for turn in range(4):
         assert sum(listener.news.is_set() for listener in crowd) == turn * WOKEN_AT_ONCE

@@ -17,9 +17,9 @@ from penstock import stores
 from penstock.access import Key, Right
 from penstock.credentials import Credentials
 from penstock.errors import Forbidden, IdentityUnavailable, Unauthenticated
-from penstock.http.gate import Gate
+from penstock.http.gate import Authenticator
 from penstock.http.identity import key_set
-from penstock.http.identity.nouns import Believed
+from penstock.http.identity.nouns import TrustedIssuers
 from penstock.http.identity.tokens import check
 from penstock.store import Store
 from tests.http.issuer import AUDIENCE, Issuer, issuing, public
@@ -66,8 +66,8 @@ def time() -> Time:
 
 
 @pytest.fixture
-def gate(issuer: Issuer, store: Store, time: Time) -> Gate:
-    believed = Believed(
+def gate(issuer: Issuer, store: Store, time: Time) -> Authenticator:
+    believed = TrustedIssuers(
         issuer.url,
         AUDIENCE,
         f"{issuer.url}/keys",
@@ -75,19 +75,21 @@ def gate(issuer: Issuer, store: Store, time: Time) -> Gate:
         introspect_client="penstock",
         introspect_secret="hush",
     )
-    made = Gate(store, believed, now=time, clock=time)
+    made = Authenticator(store, believed, now=time, clock=time)
     assert made.signed is not None
     made.signed.keys.clock = time
     return made
 
 
-async def admit(gate: Gate, token: str, address: str = "192.0.2.1") -> Any:
+async def admit(gate: Authenticator, token: str, address: str = "192.0.2.1") -> Any:
     headers = [(b"authorization", b"Bearer " + token.encode())]
     return await gate.admit({"headers": headers, "client": (address, 1)})
 
 
 @pytest.mark.parametrize("kid", ["r", "e", "d"])
-async def test_a_token_of_the_issuer_is_believed(gate: Gate, issuer: Issuer, kid: str) -> None:
+async def test_a_token_of_the_issuer_is_believed(
+    gate: Authenticator, issuer: Issuer, kid: str
+) -> None:
     caller = await admit(gate, issuer.token(kid))
     assert (caller.subject, caller.tenant) == ("jwt:ada", "default")
     assert caller.access.allows(Right.PUBLISH, "default", "any")
@@ -118,19 +120,19 @@ WRONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("claims", WRONG.values(), ids=WRONG.keys())
 async def test_a_token_that_does_not_hold(
-    gate: Gate, issuer: Issuer, claims: dict[str, Any]
+    gate: Authenticator, issuer: Issuer, claims: dict[str, Any]
 ) -> None:
     with pytest.raises(Unauthenticated):
         await admit(gate, issuer.token(**claims))
     await admit(gate, issuer.token())
 
 
-async def test_the_issuer_is_the_very_text(gate: Gate, issuer: Issuer) -> None:
+async def test_the_issuer_is_the_very_text(gate: Authenticator, issuer: Issuer) -> None:
     with pytest.raises(Unauthenticated):
         await admit(gate, issuer.token(iss=issuer.url + "/"))
 
 
-async def test_a_token_for_several_is_for_us_too(gate: Gate, issuer: Issuer) -> None:
+async def test_a_token_for_several_is_for_us_too(gate: Authenticator, issuer: Issuer) -> None:
     await admit(gate, issuer.token(aud=["other", AUDIENCE]))
 
 
@@ -142,12 +144,12 @@ def unsigned(claims: dict[str, Any], **header: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ["none", "None", "nOnE", "", "HS256", "HS512", "RS1", 7])
-async def test_a_token_signed_otherwise(gate: Gate, issuer: Issuer, name: Any) -> None:
+async def test_a_token_signed_otherwise(gate: Authenticator, issuer: Issuer, name: Any) -> None:
     with pytest.raises(Unauthenticated):
         await admit(gate, unsigned(issuer.claims(), alg=name, kid="r"))
 
 
-async def test_a_public_key_is_no_shared_secret(gate: Gate, issuer: Issuer) -> None:
+async def test_a_public_key_is_no_shared_secret(gate: Authenticator, issuer: Issuer) -> None:
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     text = issuer.rsa.public_key().public_bytes(serialization.Encoding.DER, form)
     signed = unsigned(issuer.claims(), alg="HS256", kid="r").rstrip(".")
@@ -159,7 +161,7 @@ async def test_a_public_key_is_no_shared_secret(gate: Gate, issuer: Issuer) -> N
 @pytest.mark.parametrize(
     "kid", ["../../dev/null", "' OR 1=1--", "x" * 10_000, "x" * 300, "e", "", 7, ["r"], {"r": 1}]
 )
-async def test_a_key_that_is_not_there(gate: Gate, issuer: Issuer, kid: Any) -> None:
+async def test_a_key_that_is_not_there(gate: Authenticator, issuer: Issuer, kid: Any) -> None:
     good, claims, signature = issuer.token().split(".")
     assert good
     header = json.dumps({"alg": "RS256", "kid": kid}).encode()
@@ -168,7 +170,9 @@ async def test_a_key_that_is_not_there(gate: Gate, issuer: Issuer, kid: Any) -> 
         await admit(gate, f"{forged}.{claims}.{signature}")
 
 
-async def test_keys_in_the_token_itself_are_not_looked_at(gate: Gate, issuer: Issuer) -> None:
+async def test_keys_in_the_token_itself_are_not_looked_at(
+    gate: Authenticator, issuer: Issuer
+) -> None:
     mine = rsa.generate_private_key(65_537, 2_048)
     inside = {"jwk": public(mine, "m", "RS256"), "jku": f"{issuer.url}/evil", "kid": "m"}
     token = jwt.encode(issuer.claims(), mine, "RS256", inside)
@@ -176,24 +180,24 @@ async def test_keys_in_the_token_itself_are_not_looked_at(gate: Gate, issuer: Is
         await admit(gate, token)
 
 
-async def test_what_must_be_understood_and_is_not(gate: Gate, issuer: Issuer) -> None:
+async def test_what_must_be_understood_and_is_not(gate: Authenticator, issuer: Issuer) -> None:
     with pytest.raises(Unauthenticated):
         await admit(gate, issuer.token(headers={"crit": ["exp"]}))
 
 
-async def test_a_signature_of_nothing(gate: Gate, issuer: Issuer) -> None:
+async def test_a_signature_of_nothing(gate: Authenticator, issuer: Issuer) -> None:
     header, claims, _ = issuer.token("e").split(".")
     zero = base64.urlsafe_b64encode(bytes(64)).rstrip(b"=").decode()
     with pytest.raises(Unauthenticated):
         await admit(gate, f"{header}.{claims}.{zero}")
 
 
-async def test_an_encrypted_token_is_not_read(gate: Gate) -> None:
+async def test_an_encrypted_token_is_not_read(gate: Authenticator) -> None:
     with pytest.raises(Unauthenticated):
         await admit(gate, "a.b.c.d.e")
 
 
-async def test_a_changed_token(gate: Gate, issuer: Issuer) -> None:
+async def test_a_changed_token(gate: Authenticator, issuer: Issuer) -> None:
     header, _, signature = issuer.token().split(".")
     other = issuer.token(sub="root").split(".")[1]
     with pytest.raises(Unauthenticated):
@@ -201,7 +205,7 @@ async def test_a_changed_token(gate: Gate, issuer: Issuer) -> None:
 
 
 async def test_unknown_keys_ask_the_issuer_no_oftener(
-    gate: Gate, issuer: Issuer, time: Time
+    gate: Authenticator, issuer: Issuer, time: Time
 ) -> None:
     await admit(gate, issuer.token())
     for number in range(50):
@@ -216,7 +220,7 @@ async def test_unknown_keys_ask_the_issuer_no_oftener(
 
 
 async def test_an_unknown_key_that_cannot_be_looked_up_is_no_wrong_credential(
-    gate: Gate, issuer: Issuer
+    gate: Authenticator, issuer: Issuer
 ) -> None:
     """Callers of one address use new keys faster than the issuer is asked; none is locked out."""
     await admit(gate, issuer.token())
@@ -241,34 +245,34 @@ async def test_an_unknown_key_that_cannot_be_looked_up_is_no_wrong_credential(
     ],
 )
 async def test_the_last_good_keys_are_kept(
-    gate: Gate, issuer: Issuer, time: Time, answer: tuple[int, bytes, dict[str, str]]
+    gate: Authenticator, issuer: Issuer, time: Time, answer: tuple[int, bytes, dict[str, str]]
 ) -> None:
     await admit(gate, issuer.token())
     issuer.answer = answer
-    time.on += key_set.FRESH + 1
+    time.on += key_set.CACHE_TTL_S + 1
     await admit(gate, issuer.token(sub="eve", exp=4_000_000_000))
     assert issuer.asked == 2
 
 
-async def test_without_keys_nobody_can_be_let_in_yet(gate: Gate, issuer: Issuer) -> None:
+async def test_without_keys_nobody_can_be_let_in_yet(gate: Authenticator, issuer: Issuer) -> None:
     issuer.answer = (500, b"", {})
     with pytest.raises(IdentityUnavailable):
         await admit(gate, issuer.token())
 
 
 async def test_a_key_that_was_taken_out_counts_no_more(
-    gate: Gate, issuer: Issuer, time: Time
+    gate: Authenticator, issuer: Issuer, time: Time
 ) -> None:
     token = issuer.token(exp=4_000_000_000)
     await admit(gate, token)
     issuer.answer = (200, json.dumps({"keys": issuer.keys[1:]}).encode(), {})
-    time.on += key_set.FRESH + 1
+    time.on += key_set.CACHE_TTL_S + 1
     with pytest.raises(Unauthenticated):
         await admit(gate, token)
     await admit(gate, issuer.token("e", exp=4_000_000_000))
 
 
-async def test_a_new_key_is_found_when_it_is_used(gate: Gate, issuer: Issuer) -> None:
+async def test_a_new_key_is_found_when_it_is_used(gate: Authenticator, issuer: Issuer) -> None:
     """At once, also right after a fetch; the callers that come together share fetches."""
     issuer.answer = (200, json.dumps({"keys": issuer.keys[:1]}).encode(), {})
     await admit(gate, issuer.token())
@@ -280,7 +284,7 @@ async def test_a_new_key_is_found_when_it_is_used(gate: Gate, issuer: Issuer) ->
 
 
 async def test_a_token_of_a_retired_key_is_wrong_and_not_unknown(
-    gate: Gate, issuer: Issuer
+    gate: Authenticator, issuer: Issuer
 ) -> None:
     """Its caller has to get a new token, and not to try again."""
     await admit(gate, issuer.token("e"))
@@ -295,7 +299,9 @@ async def test_a_token_of_a_retired_key_is_wrong_and_not_unknown(
     await admit(gate, issuer.token())
 
 
-async def test_a_key_that_was_replaced_under_its_name_is_found(gate: Gate, issuer: Issuer) -> None:
+async def test_a_key_that_was_replaced_under_its_name_is_found(
+    gate: Authenticator, issuer: Issuer
+) -> None:
     await admit(gate, issuer.token())
     new = rsa.generate_private_key(65_537, 2_048)
     token = jwt.encode(issuer.claims(), new, "RS256", {"kid": "r"})
@@ -307,7 +313,9 @@ async def test_a_key_that_was_replaced_under_its_name_is_found(gate: Gate, issue
     assert issuer.asked == 3
 
 
-async def test_wrong_signatures_ask_the_issuer_no_oftener(gate: Gate, issuer: Issuer) -> None:
+async def test_wrong_signatures_ask_the_issuer_no_oftener(
+    gate: Authenticator, issuer: Issuer
+) -> None:
     other = rsa.generate_private_key(65_537, 2_048)
     for number in range(10):
         forged = jwt.encode(issuer.claims(jti=str(number)), other, "RS256", {"kid": "r"})
@@ -317,7 +325,7 @@ async def test_wrong_signatures_ask_the_issuer_no_oftener(gate: Gate, issuer: Is
 
 
 async def test_two_keys_of_one_name_are_told_apart_by_their_kind(
-    gate: Gate, issuer: Issuer
+    gate: Authenticator, issuer: Issuer
 ) -> None:
     same = [{**key, "kid": "r"} for key in issuer.keys]
     issuer.answer = (200, json.dumps({"keys": same}).encode(), {})
@@ -325,7 +333,7 @@ async def test_two_keys_of_one_name_are_told_apart_by_their_kind(
 
 
 @pytest.mark.parametrize("keys", ["twice", "short", "many"])
-async def test_keys_that_are_not_used(gate: Gate, issuer: Issuer, keys: str) -> None:
+async def test_keys_that_are_not_used(gate: Authenticator, issuer: Issuer, keys: str) -> None:
     good = issuer.keys[0]
     short = public(rsa.generate_private_key(65_537, 1_024), "r", "RS256")
     found = {"twice": [good, good], "short": [short], "many": [short] * 101 + [good]}[keys]
@@ -334,7 +342,7 @@ async def test_keys_that_are_not_used(gate: Gate, issuer: Issuer, keys: str) -> 
         await admit(gate, issuer.token())
 
 
-async def test_types_are_what_the_token_says(gate: Gate, issuer: Issuer) -> None:
+async def test_types_are_what_the_token_says(gate: Authenticator, issuer: Issuer) -> None:
     assert (await admit(gate, issuer.token())).types == {"*"}
     assert (await admit(gate, issuer.token(eventTypes=["*"]))).types == {"*"}
     caller = await admit(gate, issuer.token(eventTypes=["A", "B"]))
@@ -346,7 +354,9 @@ async def test_types_are_what_the_token_says(gate: Gate, issuer: Issuer) -> None
 
 
 @pytest.mark.parametrize("empty", [[], "", " "])
-async def test_a_token_with_no_types_claims_nothing(gate: Gate, issuer: Issuer, empty: Any) -> None:
+async def test_a_token_with_no_types_claims_nothing(
+    gate: Authenticator, issuer: Issuer, empty: Any
+) -> None:
     caller = await admit(gate, issuer.token(eventTypes=empty))
     for asked in ([], ["A"]):
         with pytest.raises(Forbidden):
@@ -354,17 +364,19 @@ async def test_a_token_with_no_types_claims_nothing(gate: Gate, issuer: Issuer, 
 
 
 @pytest.mark.parametrize("wrong", [[1], ["A", None], {}, {"A": True}, 7, True])
-async def test_types_of_a_wrong_shape_are_refused(gate: Gate, issuer: Issuer, wrong: Any) -> None:
+async def test_types_of_a_wrong_shape_are_refused(
+    gate: Authenticator, issuer: Issuer, wrong: Any
+) -> None:
     with pytest.raises(Unauthenticated, match="eventTypes"):
         await admit(gate, issuer.token(eventTypes=wrong))
     assert (await admit(gate, issuer.token(eventTypes="A B"))).fitting([]) == ("A", "B")
 
 
 async def test_an_issuer_may_be_held_to_say_the_types(issuer: Issuer, store: Store) -> None:
-    believed = Believed(
+    believed = TrustedIssuers(
         issuer.url, AUDIENCE, f"{issuer.url}/keys", require_event_types=True
     )  # fmt: skip
-    gate = Gate(store, believed)
+    gate = Authenticator(store, believed)
     with pytest.raises(Unauthenticated, match="eventTypes"):
         await admit(gate, issuer.token())
     assert (await admit(gate, issuer.token(eventTypes=["*"]))).types == {"*"}
@@ -372,11 +384,11 @@ async def test_an_issuer_may_be_held_to_say_the_types(issuer: Issuer, store: Sto
 
 async def test_a_subject_cannot_be_taken_for_another(issuer: Issuer, store: Store) -> None:
     """Neither for an API key, nor for a subject of another tenant or kind of token."""
-    believed = Believed(
+    believed = TrustedIssuers(
         issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="org",
         introspect_url=f"{issuer.url}/introspect",
     )  # fmt: skip
-    gate = Gate(store, believed)
+    gate = Authenticator(store, believed)
     issuer.opaque["opaque-3"] = {"active": True, "sub": "w1", "org": "acme"}
     key, token = await Credentials(store).create_key(Key(id="", name="k", roles=("worker",)))
     callers = [
@@ -393,7 +405,7 @@ async def test_a_subject_cannot_be_taken_for_another(issuer: Issuer, store: Stor
     assert again.holder == callers[2].holder
 
 
-async def test_scopes_of_others_give_nothing(gate: Gate, issuer: Issuer) -> None:
+async def test_scopes_of_others_give_nothing(gate: Authenticator, issuer: Issuer) -> None:
     given = "admin publish penstock:dance penstock:access:a* penstock:read:a*"
     caller = await admit(gate, issuer.token(scope=given))
     assert caller.access.rights == {Right.READ}
@@ -403,8 +415,8 @@ async def test_scopes_of_others_give_nothing(gate: Gate, issuer: Issuer) -> None
 
 
 async def test_the_tenant_is_the_claims_alone(issuer: Issuer, store: Store) -> None:
-    believed = Believed(issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="org")
-    gate = Gate(store, believed)
+    believed = TrustedIssuers(issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="org")
+    gate = Authenticator(store, believed)
     assert (await admit(gate, issuer.token(org="acme"))).tenant == "acme"
     for wrong in (None, "", "a/b", 7, ["acme"]):
         with pytest.raises(Unauthenticated):
@@ -412,7 +424,7 @@ async def test_the_tenant_is_the_claims_alone(issuer: Issuer, store: Store) -> N
 
 
 async def test_an_opaque_token_is_asked_about_once_a_minute(
-    gate: Gate, issuer: Issuer, time: Time
+    gate: Authenticator, issuer: Issuer, time: Time
 ) -> None:
     issuer.opaque["opaque-1"] = {"active": True, "sub": "shop", "scope": "penstock:publish"}
     caller = await admit(gate, "opaque-1")
@@ -434,7 +446,7 @@ async def test_an_opaque_token_is_asked_about_once_a_minute(
      {"active": True, "sub": "x", "exp": 5}, {"active": True, "sub": "x", "exp": "soon"}],
 )  # fmt: skip
 async def test_an_opaque_token_that_does_not_hold(
-    gate: Gate, issuer: Issuer, told: dict[str, Any]
+    gate: Authenticator, issuer: Issuer, told: dict[str, Any]
 ) -> None:
     issuer.opaque["opaque-2"] = told
     with pytest.raises(Unauthenticated):
@@ -444,18 +456,18 @@ async def test_an_opaque_token_that_does_not_hold(
 @pytest.mark.parametrize(
     ("believed", "text"),
     [
-        (Believed(jwks_url="https://a.example/keys"), "jwt_issuer"),
-        (Believed("i", "a", "http://a.example/keys"), "https"),
-        (Believed("i", "a", "file:///etc/passwd"), "https"),
-        (Believed(introspect_url="http://a.example/i"), "https"),
-        (Believed("i", "a", "https://a.example/keys", ("HS256",)), "HS256"),
-        (Believed("i", "a", "https://a.example/keys", ("none",)), "none"),
+        (TrustedIssuers(jwks_url="https://a.example/keys"), "jwt_issuer"),
+        (TrustedIssuers("i", "a", "http://a.example/keys"), "https"),
+        (TrustedIssuers("i", "a", "file:///etc/passwd"), "https"),
+        (TrustedIssuers(introspect_url="http://a.example/i"), "https"),
+        (TrustedIssuers("i", "a", "https://a.example/keys", ("HS256",)), "HS256"),
+        (TrustedIssuers("i", "a", "https://a.example/keys", ("none",)), "none"),
     ],
 )
-def test_what_an_operator_says_is_checked(believed: Believed, text: str) -> None:
+def test_what_an_operator_says_is_checked(believed: TrustedIssuers, text: str) -> None:
     with pytest.raises(Exception, match=text):
         check(believed)
-    check(Believed("i", "a", "https://a.example/keys"))
+    check(TrustedIssuers("i", "a", "https://a.example/keys"))
 
 
 def test_a_server_believes_an_issuer(issuer: Issuer, folder: Path, tmp_path: Path) -> None:

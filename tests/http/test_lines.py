@@ -7,48 +7,48 @@ import pytest
 
 from penstock import stores
 from penstock.broker import Broker
-from penstock.consumer import Taken
+from penstock.consumer import ClaimResult
 from penstock.errors import StoreUnreachable, TooManyWaiting
-from penstock.http.call import Gone
-from penstock.http.parking import Parking, Wish
+from penstock.http.call import ClientDisconnected
+from penstock.http.parking import ClaimKey, LongPoller
 from penstock.message import Draft, State
 from penstock.testing.faults import Faults
 
 pytestmark = pytest.mark.anyio
-WISH = Wish("default", "default", (("default", ()),), None, False, None)
+WISH = ClaimKey("default", "default", (("default", ()),), None, False, None)
 
 
 async def test_what_was_claimed_for_somebody_who_left_meanwhile_is_given_back() -> None:
     async with await stores.open("sqlite://") as store:
-        broker, parking = Broker(store), Parking(10)
+        broker, parking = Broker(store), LongPoller(10)
         waiter = parking.join(broker, WISH, "me", 1, 5.0)
         published = await broker.publish(Draft())
         claimed = asyncio.Event()
         claim = broker.claim
 
-        async def slow(*args: Any, **kwargs: Any) -> Taken:
+        async def slow(*args: Any, **kwargs: Any) -> ClaimResult:
             taken = await claim(*args, **kwargs)
-            waiter.fail(Gone())
+            waiter.fail(ClientDisconnected())
             claimed.set()
             return taken
 
         vars(broker)["claim"] = slow
         await claimed.wait()
-        await parking.drained()
+        await parking.wait_until_drained()
         record = await broker.admin.get(published.id)
         assert (record.state, record.deliveries) == (State.READY, 0)
-        assert isinstance(waiter.future.exception(), Gone)
+        assert isinstance(waiter.future.exception(), ClientDisconnected)
 
 
 async def test_a_store_that_fails_fails_those_who_wait_and_no_others() -> None:
     faults = Faults()
     async with await stores.open("sqlite://") as opened:
-        broker, parking = Broker(faults.wrap(opened)), Parking(10)
+        broker, parking = Broker(faults.wrap(opened)), LongPoller(10)
         with faults.outage(StoreUnreachable("away")):
             waiter = parking.join(broker, WISH, "me", 1, 5.0)
             with pytest.raises(StoreUnreachable):
                 await waiter.future
-        await parking.drained()
+        await parking.wait_until_drained()
         await broker.publish(Draft())
         again = parking.join(broker, WISH, "me", 1, 5.0)
         assert len((await again.future).messages) == 1
@@ -56,7 +56,7 @@ async def test_a_store_that_fails_fails_those_who_wait_and_no_others() -> None:
 
 async def test_there_is_a_limit_to_those_who_wait_and_none_to_the_others() -> None:
     async with await stores.open("sqlite://") as store:
-        broker, parking = Broker(store), Parking(2)
+        broker, parking = Broker(store), LongPoller(2)
         waiters = [parking.join(broker, WISH, "me", 1, 5.0) for _ in range(2)]
         with pytest.raises(TooManyWaiting):
             parking.join(broker, WISH, "me", 1, 5.0)
@@ -64,13 +64,13 @@ async def test_there_is_a_limit_to_those_who_wait_and_none_to_the_others() -> No
         parking.close()
         assert [(await waiter.future).messages for waiter in waiters] == [[], []]
         assert (await parking.join(broker, WISH, "me", 1, 5.0).future).messages == []
-        await parking.drained()
+        await parking.wait_until_drained()
 
 
 async def test_many_claims_at_once_are_few_claims_of_the_store() -> None:
     faults = Faults()
     async with await stores.open("sqlite://") as opened:
-        broker, parking = Broker(faults.wrap(opened)), Parking(1_000)
+        broker, parking = Broker(faults.wrap(opened)), LongPoller(1_000)
         await broker.publish_many([Draft()] * 100)
         faults.calls.clear()
         waiters = [parking.join(broker, WISH, "me", 1, 0.0) for _ in range(100)]
@@ -81,10 +81,10 @@ async def test_many_claims_at_once_are_few_claims_of_the_store() -> None:
 
 async def test_an_empty_line_is_forgotten() -> None:
     async with await stores.open("sqlite://") as store:
-        broker, parking = Broker(store), Parking(10)
+        broker, parking = Broker(store), LongPoller(10)
         await parking.join(broker, WISH, "me", 1, 0.0).future
-        await parking.drained()
-        other = Wish("default", "default", (("default", ("t",)),), None, False, None)
+        await parking.wait_until_drained()
+        other = ClaimKey("default", "default", (("default", ("t",)),), None, False, None)
         await parking.join(broker, other, "me", 1, 0.0).future
         assert list(parking.lines) == [other]
-        await parking.drained()
+        await parking.wait_until_drained()

@@ -9,7 +9,7 @@ from uvicorn.server import ServerState
 
 from penstock.http.lingering_close import LINGER_TIMEOUT_S, MAX_DISCARDED_BYTES
 from penstock.http.protocol import STOP_STALL_TIMEOUT_S, Protocol
-from penstock.http.service import Limits
+from penstock.http.service import ServerLimits
 from penstock.http.uvicorn_config import UvicornConfig
 
 REST, HEAD, BODY = 75, 15, 30
@@ -100,7 +100,7 @@ class Connection:
         self.wire = Wire()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        config = UvicornConfig(self.app, Limits(head_timeout=HEAD, body_timeout=BODY))
+        config = UvicornConfig(self.app, ServerLimits(head_timeout=HEAD, body_timeout=BODY))
         self.protocol = Protocol(
             config, ServerState(), {}, cast(asyncio.AbstractEventLoop, self.time)
         )

@@ -14,15 +14,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from penstock.http.guard import Reach
-from penstock.http.sending import Answered, Letter, Sender, headers_of
-from penstock.signing import secret
+from penstock.http.guard import EgressPolicy
+from penstock.http.sending import WebhookRequest, WebhookResult, WebhookSender, make_headers
+from penstock.signing import derive_secret
 from tests.http.receiver import Receiver, receiving, silent
 
 pytestmark = pytest.mark.anyio
 
-OPEN = Reach(private=True, ports=None)
-SECRETS = [secret(b"k" * 32, "default", number) for number in range(2)]
+OPEN = EgressPolicy(private=True, ports=None)
+SECRETS = [derive_secret(b"k" * 32, "default", number) for number in range(2)]
 BODY = b'{"type":"message.completed"}'
 
 
@@ -33,33 +33,35 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-async def sender() -> AsyncIterator[Sender]:
+async def sender() -> AsyncIterator[WebhookSender]:
     """One that may send to this machine."""
-    async with Sender(OPEN) as opened:
+    async with WebhookSender(OPEN) as opened:
         yield opened
 
 
-def letter(url: str, secrets: list[str] = SECRETS[:1]) -> Letter:
-    return Letter(url, "17", BODY, secrets)
+def letter(url: str, secrets: list[str] = SECRETS[:1]) -> WebhookRequest:
+    return WebhookRequest(url, "17", BODY, secrets)
 
 
-async def sent(reach: Reach, url: str, patience: float = 10.0) -> Answered:
-    async with Sender(reach, patience) as sender:
+async def sent(reach: EgressPolicy, url: str, patience: float = 10.0) -> WebhookResult:
+    async with WebhookSender(reach, patience) as sender:
         return await sender.post(letter(url))
 
 
 @pytest.mark.parametrize("status", [200, 204, 400, 404, 410, 429, 500, 503])
-async def test_the_answer_is_the_status(sender: Sender, receiver: Receiver, status: int) -> None:
+async def test_the_answer_is_the_status(
+    sender: WebhookSender, receiver: Receiver, status: int
+) -> None:
     receiver.answers["/a?b=c%20d"] = [status]
     answered = await sender.post(letter(f"{receiver.url}/a?b=c%20d"))
-    assert answered == Answered(status)
+    assert answered == WebhookResult(status)
     assert (answered.good, answered.gone) == (status < 300, status == 410)
     (post,) = receiver.of("/a?b=c%20d")
     assert (post.body, post.headers["content-type"]) == (BODY, "application/json")
 
 
 async def test_a_letter_is_signed_with_every_secret_that_is_valid(
-    sender: Sender, receiver: Receiver
+    sender: WebhookSender, receiver: Receiver
 ) -> None:
     await sender.post(letter(f"{receiver.url}/", SECRETS))
     (post,) = receiver.of("/")
@@ -67,11 +69,11 @@ async def test_a_letter_is_signed_with_every_secret_that_is_valid(
     for each in SECRETS:
         assert post.verify(each) == {"type": "message.completed"}
     with pytest.raises(WebhookVerificationError):
-        post.verify(secret(b"k" * 32, "default", 2))
+        post.verify(derive_secret(b"k" * 32, "default", 2))
 
 
 async def test_nothing_of_a_signed_letter_can_be_changed(
-    sender: Sender, receiver: Receiver
+    sender: WebhookSender, receiver: Receiver
 ) -> None:
     await sender.post(letter(f"{receiver.url}/"))
     (post,) = receiver.of("/")
@@ -91,19 +93,19 @@ def test_an_old_letter_cannot_be_sent_again(minutes: int) -> None:
     then = datetime.now(UTC) + timedelta(minutes=minutes)
     webhook = Webhook(SECRETS[0])
     with pytest.raises(WebhookVerificationError):
-        webhook.verify(BODY, headers_of(letter("http://example.org"), then))
-    webhook.verify(BODY, headers_of(letter("http://example.org"), datetime.now(UTC)))
+        webhook.verify(BODY, make_headers(letter("http://example.org"), then))
+    webhook.verify(BODY, make_headers(letter("http://example.org"), datetime.now(UTC)))
 
 
 async def test_nothing_is_sent_to_this_machine_unless_that_is_allowed(receiver: Receiver) -> None:
-    answered = await sent(Reach(ports=None), receiver.url)
+    answered = await sent(EgressPolicy(ports=None), receiver.url)
     assert str(answered) == "not sent: its address is not public"
     assert receiver.posts == []
     assert (await sent(OPEN, receiver.url)).good
 
 
 async def test_nothing_is_sent_to_a_port_that_is_not_listed(receiver: Receiver) -> None:
-    answered = await sent(Reach(private=True), receiver.url)
+    answered = await sent(EgressPolicy(private=True), receiver.url)
     assert str(answered).startswith("not sent: port ")
     assert receiver.posts == []
 
@@ -128,7 +130,7 @@ async def test_a_name_is_looked_at_by_what_it_leads_to(
 ) -> None:
     asked = resolving(monkeypatch, "127.0.0.1")
     url = receiver.url.replace("127.0.0.1", "receiver.example")
-    assert str(await sent(Reach(ports=None), url)) == "not sent: its address is not public"
+    assert str(await sent(EgressPolicy(ports=None), url)) == "not sent: its address is not public"
     assert receiver.posts == []
     assert (await sent(OPEN, url)).good
     assert asked == ["receiver.example"] * 2
@@ -139,7 +141,7 @@ async def test_a_name_that_leads_elsewhere_the_next_time_is_looked_at_again(
 ) -> None:
     asked = resolving(monkeypatch, "192.0.2.1", "127.0.0.1")
     port = int(receiver.url.rpartition(":")[2])
-    async with Sender(Reach(ports=None), 0.2) as sender:
+    async with WebhookSender(EgressPolicy(ports=None), 0.2) as sender:
         for _ in range(2):
             answered = await sender.post(letter(f"http://rebound.example:{port}/"))
             assert str(answered) == "not sent: its address is not public"
@@ -160,7 +162,9 @@ async def test_where_nobody_listens_is_said() -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_not_followed(sender: Sender, receiver: Receiver, status: int) -> None:
+async def test_a_redirect_is_not_followed(
+    sender: WebhookSender, receiver: Receiver, status: int
+) -> None:
     receiver.answers["/"] = [status]
     answered = await sender.post(letter(f"{receiver.url}/"))
     assert str(answered) == f"answered {status}; redirects are not followed"
@@ -184,15 +188,15 @@ async def test_no_more_of_an_answer_is_read_than_a_little(receiver: Receiver) ->
     length = 10_000_000_000
     begin = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % length
     receiver.answers["/"] = [begin + b"x" * 200_000]
-    assert await sent(OPEN, receiver.url) == Answered(200)
+    assert await sent(OPEN, receiver.url) == WebhookResult(200)
 
 
 async def test_a_short_answer_is_read_and_the_connection_kept(
-    sender: Sender, receiver: Receiver
+    sender: WebhookSender, receiver: Receiver
 ) -> None:
     for _ in range(3):
         assert (await sender.post(letter(f"{receiver.url}/"))).good
-    connector = sender.opened().connector
+    connector = sender.ensure_session().connector
     assert connector is not None
     assert len(receiver.posts) == 3
 

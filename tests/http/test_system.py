@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.http.counts import Pace, workers_needed
+from penstock.http.counts import QueueRate, compute_workers_needed
 from penstock.http.events import KINDS
 from tests.cli.terminal import until
 from tests.http.served import Served, served
@@ -134,17 +134,17 @@ def test_the_needed_workers_are_told(server: Served) -> None:
 @pytest.mark.parametrize(
     ("pace", "ready", "needed"),
     [
-        (Pace(0, 1.0), 0, 0),
-        (Pace(0, 1.0), 1, 1),
-        (Pace(100, 0.5), 0, 5),
-        (Pace(100, 0.5), 1_200, 6),
-        (Pace(0, 60.0), 100, 10),
+        (QueueRate(0, 1.0), 0, 0),
+        (QueueRate(0, 1.0), 1, 1),
+        (QueueRate(100, 0.5), 0, 5),
+        (QueueRate(100, 0.5), 1_200, 6),
+        (QueueRate(0, 60.0), 100, 10),
     ],
 )
 def test_needed_workers_keep_pace_and_work_off_what_is_ready(
-    pace: Pace, ready: int, needed: int
+    pace: QueueRate, ready: int, needed: int
 ) -> None:
-    assert workers_needed(pace, ready, concurrency=10, catch_up=60) == needed
+    assert compute_workers_needed(pace, ready, concurrency=10, catch_up=60) == needed
 
 
 def test_openapi_shows_every_route_with_an_example_of_what_it_takes(server: Served) -> None:

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from penstock.http.tallies import SECONDS, Count, Times
+from penstock.http.tallies import SECONDS, CounterMetric, HistogramMetric
 
 
 def lines(registry: CollectorRegistry) -> set[str]:
@@ -13,7 +13,7 @@ def lines(registry: CollectorRegistry) -> set[str]:
 
 def test_counts_are_told_as_those_of_prometheus() -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    count = Count(ours, "jobs", "Jobs.", "queue", "verb")
+    count = CounterMetric(ours, "jobs", "Jobs.", "queue", "verb")
     counter = Counter("jobs", "Jobs.", ["queue", "verb"], registry=theirs)
     for queue, verb, by in (("a", "complete", 1), ("a", "complete", 3), ('"b"\n', "fail", 1)):
         count.add(queue, verb, by=by)
@@ -23,7 +23,7 @@ def test_counts_are_told_as_those_of_prometheus() -> None:
 
 def test_times_are_told_as_those_of_prometheus() -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    times = Times(ours, "took", "Seconds.", "route")
+    times = HistogramMetric(ours, "took", "Seconds.", "route")
     histogram = Histogram("took", "Seconds.", ["route"], buckets=SECONDS, registry=theirs)
     for route, seconds in (("/a", 0.0), ("/a", 0.001), ("/a", 0.5), ("/a", 1e6), ("/b", 0.0011)):
         times.add(route, seconds)

@@ -54,13 +54,13 @@ def test_a_token_that_was_changed_or_made_up_is_refused(token: str) -> None:
 
 
 def test_a_cursor_is_for_its_list_alone() -> None:
-    cursor = TOKENS.seal(42, ("default", "mail"))
-    assert TOKENS.unseal(cursor, ("default", "mail")) == 42
+    cursor = TOKENS.seal_cursor(42, ("default", "mail"))
+    assert TOKENS.unseal_cursor(cursor, ("default", "mail")) == 42
     for wrong in (cursor.replace("42", "43"), "42", "42.é", "x.y", ""):
         with pytest.raises(InvalidToken):
-            TOKENS.unseal(wrong, ("default", "mail"))
+            TOKENS.unseal_cursor(wrong, ("default", "mail"))
     with pytest.raises(InvalidToken):
-        TOKENS.unseal(cursor, ("default", "other"))
+        TOKENS.unseal_cursor(cursor, ("default", "other"))
 
 
 def test_a_token_of_one_server_settles_on_another(server: Served, store: str, folder: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pymysql
 
 from penstock.stores.mariadb.address import SETTINGS
-from penstock.stores.mariadb.statement import SQL, Raw, text_of, tuples
+from penstock.stores.mariadb.statement import SQL, RawSql, fill_statement, to_tuples
 from tests.servers.mariadb import MariaDB
 
 NEVER = 2**53 - 1
@@ -57,13 +57,13 @@ VALUES: dict[str, Any] = {
     "above": 0, "after": 10, "any_type": True, "before": 20, "begins": True, "by": "b",
     "correlation": "c10", "consumer": "c", "due_by": 10, "ended": 10, "everywhere": False,
     "expired_by": 2**62, "full": True,
-    "fence": 7, "flags": 0, "given": Raw("SELECT 7 AS id, 7 AS fence, '' AS body"), "id": 7,
+    "fence": 7, "flags": 0, "given": RawSql("SELECT 7 AS id, 7 AS fence, '' AS body"), "id": 7,
     "ids": IDS, "array": "[7,12]", "key": "key7", "keys": ["key7", "key12"], "last": 50,
     "length": 30, "limit": 10, "looks": 1,
-    "locks": Raw("fence = 7 AND id IN (7,12) OR fence = 22 AND id IN (22,27)"), "moment": 1,
+    "locks": RawSql("fence = 7 AND id IN (7,12) OR fence = 22 AND id IN (22,27)"), "moment": 1,
     "more": 10, "most": 10, "name": "name9", "note": "n", "now": 10, "number": 1, "pause": 0.001,
     "percent": 0.5, "queue": 2, "queue_id": 2, "queues": [2, 3], "rank": 1, "seen": 10,
-    "slots": [1, 2], "state": "completed", "tickets": tuples([(2, 1, 8), (2, 1, 15)]),
+    "slots": [1, 2], "state": "completed", "tickets": to_tuples([(2, 1, 8), (2, 1, 15)]),
     "kind": "paper", "type": "type5", "types": ["type5", "type6"], "body": "", "at": 1,
     "scope": "default", "tenant": "default", "settings": "{}",
 }  # fmt: skip
@@ -103,12 +103,12 @@ def analyse(connection: pymysql.Connection) -> None:
 
 def walk(connection: pymysql.Connection, name: str) -> list[str]:
     """Each table that a statement reads, by its name there, and how; in no order."""
-    values = VALUES | {"picks": Raw(text_of("pick", queue=2, limit=10))}
+    values = VALUES | {"picks": RawSql(fill_statement("pick", queue=2, limit=10))}
     if name == "claim_dead":
-        values["picks"] = Raw(text_of("pick_dead", **VALUES))
+        values["picks"] = RawSql(fill_statement("pick_dead", **VALUES))
     if name == "find_all":
         values["type"] = None
-    text = text_of(name, **{value: values[value] for value in SQL[name].names})
+    text = fill_statement(name, **{value: values[value] for value in SQL[name].names})
     return sorted(step for part in text.split(";\n") for step in steps(connection, part))
 
 

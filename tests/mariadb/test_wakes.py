@@ -11,10 +11,10 @@ from asyncmy.errors import MySQLError
 
 from penstock import stores
 from penstock.errors import InvalidInput, StoreUnreachable
-from penstock.stores.mariadb.bell import RUNG, Bell
-from penstock.stores.mariadb.statement import text_of
+from penstock.stores.mariadb.bell import RUNG, LocalWakeups
+from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.store import MariaStore
-from penstock.stores.mariadb.wake import RedisWake
+from penstock.stores.mariadb.wake import RedisPubSub
 from penstock.ticket import AnswerKind, Completion, Entry
 from tests.mariadb.scenes import CAP, QUEUE, claim, open_store, publish, wait_for, wait_until
 from tests.servers.mariadb import MariaDB
@@ -149,7 +149,7 @@ async def test_a_lookout_goes_on_after_many_rings(store: MariaStore, other: Mari
     await wait_for(lambda: store.waiters.lookout.session is not None)
     session = store.waiters.lookout.session
     for _ in range(100):
-        await other.ask(text_of("ring", lock=other.bell.lock(QUEUE)))
+        await other.ask(fill_statement("ring", lock=other.bell.lock(QUEUE)))
     ids = await publish(other)
     assert await asyncio.wait_for(waiting, CAP) == ids
     assert store.waiters.lookout.session is session
@@ -171,7 +171,7 @@ async def test_who_may_not_ring_publishes_all_the_same(
 
 
 def test_a_queue_is_rung_for_once_in_a_while() -> None:
-    bell = Bell("seal")
+    bell = LocalWakeups("seal")
     first, again, more = bell.ring([1, 2]), bell.ring([2]), bell.ring(range(100))
     assert (len(first), again, len(more)) == (2, [], RUNG)
 
@@ -248,7 +248,9 @@ async def test_many_publishes_are_told_of_together(
         before = redis.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"]
         for _ in range(50):
             await asyncio.gather(*(publish(teller) for _ in range(4)))
-        await wait_for(lambda: isinstance(teller.waiters, RedisWake) and not teller.waiters.telling)
+        await wait_for(
+            lambda: isinstance(teller.waiters, RedisPubSub) and not teller.waiters.telling
+        )
         after = redis.info("commandstats")["cmdstat_publish"]["calls"]
     assert 1 <= after - before < 200
 
@@ -258,7 +260,7 @@ async def test_a_notice_that_makes_no_sense_does_no_harm(
     told: MariaStore, teller: MariaStore, redis_server: Redis, words: str
 ) -> None:
     heard = await woken(told)
-    assert isinstance(told.waiters, RedisWake)
+    assert isinstance(told.waiters, RedisPubSub)
     with redis_server.connect() as redis:
         redis.publish(told.waiters.channel, words)
     await publish(teller)

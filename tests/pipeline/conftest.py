@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.pipeline import started
+from penstock.pipeline import start_session
 from tests.cli.terminal import Terminal
 from tests.pipeline.scenes import AnyServer, consume, publish
 from tests.servers import s3
@@ -30,7 +30,7 @@ def spark(s3_port: int) -> Iterator[SparkSession]:
         with pytest.MonkeyPatch.context() as patch:
             for variable, value in s3.environment(s3_port).items():
                 patch.setenv(variable, value)
-            session = stack.enter_context(started("local[2,3]", SMALL))
+            session = stack.enter_context(start_session("local[2,3]", SMALL))
         yield session
 
 

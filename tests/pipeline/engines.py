@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
-from penstock.pipeline.reading import paths
+from penstock.pipeline.reading import list_paths
 from penstock.pipeline.results import RESULT_TABLES
 from penstock.pipeline.schema import TABLES
 
@@ -57,7 +57,7 @@ def count_named(lake: str) -> dict[str, int]:
     named: Counter[str] = Counter(dict.fromkeys(TABLES, 0))
     for part in parts:
         named[part.table] += part.rows
-    found = results.newest(place)
+    found = results.read_newest(place)
     if found is not None:
         named.update(dict.fromkeys(RESULT_TABLES, 0))
         for file in found.files:
@@ -75,7 +75,9 @@ def files_agree(lake: str) -> bool:
     """The logs name the files of the manifests, each once."""
     place = lakes.find(lake)
     chain = place.manifests()
-    return all(sorted(delta_files(lake, table)) == sorted(paths(chain, table)) for table in TABLES)
+    return all(
+        sorted(delta_files(lake, table)) == sorted(list_paths(chain, table)) for table in TABLES
+    )
 
 
 def delta_files(lake: str, table: str) -> list[str]:

@@ -16,8 +16,8 @@ METRICS: ResultTable = "metrics_hour"
 def publish_results(lake: str, number: int, days: Sequence[int]) -> None:
     """Of these days of January 2026, in the place of what earlier runs made of them."""
     found = lakes.find(lake)
-    old = results.newest(found)
-    kept = [file for file in old.of(METRICS) if int(file.day[-2:]) not in days] if old else []
+    old = results.read_newest(found)
+    kept = [file for file in old.list_files(METRICS) if int(file.day[-2:]) not in days] if old else []
     made = [write_day(found, number, f"2026-01-{day:02}") for day in days]
     whole = Results(results.VERSION, found.label.id, number, 1, 0, "", (*kept, *made))
     results.publish(found, whole)

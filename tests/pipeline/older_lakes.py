@@ -14,7 +14,7 @@ from penstock import stores
 from penstock.broker import Broker
 from penstock.message import Draft, Fail
 from penstock.pipeline import lake as lakes
-from penstock.pipeline.stores import identity, using
+from penstock.pipeline.stores import make_identity, use_store
 from penstock.testing.clock import ManualClock
 
 FILES = Path(__file__).parent / "version_1_lake"
@@ -46,8 +46,10 @@ def copy_lake(folder: Path) -> tuple[str, Path]:
     url, lake = f"sqlite:///{folder / 'store.db'}", folder / "lake"
     asyncio.run(fill_store(url))
     shutil.copytree(FILES, lake)
-    label = msgspec.structs.replace(lakes.find(str(lake)).label, store=using(url, identity))
+    label = msgspec.structs.replace(
+        lakes.find(str(lake)).label, store=use_store(url, make_identity)
+    )
     (lake / lakes.LABEL).write_bytes(msgspec.json.encode(label))
     place = lakes.find(str(lake))
-    using(url, lambda store: store.save_cursor(place.cursor_name, place.end))
+    use_store(url, lambda store: store.save_cursor(place.cursor_name, place.end))
     return url, lake

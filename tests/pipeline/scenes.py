@@ -12,7 +12,7 @@ from penstock.broker import Broker
 from penstock.errors import NotFound
 from penstock.message import Draft, Fail, FeedMessage, HistoryRow, Nack
 from penstock.pipeline import lake as lakes
-from penstock.pipeline.reading import paths
+from penstock.pipeline.reading import list_paths
 from penstock.pipeline.schema import Table
 from penstock.ticket import Completion, Cursor
 from tests.servers.mariadb import MariaDB
@@ -80,13 +80,13 @@ def fed(url: str) -> tuple[list[FeedMessage], list[HistoryRow]]:
 
 
 def files(lake: Path, table: Table) -> list[Path]:
-    return [lake / path for path in paths(lakes.find(str(lake)).manifests(), table)]
+    return [lake / path for path in list_paths(lakes.find(str(lake)).manifests(), table)]
 
 
 def stored(lake: Path | str, table: Table, column: str) -> list[Any]:
     """A column of all that the lake holds, sorted."""
     place, found = lakes.find(str(lake)), list[Any]()
-    for path in paths(place.manifests(), table):
+    for path in list_paths(place.manifests(), table):
         with place.files.parquet(path) as file:
             found += file.read([column]).column(column).to_pylist()
     return sorted(found)

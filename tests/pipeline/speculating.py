@@ -11,7 +11,7 @@ from threading import Event
 from pyspark import TaskContext
 from pyspark.sql import functions as f
 
-from penstock.pipeline import started
+from penstock.pipeline import start_session
 
 ROWS = 600
 # In the second of two tasks, with hundreds before it.
@@ -45,7 +45,7 @@ def straggle(meeting: str) -> Callable[[str], str]:
 
 
 def main(master: str, url: str, folder: str) -> None:
-    with started(master, SETTINGS) as spark:
+    with start_session(master, SETTINGS) as spark:
         slow = f.udf(straggle(f"{folder}/met"), "string", useArrow=False)
         rows = spark.range(ROWS, numPartitions=2).selectExpr("cast(id as string) as key")
         rows.select(slow("key").alias("key"), f.col("key").alias("body")).write.format(

@@ -20,7 +20,7 @@ import pymysql
 from penstock import stores
 from penstock.broker import Broker
 from penstock.message import Draft
-from penstock.pipeline import extract, started
+from penstock.pipeline import extract, start_session
 from tests.pipeline.scenes import on, stored
 from tests.servers.mariadb import place
 
@@ -92,7 +92,7 @@ class Writer:
 
 def drive(url: str, folder: Path) -> None:
     """Extracts until it is killed, or told to stop: then until all is final and there."""
-    with started("local[2]") as spark:
+    with start_session("local[2]") as spark:
         (folder / "driving").touch()
         while not stopped(folder):
             extract(spark, url, str(folder / "lake"), batch=2_000)

@@ -9,7 +9,7 @@ import sys
 
 from pyspark.sql import DataFrame
 
-from penstock.pipeline import completing, started
+from penstock.pipeline import complete_after, start_session
 
 
 def main(url: str, folder: str, fatal: str) -> None:
@@ -18,12 +18,12 @@ def main(url: str, folder: str, fatal: str) -> None:
         if batch == int(fatal):
             os.killpg(0, signal.SIGKILL)
 
-    with started("local[2]") as spark:
+    with start_session("local[2]") as spark:
         rows = spark.readStream.format("penstock").options(url=url, queue="mail")
         query = (
             rows.option("maxRowsPerTrigger", "10")
             .load()
-            .writeStream.foreachBatch(completing(url, write))
+            .writeStream.foreachBatch(complete_after(url, write))
             .option("checkpointLocation", f"{folder}/checkpoint")
             .trigger(availableNow=True)
             .start()

@@ -15,9 +15,9 @@ from penstock.errors import InvalidState
 from penstock.message import State, Verb
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
-from penstock.pipeline.analyse import analyse
+from penstock.pipeline.analyse import analyze
 from penstock.pipeline.extract import extract
-from penstock.pipeline.figures import figures
+from penstock.pipeline.figures import read_report_data
 from penstock.pipeline.results import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.rules import load
 from penstock.pipeline.run import run
@@ -49,13 +49,13 @@ RULES = load(None, CHANGES)
 
 
 def newest(lake: Path) -> Results:
-    found = results.newest(lakes.find(str(lake)))
+    found = results.read_newest(lakes.find(str(lake)))
     assert found is not None
     return found
 
 
 def rows_of(lake: Path, table: ResultTable) -> list[dict[str, Any]]:
-    files = newest(lake).of(table)
+    files = newest(lake).list_files(table)
     return [row for each in files for row in parquet.read_table(lake / each.path).to_pylist()]
 
 
@@ -73,7 +73,7 @@ class Night:
         for first, last in ((0, 2), (2, 5)):
             live(self.url, NIGHT[first:last], LATE + first * HOUR)
             self.ran = run(spark, self.url, str(self.lake), RULES)
-        analyse(spark, self.url, str(extracted(spark, self.url, self.whole)), RULES)
+        analyze(spark, self.url, str(extracted(spark, self.url, self.whole)), RULES)
         self.messages, self.history = fed(self.url)
         self.oracle = Oracle(self.messages, self.history)
 
@@ -120,7 +120,7 @@ def test_percentiles_are_right_to_a_bucket(night: Night, name: str) -> None:
 
 
 def test_histograms_of_all_hours_add_up(night: Night) -> None:
-    told = figures(lakes.find(str(night.lake)), 24)
+    told = read_report_data(lakes.find(str(night.lake)), 24)
     values = [each for part in night.oracle.times("run").values() for each in part]
     assert told.total["attempts"] == len(values)
     for percent in (50, 95, 99):
@@ -238,7 +238,7 @@ def test_the_example_of_the_page_runs_and_what_nobody_claimed_is_a_backlog(
     publish(url, 5)
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     exec(example.replace("sqlite:///penstock.db", url).replace('"lake"', f'"{lake}"'), {})
-    told = figures(lakes.find(str(lake)), 1)
+    told = read_report_data(lakes.find(str(lake)), 1)
     assert (told.total["published"], told.total["run_p50"]) == (5, None)
     assert [rows[-1]["backlog"] for rows in told.backlog.values()] == [5]
 
@@ -288,7 +288,7 @@ def test_what_a_killed_run_left_behind_is_swept_away(spark: SparkSession, night:
     half = night.lake / "anomaly" / "run-0000000009" / "day=2026-01-01" / "part-0.parquet"
     half.parent.mkdir(parents=True)
     half.write_bytes(b"PAR1")
-    analyse(spark, night.url, str(night.lake), RULES)
+    analyze(spark, night.url, str(night.lake), RULES)
     assert (half.exists(), everything(night.lake)) == (False, before)
 
 
@@ -298,10 +298,10 @@ def test_a_torn_manifest_of_results_is_named(spark: SparkSession, night: Night) 
     try:
         path.write_bytes(text[:-9])
         with pytest.raises(InvalidState, match="is torn or was edited"):
-            analyse(spark, night.url, str(night.lake), RULES)
+            analyze(spark, night.url, str(night.lake), RULES)
         path.write_bytes(text.replace(b'"schema":2', b'"schema":9'))
         with pytest.raises(InvalidState, match="has schema 9, and this Penstock knows up to 2"):
-            analyse(spark, night.url, str(night.lake), RULES)
+            analyze(spark, night.url, str(night.lake), RULES)
     finally:
         path.write_bytes(text)
 

@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from penstock.errors import InvalidInput, InvalidState, PenstockError, StoreUnreachable
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
-from penstock.pipeline.balance import balance, readable, sound
-from penstock.pipeline.bucket import Bucket
-from penstock.pipeline.compact import Compacted, compact
+from penstock.pipeline.balance import balance, has_right_digest, is_readable
+from penstock.pipeline.bucket import S3LakeFiles
+from penstock.pipeline.compact import CompactResult, compact
 from penstock.pipeline.extract import extract, record
 from penstock.pipeline.files import is_data
 from penstock.pipeline.reading import read_lake, read_results
-from penstock.pipeline.replay import Wish, replay
+from penstock.pipeline.replay import ReplayRequest, replay
 from penstock.pipeline.results import RESULT_TABLES, Results
 from penstock.pipeline.run import run
 from penstock.pipeline.schema import MESSAGE, Table
@@ -51,9 +51,9 @@ def test_extracts_and_compactions_keep_every_row_once(url: str, bucket: str) -> 
     publish(url, 5)
     assert (bring(url, bucket), bring(url, bucket)) == (1, 0)
     assert agrees(url, bucket)
-    assert compact(in_process(), bucket) == Compacted(4, 6, 2, 0)
+    assert compact(in_process(), bucket) == CompactResult(4, 6, 2, 0)
     assert (agrees(url, bucket), len(names(bucket))) == (True, 5)
-    assert compact(in_process(), bucket) == Compacted(0, 0, 0, 4)
+    assert compact(in_process(), bucket) == CompactResult(0, 0, 0, 4)
     assert (agrees(url, bucket), len(names(bucket))) == (True, 1)
     publish(url, 1)
     assert bring(url, bucket) == 1
@@ -159,7 +159,7 @@ async def test_a_server_that_writes_over_what_is_there_is_refused(
 
 
 def test_what_was_sent_again_because_its_answer_was_lost_is_ours(bucket: str) -> None:
-    files = Bucket(bucket)
+    files = S3LakeFiles(bucket)
     assert [files.write_once("name", text) for text in (b"ours", b"ours", b"theirs")] == [
         True,
         True,
@@ -189,8 +189,8 @@ def test_files_that_are_gone_or_changed_are_damaged(url: str, bucket: str) -> No
         path.write_bytes(b"PAR1")
     place.files.remove([gone.path])
     parts = (whole, changed, gone)
-    assert [sound(place.files, part) for part in parts] == [True, False, False]
-    assert [readable(place.files, part.path) for part in parts] == [True, False, False]
+    assert [has_right_digest(place.files, part) for part in parts] == [True, False, False]
+    assert [is_readable(place.files, part.path) for part in parts] == [True, False, False]
 
 
 def test_a_column_that_an_older_file_does_not_have_is_null(
@@ -209,7 +209,7 @@ def test_a_column_that_an_older_file_does_not_have_is_null(
 @LONG
 def test_messages_are_replayed_from_it(spark: SparkSession, url: str, bucket: str) -> None:
     bring(url, bucket)
-    done = replay(spark, url, bucket, Wish("state = 'completed'"))
+    done = replay(spark, url, bucket, ReplayRequest("state = 'completed'"))
     assert (done.queues, done.published, done.repeated) == ({"mail": 18}, 18, 0)
     assert [name for name in lakes.find(bucket).files.names() if "_replay" in name] == []
 
@@ -300,7 +300,7 @@ def test_runs_and_a_report_say_what_those_of_a_directory_say(
         run(spark, url, bucket)
     run(spark, url, lake)
     assert everything(spark, bucket) == everything(spark, lake)
-    found = results.newest(lakes.find(bucket))
+    found = results.read_newest(lakes.find(bucket))
     assert found is not None
     assert found.number == 2
     pages: list[Any] = []
@@ -324,7 +324,7 @@ def test_of_two_runs_at_once_one_is_told(spark: SparkSession, url: str, bucket: 
     for number in (2, 2):
         assert run(spark, url, bucket).analysed.results.number == number
     place = lakes.find(bucket)
-    found = results.newest(place)
+    found = results.read_newest(place)
     assert found is not None
     kept = {file.path for file in found.files}
     assert kept <= {name for table in RESULT_TABLES for name in place.files.names(table)}

@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from penstock.errors import InvalidState
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
-from penstock.pipeline.analyse import usable
-from penstock.pipeline.compact import LARGE_BYTES, Compacted, compact, neighbours
+from penstock.pipeline.analyse import choose_usable
+from penstock.pipeline.compact import LARGE_BYTES, CompactResult, compact, neighbours
 from penstock.pipeline.extract import extract
-from penstock.pipeline.lake import manifest_name
-from penstock.pipeline.manifest import Part, encode
+from penstock.pipeline.lake import make_manifest_name
+from penstock.pipeline.manifest import LakePart, encode
 from penstock.pipeline.results import Results
-from penstock.pipeline.rules import Rules
+from penstock.pipeline.rules import AnomalyThresholds
 from penstock.pipeline.run import run as run_all
 from penstock.pipeline.schema import Table
 from penstock.testing.clock import START
@@ -47,7 +47,7 @@ def test_what_was_compacted_stays_until_the_next_time(url: str, lake: Path) -> N
     compact(in_process(), str(lake))
     run(url, lake)
     assert all(path.exists() for path in old)
-    assert compact(in_process(), str(lake)) == Compacted(0, 0, 0, 3)
+    assert compact(in_process(), str(lake)) == CompactResult(0, 0, 0, 3)
     assert not any(path.exists() for path in old)
     assert agrees(url, lake)
 
@@ -61,8 +61,8 @@ def test_compaction_notices_a_lost_row(url: str, lake: Path) -> None:
     assert len(lakes.find(str(lake)).manifests()) == 2
 
 
-def part(megabytes: int, name: str = "", table: Table = "message") -> Part:
-    return Part(table, name or str(megabytes), 1, megabytes * 1_000_000, "")
+def part(megabytes: int, name: str = "", table: Table = "message") -> LakePart:
+    return LakePart(table, name or str(megabytes), 1, megabytes * 1_000_000, "")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def grow(lake: Path, batch: int) -> list[Path]:
     place = lakes.find(str(lake))
     manifest = place.manifests()[batch - 1]
     parts = tuple(replace(each, bytes=LARGE_BYTES) for each in manifest.parts)
-    (lake / manifest_name(manifest)).write_bytes(encode(replace(manifest, parts=parts)))
+    (lake / make_manifest_name(manifest)).write_bytes(encode(replace(manifest, parts=parts)))
     return [lake / each.path for each in parts]
 
 
@@ -114,7 +114,12 @@ def test_batches_that_were_not_analysed_yet_stay_apart(url: str, lake: Path) -> 
     run(url, lake)
     assert compact(in_process(), str(lake)).batches == 4
     assert [(each.first, each.last) for each in place.manifests()] == [(1, 2), (3, 4)]
-    assert usable(results.newest(place), place.manifests(), place, Rules()).through == 2
+    assert (
+        choose_usable(
+            results.read_newest(place), place.manifests(), place, AnomalyThresholds()
+        ).through
+        == 2
+    )
     assert agrees(url, lake)
 
 

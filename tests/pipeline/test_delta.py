@@ -33,7 +33,7 @@ from penstock.pipeline.delta_schema import result_fields, table_fields
 from penstock.pipeline.extract import extract
 from penstock.pipeline.files import DELTA_LOG
 from penstock.pipeline.lake import Lake
-from penstock.pipeline.manifest import Manifest, Part
+from penstock.pipeline.manifest import LakePart, Manifest
 from penstock.pipeline.results import RESULT_TABLES, ResultTable
 from penstock.pipeline.run import run
 from penstock.pipeline.schema import MESSAGE, TABLES
@@ -238,7 +238,7 @@ def test_a_filter_on_any_column_finds_its_rows(url: str, lake: Path) -> None:
 
 
 def manifest(first: int, last: int, *names: str) -> Manifest:
-    parts = tuple(Part("message", f"message/{name}", 1, 1, "") for name in names)
+    parts = tuple(LakePart("message", f"message/{name}", 1, 1, "") for name in names)
     return Manifest(2, "lake", first, last, Cursor(), Cursor(), "", parts)
 
 

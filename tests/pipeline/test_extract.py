@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput, InvalidState, NotYet
 from penstock.pipeline import lake as lakes
-from penstock.pipeline.extract import Extracted, extract
-from penstock.pipeline.folder import Folder
+from penstock.pipeline.extract import ExtractResult, extract
+from penstock.pipeline.folder import LocalLakeFiles
 from penstock.pipeline.manifest import encode
 from penstock.pipeline.schema import MESSAGE, VERSION, VERSION_KEY
 from penstock.ticket import Cursor
@@ -35,7 +35,7 @@ from tests.pipeline.scenes import (
 EVERY = "1" if ALL else "4"
 
 
-def run(url: str, lake: Path, batch: int = 1_000) -> Extracted:
+def run(url: str, lake: Path, batch: int = 1_000) -> ExtractResult:
     return extract(in_process(), url, str(lake), batch=batch)
 
 
@@ -44,7 +44,7 @@ def manifest_of(lake: Path, number: int) -> Path:
 
 
 def test_an_extract_brings_every_row_once(url: str, lake: Path) -> None:
-    assert run(url, lake) == Extracted(1, 30, 20, Cursor(0, 30, 20))
+    assert run(url, lake) == ExtractResult(1, 30, 20, Cursor(0, 30, 20))
     assert agrees(url, lake)
 
 
@@ -71,7 +71,7 @@ def test_the_store_knows_how_far_the_lake_is(url: str, lake: Path) -> None:
 def test_an_empty_store_makes_an_empty_lake(tmp_path: Path, lake: Path) -> None:
     url = f"sqlite:///{tmp_path / 'empty.db'}"
     on(url, lambda broker: broker.store.now())
-    assert run(url, lake) == Extracted(0, 0, 0, Cursor())
+    assert run(url, lake) == ExtractResult(0, 0, 0, Cursor())
     assert stored(lake, "message", "id") == []
 
 
@@ -88,7 +88,10 @@ def test_a_driver_killed_at_every_step_loses_and_doubles_nothing(url: str, lake:
 
 def test_two_extracts_at_once_do_not_meet(url: str, lake: Path) -> None:
     run(url, lake)
-    with Folder(lake).hold(), pytest.raises(InvalidState, match="another process is at work"):
+    with (
+        LocalLakeFiles(lake).hold(),
+        pytest.raises(InvalidState, match="another process is at work"),
+    ):
         run(url, lake)
 
 

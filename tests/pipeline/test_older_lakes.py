@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.message import Draft
 from penstock.pipeline import balance, read_lake
 from penstock.pipeline import lake as lakes
-from penstock.pipeline.attempts import attempts, limits_of
+from penstock.pipeline.attempts import make_attempts, make_limits
 from penstock.pipeline.compact import compact
 from penstock.pipeline.extract import extract
 from penstock.pipeline.schema import ADDED_COLUMNS, VERSION
@@ -108,5 +108,9 @@ def test_a_wait_begins_when_the_message_was_to_run(spark: SparkSession, tmp_path
 def waits_of(spark: SparkSession, lake: str) -> dict[int, float]:
     history, messages = (read_lake(spark, lake, table) for table in ("history", "message"))
     rests = history.filter("not final")
-    rows = attempts(history, messages, rests, limits_of(spark, [])).select("id", "wait").collect()
+    rows = (
+        make_attempts(history, messages, rests, make_limits(spark, []))
+        .select("id", "wait")
+        .collect()
+    )
     return {row.id: row.wait for row in rows}

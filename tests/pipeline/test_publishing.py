@@ -9,12 +9,12 @@ import pytest
 from penstock.broker import Broker
 from penstock.errors import IdempotencyConflict, InvalidInput, QueueFull
 from penstock.message import Dedup, Draft
-from penstock.pipeline.publishing import BATCH, Pace, Sent, publish_all
-from penstock.pipeline.target import Target, rate_of
+from penstock.pipeline.publishing import BATCH_SIZE, PublishRate, SinkResult, publish_all
+from penstock.pipeline.target import SinkOptions, parse_rate
 from penstock.ticket import Completion, Retention
 from tests.pipeline.scenes import fed, on, publish
 
-COUNT = 2 * BATCH + 7
+COUNT = 2 * BATCH_SIZE + 7
 
 
 def drafts(count: int = COUNT, name: str = "n", body: bytes = b"%d") -> list[Draft]:
@@ -51,35 +51,35 @@ def end_all(url: str) -> None:
 
 def test_a_row_is_published_once_even_after_its_message_ended_and_left(each_url: str) -> None:
     publish(each_url, 0)
-    target = Target(each_url, "n")
-    assert publish_all(target, [drafts()]) == Sent(COUNT, 0)
+    target = SinkOptions(each_url, "n")
+    assert publish_all(target, [drafts()]) == SinkResult(COUNT, 0)
     assert bodies(each_url) == list(range(COUNT))
     end_all(each_url)
-    assert publish_all(target, [drafts()]) == Sent(0, COUNT)
+    assert publish_all(target, [drafts()]) == SinkResult(0, COUNT)
     assert bodies(each_url) == []
-    assert publish_all(target, [drafts(COUNT + 2)]) == Sent(2, COUNT)
+    assert publish_all(target, [drafts(COUNT + 2)]) == SinkResult(2, COUNT)
 
 
 def test_two_at_once_publish_each_row_once_in_order(each_url: str) -> None:
     publish(each_url, 0)
-    target = Target(each_url, "n")
+    target = SinkOptions(each_url, "n")
     with ThreadPoolExecutor(2) as both:
         sent = list(both.map(lambda _: publish_all(target, [drafts()]), range(2)))
-    assert sum(sent, Sent()) == Sent(COUNT, COUNT)
+    assert sum(sent, SinkResult()) == SinkResult(COUNT, COUNT)
     assert bodies(each_url) == list(range(COUNT))
 
 
 def test_what_broke_off_goes_on_where_it_stopped(url: str) -> None:
     def breaking() -> Iterator[Draft]:
-        yield from drafts(BATCH + 50)
+        yield from drafts(BATCH_SIZE + 50)
         raise OSError("gone")
 
-    target = Target(url, "n")
+    target = SinkOptions(url, "n")
     before = len(fed(url)[0])
     with pytest.raises(OSError, match="gone"):
         publish_all(target, [breaking()])
-    assert len(fed(url)[0]) == before + BATCH
-    assert publish_all(target, [drafts()]) == Sent(COUNT - BATCH, BATCH)
+    assert len(fed(url)[0]) == before + BATCH_SIZE
+    assert publish_all(target, [drafts()]) == SinkResult(COUNT - BATCH_SIZE, BATCH_SIZE)
 
 
 def test_a_key_is_another_under_another_name_and_beside_the_keys_of_others(url: str) -> None:
@@ -88,34 +88,34 @@ def test_a_key_is_another_under_another_name_and_beside_the_keys_of_others(url: 
             await broker.publish(Draft(queue="mail", dedup=Dedup("n:0", window)))
 
     on(url, plain)
-    assert publish_all(Target(url, "n"), [drafts(1)]) == Sent(1, 0)
-    assert publish_all(Target(url, "m"), [drafts(1, "m")]) == Sent(1, 0)
+    assert publish_all(SinkOptions(url, "n"), [drafts(1)]) == SinkResult(1, 0)
+    assert publish_all(SinkOptions(url, "m"), [drafts(1, "m")]) == SinkResult(1, 0)
 
 
 def test_another_body_under_a_key_is_refused_or_ignored(url: str) -> None:
-    publish_all(Target(url, "n"), [drafts(3)])
+    publish_all(SinkOptions(url, "n"), [drafts(3)])
     with pytest.raises(IdempotencyConflict, match=r"dedup key 'n:0'"):
-        publish_all(Target(url, "n"), [drafts(4, body=b"other")])
-    late = Target(url, "i", conflict="ignore")
-    assert publish_all(late, [drafts(3, "i")]) == Sent(3, 0)
-    assert publish_all(late, [drafts(4, "i", b"other")]) == Sent(1, 3)
+        publish_all(SinkOptions(url, "n"), [drafts(4, body=b"other")])
+    late = SinkOptions(url, "i", conflict="ignore")
+    assert publish_all(late, [drafts(3, "i")]) == SinkResult(3, 0)
+    assert publish_all(late, [drafts(4, "i", b"other")]) == SinkResult(1, 3)
 
 
 def test_a_full_queue_takes_a_step_whole_or_not_at_all(url: str) -> None:
     async def narrow(broker: Broker) -> None:
-        await broker.admin.set_queue("mail", max_depth=BATCH + 50)
+        await broker.admin.set_queue("mail", max_depth=BATCH_SIZE + 50)
 
     on(url, narrow)
     before = len(fed(url)[0])
     with pytest.raises(QueueFull, match="queue 'mail' is full"):
-        publish_all(Target(url, "n"), [drafts()])
-    assert len(fed(url)[0]) == before + BATCH
+        publish_all(SinkOptions(url, "n"), [drafts()])
+    assert len(fed(url)[0]) == before + BATCH_SIZE
 
 
 def test_looking_publishes_nothing_and_finds_what_is_wrong(url: str) -> None:
     before = len(fed(url)[0])
-    looking = Target(url, "n", publish=False)
-    assert publish_all(looking, [drafts()]) == Sent()
+    looking = SinkOptions(url, "n", publish=False)
+    assert publish_all(looking, [drafts()]) == SinkResult()
     with pytest.raises(InvalidInput, match="priority"):
         publish_all(looking, [[Draft(queue="mail", priority=10**9, dedup=Dedup("n:1", None))]])
     assert len(fed(url)[0]) == before
@@ -123,16 +123,18 @@ def test_looking_publishes_nothing_and_finds_what_is_wrong(url: str) -> None:
 
 def test_a_rate_holds_back(url: str) -> None:
     begin = monotonic()
-    assert publish_all(Target(url, "n", rate=100), [drafts(41)]) == Sent(41, 0)
+    assert publish_all(SinkOptions(url, "n", rate=100), [drafts(41)]) == SinkResult(41, 0)
     assert 0.4 <= monotonic() - begin < 30
 
 
-@pytest.mark.parametrize(("rate", "step"), [(None, BATCH), (5.0, 1), (100.0, 10), (1e6, BATCH)])
+@pytest.mark.parametrize(
+    ("rate", "step"), [(None, BATCH_SIZE), (5.0, 1), (100.0, 10), (1e6, BATCH_SIZE)]
+)
 def test_a_slow_pace_takes_small_steps(rate: float | None, step: int) -> None:
-    assert Pace(rate).step == step
+    assert PublishRate(rate).step == step
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "fast", "5/m", "inf", "nan"])
 def test_a_rate_that_is_none_is_named(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"is not a number above 0, like 50/s"):
-        rate_of(text)
+        parse_rate(text)

@@ -9,10 +9,17 @@ from msgspec.structs import replace
 from penstock.broker import Broker
 from penstock.errors import StoreUnusable
 from penstock.message import Draft
-from penstock.pipeline.columns import next_span
-from penstock.pipeline.ranges import Range, batches, latest, next_limit, pages, ranges
-from penstock.pipeline.schema import TABLES, chosen
-from penstock.pipeline.stores import everywhere, using
+from penstock.pipeline.columns import choose_next_span
+from penstock.pipeline.ranges import (
+    Range,
+    choose_next_limit,
+    find_latest,
+    make_batches,
+    make_ranges,
+    read_pages,
+)
+from penstock.pipeline.schema import TABLES, choose_columns
+from penstock.pipeline.stores import make_absolute_url, use_store
 from penstock.store import Store
 from penstock.ticket import Cursor
 from tests.pipeline.scenes import consume, fed, on, publish
@@ -21,9 +28,9 @@ from tests.pipeline.weeks import micros
 
 async def read(store: Store, part: Range) -> list[int]:
     """In rows, and as tasks read it: that is in any order within a position."""
-    ids = [row.id for rows in [rows async for rows in pages(store, part)] for row in rows]
-    schema = chosen(part.table, ["id"])
-    found = [batch["id"].to_pylist() async for batch in batches(store, part, schema)]
+    ids = [row.id for rows in [rows async for rows in read_pages(store, part)] for row in rows]
+    schema = choose_columns(part.table, ["id"])
+    found = [batch["id"].to_pylist() async for batch in make_batches(store, part, schema)]
     assert sorted(id for each in found for id in each) == sorted(ids)
     return ids
 
@@ -35,11 +42,11 @@ def test_any_division_of_the_feed_reads_every_row_once(each_url: str) -> None:
     messages, history = fed(each_url)
 
     async def work(broker: Broker) -> list[list[int]]:
-        end = await latest(broker.store, Cursor())
+        end = await find_latest(broker.store, Cursor())
         return [
             [
                 id
-                for part in await ranges(broker.store, table, Cursor(), end, rows)
+                for part in await make_ranges(broker.store, table, Cursor(), end, rows)
                 for id in await read(broker.store, part)
             ]
             for table in TABLES
@@ -57,7 +64,7 @@ def test_the_latest_position_is_the_end_of_the_feed(each_url: str) -> None:
 
     async def work(broker: Broker) -> tuple[Cursor, Cursor, Cursor]:
         end = (await broker.store.feed(Cursor(), 1_000)).cursor
-        return end, await latest(broker.store, Cursor()), await latest(broker.store, end)
+        return end, await find_latest(broker.store, Cursor()), await find_latest(broker.store, end)
 
     end, from_nothing, from_there = on(each_url, work)
     assert end == from_nothing == from_there
@@ -65,8 +72,8 @@ def test_the_latest_position_is_the_end_of_the_feed(each_url: str) -> None:
 
 def test_an_empty_store_has_no_ranges(each_url: str) -> None:
     async def work(broker: Broker) -> list[list[Range]]:
-        end = await latest(broker.store, Cursor())
-        return [await ranges(broker.store, table, Cursor(), end, 10) for table in TABLES]
+        end = await find_latest(broker.store, Cursor())
+        return [await make_ranges(broker.store, table, Cursor(), end, 10) for table in TABLES]
 
     assert on(each_url, work) == [[], []]
 
@@ -77,11 +84,13 @@ def test_a_stretch_tells_when_a_message_was_to_run_and_expires(each_url: str) ->
     async def work(broker: Broker) -> list[dict[str, Any]]:
         await broker.admin.create_queue("mail")
         await broker.publish_many([Draft(queue="mail"), Draft(queue="mail", delay=60, ttl=3_600)])
-        end = await latest(broker.store, Cursor())
-        schema = chosen("message", ["id", "run_at", "expires_at"])
+        end = await find_latest(broker.store, Cursor())
+        schema = choose_columns("message", ["id", "run_at", "expires_at"])
         part = Range("message", 0, end.message)
         return [
-            row async for batch in batches(broker.store, part, schema) for row in batch.to_pylist()
+            row
+            async for batch in make_batches(broker.store, part, schema)
+            for row in batch.to_pylist()
         ]
 
     rows = sorted(on(each_url, work), key=lambda row: row["id"])
@@ -101,8 +110,8 @@ def test_parts_have_about_as_many_rows_whatever_a_position_is(each_url: str) -> 
     publish(each_url, 5_000)
 
     async def work(broker: Broker) -> list[int]:
-        end = await latest(broker.store, Cursor())
-        parts = await ranges(broker.store, "message", Cursor(), end, 2_000)
+        end = await find_latest(broker.store, Cursor())
+        parts = await make_ranges(broker.store, "message", Cursor(), end, 2_000)
         return [len(await read(broker.store, part)) for part in parts]
 
     counts = on(each_url, work)
@@ -112,8 +121,8 @@ def test_parts_have_about_as_many_rows_whatever_a_position_is(each_url: str) -> 
 def test_pages_of_large_bodies_are_small(url: str) -> None:
     messages, history = fed(url)
     large = [replace(messages[0], body=bytes(20_000_000))]
-    assert (next_limit(500, messages), next_limit(500, large)) == (2_000, 250)
-    assert next_limit(10_000, history) == 20_000
+    assert (choose_next_limit(500, messages), choose_next_limit(500, large)) == (2_000, 250)
+    assert choose_next_limit(10_000, history) == 20_000
 
 
 @pytest.mark.parametrize(
@@ -121,21 +130,21 @@ def test_pages_of_large_bodies_are_small(url: str) -> None:
 )
 def test_a_stretch_reaches_as_far_as_its_page_holds(rows: int, body: int, span: int) -> None:
     found: dict[str, list[Any]] = {"id": [1] * rows, "body": [bytes(body)] * rows}
-    assert (next_span(100, found), next_span(1, found) >= 1) == (span, True)
+    assert (choose_next_span(100, found), choose_next_span(1, found) >= 1) == (span, True)
 
 
 def test_reading_makes_no_store(tmp_path: Path) -> None:
     missing = tmp_path / "missing.db"
     with pytest.raises(StoreUnusable, match="no store at"):
-        using(f"sqlite:///{missing}", lambda store: store.now())
+        use_store(f"sqlite:///{missing}", lambda store: store.now())
     with pytest.raises(StoreUnusable, match="in memory"):
-        using("sqlite://", lambda store: store.now())
+        use_store("sqlite://", lambda store: store.now())
     assert not missing.exists()
 
 
 def test_a_file_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert everywhere("sqlite:///a.db?durability=fast") == (
+    assert make_absolute_url("sqlite:///a.db?durability=fast") == (
         f"sqlite:///{tmp_path}/a.db?durability=fast"
     )
-    assert everywhere("postgresql://h/d") == "postgresql://h/d"
+    assert make_absolute_url("postgresql://h/d") == "postgresql://h/d"

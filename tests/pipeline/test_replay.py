@@ -10,16 +10,16 @@ from pyspark.sql import SparkSession
 from penstock.broker import Broker
 from penstock.errors import InvalidState, PenstockError, QueueDraining, QueueFull
 from penstock.message import Draft, FeedMessage
-from penstock.pipeline import Replayed, Wish, extract, replay
-from penstock.pipeline.replay import HEADER, made_by, marked
-from penstock.pipeline.trouble import told
+from penstock.pipeline import ReplayRequest, ReplayResult, extract, replay
+from penstock.pipeline.replay import HEADER, find_children, mark_replayed
+from penstock.pipeline.trouble import translate_errors
 from penstock.queue import QueueState
 from penstock.ticket import Completion
 from tests.cli.terminal import Terminal
 from tests.extent import LONG
 from tests.pipeline.scenes import AnyServer, consume, fed, on, publish
 
-DONE = Wish("state = 'completed'")
+DONE = ReplayRequest("state = 'completed'")
 
 
 class Scene:
@@ -30,7 +30,9 @@ class Scene:
         extract(spark, url, self.lake)
         self.before = len(fed(url)[0])
 
-    def replay(self, wish: Wish, rate: float | None = None, dry_run: bool = False) -> Replayed:
+    def replay(
+        self, wish: ReplayRequest, rate: float | None = None, dry_run: bool = False
+    ) -> ReplayResult:
         return replay(self.spark, self.url, self.lake, wish, rate=rate, dry_run=dry_run)
 
     def copies(self) -> list[FeedMessage]:
@@ -71,9 +73,9 @@ def finish(url: str, queue: str = "mail") -> None:
 
 
 def test_a_copy_is_like_the_original_and_says_so(scene: Scene) -> None:
-    wish = Wish("state = 'failed' and error = 'broken' and queue = 'mail'")
+    wish = ReplayRequest("state = 'failed' and error = 'broken' and queue = 'mail'")
     done = scene.replay(wish)
-    assert done == Replayed(wish.title, {"mail": 1}, published=1)
+    assert done == ReplayResult(wish.title, {"mail": 1}, published=1)
     (copy,) = scene.copies()
     (original,) = [each for each in fed(scene.url)[0] if each.id == copy.meta.parent_id]
     assert (copy.body, copy.type, copy.priority) == (original.body, original.type, 0)
@@ -84,7 +86,7 @@ def test_a_copy_is_like_the_original_and_says_so(scene: Scene) -> None:
 
 
 def test_only_what_ended_and_is_ours_is_replayed(still: Scene) -> None:
-    assert still.replay(Wish("true"), dry_run=True).queues == {"mail": 19}
+    assert still.replay(ReplayRequest("true"), dry_run=True).queues == {"mail": 19}
 
 
 def test_the_same_again_publishes_nothing_even_when_the_copies_have_ended(scene: Scene) -> None:
@@ -95,13 +97,15 @@ def test_the_same_again_publishes_nothing_even_when_the_copies_have_ended(scene:
     extract(scene.spark, scene.url, scene.lake)
     # The ten that waited have ended meanwhile, and the copies too.
     assert scene.replay(DONE).published == 10
-    assert scene.replay(Wish("state = 'completed'", name="b")).published == 46
+    assert scene.replay(ReplayRequest("state = 'completed'", name="b")).published == 46
 
 
 def test_a_copy_of_a_copy_is_known_as_well(spark: SparkSession) -> None:
     given = [None, {"h": "1"}, {HEADER: "a"}, {HEADER: "b,a", "h": "1"}, {HEADER: "ab"}]
     rows = spark.createDataFrame([(each,) for each in given], "headers map<string,string>")
-    found = rows.select(made_by("a").alias("made"), marked("a").alias("headers")).collect()
+    found = rows.select(
+        find_children("a").alias("made"), mark_replayed("a").alias("headers")
+    ).collect()
     assert [row.made for row in found] == [False, False, True, True, False]
     assert [row.headers[HEADER] for row in found] == ["a", "a", "a,a", "b,a,a", "ab,a"]
     assert [row.headers.get("h") for row in found] == [None, "1", None, "1", None]
@@ -111,7 +115,7 @@ def test_a_copy_of_a_copy_is_known_as_well(spark: SparkSession) -> None:
 def test_what_a_full_queue_broke_off_goes_on(scene: Scene) -> None:
     depth = 11 + 12
     on(scene.url, lambda broker: broker.admin.set_queue("mail", max_depth=depth))
-    with pytest.raises(QueueFull, match="queue 'mail' is full"), told():
+    with pytest.raises(QueueFull, match="queue 'mail' is full"), translate_errors():
         scene.replay(DONE, rate=60.0)
     published = len(scene.copies())
     assert 0 < published < 18
@@ -143,7 +147,9 @@ def test_order_is_kept_by_key_over_several_tasks(
 
 def test_a_patch_is_the_new_body_and_to_the_new_queue(scene: Scene) -> None:
     on(scene.url, lambda broker: broker.admin.create_queue("repaired"))
-    wish = Wish("text = '{\"n\":1}' and state = 'completed'", "replace(text, '1', '2')", "repaired")
+    wish = ReplayRequest(
+        "text = '{\"n\":1}' and state = 'completed'", "replace(text, '1', '2')", "repaired"
+    )
     done = scene.replay(wish)
     assert done.queues == {"repaired": done.published}
     assert {each.body for each in scene.copies()} == {b'{"n":2}'}
@@ -160,23 +166,26 @@ def test_a_queue_that_was_renamed_is_found(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("wish", "reason"),
     [
-        (Wish("staet = 'failed'"), r"--where \"staet = 'failed'\": A column.*`staet`"),
-        (Wish("state = "), r"--where 'state = ': Syntax error"),
-        (Wish("text"), r"--where 'text': .*boolean"),
-        (Wish("count(*) > 1"), r"--where 'count"),
-        (Wish("cast(correlation_id as int) > 1"), r"fails for a message: .*'c\d+'"),
-        (Wish("true", "nonsense(text)"), r"--patch 'nonsense\(text\)': .*nonsense"),
-        (Wish("true", "priority"), r"--patch 'priority' is bigint, and a body is text or binary"),
-        (Wish("true", "nullif(text, '')"), r"gives no body for \d+ messages"),
-        (Wish("true", "explode(array('a', 'b'))"), r"gives several bodies for a message"),
-        (Wish("true", to="emials"), r"no queue named 'emials'"),
-        (Wish("true", "repeat('x', 2000000)"), r"body of 2000000 bytes"),
+        (ReplayRequest("staet = 'failed'"), r"--where \"staet = 'failed'\": A column.*`staet`"),
+        (ReplayRequest("state = "), r"--where 'state = ': Syntax error"),
+        (ReplayRequest("text"), r"--where 'text': .*boolean"),
+        (ReplayRequest("count(*) > 1"), r"--where 'count"),
+        (ReplayRequest("cast(correlation_id as int) > 1"), r"fails for a message: .*'c\d+'"),
+        (ReplayRequest("true", "nonsense(text)"), r"--patch 'nonsense\(text\)': .*nonsense"),
+        (
+            ReplayRequest("true", "priority"),
+            r"--patch 'priority' is bigint, and a body is text or binary",
+        ),
+        (ReplayRequest("true", "nullif(text, '')"), r"gives no body for \d+ messages"),
+        (ReplayRequest("true", "explode(array('a', 'b'))"), r"gives several bodies for a message"),
+        (ReplayRequest("true", to="emials"), r"no queue named 'emials'"),
+        (ReplayRequest("true", "repeat('x', 2000000)"), r"body of 2000000 bytes"),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_published(
-    still: Scene, wish: Wish, reason: str
+    still: Scene, wish: ReplayRequest, reason: str
 ) -> None:
-    with pytest.raises(PenstockError, match=reason), told():
+    with pytest.raises(PenstockError, match=reason), translate_errors():
         still.replay(wish)
     assert still.copies() == []
 

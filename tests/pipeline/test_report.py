@@ -8,16 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.pipeline.causes import group_by_cause
-from penstock.pipeline.figures import Figures, empty
+from penstock.pipeline.figures import ReportData, make_empty_row
 from penstock.pipeline.periods import HOUR
-from penstock.pipeline.report import page
-from penstock.pipeline.sentences import length, place, shorten
+from penstock.pipeline.report import render_page
+from penstock.pipeline.sentences import format_place, length, shorten
 from penstock.pipeline.verdict import find_concerns
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NOW = NOON.timestamp()
 LATEST = int(NOW) * 1_000_000
-QUIET = Figures(
+QUIET = ReportData(
     lake="/data/lake",
     store="postgresql://db.example/queue",
     made_at=LATEST,
@@ -27,7 +27,7 @@ QUIET = Figures(
     by_queue={},
     totals={},
     overall={},
-    total=empty(),
+    total=make_empty_row(),
     backlog={},
     consumers=[],
     anomalies=[],
@@ -35,19 +35,19 @@ QUIET = Figures(
 )
 
 
-def failing(rate: float) -> Figures:
-    return replace(QUIET, total=empty() | {"attempts": 1_000, "failure_rate": rate})
+def failing(rate: float) -> ReportData:
+    return replace(QUIET, total=make_empty_row() | {"attempts": 1_000, "failure_rate": rate})
 
 
-def growing(first: int, last: int, published: int) -> Figures:
+def growing(first: int, last: int, published: int) -> ReportData:
     minutes = [
         {"minute": NOON, "arrived": 5, "left": 2, "backlog": first + 3, "dead": 0},
         {"minute": NOON + timedelta(hours=1), "arrived": 0, "left": 0, "backlog": last, "dead": 0},
     ]  # fmt: skip
-    return replace(QUIET, backlog={1: minutes}, total=empty() | {"published": published})
+    return replace(QUIET, backlog={1: minutes}, total=make_empty_row() | {"published": published})
 
 
-def odd(*kinds: tuple[str, str]) -> Figures:
+def odd(*kinds: tuple[str, str]) -> ReportData:
     rows = [
         {"severity": severity, "kind": kind, "queue_id": 1, "queue": "mail", "type": "letter",
          "consumer": None, "hour": NOON, "message_id": 7, "count": 3, "value": 2.0,
@@ -77,7 +77,7 @@ def odd(*kinds: tuple[str, str]) -> Figures:
     ],
 )
 def test_concerns_are_failures_backlog_and_anomalies(
-    told: Figures, concerns: list[tuple[str, str]]
+    told: ReportData, concerns: list[tuple[str, str]]
 ) -> None:
     assert [(each.severity, each.text) for each in find_concerns(told, NOW)] == concerns
 
@@ -100,12 +100,12 @@ def test_old_data_is_a_concern() -> None:
         ),
     ],
 )
-def test_the_banner_names_every_concern(told: Figures, banner: str) -> None:
-    assert banner in page(told, NOW)
+def test_the_banner_names_every_concern(told: ReportData, banner: str) -> None:
+    assert banner in render_page(told, NOW)
 
 
 def test_the_page_names_store_and_lake_and_how_old_the_data_is() -> None:
-    told = page(QUIET, NOW + 90 * 60)
+    told = render_page(QUIET, NOW + 90 * 60)
     assert "<title>Penstock report: postgresql://db.example/queue</title>" in told
     assert "Store <code>postgresql://db.example/queue</code>" in told
     assert "lake <code>/data/lake</code>" in told
@@ -136,7 +136,7 @@ def test_a_cause_is_one_over_days_and_queues() -> None:
 
 def test_the_page_has_each_cause_once_with_commands_to_look_closer() -> None:
     rows = [cluster("a", 5, queue_id=n, queue=f"q{n}", message_id=n) for n in range(1, 8)]
-    told = page(replace(odd(("critical", "dead_letter")), clusters=rows), NOW)
+    told = render_page(replace(odd(("critical", "dead_letter")), clusters=rows), NOW)
     assert told.count("<code>error a</code>") == 1
     assert '<td class="count">35<' in told
     assert re.findall(r"<code>penstock show (\d+)</code>", told) == ["7", "1", "2", "3", "4", "5"]
@@ -146,7 +146,9 @@ def test_the_page_has_each_cause_once_with_commands_to_look_closer() -> None:
 
 def test_long_types_are_short_and_still_differ() -> None:
     one, other = (f"com.example.{'very.' * 20}LetterSent{n}" for n in (1, 2))
-    assert place({"queue": "mail", "type": one}) != place({"queue": "mail", "type": other})
+    assert format_place({"queue": "mail", "type": one}) != format_place(
+        {"queue": "mail", "type": other}
+    )
     assert len(shorten(one)) == 40
     assert shorten("letter") == "letter"
 

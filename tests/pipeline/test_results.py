@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
-from penstock.pipeline.anomalies import by_message
-from penstock.pipeline.figures import figures
+from penstock.pipeline.anomalies import find_by_message
+from penstock.pipeline.figures import read_report_data
 from penstock.pipeline.results import RESULT_TABLES, File, Results, ResultTable
 from penstock.pipeline.rules import load
 from penstock.pipeline.run import run
@@ -40,18 +40,18 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def newest(lake: Path) -> Results:
-    found = results.newest(lakes.find(str(lake)))
+    found = results.read_newest(lakes.find(str(lake)))
     assert found is not None
     return found
 
 
 def rows_of(lake: Path, table: ResultTable) -> list[dict[str, Any]]:
-    files = newest(lake).of(table)
+    files = newest(lake).list_files(table)
     return [row for each in files for row in parquet.read_table(lake / each.path).to_pylist()]
 
 
 def test_a_day_that_was_remade_is_read_beside_one_that_was_not(lake: Path) -> None:
-    told = figures(lakes.find(str(lake)), 72)
+    told = read_report_data(lakes.find(str(lake)), 72)
     assert told.total["published"] == 3 * MESSAGES
     assert len(told.overall) == 3
 
@@ -60,7 +60,7 @@ def test_a_day_that_was_remade_is_read_beside_one_that_was_not(lake: Path) -> No
 def test_files_of_a_table_have_one_schema_in_which_all_is_nullable(
     lake: Path, table: ResultTable
 ) -> None:
-    files = newest(lake).of(table)
+    files = newest(lake).list_files(table)
     first, *others = (parquet.read_schema(lake / each.path).remove_metadata() for each in files)
     assert {each.day for each in files} >= {FIRST_DAY, THIRD_DAY}
     assert all(each == first for each in others)
@@ -72,12 +72,12 @@ def test_files_that_differ_in_what_may_be_null_are_read_together(
 ) -> None:
     other = tmp_path / "lake"
     shutil.copytree(lake, other)
-    path = other / newest(lake).of("metrics_hour", {FIRST_DAY})[0].path
+    path = other / newest(lake).list_files("metrics_hour", {FIRST_DAY})[0].path
     table = parquet.read_table(path, partitioning=None)
     number = table.schema.get_field_index("published")
     required = table.schema.set(number, table.schema.field(number).with_nullable(False))
     parquet.write_table(table.cast(required), path)
-    assert figures(lakes.find(str(other)), 72).total["published"] == 3 * MESSAGES
+    assert read_report_data(lakes.find(str(other)), 72).total["published"] == 3 * MESSAGES
 
 
 def test_wait_and_run_are_null_without_a_claim(lake: Path) -> None:
@@ -109,7 +109,7 @@ ENDS = """
     ],
 )
 def test_a_rule_says_how_many_an_hour_must_have(spark: SparkSession, rule: str, kind: str) -> None:
-    found = by_message(spark.sql(ENDS), load(None, [f"{rule}=2"])).collect()
+    found = find_by_message(spark.sql(ENDS), load(None, [f"{rule}=2"])).collect()
     counts = {(row["hour"].timestamp() // 3600, row["kind"]): row["count"] for row in found}
     every = {(hour, each): count for hour, count in ((0, 2), (1, 1))
              for each in ("lost_lease", "last_attempt", "dead_letter")}  # fmt: skip
@@ -117,8 +117,8 @@ def test_a_rule_says_how_many_an_hour_must_have(spark: SparkSession, rule: str, 
 
 
 def test_a_day_that_is_over_is_merged(lake: Path) -> None:
-    files = newest(lake).of("attempt")
-    assert [(each.day, results.run_of(each.path)) for each in files] == [
+    files = newest(lake).list_files("attempt")
+    assert [(each.day, results.parse_run(each.path)) for each in files] == [
         (FIRST_DAY, 3),
         (THIRD_DAY, 3),
     ]
@@ -130,15 +130,15 @@ def test_only_files_that_a_manifest_names_are_in_the_folders_of_tables(lake: Pat
     place = lakes.find(str(lake))
     named = {
         file.path
-        for name in results.manifest_names(place)
-        for file in results.files_of(place, name)
+        for name in results.list_manifests(place)
+        for file in results.list_manifest_files(place, name)
     }
     found = {name for table in RESULT_TABLES for name in place.files.names(table)}
     assert {name for name in found if "_delta_log" not in name} == named
 
 
 def test_a_damaged_file_is_named_in_a_sentence(lake: Path, terminal: Terminal) -> None:
-    damaged = newest(lake).of("anomaly", {THIRD_DAY})[0]
+    damaged = newest(lake).list_files("anomaly", {THIRD_DAY})[0]
     text = (lake / damaged.path).read_bytes()
     try:
         (lake / damaged.path).write_bytes(text[:-9])

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.pipeline.charts import Line, Mark, chart
-from penstock.pipeline.quantiles import quantile
-from penstock.pipeline.rules import SEVERITIES, Rules, load
-from penstock.pipeline.sentences import SENTENCES, length, number, sentence, share
+from penstock.pipeline.charts import ChartLine, ChartMark, draw_chart
+from penstock.pipeline.quantiles import compute_quantile
+from penstock.pipeline.rules import SEVERITIES, AnomalyThresholds, load
+from penstock.pipeline.sentences import SENTENCES, format_anomaly, length, number, share
 from penstock.pipeline.session import refuse_absent
 from tests.cli.terminal import Terminal
 from tests.servers.places import free_port
@@ -17,10 +17,10 @@ from tests.servers.places import free_port
 def test_rules_of_a_file_are_beaten_by_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text('slow_over = 60\npayload_over = 100\noff = ["flash_message"]\n')
-    assert load(str(path), ["slow_over=90", "storm_share = 0.9"]) == Rules(
+    assert load(str(path), ["slow_over=90", "storm_share = 0.9"]) == AnomalyThresholds(
         slow_over=90, payload_over=100, storm_share=0.9, off=("flash_message",)
     )
-    assert load(None) == Rules()
+    assert load(None) == AnomalyThresholds()
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_a_wrong_rule_is_named_before_spark_is_started(terminal: Terminal, url: 
 
 
 def test_other_rules_have_another_digest() -> None:
-    assert Rules().digest == Rules().digest
-    assert Rules(slow_over=11).digest != Rules().digest
+    assert AnomalyThresholds().digest == AnomalyThresholds().digest
+    assert AnomalyThresholds(slow_over=11).digest != AnomalyThresholds().digest
 
 
 def test_every_kind_of_anomaly_has_a_sentence() -> None:
     assert SENTENCES.keys() == SEVERITIES.keys()
     row = {"count": 3, "value": 0.25, "threshold": 2.0, "consumer": "c1"}
-    told = {kind: sentence({"kind": kind, **row}) for kind in SEVERITIES}
+    told = {kind: format_anomaly({"kind": kind, **row}) for kind in SEVERITIES}
     assert told["stuck_consumer"] == "c1 lost 3 leases and completed nothing"
     assert told["retry_storm"] == "3 retries, 25 % of all attempts"
 
@@ -72,14 +72,14 @@ def test_numbers_are_short() -> None:
 
 def test_a_quantile_is_the_middle_of_its_bucket() -> None:
     buckets = [(0, 50), (10, 45), (100, 5)]
-    found = [quantile(buckets, each) for each in (50, 95, 99)]
+    found = [compute_quantile(buckets, each) for each in (50, 95, 99)]
     assert found == pytest.approx([1.02**bucket * 2 / 2.02 for bucket, _ in buckets])
-    assert quantile([], 50) is None
+    assert compute_quantile([], 50) is None
 
 
 def test_a_chart_escapes_what_it_is_told_and_leaves_gaps() -> None:
-    line = Line("<b>", "red", [(0, 1.0), (3_600, None), (7_200, 2.0)])
-    drawn = chart("a & b", [line], (0, 7_200), [Mark(3_600, "critical", "<x>")], number)
+    line = ChartLine("<b>", "red", [(0, 1.0), (3_600, None), (7_200, 2.0)])
+    drawn = draw_chart("a & b", [line], (0, 7_200), [ChartMark(3_600, "critical", "<x>")], number)
     assert drawn.count('class="line red"') == 2
     assert "&lt;b&gt;" in drawn
     assert "a &amp; b" in drawn
@@ -88,7 +88,7 @@ def test_a_chart_escapes_what_it_is_told_and_leaves_gaps() -> None:
 
 
 def test_a_chart_of_nothing_says_so() -> None:
-    assert ">nothing</text>" in chart("backlog", [Line("a", "red", [(0, None)])], (0, 60))
+    assert ">nothing</text>" in draw_chart("backlog", [ChartLine("a", "red", [(0, None)])], (0, 60))
 
 
 @pytest.mark.timeout(20)

@@ -6,14 +6,14 @@ from statistics import median
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.periods import DAY, HOUR, when
-from penstock.pipeline.rules import Rules
-from penstock.pipeline.seasonal import MAD_TO_SIGMA, SERIES, SMALL_PART, hours_between, seasonal
+from penstock.pipeline.rules import AnomalyThresholds
+from penstock.pipeline.seasonal import MAD_TO_SIGMA, SERIES, SMALL_PART, find_seasonal, make_hours
 from penstock.testing.clock import START
 from tests.extent import LONG
 
 BEGIN = START // 1_000_000
 DAYS = 9
-RULES = Rules(season_days=6, season_least_days=3, season_spreads=4.0, season_least=120)
+RULES = AnomalyThresholds(season_days=6, season_least_days=3, season_spreads=4.0, season_least=120)
 COLUMNS = """hour timestamp, queue_id long, type string, tenant string, scope string, queue string,
     attempts long, completed long, failure_rate double, wait_p95 double, run_p95 double"""
 
@@ -76,8 +76,8 @@ def test_hours_are_compared_with_the_same_hour_of_earlier_days(spark: SparkSessi
     ]
     metrics = spark.createDataFrame(rows, COLUMNS)
     first, end = BEGIN + 3 * DAY, BEGIN + DAYS * DAY
-    hours = hours_between(metrics, first - RULES.season_days * DAY, end)
-    found = seasonal(metrics, hours, RULES, first, end).collect()
+    hours = make_hours(metrics, first - RULES.season_days * DAY, end)
+    found = find_seasonal(metrics, hours, RULES, first, end).collect()
     assert {(row.kind, seconds(row.hour)) for row in found} == unusual(first)
     assert {row.kind for row in found} == SERIES.keys() - {"unusual_run"}
 

@@ -12,10 +12,10 @@ from pyspark.sql.types import StringType, StructField, StructType, _parse_dataty
 
 from penstock.errors import InvalidInput, PenstockError
 from penstock.message import FeedMessage, State
-from penstock.pipeline.drafts import draft_of
+from penstock.pipeline.drafts import make_draft
 from penstock.pipeline.source import PenstockSource
-from penstock.pipeline.target import Target
-from penstock.pipeline.trouble import told
+from penstock.pipeline.target import SinkOptions
+from penstock.pipeline.trouble import translate_errors
 from tests.extent import LONG
 from tests.pipeline.scenes import fed, on, publish
 
@@ -158,12 +158,12 @@ def test_a_queue_is_named_by_a_row_or_an_option(empty: str) -> None:
     with pytest.raises(InvalidInput, match="a column queue, or the writer an option queue"):
         source.writer(StructType([StructField("key", StringType())]), False)
     with pytest.raises(InvalidInput, match="the row with key 'a' names no queue"):
-        draft_of({"key": "a"}, Target(empty, "n"))
+        make_draft({"key": "a"}, SinkOptions(empty, "n"))
 
 
 def test_a_row_without_a_key_stops_the_write(spark: SparkSession, empty: str) -> None:
     rows = spark.range(1).selectExpr("cast(null as string) as key")
-    with pytest.raises(InvalidInput, match="a row has no key"), told():
+    with pytest.raises(InvalidInput, match="a row has no key"), translate_errors():
         write(rows, empty)
     assert texts(empty) == []
 

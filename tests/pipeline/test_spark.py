@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.broker import Broker
-from penstock.pipeline import balance, extract, joined, read_lake
+from penstock.pipeline import balance, extract, join_tables, read_lake
 from penstock.pipeline import lake as lakes
 from penstock.pipeline.manifest import encode
 from penstock.pipeline.schema import HISTORY, MESSAGE, Table
-from penstock.pipeline.stores import identity, using
+from penstock.pipeline.stores import make_identity, use_store
 from penstock.ticket import Retention
 from tests.cli.terminal import Terminal
 from tests.extent import LONG
@@ -120,7 +120,9 @@ def test_the_lake_is_read_with_files_of_an_older_schema(
 
 def test_attempts_are_joined_with_their_messages(spark: SparkSession, url: str, lake: Path) -> None:
     extract(spark, url, str(lake))
-    both = joined(read_lake(spark, str(lake), "message"), read_lake(spark, str(lake), "history"))
+    both = join_tables(
+        read_lake(spark, str(lake), "message"), read_lake(spark, str(lake), "history")
+    )
     assert set(both.columns) == {*MESSAGE.names, *HISTORY.names}
     (failed,) = both.filter("state = 'failed'").select("error", "correlation_id").collect()
     assert failed.asDict() == {"error": "broken", "correlation_id": "c0"}
@@ -238,7 +240,7 @@ def test_the_commands_say_what_they_did(
 def test_a_task_that_fails_says_why_in_a_line(
     spark: SparkSession, url: str, lake: Path, terminal: Terminal
 ) -> None:
-    with lakes.held(str(lake), using(url, identity)):
+    with lakes.hold_lock(str(lake), use_store(url, make_identity)):
         (lake / "message").mkdir()
         (lake / "message" / "batch=0000000001").symlink_to("/proc")
     said = terminal.call("pipeline", "extract", "--url", url, "--lake", lake, code=3).err

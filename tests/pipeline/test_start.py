@@ -30,8 +30,8 @@ def says(version: str) -> str:
     ("said", "version"), [(says("17.0.15"), 17), (says("1.8.0_1"), 8), ("exit 1", 0), ("true", 0)]
 )
 def test_the_version_of_a_java_is_what_it_says(tmp_path: Path, said: str, version: int) -> None:
-    assert java.version_of(program(tmp_path / "java", said)) == version
-    assert java.version_of(tmp_path / "missing") == 0
+    assert java.read_version(program(tmp_path / "java", said)) == version
+    assert java.read_version(tmp_path / "missing") == 0
 
 
 def test_a_java_that_is_too_old_is_passed_over(
@@ -49,7 +49,7 @@ def test_without_any_other_the_packed_java_is_taken(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert java.find_java() == java.packed()
+    assert java.find_java() == java.find_packed_java()
 
 
 def test_no_java_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

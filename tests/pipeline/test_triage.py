@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.schema import MOMENT, TEXTS
-from penstock.pipeline.triage import triage
+from penstock.pipeline.triage import make_triage
 
 pytestmark = pytest.mark.timeout(600)
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -89,7 +89,7 @@ def test_chance_is_not_taken_for_something_in_common_and_a_planted_rack_is_found
             (week.attempts, ATTEMPT), (week.messages, MESSAGE), (week.metrics, METRICS),
         )
     ]  # fmt: skip
-    causes = triage(*frames).collect()
+    causes = make_triage(*frames).collect()
     common = {
         (cause.day_at.day - MONDAY.day, cause.queue_id, cause.error, each.name, each.value)
         for cause in causes

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from penstock.broker import Broker
 from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.message import Draft, Leased
-from penstock.pipeline import completing
+from penstock.pipeline import complete_after
 from penstock.pipeline.claims import parse_wanted
 from penstock.pipeline.source import PenstockSource
-from penstock.pipeline.stores import using
-from penstock.pipeline.work import QueueReader, extended
+from penstock.pipeline.stores import use_store
+from penstock.pipeline.work import QueueReader, keep_extended
 from penstock.ticket import Lock
 from tests.extent import LONG
 from tests.pipeline.scenes import AnyServer, on, publish
@@ -37,7 +37,7 @@ class Stream:
         rows.write.mode("overwrite").parquet(f"{self.folder}/out/batch={batch}")
 
     def run(self, write: Callable[[DataFrame, int], None] | None = None) -> None:
-        rows = self.source().writeStream.foreachBatch(completing(self.url, write or self.write))
+        rows = self.source().writeStream.foreachBatch(complete_after(self.url, write or self.write))
         checkpoint = str(self.folder / "checkpoint")
         query = rows.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
@@ -138,14 +138,14 @@ def test_a_queue_is_read_as_a_stream_only(store: str) -> None:
 
 
 def test_rows_without_their_locks_are_not_completed(spark: SparkSession, store: str) -> None:
-    work = completing(store, lambda rows, batch: None)
+    work = complete_after(store, lambda rows, batch: None)
     with pytest.raises(InvalidInput, match="by their id and fence: keep them"):
         work(spark.range(1), 0)
 
 
 def test_leases_are_extended_while_the_work_goes_on(store: str) -> None:
     held, until = claim_one(store)
-    with extended(store, [held], 0.3):
+    with keep_extended(store, [held], 0.3):
         while lease_until(store, held) <= until:
             pass
 
@@ -159,7 +159,7 @@ def claim_one(url: str) -> tuple[Lock, int]:
 
 
 def lease_until(url: str, held: Lock) -> int:
-    (lease,) = using(url, lambda store: store.leases([held]))
+    (lease,) = use_store(url, lambda store: store.leases([held]))
     assert lease is not None
     return lease.lease_until
 

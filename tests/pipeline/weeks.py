@@ -19,9 +19,9 @@ from penstock.message import (
     Nack,
     Park,
     Reclaim,
-    Reject,
     Release,
     Settlement,
+    SettleReject,
     State,
     Verb,
 )
@@ -97,7 +97,7 @@ class Work:
         ends: Sequence[tuple[float, Callable[[], Settlement]]] = (
             (0.10, lambda: Nack(f"bad value '{message.id}'", delay=90)),
             (0.14, lambda: Fail("it is hopeless")),
-            (0.18, lambda: Reject("not ours")),
+            (0.18, lambda: SettleReject("not ours")),
             (0.22, Release),
             (0.24, Park),
             (0.32, Reclaim),

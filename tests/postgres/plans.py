@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import psycopg
 
 from penstock.stores.postgres.address import SETTINGS
-from penstock.stores.postgres.statement import CLAIMS, SQL, Statement
+from penstock.stores.postgres.statement import CLAIMS, SQL, PostgresStatement
 
 NEVER = 2**53 - 1
 # Every fifth message is in one of the places, and every number of a row is its message's id.
@@ -61,7 +61,7 @@ BY_STRETCHES = (
     "history_columns", "recent", "prunable",
 )  # fmt: skip
 INDEX_TYPES = SQL["index_types"].text
-STATEMENTS: dict[str, Statement] = {
+STATEMENTS: dict[str, PostgresStatement] = {
     name: statement
     for name, statement in (SQL | CLAIMS).items()
     # A part of others, and one that is no query.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from penstock.message import HistoryRow, Leased, Message
+from penstock.message import HistoryRow, Leased, StoredMessage
 from penstock.stores.postgres import feed
 from penstock.stores.postgres.store import PostgresStore
 from penstock.ticket import Completion, Cursor, Entry
@@ -54,7 +54,7 @@ async def test_columns_are_the_rows_turned_on_their_side(store: PostgresStore) -
     told = await store.feed(Cursor(), 100)
     messages = await store.columns("message", 0, told.cursor.message, 7)
     history = await store.columns("history", 0, told.cursor.history, 5)
-    assert messages == turned(told.messages, Message)
+    assert messages == turned(told.messages, StoredMessage)
     assert history == turned(told.history, HistoryRow)
     assert await store.columns("message", 0, told.cursor.message, 6) is None
 
@@ -74,10 +74,10 @@ async def test_large_bodies_come_one_position_at_a_time(
     first = (await store.feed(Cursor(), 100)).cursor.message
     await publish(store, 1, body=b"y" * 20)
     told = await store.feed(Cursor(), 100)
-    monkeypatch.setattr(feed, "MOST_BYTES", 70)
+    monkeypatch.setattr(feed, "MAX_PAGE_BYTES", 70)
     assert await store.columns("message", 0, told.cursor.message, 100) is None
     # More than a page, and more than one value holds: a transaction is never divided.
     large = await store.columns("message", first - 1, first, 1)
     small = await store.columns("message", first, told.cursor.message, 100)
-    assert large == turned(told.messages[:2], Message)
-    assert small == turned(told.messages[2:], Message)
+    assert large == turned(told.messages[:2], StoredMessage)
+    assert small == turned(told.messages[2:], StoredMessage)

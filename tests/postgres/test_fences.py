@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from penstock.lifecycle import settle
-from penstock.message import Flag, Reject
+from penstock.message import Flag, SettleReject
 from penstock.settings import QueueSettings
 from penstock.stores.postgres.store import PostgresStore
 from penstock.ticket import Entry, Lock
@@ -18,7 +18,7 @@ async def test_a_stale_fence_settles_no_message_with_a_key(store: PostgresStore)
     (held,) = await claim(store)
     (lease,) = await store.leases([Lock(held.id, held.fence)])
     assert lease is not None
-    move = settle(lease, Reject("no"), QueueSettings())
+    move = settle(lease, SettleReject("no"), QueueSettings())
     assert move.frees
     (stale,) = await store.settle([msgspec.structs.replace(move, fence=held.fence + 1)])
     assert stale.kind == "lost"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.agents.scheduler import tick_entry
+from penstock.agents.scheduler import make_tick_entry
 from penstock.broker import Broker
 from penstock.message import Draft
 from penstock.queue import Schedule
@@ -26,7 +26,10 @@ async def due_firings(store: PostgresStore, count: int) -> list[Firing]:
         await broker.admin.schedule(Schedule(f"{number}", "* * * * * *", Draft()))
     return [
         Firing(
-            each.id, each.next_at, each.next_at + SECOND, (tick_entry(each, queue, each.next_at),)
+            each.id,
+            each.next_at,
+            each.next_at + SECOND,
+            (make_tick_entry(each, queue, each.next_at),),
         )
         for each in await store.schedules()
     ]

@@ -12,7 +12,7 @@ import pytest
 from penstock.broker import Broker
 from penstock.errors import Busy
 from penstock.lifecycle import settle
-from penstock.message import Dedup, Draft, Leased, Nack, Reject
+from penstock.message import Dedup, Draft, Leased, Nack, SettleReject
 from penstock.settings import QueueSettings
 from penstock.stores.postgres.store import PostgresStore
 from penstock.ticket import (
@@ -243,7 +243,7 @@ async def test_a_dead_letter_in_somebodys_hands_is_busy_alone(
 ) -> None:
     held, free = await publish(store, 2)
     leased = await claim(store)
-    await Broker(store).settle_many([(each, Reject("no")) for each in leased])
+    await Broker(store).settle_many([(each, SettleReject("no")) for each in leased])
     async with connected(url) as somebody, somebody.transaction():
         await somebody.execute(f"SELECT 1 FROM penstock.dead WHERE id = {held} FOR UPDATE")
         answers = await getattr(store, verb)([held, free])

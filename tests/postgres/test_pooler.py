@@ -18,7 +18,7 @@ from penstock.store import Check
 from penstock.stores.postgres.address import SETTINGS
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.upgrade import SETTLE, upgrade
-from penstock.stores.wake import DEAF
+from penstock.stores.wake import POLL_INTERVAL_DEAF_S
 from penstock.ticket import Completion, Dedupe, Entry
 from tests.postgres.scenes import (
     CAP,
@@ -146,7 +146,7 @@ async def test_who_is_behind_a_pooler_looks_often_and_tells_the_others(
 ) -> None:
     async with await open_store(pooled, **POOLER) as far:
         far.waiters.listen()
-        assert far.waiters.longest_wait == DEAF
+        assert far.waiters.longest_wait == POLL_INTERVAL_DEAF_S
         store.waiters.listen()
         with anyio.fail_after(CAP):
             while not store.waiters.hears:  # noqa: ASYNC110 - nobody tells

@@ -4,8 +4,8 @@ import pytest
 from asyncpg import exceptions
 
 from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
-from penstock.stores.postgres.pool import harmless
-from penstock.stores.postgres.trouble import named
+from penstock.stores.postgres.pool import is_harmless
+from penstock.stores.postgres.trouble import translate_error
 
 
 def told(kind: type[exceptions.PostgresError], severity: str) -> exceptions.PostgresError:
@@ -30,15 +30,15 @@ ENDINGS = (
 def test_an_ended_session_is_not_used_again_and_what_it_was_sent_is_unknown(
     error: Exception,
 ) -> None:
-    assert not harmless(error)
-    assert type(named(error, "there", sent=True)) is OutcomeUnknown
-    assert type(named(error, "there")) is StoreUnreachable
+    assert not is_harmless(error)
+    assert type(translate_error(error, "there", sent=True)) is OutcomeUnknown
+    assert type(translate_error(error, "there")) is StoreUnreachable
 
 
 def test_a_refused_statement_is_not_done_and_its_session_goes_on() -> None:
     locked = told(exceptions.LockNotAvailableError, "ERROR")
     wrong = exceptions.DataError("invalid input for query argument $1")
-    assert harmless(locked)
-    assert harmless(wrong)
-    assert type(named(locked, "there", sent=True)) is StoreBusy
-    assert type(named(wrong, "there", sent=True)) is StoreError
+    assert is_harmless(locked)
+    assert is_harmless(wrong)
+    assert type(translate_error(locked, "there", sent=True)) is StoreBusy
+    assert type(translate_error(wrong, "there", sent=True)) is StoreError

@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import StoreUnreachable
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.wake import CHANNEL
-from penstock.stores.wake import DEAF, HEARING
+from penstock.stores.wake import POLL_INTERVAL_DEAF_S, POLL_INTERVAL_LISTENING_S
 from penstock.ticket import Entry
 from tests.postgres.scenes import (
     CAP,
@@ -142,10 +142,10 @@ async def test_who_cannot_listen_looks_often(url: str, postgres_server: Postgres
         await store.now()
         proxy.refuse()
         store.waiters.listen()
-        assert store.waiters.longest_wait == DEAF
+        assert store.waiters.longest_wait == POLL_INTERVAL_DEAF_S
         await proxy.accept()
         await hearing(store)
-        assert store.waiters.longest_wait == HEARING
+        assert store.waiters.longest_wait == POLL_INTERVAL_LISTENING_S
 
 
 async def test_a_message_nobody_was_told_of_is_found_by_looking(

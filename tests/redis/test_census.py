@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from penstock.broker import Broker
-from penstock.message import Draft, Leased, Nack, Reject, Release
+from penstock.message import Draft, Leased, Nack, Release, SettleReject
 from penstock.stores.redis.store import RedisStore
 from penstock.ticket import Completion, Tally
 from tests.redis.scenes import QUEUE, claim, places, publish
@@ -28,7 +28,7 @@ async def fill(store: RedisStore, each: int) -> dict[str, list[int]]:
         await publish(store, 3)
         ended, dead, held = await claim(store, 3)
         await complete(store, [ended])
-        await broker.settle(dead, Reject("no good"))
+        await broker.settle(dead, SettleReject("no good"))
         (later,) = await broker.publish_many([Draft(delay=60)])
         for place, id in (("ended", ended.id), ("dead", dead.id), ("lease", held.id)):
             found[place].append(id)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from penstock.stores.redis.scripts import FOLDER, READS, script
+from penstock.stores.redis.scripts import FOLDER, READS, load_script
 
 VERBS = sorted(
     path.name.removesuffix(".lua") for path in FOLDER.iterdir() if path.name.endswith(".lua")
@@ -24,7 +24,7 @@ PLAIN = WRITES | {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_key_is_given(verb: str) -> None:
-    found = script(verb)
+    found = load_script(verb)
     text = found.text.decode()
     named = {key for command, key in CALL.findall(text) if command not in KEYLESS}
     assert named - GIVEN <= set(found.keys)
@@ -33,7 +33,7 @@ def test_every_key_is_given(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_command_is_a_plain_one(verb: str) -> None:
-    commands = {command for command, _ in CALL.findall(script(verb).text.decode())}
+    commands = {command for command, _ in CALL.findall(load_script(verb).text.decode())}
     assert commands <= PLAIN
 
 

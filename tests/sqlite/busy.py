@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from penstock.stores.sqlite.store import SqliteStore
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from tests.sqlite.children import CAP
 
 
@@ -18,7 +18,7 @@ async def held(store: SqliteStore) -> AsyncIterator[None]:
     """The writer is in the middle of a job; what is asked meanwhile goes in together, after."""
     inside, go_on = threading.Event(), threading.Event()
 
-    async def wait(tx: Transaction) -> None:
+    async def wait(tx: SqliteTransaction) -> None:
         inside.set()
         assert go_on.wait(CAP)
 

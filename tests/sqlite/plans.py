@@ -4,7 +4,7 @@ import re
 import sqlite3
 
 from penstock.stores.sqlite.database import connect, set_up
-from penstock.stores.sqlite.engine import system_clock
+from penstock.stores.sqlite.engine import read_system_clock
 from penstock.stores.sqlite.transaction import SQL
 
 # Every fifth message is in one of the places, and every number of a row is its message's id.
@@ -40,7 +40,7 @@ INSERT INTO head SELECT queue_id, 'key' || id, id FROM message WHERE id % 20 = 2
 
 def database(rows: int, queues: int = 10, *, analysed: bool = False) -> sqlite3.Connection:
     db = connect(":memory:", "safe")
-    set_up(db, system_clock, "safe")
+    set_up(db, read_system_clock, "safe")
     if rows:
         db.execute("BEGIN")
         for statement in FILL.strip().removesuffix(";").split(";"):

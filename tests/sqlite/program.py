@@ -13,10 +13,10 @@ from penstock import stores
 from penstock.errors import PenstockError
 from penstock.store import Store
 from penstock.stores.sqlite import database
-from penstock.stores.sqlite.engine import system_clock
-from penstock.stores.sqlite.gate import Gate
+from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.gate import WriteTurns
 from penstock.stores.sqlite.open import open_sqlite
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.ticket import Claim, Entry
 from tests.sqlite.scenes import default_queue, publish
 
@@ -31,7 +31,7 @@ class Program:
         self.line = line
         self.store: Store | None = None
         self.second: Store | None = None
-        self.gate: Gate | None = None
+        self.gate: WriteTurns | None = None
 
     async def serve(self) -> None:
         while True:
@@ -84,7 +84,7 @@ class Program:
         return " ".join(str(message.id) for message in claimed.messages)
 
     async def enter_gate(self, path: str) -> bool:
-        self.gate = Gate(path)
+        self.gate = WriteTurns(path)
         return self.gate.enter()
 
     async def leave_gate(self) -> str:
@@ -103,7 +103,7 @@ class Program:
         """Makes a fresh file, and stops itself before a statement."""
         db = database.connect(path, "safe")
         db.set_trace_callback(lambda statement: self.stop_at(at, statement))
-        database.set_up(db, system_clock, "safe")
+        database.set_up(db, read_system_clock, "safe")
         db.close()
         return "finished"
 
@@ -124,7 +124,7 @@ class Program:
             os.setuid(NOBODY)
         return "done"
 
-    async def stop_after_publishing(self, tx: Transaction) -> None:
+    async def stop_after_publishing(self, tx: SqliteTransaction) -> None:
         tx.execute("publish_message", (1, "half", 0, 0, tx.now, None, None, b"", None))
         self.stop()
 

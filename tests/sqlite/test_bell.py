@@ -13,7 +13,7 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.settings import QueueSettings
-from penstock.stores.sqlite.bell import Bell, watch
+from penstock.stores.sqlite.bell import SocketNotifier, open_watch
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.store import SqliteStore
 from tests.sqlite.children import CAP, Child, wait_until
@@ -28,7 +28,7 @@ HOUR = 3_600.0
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No look now and then: a wake-up that is lost is waited for until the test's cap."""
-    monkeypatch.setattr(Bell, "longest_wait", HOUR)
+    monkeypatch.setattr(SocketNotifier, "longest_wait", HOUR)
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -95,7 +95,7 @@ async def test_a_waiter_of_another_queue_is_not_woken() -> None:
 
 
 async def test_a_wake_ends_the_waits_for_its_queues_only(path: Path) -> None:
-    bell = Bell(f"{path}.wake")
+    bell = SocketNotifier(f"{path}.wake")
     waits = {queues: bell.wait(queues) for queues in ((1,), (2,), (1, 2), (3, 1), (3,))}
     bell.wake({1})
     woken = [queues for queues, heard in waits.items() if heard.done()]
@@ -106,7 +106,7 @@ async def test_a_wake_ends_the_waits_for_its_queues_only(path: Path) -> None:
 
 
 async def test_a_wake_of_no_queue_wakes_nobody() -> None:
-    bell = Bell(None)
+    bell = SocketNotifier(None)
     heard = bell.wait([1])
     bell.wake(())
     assert not heard.done()
@@ -215,7 +215,7 @@ async def test_ringing_writes_nothing(store: SqliteStore, path: Path) -> None:
 
 async def test_a_file_that_is_not_there_cannot_be_watched(tmp_path: Path) -> None:
     files = os.listdir("/proc/self/fd")
-    assert watch(str(tmp_path / "missing")) == -1
+    assert open_watch(str(tmp_path / "missing")) == -1
     assert os.listdir("/proc/self/fd") == files
 
 

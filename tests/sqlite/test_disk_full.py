@@ -11,10 +11,10 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.errors import StoreFull
-from penstock.message import Fail, Nack, Reject, Release
+from penstock.message import Fail, Nack, Release, SettleReject
 from penstock.stores.sqlite.files import BALLAST, LOW_WATER
 from penstock.stores.sqlite.store import SqliteStore
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.ticket import Completion, Extension
 from tests.sqlite.busy import together
 from tests.sqlite.children import CAP, Child
@@ -23,7 +23,13 @@ from tests.sqlite.scenes import claim, open_file, places, publish
 pytestmark = pytest.mark.anyio
 
 MEGABYTE = 1_048_576
-SETTLEMENTS = (Nack("again", delay=0), Nack("later", delay=60), Fail("no"), Reject("no"), Release())
+SETTLEMENTS = (
+    Nack("again", delay=0),
+    Nack("later", delay=60),
+    Fail("no"),
+    SettleReject("no"),
+    Release(),
+)
 
 
 @pytest.fixture
@@ -150,7 +156,7 @@ async def test_ballast_comes_back_when_there_is_room_again(store: SqliteStore, d
 async def test_a_job_too_large_for_the_disk_fails_whole_and_alone(
     store: SqliteStore, disk: Path
 ) -> None:
-    async def write_too_much(tx: Transaction) -> None:
+    async def write_too_much(tx: SqliteTransaction) -> None:
         for number in range(100):
             await tx.run("fact_set", name=f"large {number}", value="z" * MEGABYTE)
 
@@ -162,7 +168,7 @@ async def test_a_job_too_large_for_the_disk_fails_whole_and_alone(
         store.complete([Completion(leased.id, leased.fence)]),
     )
     assert isinstance(failed, StoreFull)
-    assert await store.look(Transaction.one, "fact", name="large 0") is None
+    assert await store.look(SqliteTransaction.one, "fact", name="large 0") is None
     assert answer.kind == "done"
     assert await places(store) == {"message": 5_000, "ready": 4_999, "ended": 1}
 

@@ -14,7 +14,7 @@ from penstock.errors import InvalidState
 from penstock.message import Moment
 from penstock.store import Durability
 from penstock.stores.sqlite.database import connect, set_up
-from penstock.stores.sqlite.engine import system_clock
+from penstock.stores.sqlite.engine import read_system_clock
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.writer import ThreadWriter
 from penstock.ticket import Completion, Cursor
@@ -55,7 +55,7 @@ async def test_setting_up_is_durable_however_fast_the_store_is(
 
     def clock() -> Moment:
         levels.extend(db.execute("PRAGMA synchronous").fetchone())
-        return system_clock()
+        return read_system_clock()
 
     with closing(connect(str(path), durability)) as db:
         set_up(db, clock, durability)

@@ -13,7 +13,7 @@ from penstock import stores
 from penstock.errors import InvalidInput, PenstockError, StoreTooNew, StoreUnusable
 from penstock.stores.sqlite import files
 from penstock.stores.sqlite.database import SCHEMA
-from penstock.stores.sqlite.files import NETWORK, Files, filesystem
+from penstock.stores.sqlite.files import NETWORK, StoreFiles, find_filesystem
 from penstock.stores.sqlite.store import SqliteStore
 from tests.sqlite.children import Child
 from tests.sqlite.scenes import names, open_file, places, publish, read, write
@@ -180,24 +180,24 @@ def test_a_network_filesystem_is_refused(tmp_path: Path, path: Path, kind: str) 
     mounts = tmp_path / "mountinfo"
     mounts.write_text(mounted(tmp_path, kind))
     with pytest.raises(StoreUnusable, match=rf"network filesystem \({kind}\)"):
-        Files(str(path), mounts=str(mounts)).prepare()
+        StoreFiles(str(path), mounts=str(mounts)).prepare()
     assert not path.exists()
 
 
 def test_a_local_filesystem_is_not_refused(tmp_path: Path, path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(mounted(tmp_path, "xfs"))
-    Files(str(path), mounts=str(mounts)).prepare()
+    StoreFiles(str(path), mounts=str(mounts)).prepare()
     assert path.exists()
 
 
 def test_the_filesystem_is_unknown_where_the_kernel_does_not_tell(tmp_path: Path) -> None:
-    assert filesystem(str(tmp_path), str(tmp_path / "no-mountinfo")) == ""
+    assert find_filesystem(str(tmp_path), str(tmp_path / "no-mountinfo")) == ""
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/mountinfo"), reason="no table of mounts")
 def test_the_kernels_table_of_mounts_can_be_read() -> None:
-    assert filesystem("/proc") == "proc"
+    assert find_filesystem("/proc") == "proc"
 
 
 @pytest.mark.parametrize("url", BAD_URLS)

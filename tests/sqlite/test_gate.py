@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from penstock.errors import StoreBusy
-from penstock.stores.sqlite.gate import Gate
+from penstock.stores.sqlite.gate import WriteTurns
 from penstock.stores.sqlite.store import SqliteStore
 from tests.sqlite.children import CAP, Child, children, wait_until
 from tests.sqlite.scenes import places, publish
@@ -22,13 +22,13 @@ def lock(path: Path) -> Path:
 
 
 @pytest.fixture
-def gate(lock: Path) -> Iterator[Gate]:
-    gate = Gate(str(lock), patience=0.05)
+def gate(lock: Path) -> Iterator[WriteTurns]:
+    gate = WriteTurns(str(lock), patience=0.05)
     yield gate
     gate.close()
 
 
-async def enter_in_the_end(gate: Gate) -> None:
+async def enter_in_the_end(gate: WriteTurns) -> None:
     with anyio.fail_after(CAP):
         while True:
             if await asyncio.to_thread(gate.enter):
@@ -36,14 +36,14 @@ async def enter_in_the_end(gate: Gate) -> None:
             await anyio.sleep(0.005)
 
 
-def test_an_open_gate_is_entered_again_and_again(gate: Gate) -> None:
+def test_an_open_gate_is_entered_again_and_again(gate: WriteTurns) -> None:
     for _ in range(3):
         assert gate.enter()
         gate.leave()
 
 
 async def test_whoever_waits_enters_when_the_holder_leaves(child: Child, lock: Path) -> None:
-    patient = Gate(str(lock), patience=CAP)
+    patient = WriteTurns(str(lock), patience=CAP)
     assert await child.ask("enter_gate", lock) == "True"
     waiting = asyncio.create_task(asyncio.to_thread(patient.enter))
     await wait_until(lambda: patient.waiter is not None)
@@ -54,7 +54,7 @@ async def test_whoever_waits_enters_when_the_holder_leaves(child: Child, lock: P
 
 
 async def test_the_gate_of_a_stopped_process_is_passed_by(
-    child: Child, gate: Gate, lock: Path
+    child: Child, gate: WriteTurns, lock: Path
 ) -> None:
     assert await child.ask("enter_gate", lock) == "True"
     await child.stop()
@@ -66,7 +66,7 @@ async def test_the_gate_of_a_stopped_process_is_passed_by(
 
 
 async def test_the_gate_is_entered_again_after_a_stopped_process_left(
-    child: Child, gate: Gate, lock: Path
+    child: Child, gate: WriteTurns, lock: Path
 ) -> None:
     await child.ask("enter_gate", lock)
     await child.stop()
@@ -78,7 +78,7 @@ async def test_the_gate_is_entered_again_after_a_stopped_process_left(
 
 
 async def test_a_wait_that_was_given_up_does_not_keep_the_gate(
-    child: Child, gate: Gate, lock: Path
+    child: Child, gate: WriteTurns, lock: Path
 ) -> None:
     await child.ask("enter_gate", lock)
     assert await asyncio.to_thread(gate.enter) is False
@@ -87,7 +87,9 @@ async def test_a_wait_that_was_given_up_does_not_keep_the_gate(
     assert await child.ask("enter_gate", lock) == "True"
 
 
-async def test_a_killed_holder_leaves_the_gate_open(child: Child, gate: Gate, lock: Path) -> None:
+async def test_a_killed_holder_leaves_the_gate_open(
+    child: Child, gate: WriteTurns, lock: Path
+) -> None:
     await child.ask("enter_gate", lock)
     assert await asyncio.to_thread(gate.enter) is False
     await child.kill()
@@ -96,7 +98,7 @@ async def test_a_killed_holder_leaves_the_gate_open(child: Child, gate: Gate, lo
 
 
 async def test_a_gate_closes_while_it_waits_for_a_stopped_process(
-    child: Child, gate: Gate, lock: Path
+    child: Child, gate: WriteTurns, lock: Path
 ) -> None:
     await child.ask("enter_gate", lock)
     await child.stop()

@@ -9,7 +9,7 @@ from penstock import stores
 from penstock.errors import StoreClosed
 from penstock.store import Store
 from penstock.stores.sqlite.open import open_sqlite
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.ticket import Completion
 from tests.sqlite.scenes import claim, names, places, publish
 
@@ -39,7 +39,7 @@ async def test_it_needs_no_thread_and_no_file(
     assert names(tmp_path) == set()
 
 
-async def thread_of(tx: Transaction) -> int:
+async def thread_of(tx: SqliteTransaction) -> int:
     return threading.get_ident()
 
 
@@ -68,14 +68,14 @@ async def test_it_ends_when_it_is_closed() -> None:
 
 
 async def test_a_failed_job_leaves_nothing_behind() -> None:
-    async def fail(tx: Transaction) -> None:
+    async def fail(tx: SqliteTransaction) -> None:
         await tx.run("fact_set", name="bad", value="job")
         raise ValueError("no good")
 
     async with await open_sqlite("") as store:
         with pytest.raises(ValueError, match="no good"):
             await store.write(fail)
-        assert await store.look(Transaction.one, "fact", name="bad") is None
+        assert await store.look(SqliteTransaction.one, "fact", name="bad") is None
         await live(store)
 
 

@@ -20,8 +20,8 @@ from penstock.stores.sqlite.database import (
     set_up,
     split,
 )
-from penstock.stores.sqlite.engine import system_clock
-from penstock.stores.sqlite.gate import Gate
+from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.gate import WriteTurns
 from tests.sqlite.children import Child, children, wait_until
 from tests.sqlite.scenes import open_file, places, publish
 
@@ -73,7 +73,7 @@ async def test_a_file_migrated_between_two_looks_is_not_taken_for_another_progra
         looks.append(statement)
         if len(looks) == 2:
             with closing(connect(str(path), "safe")) as other:
-                set_up(other, system_clock, "safe")
+                set_up(other, read_system_clock, "safe")
 
     with closing(connect(str(path), "safe")) as db:
         db.set_trace_callback(migrate_before_the_second)
@@ -90,7 +90,7 @@ def blocked(pid: int) -> bool:
 async def test_a_process_waits_while_another_switches_a_fresh_file_to_wal(
     child: Child, path: Path
 ) -> None:
-    gate = Gate(f"{path}.lock")
+    gate = WriteTurns(f"{path}.lock")
     assert gate.enter()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -160,14 +160,14 @@ def migration(number: int, floor: int = 1) -> Migration:
 def test_what_was_not_applied_is_missing_in_order() -> None:
     known = [migration(1), migration(2), migration(3)]
     applied = {1: known[0].checksum}
-    assert migrations.missing(known, applied, 1) == known[1:]
+    assert migrations.find_missing(known, applied, 1) == known[1:]
 
 
 def test_a_floor_above_the_code_is_too_new_and_one_at_it_is_not() -> None:
     known = [migration(1), migration(2)]
     with pytest.raises(StoreTooNew):
-        migrations.missing(known, {}, 3)
-    assert migrations.missing(known, {}, 2) == known
+        migrations.find_missing(known, {}, 3)
+    assert migrations.find_missing(known, {}, 2) == known
 
 
 def test_a_migration_says_its_floor() -> None:

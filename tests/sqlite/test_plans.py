@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.stores.sql.messages import taken
+from penstock.stores.sql.messages import take_some
 from penstock.stores.sql.settle import expired_leases
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite import settle
-from penstock.stores.sqlite.transaction import SQL, Transaction
+from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 from penstock.ticket import Claim, Completion
 from tests.extent import ALL
 from tests.sqlite.plans import database, plan
@@ -185,27 +185,27 @@ def test_no_statement_reads_a_whole_table_of_messages(db: sqlite3.Connection) ->
     assert {name for name, tables in scanned.items() if tables - SMALL} == WHOLE.keys()
 
 
-Verb = Callable[[Transaction, int], Coroutine[Any, Any, object]]
+Verb = Callable[[SqliteTransaction, int], Coroutine[Any, Any, object]]
 
 
-async def claim_ten(tx: Transaction, queue_id: int) -> object:
+async def claim_ten(tx: SqliteTransaction, queue_id: int) -> object:
     return await claiming.claim(tx, Claim((queue_id,), "tester", 10))
 
 
-async def claim_ten_of_a_type(tx: Transaction, queue_id: int) -> object:
+async def claim_ten_of_a_type(tx: SqliteTransaction, queue_id: int) -> object:
     return await claiming.claim(tx, Claim((queue_id,), "tester", 10, types=("type5",)))
 
 
-async def claim_and_complete(tx: Transaction, queue_id: int) -> object:
+async def claim_and_complete(tx: SqliteTransaction, queue_id: int) -> object:
     claimed = await claiming.claim(tx, Claim((queue_id,), "tester", 10))
     return await settle.complete(tx, [Completion(each.id, each.fence) for each in claimed.messages])
 
 
-async def purge_ten_of_each_place(tx: Transaction, queue_id: int) -> object:
-    return [await taken(tx, queue_id, place, 10) for place in ("ready", "scheduled", "dead")]
+async def purge_ten_of_each_place(tx: SqliteTransaction, queue_id: int) -> object:
+    return [await take_some(tx, queue_id, place, 10) for place in ("ready", "scheduled", "dead")]
 
 
-async def sweep(tx: Transaction, queue_id: int) -> object:
+async def sweep(tx: SqliteTransaction, queue_id: int) -> object:
     return await expired_leases(tx, 10)
 
 
@@ -221,7 +221,7 @@ def steps(rows: int, verb: Verb) -> int:
     with closing(database(rows, queues=1)) as db:
         db.execute(TYPES)
         db.set_progress_handler(count, 1)
-        finish(verb(Transaction(db, 10**15), 2))
+        finish(verb(SqliteTransaction(db, 10**15), 2))
     return taken
 
 

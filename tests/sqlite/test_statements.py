@@ -12,7 +12,7 @@ import pytest
 from penstock import stores
 from penstock.stores import statements
 from penstock.stores.sqlite.database import connect, set_up
-from penstock.stores.sqlite.engine import system_clock
+from penstock.stores.sqlite.engine import read_system_clock
 from penstock.stores.sqlite.publish import CHUNKS, INSERTS, INSERTS_ALIKE, ROW
 from penstock.stores.sqlite.transaction import SQL
 from tests.sqlite.plans import parameters
@@ -39,7 +39,7 @@ PUT_TOGETHER = {start + end for start, ends in ENDS.items() for end in ends}
 @pytest.fixture(scope="module")
 def db() -> Iterator[sqlite3.Connection]:
     with closing(connect(":memory:", "safe")) as db:
-        set_up(db, system_clock, "safe")
+        set_up(db, read_system_clock, "safe")
         yield db
 
 

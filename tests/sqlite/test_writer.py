@@ -14,8 +14,8 @@ from penstock.errors import StoreClosed, StoreError
 from penstock.message import State, Verb
 from penstock.store import Store
 from penstock.stores.sqlite.store import SqliteStore
-from penstock.stores.sqlite.transaction import Transaction
-from penstock.stores.sqlite.writer import FIRST, LAST, MOST, NEXT, Work
+from penstock.stores.sqlite.transaction import SqliteTransaction
+from penstock.stores.sqlite.writer import FIRST, LAST, MAX_BATCH, NEXT, Work
 from penstock.ticket import Claim, Completion, Cursor, Move
 from tests.sqlite.busy import all_waiting, held, together
 from tests.sqlite.children import CAP
@@ -32,20 +32,20 @@ def note(store: SqliteStore) -> list[str]:
 
 
 def fail_with(error: Exception) -> Work[[], None]:
-    async def fail(tx: Transaction) -> None:
+    async def fail(tx: SqliteTransaction) -> None:
         await tx.run("fact_set", name="bad", value="job")
         raise error
 
     return fail
 
 
-async def break_a_constraint(tx: Transaction) -> None:
+async def break_a_constraint(tx: SqliteTransaction) -> None:
     await tx.run("fact_set", name="bad", value="job")
     await tx.run("name_take", queue_id=1, name="twice", id=1)
     await tx.run("name_take", queue_id=1, name="twice", id=2)
 
 
-async def wait_for_something(tx: Transaction) -> None:
+async def wait_for_something(tx: SqliteTransaction) -> None:
     await tx.run("fact_set", name="bad", value="job")
     await asyncio.sleep(0)
 
@@ -61,9 +61,9 @@ async def test_many_callers_share_a_few_transactions(store: SqliteStore) -> None
 
 async def test_a_transaction_takes_no_more_than_its_share(store: SqliteStore) -> None:
     statements = note(store)
-    await together(store, *(publish(store) for _ in range(MOST + 1)))
+    await together(store, *(publish(store) for _ in range(MAX_BATCH + 1)))
     assert statements.count("COMMIT") == 3
-    assert await places(store) == {"message": MOST + 1, "ready": MOST + 1}
+    assert await places(store) == {"message": MAX_BATCH + 1, "ready": MAX_BATCH + 1}
 
 
 BAD_JOBS: dict[str, Work[[], object]] = {
@@ -92,13 +92,13 @@ async def test_one_bad_job_fails_alone(store: SqliteStore, name: str) -> None:
 async def test_an_error_rolls_all_of_its_job_back(store: SqliteStore, bad: Work[[], None]) -> None:
     with pytest.raises((ValueError, StoreError, RuntimeError)):
         await store.write(bad)
-    assert await store.look(Transaction.one, "fact", name="bad") is None
+    assert await store.look(SqliteTransaction.one, "fact", name="bad") is None
     assert not store.writing.db.in_transaction
     assert await publish(store) == [1]
 
 
 async def test_a_failed_job_wakes_nobody(store: SqliteStore) -> None:
-    async def wake_and_fail(tx: Transaction) -> None:
+    async def wake_and_fail(tx: SqliteTransaction) -> None:
         tx.woken.add(1)
         raise ValueError("no good")
 
@@ -174,7 +174,7 @@ async def test_closing_leaves_no_thread_behind(path: Path) -> None:
 async def test_settles_run_before_claims_and_reclaims_last(store: SqliteStore) -> None:
     ran: list[str] = []
 
-    async def job(tx: Transaction, name: str) -> None:
+    async def job(tx: SqliteTransaction, name: str) -> None:
         ran.append(name)
 
     await together(
@@ -222,7 +222,7 @@ async def test_a_job_that_waits_in_the_batch_sees_what_came_before_it(store: Sql
 
 
 async def test_the_writer_lives_on_after_a_database_error(store: SqliteStore) -> None:
-    async def ask_nonsense(tx: Transaction) -> None:
+    async def ask_nonsense(tx: SqliteTransaction) -> None:
         tx.db.execute("SELECT nonsense")
 
     with pytest.raises(StoreError, match="nonsense") as failed:
@@ -232,7 +232,7 @@ async def test_the_writer_lives_on_after_a_database_error(store: SqliteStore) ->
 
 
 async def test_a_message_that_lost_its_ticket_holds_up_nobody(store: SqliteStore) -> None:
-    async def lose(tx: Transaction) -> None:
+    async def lose(tx: SqliteTransaction) -> None:
         tx.db.execute("DELETE FROM ready")
 
     (id,) = await publish(store)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.admission import check, entry, own_lease, refusal
+from penstock.admission import check, explain_refusal, make_entry, own_lease
 from penstock.checks import check_name, clip
 from penstock.errors import BodyTooLarge, Forbidden, InvalidInput
 from penstock.message import NEVER, Dedup, Draft, Meta
 from penstock.queue import Queue, QueueState, Scope
-from penstock.settings import PRESETS, SHELL_TYPE, QueueSettings, preset
+from penstock.settings import PRESETS, SHELL_TYPE, QueueSettings, get_preset
 from tests.unit.leases import NOW
 
 SCOPE = Scope(1, "default", "default")
@@ -147,23 +147,23 @@ def test_a_delay_and_a_moment_are_one_too_many() -> None:
 def test_a_shell_queue_leases_for_a_whole_run_except_what_its_workers_extend(
     draft: Draft, lease: float | None
 ) -> None:
-    assert own_lease(draft, preset("queuectl")) == lease
+    assert own_lease(draft, get_preset("queuectl")) == lease
 
 
 def test_all_headers_and_labels_together_have_a_limit() -> None:
     crowded = Draft(headers={f"k{number}": "v" * 8_000 for number in range(9)})
     check(crowded, QueueSettings())
     with pytest.raises(InvalidInput, match="headers and labels"):
-        entry(crowded, Queue(9, SCOPE, "jobs"))
+        make_entry(crowded, Queue(9, SCOPE, "jobs"))
 
 
 @pytest.mark.parametrize("priority", [10, -1])
 def test_a_priority_out_of_range_is_refused_or_in_a_clamping_queue_clamped(priority: int) -> None:
     with pytest.raises(InvalidInput, match="priority"):
-        check(Draft(priority=priority), preset("relay"))
-    check(Draft(priority=priority), preset("codeq"))
-    assert entry(
-        Draft(priority=priority), Queue(9, SCOPE, "jobs", settings=preset("codeq"))
+        check(Draft(priority=priority), get_preset("relay"))
+    check(Draft(priority=priority), get_preset("codeq"))
+    assert make_entry(
+        Draft(priority=priority), Queue(9, SCOPE, "jobs", settings=get_preset("codeq"))
     ).priority == max(0, min(9, priority))
 
 
@@ -186,10 +186,10 @@ def test_what_passes_the_check_can_be_stored_and_read_again(
 ) -> None:
     draft = draft_with(fields)
     try:
-        check(draft, preset(name))
+        check(draft, get_preset(name))
     except InvalidInput:
         return
-    stored = entry(draft, Queue(9, SCOPE, "jobs", settings=preset(name)))
+    stored = make_entry(draft, Queue(9, SCOPE, "jobs", settings=get_preset(name)))
     meta = msgspec.json.decode(stored.meta or "{}", type=Meta)
     for field in ("name", "headers", "labels", "content_type", "parent_id", "hops", "deadline"):
         assert getattr(meta, field) == getattr(draft, field)
@@ -221,13 +221,13 @@ SWITCHES: dict[tuple[QueueState, Scope], tuple[str | None, str | None]] = {
 def test_a_queue_refuses_by_its_state_and_its_preset(
     name: str, state: QueueState, scope: Scope
 ) -> None:
-    refused = refusal(Queue(9, scope, "jobs", state, preset(name)))
+    refused = explain_refusal(Queue(9, scope, "jobs", state, get_preset(name)))
     expected = SWITCHES[state, scope][name == "scaiqueue"]
     assert (None if refused is None else refused.code) == expected
 
 
 def test_nobody_publishes_to_a_queue_of_the_system() -> None:
-    assert isinstance(refusal(Queue(1, SCOPE, "_dead_letter")), Forbidden)
+    assert isinstance(explain_refusal(Queue(1, SCOPE, "_dead_letter")), Forbidden)
 
 
 @pytest.mark.parametrize("name", ["a", "_a", "mail.send-1_x", "x" * 128, "9"])

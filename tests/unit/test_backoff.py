@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lifecycle import delay_before
-from penstock.settings import MOST_RUNS, Backoff, preset
+from penstock.lifecycle import compute_delay
+from penstock.settings import MAX_RUNS, Backoff, get_preset
 from tests.unit.leases import half
 
 EVEN = Backoff(kind="constant", initial=10, jitter="none")
@@ -16,7 +16,7 @@ EVEN = Backoff(kind="constant", initial=10, jitter="none")
 
 def delays(backoff: Backoff, count: int = 4) -> list[float]:
     """The delays after 1, 2, 3... runs, as if every draw were the largest."""
-    return [delay_before(used, backoff, lambda: 1.0) for used in range(1, count + 1)]
+    return [compute_delay(used, backoff, lambda: 1.0) for used in range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_the_delay_follows_its_formula_up_to_its_bound(
 def test_the_delays_of_a_preset_are_those_of_the_contract(
     name: str, expected: list[float], highest: float
 ) -> None:
-    backoff = preset(name).backoff
+    backoff = get_preset(name).backoff
     assert delays(backoff) == expected
-    assert delay_before(500, backoff, lambda: 1.0) == highest
+    assert compute_delay(500, backoff, lambda: 1.0) == highest
 
 
 def test_a_queuectl_base_of_3_gives_3_9_27() -> None:
@@ -82,7 +82,7 @@ def test_ten_thousand_delays_lie_in_their_range_and_fill_it(
     low, high = span
     draw = random.Random(7).random
     backoff = Backoff(kind="constant", initial=10, jitter=jitter)
-    drawn = [delay_before(1, backoff, draw) for _ in range(10_000)]
+    drawn = [compute_delay(1, backoff, draw) for _ in range(10_000)]
     assert all(low <= delay <= high for delay in drawn)
     tenths = {min(9, int((delay - low) / (high - low) * 10)) for delay in drawn if high > low}
     assert tenths == (set(range(10)) if high > low else set())
@@ -91,11 +91,11 @@ def test_ten_thousand_delays_lie_in_their_range_and_fill_it(
 
 def test_the_bound_comes_before_the_jitter() -> None:
     capped = Backoff(initial=100, max=10, jitter="add:0.5")
-    assert delay_before(1, capped, lambda: 1.0) == 15
+    assert compute_delay(1, capped, lambda: 1.0) == 15
 
 
 def test_the_draw_is_random_unless_told_otherwise() -> None:
-    assert len({delay_before(1, Backoff(jitter="full")) for _ in range(20)}) == 20
+    assert len({compute_delay(1, Backoff(jitter="full")) for _ in range(20)}) == 20
 
 
 NUMBERS = st.floats(0, 1e9)
@@ -110,14 +110,14 @@ BACKOFFS = st.builds(
 )
 
 
-@given(BACKOFFS, st.integers(1, MOST_RUNS), st.floats(0, 1, exclude_max=True))
+@given(BACKOFFS, st.integers(1, MAX_RUNS), st.floats(0, 1, exclude_max=True))
 def test_no_number_of_runs_overflows(backoff: Backoff, used: int, drawn: float) -> None:
-    assert 0 <= delay_before(used, backoff, lambda: drawn) <= 2 * backoff.max
+    assert 0 <= compute_delay(used, backoff, lambda: drawn) <= 2 * backoff.max
 
 
-@given(BACKOFFS, st.integers(1, MOST_RUNS - 1))
+@given(BACKOFFS, st.integers(1, MAX_RUNS - 1))
 def test_a_later_delay_is_never_shorter(backoff: Backoff, used: int) -> None:
-    earlier, later = (delay_before(each, backoff, half) for each in (used, used + 1))
+    earlier, later = (compute_delay(each, backoff, half) for each in (used, used + 1))
     assert later >= earlier
 
 
@@ -125,5 +125,5 @@ def test_a_later_delay_is_never_shorter(backoff: Backoff, used: int) -> None:
 def test_every_growing_delay_reaches_its_bound(factor: float) -> None:
     backoff = Backoff(initial=1, factor=factor, max=3600, jitter="none")
     needed = math.ceil(math.log(3600, factor)) + 1
-    assert delay_before(needed, backoff) == 3600
-    assert delay_before(needed - 1, backoff) < 3600
+    assert compute_delay(needed, backoff) == 3600
+    assert compute_delay(needed - 1, backoff) < 3600

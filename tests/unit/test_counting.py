@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from penstock.lifecycle import settle
 from penstock.message import PLAIN, Flag, Meta, Nack, Park, Reclaim, Release, Settlement, State
-from penstock.settings import QueueSettings, Retry, preset
+from penstock.settings import QueueSettings, RetrySettings, get_preset
 from penstock.ticket import Lease, Move
 from tests.unit.leases import half, lease
 
@@ -32,21 +32,21 @@ COUNTING = st.sampled_from(["attempts", "deliveries"])
 COUNTED = st.sampled_from(["count", "backoff"])
 
 
-@given(MOST, st.builds(Retry, COUNTING), st.sampled_from([Nack(), Nack(delay=0)]))
-def test_max_attempts_n_means_n_runs_for_nacks(most: int, retry: Retry, nack: Nack) -> None:
+@given(MOST, st.builds(RetrySettings, COUNTING), st.sampled_from([Nack(), Nack(delay=0)]))
+def test_max_attempts_n_means_n_runs_for_nacks(most: int, retry: RetrySettings, nack: Nack) -> None:
     end = run_to_the_end(QueueSettings(max_attempts=most, retry=retry), nack)
     assert (end.deliveries, end.attempts, end.reason) == (most, most, "retries_exhausted")
 
 
-@given(MOST, st.builds(Retry, COUNTING, COUNTED))
-def test_max_attempts_n_means_n_runs_for_counted_crashes(most: int, retry: Retry) -> None:
+@given(MOST, st.builds(RetrySettings, COUNTING, COUNTED))
+def test_max_attempts_n_means_n_runs_for_counted_crashes(most: int, retry: RetrySettings) -> None:
     end = run_to_the_end(QueueSettings(max_attempts=most, retry=retry), Reclaim())
     assert (end.deliveries, end.attempts, end.reason) == (most, most, "retries_exhausted")
 
 
-@given(MOST, st.builds(Retry, COUNTING, COUNTED), st.lists(st.booleans(), min_size=60))
+@given(MOST, st.builds(RetrySettings, COUNTING, COUNTED), st.lists(st.booleans(), min_size=60))
 def test_max_attempts_n_means_n_runs_however_nacks_and_crashes_mix(
-    most: int, retry: Retry, crashes: list[bool]
+    most: int, retry: RetrySettings, crashes: list[bool]
 ) -> None:
     settings, held, runs = QueueSettings(max_attempts=most, retry=retry), lease(), 0
     held, state = replace(held, attempts=0, deliveries=0), READY
@@ -58,7 +58,7 @@ def test_max_attempts_n_means_n_runs_however_nacks_and_crashes_mix(
 
 @given(MOST, st.sampled_from(["default", "scaiqueue", "relay", "codeq", "faststream", "queuectl"]))
 def test_max_attempts_n_of_a_message_means_n_runs_in_any_queue(most: int, name: str) -> None:
-    assert run_to_the_end(preset(name), Nack(), Meta(max_attempts=most)).deliveries == most
+    assert run_to_the_end(get_preset(name), Nack(), Meta(max_attempts=most)).deliveries == most
 
 
 @given(MOST, st.none() | st.integers(1, 99))
@@ -75,7 +75,7 @@ def test_what_is_handed_back_costs_nothing_however_often(
 ) -> None:
     held = lease(attempts=0, deliveries=0, flags=flags)
     for _ in range(times):
-        held, move = deliver(held, settlement, preset("relay"))
+        held, move = deliver(held, settlement, get_preset("relay"))
         assert (move.attempts, move.deliveries, move.frees) == (0, 0, False)
 
 
@@ -83,5 +83,5 @@ def test_what_is_handed_back_costs_nothing_however_often(
 def test_a_suspect_that_never_began_survives_any_number_of_crashes(times: int) -> None:
     held = lease(attempts=1, deliveries=2, flags=Flag.UNBEGUN)
     for _ in range(times):
-        held, move = deliver(held, Reclaim(), preset("relay"))
+        held, move = deliver(held, Reclaim(), get_preset("relay"))
         assert (move.state, held.attempts, held.deliveries) == (READY, 1, 2)

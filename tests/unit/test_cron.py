@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.cron import MOST, due_ticks, latest_tick, next_tick
+from penstock.cron import MAX_TICKS, find_due_ticks, find_latest_tick, find_next_tick
 from penstock.errors import InvalidInput
 from penstock.message import Draft, Moment
 from penstock.queue import Missed, Schedule
@@ -27,7 +27,7 @@ def ticks(cron: str, timezone: str, after: str, count: int) -> list[str]:
     """The next ticks, as the clocks of the zone show them."""
     found, tick = [], at(after)
     for _ in range(count):
-        tick = next_tick(cron, timezone, tick)
+        tick = find_next_tick(cron, timezone, tick)
         local = datetime.fromtimestamp(tick / SECOND, ZoneInfo(timezone))
         found.append(local.isoformat(timespec="minutes"))
     return found
@@ -35,9 +35,9 @@ def ticks(cron: str, timezone: str, after: str, count: int) -> list[str]:
 
 def test_a_tick_is_strictly_after_the_moment() -> None:
     noon = at("2026-05-01T12:00Z")
-    assert next_tick("0 12 * * *", "UTC", noon - 1) == noon
-    assert next_tick("0 12 * * *", "UTC", noon) == noon + DAY
-    assert next_tick("0 12 * * *", "UTC", noon + 1) == noon + DAY
+    assert find_next_tick("0 12 * * *", "UTC", noon - 1) == noon
+    assert find_next_tick("0 12 * * *", "UTC", noon) == noon + DAY
+    assert find_next_tick("0 12 * * *", "UTC", noon + 1) == noon + DAY
 
 
 def test_a_zone_has_its_own_nine_o_clock() -> None:
@@ -117,7 +117,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_schedule_is_refused_in_short_words(name: str) -> None:
     with pytest.raises(InvalidInput, match="cron") as refused:
-        next_tick(BAD[name], "UTC", NOW)
+        find_next_tick(BAD[name], "UTC", NOW)
     assert len(str(refused.value)) < 200
 
 
@@ -127,7 +127,7 @@ ZONES = ["Mars/Base", "", "..", "../../etc/passwd", "/etc/passwd", "a\x00b", "Eu
 @pytest.mark.parametrize("zone", [*ZONES, "zone.tab", "x" * 10_000_000], ids=lambda zone: zone[:9])
 def test_an_unknown_zone_is_refused_by_name(zone: str) -> None:
     with pytest.raises(InvalidInput, match="timezone") as refused:
-        next_tick("* * * * *", zone, NOW)
+        find_next_tick("* * * * *", zone, NOW)
     assert len(str(refused.value)) < 200
 
 
@@ -136,7 +136,7 @@ def test_an_unknown_zone_is_refused_by_name(zone: str) -> None:
 @example("* * LW/2 * *")
 def test_any_text_is_a_schedule_or_an_invalid_input(cron: str) -> None:
     try:
-        tick = next_tick(cron, PARIS, NOW)
+        tick = find_next_tick(cron, PARIS, NOW)
     except InvalidInput:
         return
     assert tick > NOW
@@ -158,11 +158,11 @@ def test_a_tick_is_always_ahead_and_nothing_lies_between(
     cron: str, zone: str, after: Moment, fraction: int
 ) -> None:
     after += fraction
-    tick = next_tick(cron, zone, after)
+    tick = find_next_tick(cron, zone, after)
     assert after < tick
     assert tick % MINUTE == 0
-    assert next_tick(cron, zone, after + (tick - after) // 2) == tick
-    assert next_tick(cron, zone, tick - 1) == tick
+    assert find_next_tick(cron, zone, after + (tick - after) // 2) == tick
+    assert find_next_tick(cron, zone, tick - 1) == tick
 
 
 def schedule(missed: Missed, next_at: Moment, cron: str = "* * * * *") -> Schedule:
@@ -178,7 +178,7 @@ EACH = [NOON + minute * MINUTE for minute in range(6)]
     ("missed", "expected"), [(Missed.ALL, EACH), (Missed.ONE, EACH[-1:]), (Missed.SKIP, EACH[-1:])]
 )
 def test_missed_ticks_are_made_up_for_by_policy(missed: Missed, expected: list[Moment]) -> None:
-    found = due_ticks(schedule(missed, NOON), HALF_PAST_FIVE_LATER)
+    found = find_due_ticks(schedule(missed, NOON), HALF_PAST_FIVE_LATER)
     assert found == (expected, NOON + 6 * MINUTE)
 
 
@@ -189,22 +189,22 @@ def test_a_tick_is_skipped_only_when_it_was_missed_by_more_than_a_minute(
     missed: Missed, expected: list[Moment]
 ) -> None:
     daily = schedule(missed, NOON, "0 12 * * *")
-    assert due_ticks(daily, NOON + 59 * SECOND) == ([NOON], NOON + DAY)
-    assert due_ticks(daily, NOON + 61 * SECOND) == (expected, NOON + DAY)
+    assert find_due_ticks(daily, NOON + 59 * SECOND) == ([NOON], NOON + DAY)
+    assert find_due_ticks(daily, NOON + 61 * SECOND) == (expected, NOON + DAY)
 
 
 @pytest.mark.parametrize("missed", Missed)
 def test_before_its_time_nothing_is_due(missed: Missed) -> None:
-    assert due_ticks(schedule(missed, NOON), NOON - 1) == ([], NOON)
-    assert due_ticks(schedule(missed, NOON), NOON) == ([NOON], NOON + MINUTE)
+    assert find_due_ticks(schedule(missed, NOON), NOON - 1) == ([], NOON)
+    assert find_due_ticks(schedule(missed, NOON), NOON) == ([NOON], NOON + MINUTE)
 
 
 def test_all_ticks_of_a_long_absence_are_fired_a_piece_at_a_time() -> None:
     fired: list[Moment] = []
     absent, waiting = schedule(Missed.ALL, NOON), True
     while waiting:
-        found, next_at = due_ticks(absent, NOON + 2 * DAY)
-        assert len(found) <= MOST
+        found, next_at = find_due_ticks(absent, NOON + 2 * DAY)
+        assert len(found) <= MAX_TICKS
         fired, absent = fired + found, schedule(Missed.ALL, next_at)
         waiting = next_at <= NOON + 2 * DAY
     assert fired == [NOON + minute * MINUTE for minute in range(2 * 1440 + 1)]
@@ -214,23 +214,23 @@ def test_all_ticks_of_a_long_absence_are_fired_a_piece_at_a_time() -> None:
 @pytest.mark.parametrize("missed", [Missed.ONE, Missed.SKIP])
 def test_after_a_long_absence_the_last_tick_is_fired_once(missed: Missed, late: int) -> None:
     last = NOON + 3 * DAY
-    assert due_ticks(schedule(missed, NOON), last + late) == ([last], last + MINUTE)
+    assert find_due_ticks(schedule(missed, NOON), last + late) == ([last], last + MINUTE)
 
 
 @given(CRONS, NAMES, MOMENTS, st.integers(0, SECOND - 1))
 def test_no_latest_tick_lies_ahead(cron: str, zone: str, now: Moment, fraction: int) -> None:
     each = Schedule("nightly", cron, Draft(), timezone=zone)
-    assert latest_tick(each, now + fraction) <= now + fraction
+    assert find_latest_tick(each, now + fraction) <= now + fraction
 
 
 @given(CRONS, MOMENTS, st.integers(0, 3 * 86_400), st.sampled_from(list(Missed)))
 def test_no_tick_is_fired_twice_and_none_too_early(
     cron: str, start: Moment, later: int, missed: Missed
 ) -> None:
-    first = next_tick(cron, PARIS, start)
+    first = find_next_tick(cron, PARIS, start)
     waiting = Schedule("nightly", cron, Draft(), PARIS, missed, next_at=first)
-    found, next_at = due_ticks(waiting, start + later * SECOND)
-    again, _ = due_ticks(replace(waiting, next_at=next_at), start + later * SECOND)
+    found, next_at = find_due_ticks(waiting, start + later * SECOND)
+    again, _ = find_due_ticks(replace(waiting, next_at=next_at), start + later * SECOND)
     assert all(first <= tick <= start + later * SECOND for tick in found)
     assert found == sorted(set(found))
     assert not set(found) & set(again)

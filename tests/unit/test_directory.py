@@ -74,7 +74,7 @@ async def test_a_read_older_than_a_change_is_not_fresh(held: HeldRead) -> None:
     await held.broker.admin.pause_scope("default")
     held.released.set()
     await held.caller
-    assert held.broker.directory.cached("default", "default", "default") is None
+    assert held.broker.directory.get_cached("default", "default", "default") is None
 
 
 async def test_callers_during_a_read_share_the_next_one(store: Store, held: HeldRead) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.durations import seconds
+from penstock.durations import parse_seconds
 from penstock.errors import InvalidInput
 
 
@@ -24,7 +24,7 @@ from penstock.errors import InvalidInput
     ],
 )
 def test_a_duration_is_read_in_seconds(written: str | float, expected: float) -> None:
-    assert seconds(written) == pytest.approx(expected)
+    assert parse_seconds(written) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_a_duration_is_read_in_seconds(written: str | float, expected: float) ->
 )
 def test_what_is_not_a_duration_is_refused(written: str | float) -> None:
     with pytest.raises(InvalidInput, match="duration"):
-        seconds(written)
+        parse_seconds(written)

@@ -7,21 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.admission import dedupe, entry
+from penstock.admission import make_dedupe, make_entry
 from penstock.message import Dedup, Draft, Flag, Meta
 from penstock.queue import Queue, Scope
-from penstock.settings import change, preset
+from penstock.settings import change, get_preset
 from penstock.ticket import Dedupe, Entry
 from tests.unit.leases import NOW
 
 
 def queue(preset_name: str = "default", **settings: Any) -> Queue:
     scope = Scope(1, "default", "default")
-    return Queue(9, scope, "jobs", settings=change(preset(preset_name), settings))
+    return Queue(9, scope, "jobs", settings=change(get_preset(preset_name), settings))
 
 
 def test_a_plain_draft_becomes_an_entry_without_meta() -> None:
-    assert entry(Draft(body=b"x", type="mail"), queue()) == Entry(9, "mail", b"x")
+    assert make_entry(Draft(body=b"x", type="mail"), queue()) == Entry(9, "mail", b"x")
 
 
 def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:
@@ -42,7 +42,7 @@ def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:
         max_attempts=7,
         hops=8,
     )
-    stored = entry(draft, queue(max_depth=10, overflow="dead"))
+    stored = make_entry(draft, queue(max_depth=10, overflow="dead"))
     assert json.loads(stored.meta or "") == {
         "name": "n",
         "headers": {"h": "1"},
@@ -66,7 +66,7 @@ def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:
         flags=Flag.KEYED | Flag.UNIQUE | Flag.OWN_LEASE,
         name="n",
         ordering_key="k",
-        dedup=dedupe(Dedup("d", None), b"x"),
+        dedup=make_dedupe(Dedup("d", None), b"x"),
         max_depth=10,
         overflow="dead",
     )
@@ -84,7 +84,7 @@ def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:
     ],
 )
 def test_a_draft_flags_only_what_it_uses(fields: dict[str, Any], flags: int) -> None:
-    assert entry(Draft(**fields), queue()).flags == flags
+    assert make_entry(Draft(**fields), queue()).flags == flags
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_a_draft_flags_only_what_it_uses(fields: dict[str, Any], flags: int) -> 
 def test_the_lease_of_a_shell_job_covers_its_whole_run(
     fields: dict[str, Any], expected: float | None
 ) -> None:
-    stored = entry(Draft(**fields), queue("queuectl"))
+    stored = make_entry(Draft(**fields), queue("queuectl"))
     assert msgspec.json.decode(stored.meta or "{}", type=Meta).lease == expected
     assert bool(stored.flags & Flag.OWN_LEASE) == (expected is not None)
 
 
 def test_a_window_and_uniqueness_are_two_namespaces_of_keys() -> None:
     digest = blake2b(b"x", digest_size=16).digest()
-    assert dedupe(Dedup("k", 60), b"x") == Dedupe("window:k", digest, 60)
-    assert dedupe(Dedup("k", None), b"x") == Dedupe("unique:k", digest, None)
-    assert dedupe(Dedup("k"), b"y").digest != digest
+    assert make_dedupe(Dedup("k", 60), b"x") == Dedupe("window:k", digest, 60)
+    assert make_dedupe(Dedup("k", None), b"x") == Dedupe("unique:k", digest, None)
+    assert make_dedupe(Dedup("k"), b"y").digest != digest

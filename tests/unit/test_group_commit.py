@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput, StoreBusy
-from penstock.stores.group_commit import Lane
+from penstock.stores.group_commit import Batcher
 
 pytestmark = pytest.mark.anyio
 Ts = TypeVarTuple("Ts")
@@ -46,7 +46,7 @@ async def until(true: Callable[[], bool]) -> None:
     raise AssertionError("it never became so")
 
 
-async def start(lane: Lane[int, int], *groups: Sequence[int]) -> list[asyncio.Task[list[int]]]:
+async def start(lane: Batcher[int, int], *groups: Sequence[int]) -> list[asyncio.Task[list[int]]]:
     """One caller for each group, in this order, all of them arrived."""
     tasks = [asyncio.create_task(lane.add(group)) for group in groups]
     await asyncio.sleep(0)
@@ -63,20 +63,20 @@ async def negate(items: Sequence[int]) -> list[int]:
 
 def test_a_lone_caller_needs_no_loop_at_all() -> None:
     with pytest.raises(StopIteration) as returned:
-        Lane(negate, 10).add([1, 2]).send(None)
+        Batcher(negate, 10).add([1, 2]).send(None)
     assert returned.value.value == [-1, -2]
 
 
 async def test_a_lone_caller_makes_its_call_itself() -> None:
     gate = Gate(open=True)
-    assert await Lane(gate, 10).add([1]) == [-1]
+    assert await Batcher(gate, 10).add([1]) == [-1]
     assert gate.callers == [asyncio.current_task()]
 
 
 async def test_what_arrives_meanwhile_goes_in_one_call() -> None:
     gate = Gate()
     groups = [[1], [2], [3, 4], [5]]
-    tasks = await start(Lane(gate, 10), *groups)
+    tasks = await start(Batcher(gate, 10), *groups)
     assert gate.calls == [[1]]
     gate.open.set()
     assert await asyncio.gather(*tasks) == answers(groups)
@@ -85,7 +85,7 @@ async def test_what_arrives_meanwhile_goes_in_one_call() -> None:
 
 async def test_what_arrives_during_the_second_call_goes_in_the_third() -> None:
     gate = Gate(open=True)
-    lane = Lane(gate, 10)
+    lane = Batcher(gate, 10)
     first = await start(lane, [1], [2])
     await until(lambda: len(gate.calls) == 2)
     second = await start(lane, [3], [4])
@@ -104,7 +104,7 @@ async def test_only_one_call_is_in_flight() -> None:
         flying -= 1
         return list(items)
 
-    lane = Lane(call, 3)
+    lane = Batcher(call, 3)
     await asyncio.gather(*(lane.add([number]) for number in range(100)))
     assert most == 1
 
@@ -112,7 +112,7 @@ async def test_only_one_call_is_in_flight() -> None:
 async def test_a_call_takes_whole_groups_up_to_its_most() -> None:
     gate = Gate()
     groups = [[1], [2, 3], [4, 5], [6], [7, 8, 9, 10, 11, 12], [13]]
-    tasks = await start(Lane(gate, 4), *groups)
+    tasks = await start(Batcher(gate, 4), *groups)
     gate.open.set()
     assert await asyncio.gather(*tasks) == answers(groups)
     assert gate.calls == [[1], [2, 3, 4, 5], [6], [7, 8, 9, 10, 11, 12], [13]]
@@ -133,7 +133,7 @@ def test_no_timer_is_set() -> None:
             return super().call_at(when, callback, *args, context=context)
 
     async def crowd() -> list[list[int]]:
-        lane = Lane(negate, 4)
+        lane = Batcher(negate, 4)
         return await asyncio.gather(*(lane.add([number]) for number in range(50)))
 
     with asyncio.Runner(loop_factory=Watched) as runner:
@@ -144,7 +144,7 @@ def test_no_timer_is_set() -> None:
 async def test_a_bad_item_fails_alone() -> None:
     gate = Gate()
     gate.errors[3] = InvalidInput("3 is bad")
-    tasks = await start(Lane(gate, 10), [1], [2], [3, 30], [4])
+    tasks = await start(Batcher(gate, 10), [1], [2], [3, 30], [4])
     gate.open.set()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert results == [[-1], [-2], gate.errors[3], [-4]]
@@ -154,7 +154,7 @@ async def test_a_bad_item_fails_alone() -> None:
 async def test_a_sick_store_fails_everybody_once_and_is_not_asked_again() -> None:
     gate = Gate()
     gate.errors[3] = StoreBusy("no lock in time")
-    lane = Lane(gate, 10)
+    lane = Batcher(gate, 10)
     tasks = await start(lane, [1], [2], [3], [4])
     gate.open.set()
     results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -166,7 +166,7 @@ async def test_a_sick_store_fails_everybody_once_and_is_not_asked_again() -> Non
 async def test_the_error_of_a_lone_caller_is_its_own() -> None:
     gate = Gate()
     gate.errors[1] = InvalidInput("1 is bad")
-    tasks = await start(Lane(gate, 10), [1], [2])
+    tasks = await start(Batcher(gate, 10), [1], [2])
     gate.open.set()
     assert await asyncio.gather(*tasks, return_exceptions=True) == [gate.errors[1], [-2]]
 
@@ -174,7 +174,7 @@ async def test_the_error_of_a_lone_caller_is_its_own() -> None:
 @pytest.mark.parametrize("cancelled", [[0], [1], [2], [1, 2], [0, 1], [0, 3], [1, 2, 3]])
 async def test_a_cancelled_caller_cancels_nobody_else(cancelled: list[int]) -> None:
     gate = Gate()
-    lane = Lane(gate, 10)
+    lane = Batcher(gate, 10)
     groups = [[1], [2], [3], [4]]
     tasks = await start(lane, *groups)
     for number in cancelled:
@@ -191,7 +191,7 @@ async def test_a_cancelled_caller_cancels_nobody_else(cancelled: list[int]) -> N
 
 async def test_a_caller_cancelled_while_its_shared_call_is_out_leaves_the_call_alone() -> None:
     gate = Gate()
-    lane = Lane(gate, 10)
+    lane = Batcher(gate, 10)
     leader, gone, stays = await start(lane, [1], [2], [3])
     leader.cancel()
     await until(lambda: len(gate.calls) == 2)
@@ -204,7 +204,7 @@ async def test_a_caller_cancelled_while_its_shared_call_is_out_leaves_the_call_a
 
 async def test_a_lane_stays_open_when_all_its_callers_are_cancelled() -> None:
     gate = Gate()
-    lane = Lane(gate, 10)
+    lane = Batcher(gate, 10)
     tasks = await start(lane, [1], [2], [3])
     for task in tasks:
         task.cancel()
@@ -223,7 +223,7 @@ def test_a_loop_that_closes_is_not_held_up_by_those_who_wait() -> None:
         return list(items)
 
     async def close_in_the_middle() -> None:
-        leader, *_ = await start(Lane(hang, 1), [1], [2], [3], [4])
+        leader, *_ = await start(Batcher(hang, 1), [1], [2], [3], [4])
         leader.cancel()
         await until(lambda: len(calls) == 2)
 
@@ -233,7 +233,7 @@ def test_a_loop_that_closes_is_not_held_up_by_those_who_wait() -> None:
 
 async def test_what_a_caller_that_left_had_not_sent_is_not_sent() -> None:
     gate = Gate()
-    _, gone, stays = await start(Lane(gate, 10), [1], [2], [3])
+    _, gone, stays = await start(Batcher(gate, 10), [1], [2], [3])
     gone.cancel()
     gate.open.set()
     assert await stays == [-3]
@@ -254,7 +254,7 @@ def test_any_crowd_gets_its_own_answers_in_order(
     async def crowd() -> list[list[int]]:
         gate = Gate()
         gate.errors = {1000 * place: InvalidInput(str(place)) for place in bad}
-        tasks = await start(Lane(gate, most), *groups)
+        tasks = await start(Batcher(gate, most), *groups)
         for place in cancelled & set(range(len(groups))):
             tasks[place].cancel()
         gate.open.set()

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import stores
-from penstock.admission import entry
+from penstock.admission import make_entry
 from penstock.lifecycle import settle
 from penstock.message import Draft, Fail, State
 from penstock.settings import QueueSettings
 from penstock.store import Store
-from penstock.stores.group_commit import GroupCommit, Lane
+from penstock.stores.group_commit import Batcher, GroupCommit
 from penstock.ticket import DONE, Claim, Completion, Entry, Extension, Lock, Published
 
 pytestmark = pytest.mark.anyio
@@ -28,10 +28,10 @@ async def store() -> AsyncIterator[Store]:
 async def entries(store: Store, count: int) -> list[Entry]:
     queue = await store.queue("default", "default", "default")
     assert queue is not None
-    return [entry(Draft(body=b"%d" % number), queue) for number in range(count)]
+    return [make_entry(Draft(body=b"%d" % number), queue) for number in range(count)]
 
 
-def counted(store: Store, calls: list[int]) -> Lane[Entry, Published]:
+def counted(store: Store, calls: list[int]) -> Batcher[Entry, Published]:
     """A lane to the store that notes how many entries each call carries."""
 
     async def enqueue(items: Sequence[Entry]) -> list[Published]:
@@ -39,7 +39,7 @@ def counted(store: Store, calls: list[int]) -> Lane[Entry, Published]:
         await asyncio.sleep(0)
         return await store.enqueue(items)
 
-    return Lane(enqueue, 1_000)
+    return Batcher(enqueue, 1_000)
 
 
 async def test_many_publishers_share_their_commits_and_keep_their_order(store: Store) -> None:

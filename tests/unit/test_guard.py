@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.http.guard import PORTS, Beyond, Reach, literal
+from penstock.http.guard import PORTS, EgressDenied, EgressPolicy, parse_literal
 
 PUBLIC = ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8"]
 LOOPBACK = ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"]
@@ -17,7 +17,7 @@ NEVER = ["0.0.0.0", "::", "169.254.0.1", "169.254.169.254", "fe80::1", "224.0.0.
          "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1", "2002:7f00:1::1",
          "2002:808:808::1", "2001::1", "::ffff:169.254.169.254", "::7f00:1",
          "::ffff:0.0.0.0"]  # fmt: skip
-OPEN = Reach(private=True, ports=None)
+OPEN = EgressPolicy(private=True, ports=None)
 # However it is written, it is the same.
 WRITTEN = ["127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0x7f000001", "[::1]",
            "[::ffff:127.0.0.1]", "0.0.0.0", "0", "localhost", "localhost.", "app.localhost",
@@ -25,67 +25,67 @@ WRITTEN = ["127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0x7f000001",
            "192.168.0.1", "100.64.1.1", "[fe80::1]", "224.0.0.1", "printer.local"]  # fmt: skip
 
 
-def refused(reach: Reach, address: str, port: int = 443) -> bool:
-    return reach.why_not(ip_address(address), port) is not None
+def refused(reach: EgressPolicy, address: str, port: int = 443) -> bool:
+    return reach.explain_refusal(ip_address(address), port) is not None
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_address_is_reached_by_any_policy(address: str) -> None:
-    assert not refused(Reach(), address)
+    assert not refused(EgressPolicy(), address)
     assert not refused(OPEN, address)
 
 
 @pytest.mark.parametrize("address", LOOPBACK + PRIVATE)
 def test_a_private_address_is_reached_where_that_is_allowed(address: str) -> None:
-    assert refused(Reach(), address)
+    assert refused(EgressPolicy(), address)
     assert not refused(OPEN, address)
 
 
 @pytest.mark.parametrize("address", NEVER)
 def test_some_addresses_are_reached_by_no_policy(address: str) -> None:
-    assert refused(Reach(), address)
+    assert refused(EgressPolicy(), address)
     assert refused(OPEN, address)
 
 
 @pytest.mark.parametrize("port", [22, 25, 5432, 6379, 1])
 def test_a_port_that_is_not_listed_is_not_reached(port: int) -> None:
-    assert refused(Reach(), "1.1.1.1", port)
-    assert not refused(Reach(ports=frozenset({port})), "1.1.1.1", port)
+    assert refused(EgressPolicy(), "1.1.1.1", port)
+    assert not refused(EgressPolicy(ports=frozenset({port})), "1.1.1.1", port)
     assert not refused(OPEN, "1.1.1.1", port)
 
 
 @pytest.mark.parametrize("port", sorted(PORTS))
 def test_the_ports_of_the_web_are_reached(port: int) -> None:
-    assert not refused(Reach(), "1.1.1.1", port)
+    assert not refused(EgressPolicy(), "1.1.1.1", port)
 
 
 def test_a_socket_is_made_for_an_address_within_reach_alone() -> None:
     where = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
-    with pytest.raises(Beyond, match="not public"):
-        Reach().socket(where)
-    made = OPEN.socket(where)
+    with pytest.raises(EgressDenied, match="not public"):
+        EgressPolicy().open_socket(where)
+    made = OPEN.open_socket(where)
     made.close()
-    with pytest.raises(Beyond, match="not public"):
-        OPEN.socket((socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1%2", 80, 0, 2)))
+    with pytest.raises(EgressDenied, match="not public"):
+        OPEN.open_socket((socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1%2", 80, 0, 2)))
 
 
 @pytest.mark.parametrize("host", WRITTEN)
 def test_what_is_plainly_private_is_refused_before_it_is_resolved(host: str) -> None:
     with pytest.raises(InvalidInput, match="callback"):
-        Reach().refuse("callback", f"http://{host}/done")
+        EgressPolicy().refuse("callback", f"http://{host}/done")
 
 
 def test_a_name_is_looked_at_when_it_is_resolved() -> None:
-    Reach().refuse("callback", "https://example.org/done")
+    EgressPolicy().refuse("callback", "https://example.org/done")
     OPEN.refuse("callback", "http://localhost:9/done")
     OPEN.refuse("callback", "http://127.1:9/done")
 
 
 def test_the_port_of_a_url_is_looked_at() -> None:
     with pytest.raises(InvalidInput, match="port 22"):
-        Reach().refuse("callback", "http://example.org:22/")
+        EgressPolicy().refuse("callback", "http://example.org:22/")
 
 
 @pytest.mark.parametrize("host", ["example.org", "1.2.3.4.example", "x127.1"])
 def test_a_name_is_no_address(host: str) -> None:
-    assert literal(host) is None
+    assert parse_literal(host) is None

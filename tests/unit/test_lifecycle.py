@@ -5,29 +5,29 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.lifecycle import LEASE_EXPIRED, limits, settle
+from penstock.lifecycle import LEASE_EXPIRED, compute_limits, settle
 from penstock.message import (
     PLAIN,
-    Cancelled,
     Fail,
     Flag,
     Meta,
     Nack,
     Park,
     Reclaim,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
     State,
 )
-from penstock.settings import Backoff, QueueSettings, Retry, preset
+from penstock.settings import Backoff, QueueSettings, RetrySettings, get_preset
 from penstock.ticket import Move
 from tests.unit.leases import LEASE, NOW, SECOND, half, lease
 
 # Delays of 2, 4, 8 seconds.
 QUEUE = QueueSettings(backoff=Backoff(jitter="none"))
 READY, SCHEDULED, DEAD = State.READY, State.SCHEDULED, State.DEAD
-COUNT, BACKOFF = Retry(on_expiry="count"), Retry(on_expiry="backoff")
+COUNT, BACKOFF = RetrySettings(on_expiry="count"), RetrySettings(on_expiry="backoff")
 REQUESTED = {"flags": Flag.CANCEL_REQUESTED | Flag.KEYED}
 FROM_DEAD = {"flags": Flag.FROM_DEAD, "dead_reason": "overflow"}
 NONE_LEFT, FOR_GOOD = "retries_exhausted", "max_deliveries"
@@ -64,7 +64,7 @@ ROWS: dict[str, Row] = {
         dict(state=DEAD, attempts=5, reason=NONE_LEFT),
     ),
     "fail": (Fail("x"), {}, {}, dict(state=State.FAILED, attempts=2)),
-    "reject": (Reject("x"), {}, {}, dict(state=DEAD, attempts=2, reason="rejected")),
+    "reject": (SettleReject("x"), {}, {}, dict(state=DEAD, attempts=2, reason="rejected")),
     "release": (Release(), {}, {}, dict(state=READY, deliveries=1)),
     "release at the last delivery": (
         Release(),
@@ -104,10 +104,15 @@ ROWS: dict[str, Row] = {
         {"retry": BACKOFF},
         dict(state=READY, deliveries=7, reason=LEASE_EXPIRED),
     ),
-    "cancelled": (Cancelled("x"), REQUESTED, {}, dict(state=State.CANCELLED, reason="requested")),
+    "cancelled": (
+        SettleCancelled("x"),
+        REQUESTED,
+        {},
+        dict(state=State.CANCELLED, reason="requested"),
+    ),
     "fail, cancel requested": (Fail("x"), REQUESTED, {}, dict(state=State.FAILED, attempts=2)),
     "reject, cancel requested": (
-        Reject("x"),
+        SettleReject("x"),
         REQUESTED,
         {},
         dict(state=DEAD, attempts=2, reason="rejected"),
@@ -130,7 +135,7 @@ ROWS |= {
         {"retry": COUNT},
         dict(state=DEAD, reason="overflow"),
     )
-    for done in (Nack("x"), Reject("x"), Release(), Park(), Cancelled("x"), Reclaim())
+    for done in (Nack("x"), SettleReject("x"), Release(), Park(), SettleCancelled("x"), Reclaim())
 }
 
 
@@ -158,7 +163,7 @@ def test_a_settlement_becomes_what_the_contract_says(name: str) -> None:
 def test_only_in_a_queue_by_ready_time_a_retry_is_placed_by_its_due_time(
     settlement: Settlement,
 ) -> None:
-    assert settle(LEASE, settlement, preset("faststream")).rank_by_due
+    assert settle(LEASE, settlement, get_preset("faststream")).rank_by_due
     assert not settle(LEASE, settlement, QUEUE).rank_by_due
 
 
@@ -169,7 +174,7 @@ def test_parks_double_from_30_seconds_to_10_minutes_and_stay_there() -> None:
 
 @pytest.mark.parametrize(("name", "delay"), [("codeq", 900), ("default", 5000)])
 def test_only_a_clamping_queue_bounds_the_delay_of_a_nack(name: str, delay: float) -> None:
-    assert settle(LEASE, Nack(delay=5000), preset(name)).delay == delay
+    assert settle(LEASE, Nack(delay=5000), get_preset(name)).delay == delay
 
 
 @pytest.mark.parametrize(("max_total", "state"), [(67.0, SCHEDULED), (66.9, DEAD)])
@@ -197,7 +202,7 @@ def test_a_reclaim_past_max_total_is_dead(max_total: float, state: State) -> Non
 def test_the_limits_of_a_message_come_before_those_of_its_queue(
     meta: Meta, expected: tuple[int, int]
 ) -> None:
-    assert limits(meta, preset("queuectl")) == expected
+    assert compute_limits(meta, get_preset("queuectl")) == expected
 
 
 @pytest.mark.parametrize(

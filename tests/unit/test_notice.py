@@ -7,36 +7,36 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
-from penstock.notice import SECOND, Subscription, chosen
+from penstock.notice import MICROS_PER_SECOND, WebhookSubscription, choose_subscribers
 
-NOW = 1_000 * SECOND
+NOW = 1_000 * MICROS_PER_SECOND
 
 
-def made(number: int, **fields: Any) -> Subscription:
+def made(number: int, **fields: Any) -> WebhookSubscription:
     given = {"queues": ("mail", "bills"), "min_interval": 5.0, **fields}
-    return Subscription(
+    return WebhookSubscription(
         id=f"s{number}", tenant="t", scope="s", url=f"http://host{number}/", **given
     )
 
 
-def three(**fields: Any) -> list[Subscription]:
+def three(**fields: Any) -> list[WebhookSubscription]:
     return [made(number, **fields) for number in range(3)]
 
 
-def ids(found: list[Subscription]) -> list[str]:
+def ids(found: list[WebhookSubscription]) -> list[str]:
     return [each.id for each in found]
 
 
 def test_everybody_of_a_fanout_is_told() -> None:
-    assert ids(chosen(three(), "mail", NOW)) == ["s0", "s1", "s2"]
+    assert ids(choose_subscribers(three(), "mail", NOW)) == ["s0", "s1", "s2"]
 
 
 def test_one_of_each_group_is_told_in_turn() -> None:
     members = [*three(mode="group", group="a"), made(7, mode="group", group="b")]
     turns = []
     for step in range(6):
-        now = NOW + step * 5 * SECOND
-        told = chosen(members, "mail", now)
+        now = NOW + step * 5 * MICROS_PER_SECOND
+        told = choose_subscribers(members, "mail", now)
         turns.append(ids(told))
         members = [replace(m, told={"mail": now}) if m in told else m for m in members]
     assert turns == [["s0", "s7"], ["s1", "s7"], ["s2", "s7"]] * 2
@@ -45,35 +45,39 @@ def test_one_of_each_group_is_told_in_turn() -> None:
 def test_a_group_as_a_whole_hears_of_a_queue_not_too_often() -> None:
     first, second, third = three(mode="group", group="a")
     told = replace(first, told={"mail": NOW})
-    assert chosen([told, second, third], "mail", NOW + 4 * SECOND) == []
-    assert ids(chosen([told, second, third], "bills", NOW + 4 * SECOND)) == ["s1"]
-    assert ids(chosen([told, second, third], "mail", NOW + 5 * SECOND)) == ["s1"]
+    assert choose_subscribers([told, second, third], "mail", NOW + 4 * MICROS_PER_SECOND) == []
+    assert ids(choose_subscribers([told, second, third], "bills", NOW + 4 * MICROS_PER_SECOND)) == [
+        "s1"
+    ]
+    assert ids(choose_subscribers([told, second, third], "mail", NOW + 5 * MICROS_PER_SECOND)) == [
+        "s1"
+    ]
 
 
 def test_the_same_one_is_told_of_the_same_queue() -> None:
     members = three(mode="hash")
     names = [f"queue{number}" for number in range(300)]
-    before = {name: ids(chosen(members, name, NOW))[0] for name in names}
-    assert before == {name: ids(chosen(members[::-1], name, NOW))[0] for name in names}
+    before = {name: ids(choose_subscribers(members, name, NOW))[0] for name in names}
+    assert before == {name: ids(choose_subscribers(members[::-1], name, NOW))[0] for name in names}
     counts = Counter(before.values())
     assert set(counts) == {"s0", "s1", "s2"}
     assert min(counts.values()) > 60
-    after = {name: ids(chosen(members[:2], name, NOW))[0] for name in names}
+    after = {name: ids(choose_subscribers(members[:2], name, NOW))[0] for name in names}
     assert all(after[name] == one for name, one in before.items() if one != "s2")
 
 
 def test_the_one_that_a_queue_leads_to_is_not_stood_in_for() -> None:
     members = three(mode="hash")
-    (one,) = chosen(members, "mail", NOW)
+    (one,) = choose_subscribers(members, "mail", NOW)
     rest = [replace(each, told={"mail": NOW}) if each == one else each for each in members]
-    assert chosen(rest, "mail", NOW + SECOND) == []
+    assert choose_subscribers(rest, "mail", NOW + MICROS_PER_SECOND) == []
 
 
 @pytest.mark.parametrize("fields", [{}, {"mode": "group", "group": "a"}, {"mode": "hash"}])
 def test_nobody_is_told_faster_than_it_wishes(fields: dict[str, Any]) -> None:
     one = made(0, told={"bills": NOW}, **fields)
-    assert chosen([one], "mail", NOW + 5 * SECOND - 1) == []
-    assert chosen([one], "mail", NOW + 5 * SECOND) == [one]
+    assert choose_subscribers([one], "mail", NOW + 5 * MICROS_PER_SECOND - 1) == []
+    assert choose_subscribers([one], "mail", NOW + 5 * MICROS_PER_SECOND) == [one]
 
 
 @pytest.mark.parametrize(

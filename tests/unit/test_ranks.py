@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lifecycle import clamp, rank_of
+from penstock.lifecycle import clamp_priority, compute_rank
 from penstock.message import NEVER, Draft
-from penstock.settings import QueueSettings, change, preset
+from penstock.settings import QueueSettings, change, get_preset
 from tests.unit.leases import NOW, SECOND
 
 MILLISECOND = 1_000
@@ -19,7 +19,7 @@ def order(settings: QueueSettings, drafts: list[Draft], apart: int = 0) -> list[
 
     def place(numbered: tuple[int, Draft]) -> tuple[int, int]:
         number, draft = numbered
-        rank, basis = rank_of(draft, settings)
+        rank, basis = compute_rank(draft, settings)
         created = NOW + number * apart
         due = draft.run_at or created + int(draft.delay * SECOND)
         return rank + {"zero": 0, "created": created, "due": due}[basis] // MILLISECOND, number
@@ -47,7 +47,7 @@ def test_scaiqueue_serves_by_tier_and_then_by_score() -> None:
     tiers = {b"low": 1000, b"critical": 4000, b"normal": 2000, b"normal plus": 2999}
     drafts = [Draft(body=body, priority=priority) for body, priority in tiers.items()]
     expected = [b"critical", b"normal plus", b"normal", b"low"]
-    assert order(preset("scaiqueue"), drafts) == expected
+    assert order(get_preset("scaiqueue"), drafts) == expected
 
 
 def test_the_earliest_deadline_is_served_first_and_none_last() -> None:
@@ -69,7 +69,7 @@ def test_ready_time_serves_by_the_moment_it_is_due() -> None:
         Draft(body=b"at once too", priority=9),
     ]
     expected = [b"at once", b"at once too", b"between", b"later"]
-    assert order(preset("faststream"), drafts) == expected
+    assert order(get_preset("faststream"), drafts) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_ready_time_serves_by_the_moment_it_is_due() -> None:
 def test_a_rank_is_a_number_and_what_it_is_counted_from(
     ordering: str, draft: Draft, expected: tuple[int, str]
 ) -> None:
-    assert rank_of(draft, change(QueueSettings(), {"ordering": ordering})) == expected
+    assert compute_rank(draft, change(QueueSettings(), {"ordering": ordering})) == expected
 
 
 def test_seconds_per_level_counts_from_the_moment_of_publishing() -> None:
     settings = QueueSettings(seconds_per_level=60)
-    assert rank_of(Draft(priority=2), settings) == (-120_000, "created")
-    assert rank_of(Draft(priority=-1), settings) == (60_000, "created")
+    assert compute_rank(Draft(priority=2), settings) == (-120_000, "created")
+    assert compute_rank(Draft(priority=-1), settings) == (60_000, "created")
 
 
 @pytest.mark.parametrize(("apart", "first"), [(59, b"urgent"), (61, b"old")])
@@ -105,8 +105,8 @@ def test_with_seconds_per_level_a_message_is_overtaken_only_for_so_long(
 
 
 def test_a_priority_out_of_range_is_ranked_as_the_nearest_in_range() -> None:
-    assert rank_of(Draft(priority=42), preset("codeq")) == (-9, "zero")
-    assert clamp(-5, preset("codeq")) == 0
+    assert compute_rank(Draft(priority=42), get_preset("codeq")) == (-9, "zero")
+    assert clamp_priority(-5, get_preset("codeq")) == 0
 
 
 SETTINGS = st.fixed_dictionaries(
@@ -123,7 +123,7 @@ def test_every_rank_is_exact_in_a_double(
     if changes["ordering"] == "priority":
         changes = changes | {"seconds_per_level": level}
     draft = Draft(priority=priority, deadline=deadline)
-    rank, basis = rank_of(draft, change(QueueSettings(), changes))
+    rank, basis = compute_rank(draft, change(QueueSettings(), changes))
     placed = rank if basis == "zero" else rank + NOW // MILLISECOND
     assert isinstance(rank, int)
     assert float(placed) == placed

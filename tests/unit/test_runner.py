@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock.errors import NotFound, StoreBusy, StoreUnreachable
-from penstock.runner import Agent, Runner, Status, identity, retry_wait
+from penstock.runner import Agent, AgentStatus, Runner, compute_retry_wait, make_identity
 from tests.unit.virtual_loop import now, run_virtually
 
 
@@ -122,14 +122,14 @@ def test_a_store_that_is_away_is_one_line_for_all_agents() -> None:
 
 def test_the_wait_never_grows_past_30_seconds() -> None:
     away = StoreUnreachable("server is away")
-    waits = [retry_wait(n, 60.0, away) for n in (1, 2, 5, 6, 7, 10_000)]
+    waits = [compute_retry_wait(n, 60.0, away) for n in (1, 2, 5, 6, 7, 10_000)]
     assert waits == [1, 2, 16, 30, 30, 30]
 
 
 def test_an_agent_that_runs_every_second_is_back_in_seconds() -> None:
     away, busy = StoreUnreachable("server is away"), StoreBusy("no write lock")
-    assert [retry_wait(n, 1.0, away) for n in (1, 2, 3, 4, 10_000)] == [1, 2, 4, 4, 4]
-    assert [retry_wait(n, 1.0, busy) for n in (1, 2, 10_000)] == [1, 1, 1]
+    assert [compute_retry_wait(n, 1.0, away) for n in (1, 2, 3, 4, 10_000)] == [1, 2, 4, 4, 4]
+    assert [compute_retry_wait(n, 1.0, busy) for n in (1, 2, 10_000)] == [1, 1, 1]
 
 
 def test_a_success_resets_the_growing_wait() -> None:
@@ -238,7 +238,7 @@ def test_the_status_tells_runs_errors_and_the_next_run() -> None:
             raise StoreBusy("no write lock")
         return 10.0
 
-    async def scenario() -> list[list[Status]]:
+    async def scenario() -> list[list[AgentStatus]]:
         seen = []
         async with Runner([Probe("probe", 20.0, half)]) as runner:
             seen.append(runner.statuses())
@@ -251,14 +251,14 @@ def test_the_status_tells_runs_errors_and_the_next_run() -> None:
 
     with capture_logs():
         (new,), (fine,), (failed,), (stopped,) = run_virtually(scenario())
-    assert new == Status("probe", 20.0, 0, None, None, None)
-    assert fine == Status("probe", 20.0, 1, 4.0, 6.0, None)
+    assert new == AgentStatus("probe", 20.0, 0, None, None, None)
+    assert fine == AgentStatus("probe", 20.0, 1, 4.0, 6.0, None)
     assert (failed.runs, failed.error) == (2, "StoreBusy: no write lock")
     assert stopped.runs_in is None
 
 
 def test_an_identity_is_never_used_twice() -> None:
-    assert len({identity() for _ in range(100)}) == 100
+    assert len({make_identity() for _ in range(100)}) == 100
 
 
 def test_who_asked_hears_of_an_agent_that_fails_and_of_its_recovery() -> None:

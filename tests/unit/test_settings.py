@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput, NotYet
-from penstock.settings import PRESETS, Backoff, QueueSettings, Retry, change, preset
+from penstock.settings import PRESETS, Backoff, QueueSettings, RetrySettings, change, get_preset
 
 # semantics.md section 6, row by row. Where the contract leaves the choice to the queue
 # (the ordering of scaiqueue, the strategy of faststream), the default stands.
@@ -51,7 +51,7 @@ TABLE: dict[str, tuple[object, ...]] = {
 
 @pytest.mark.parametrize("path", TABLE)
 def test_each_preset_has_the_numbers_of_the_contract(path: str) -> None:
-    assert {name: look(preset(name), path) for name in NAMES} == dict(
+    assert {name: look(get_preset(name), path) for name in NAMES} == dict(
         zip(NAMES, TABLE[path], strict=True)
     )
 
@@ -69,18 +69,18 @@ def test_the_presets_are_the_five_systems_and_the_default() -> None:
 
 def test_an_unknown_preset_is_refused_and_the_known_ones_are_named() -> None:
     with pytest.raises(InvalidInput, match=r"'relais'; there are codeq, .*scaiqueue"):
-        preset("relais")
+        get_preset("relais")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_change_leaves_a_preset_as_it_is(name: str) -> None:
-    assert change(preset(name), {}) == preset(name)
+    assert change(get_preset(name), {}) == get_preset(name)
 
 
 def test_a_nested_change_is_laid_over_and_replaces_nothing_else() -> None:
-    changed = change(preset("codeq"), {"backoff": {"max": 60}, "retry": {"count": "attempts"}})
+    changed = change(get_preset("codeq"), {"backoff": {"max": 60}, "retry": {"count": "attempts"}})
     assert changed == QueueSettings(
-        retry=Retry(count="attempts", on_expiry="backoff"),
+        retry=RetrySettings(count="attempts", on_expiry="backoff"),
         max_deliveries=5,
         lease=300.0,
         backoff=Backoff(initial=10, factor=2, max=60, jitter="full"),
@@ -92,18 +92,21 @@ def test_a_nested_change_is_laid_over_and_replaces_nothing_else() -> None:
 
 
 def test_a_whole_nested_value_may_be_given() -> None:
-    assert change(QueueSettings(), {"retry": Retry(count="deliveries")}).retry.count == "deliveries"
+    assert (
+        change(QueueSettings(), {"retry": RetrySettings(count="deliveries")}).retry.count
+        == "deliveries"
+    )
 
 
 def test_a_change_leaves_the_old_settings_alone() -> None:
-    old = preset("default")
+    old = get_preset("default")
     change(old, {"backoff": {"initial": 9}})
     assert old == QueueSettings()
 
 
 def test_an_optional_setting_can_be_taken_back() -> None:
-    assert change(preset("scaiqueue"), {"max_deliveries": None}).deliveries_limit == 8
-    assert change(preset("queuectl"), {"max_deliveries": None}).deliveries_limit == 6
+    assert change(get_preset("scaiqueue"), {"max_deliveries": None}).deliveries_limit == 8
+    assert change(get_preset("queuectl"), {"max_deliveries": None}).deliveries_limit == 6
 
 
 @pytest.mark.parametrize(

@@ -6,24 +6,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from penstock.lifecycle import limits, settle
+from penstock.lifecycle import compute_limits, settle
 from penstock.message import (
     FINAL,
-    Cancelled,
     Fail,
     Flag,
     Meta,
     Nack,
     Park,
     Reclaim,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
     State,
     Verb,
 )
 from penstock.settings import PRESETS, QueueSettings
-from penstock.ticket import Move, lasting
+from penstock.ticket import Move, keep_lasting_flags
 from tests.unit.leases import SECOND, lease
 
 READY, SCHEDULED, CLAIMED, DEAD = State.READY, State.SCHEDULED, State.CLAIMED, State.DEAD
@@ -65,7 +65,9 @@ REASONS = {
 DELAY = st.none() | st.floats(0, 1000)
 SETTLEMENTS: st.SearchStrategy[Settlement] = st.one_of(
     st.builds(Nack, error=st.just("x"), delay=DELAY),
-    st.sampled_from([Fail("x"), Reject("x"), Release(), Park(), Cancelled("x"), Reclaim()]),
+    st.sampled_from(
+        [Fail("x"), SettleReject("x"), Release(), Park(), SettleCancelled("x"), Reclaim()]
+    ),
 )
 LIMIT = st.none() | st.integers(1, 6)
 
@@ -122,7 +124,7 @@ class Ticket(RuleBasedStateMachine):
         self.hold(self.lease.deliveries, Flag.FROM_DEAD)
 
     def hold(self, deliveries: int, flags: int) -> None:
-        flags |= lasting(self.lease.flags)
+        flags |= keep_lasting_flags(self.lease.flags)
         fence = self.lease.fence + 1
         self.lease = replace(
             self.lease, fence=fence, deliveries=deliveries, flags=flags, dead_reason=self.reason
@@ -183,7 +185,7 @@ class Ticket(RuleBasedStateMachine):
             self.lease,
             attempts=move.attempts,
             deliveries=move.deliveries,
-            flags=lasting(self.lease.flags),
+            flags=keep_lasting_flags(self.lease.flags),
             parked=parked,
             dead_reason=None,
         )
@@ -192,7 +194,7 @@ class Ticket(RuleBasedStateMachine):
     @invariant()
     def what_waits_may_run_again(self) -> None:
         if self.state in (READY, SCHEDULED):
-            max_attempts, max_deliveries = limits(self.lease.meta, self.settings)
+            max_attempts, max_deliveries = compute_limits(self.lease.meta, self.settings)
             counts_attempts = self.settings.retry.count == "attempts"
             used = self.lease.attempts if counts_attempts else self.lease.deliveries
             assert used < max_attempts

@@ -60,7 +60,7 @@ async def test_without_a_key_nothing_is_repeated(store: Store) -> None:
 async def test_a_store_that_stays_away_leaves_the_outcome_unknown(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "A_LOOK", 0.0)
+    monkeypatch.setattr(group_commit, "RETRY_DELAY_S", 0.0)
     faults = Faults()
     broker = Broker(faults.wrap(store))
     await broker.publish(Draft(body=b"0"))

@@ -8,7 +8,7 @@ import sys
 
 from penstock import Context, Message, Penstock
 from penstock.worker.options import WorkerOptions
-from penstock.worker.serve import Service
+from penstock.worker.serve import WorkerProcess
 
 app = Penstock()
 app.queue("orders", preset="faststream")
@@ -84,7 +84,7 @@ async def on_order(message: Message[str]) -> None:
 async def main(concurrency: int, lease: float, grace: float) -> None:
     options = WorkerOptions(concurrency, lease=lease, grace=grace, fetch_batch_size=100)
     worker = await app.worker((), options)
-    await Service(worker, app.agents(await app.broker())).run()
+    await WorkerProcess(worker, app.agents(await app.broker())).run()
     await app.aclose()
 
 

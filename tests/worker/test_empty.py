@@ -12,7 +12,7 @@ from penstock.runner import Runner
 from penstock.store import Store
 from penstock.testing.clock import ManualClock
 from penstock.ticket import Query
-from penstock.worker.serve import Service
+from penstock.worker.serve import WorkerProcess
 from penstock.worker.worker import Worker
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ class Meanwhile:
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[tuple[Meanwhile, Service]]:
+async def scene() -> AsyncIterator[tuple[Meanwhile, WorkerProcess]]:
     clock = ManualClock()
     async with await stores.open("sqlite://", clock=clock) as store:
         meanwhile = Meanwhile(store, clock)
@@ -50,26 +50,26 @@ async def scene() -> AsyncIterator[tuple[Meanwhile, Service]]:
 
         worker = Worker(Broker(cast(Store, meanwhile)), app.handlers(()))
         await worker.routes.open(worker.broker, worker.handlers, worker.scope)
-        yield meanwhile, Service(worker, Runner([]), stop_when_empty=True)
+        yield meanwhile, WorkerProcess(worker, Runner([]), stop_when_empty=True)
 
 
 async def test_a_retry_that_becomes_due_between_two_looks_is_not_overlooked(
-    scene: tuple[Meanwhile, Service],
+    scene: tuple[Meanwhile, WorkerProcess],
 ) -> None:
     meanwhile, service = scene
     broker = Broker(meanwhile.store)
     await broker.publish(Draft(type="job"))
     (leased,) = (await broker.claim("default", consumer="other")).messages
     await broker.settle(leased, Nack(delay=60))
-    assert not await service.empty()
+    assert not await service.is_empty()
     meanwhile.retries = 1
-    assert not await service.empty()
-    assert not await service.empty()
+    assert not await service.is_empty()
+    assert not await service.is_empty()
 
 
 async def test_what_was_never_run_and_is_not_due_is_not_waited_for(
-    scene: tuple[Meanwhile, Service],
+    scene: tuple[Meanwhile, WorkerProcess],
 ) -> None:
     meanwhile, service = scene
     await Broker(meanwhile.store).publish(Draft(type="job", delay=60))
-    assert await service.empty()
+    assert await service.is_empty()

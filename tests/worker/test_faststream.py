@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 
 from penstock import Draft, Message, Penstock, constant, exponential, stores
 from penstock.broker import Broker
-from penstock.connections import Connections
+from penstock.connections import BrokerPool
 from penstock.errors import StoreUnusable
 from penstock.message import HistoryRow, State
 from penstock.testing.faults import Faults
@@ -45,7 +45,7 @@ OF_DATABASES = pytest.mark.parametrize("url", ["sqlite", "postgres", "mariadb"],
 SECOND = 1_000_000
 
 
-class Engaged(Connections):
+class Engaged(BrokerPool):
     """On an engine, and its calls are counted."""
 
     def __init__(self, engine: Engine, faults: Faults) -> None:

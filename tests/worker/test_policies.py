@@ -20,14 +20,14 @@ from penstock import (
 )
 from penstock.errors import InvalidInput
 from penstock.message import State
-from penstock.worker.context import in_place
-from penstock.worker.policy import NOT_SETTLED, Rules, Strategy, TimedOut, Unfit, Verdict, judge
+from penstock.worker.context import make_local_context
+from penstock.worker.policy import NOT_SETTLED, AckRules, Strategy, TimedOut, Unfit, Verdict, judge
 from tests.app.scenes import counters, record, until, working
 
-FIRST = in_place("task", "default").delivery
+FIRST = make_local_context("task", "default").delivery
 BOOM = ValueError("boom")
 NACK = message.Nack("ValueError: boom")
-REJECT = message.Reject("ValueError: boom")
+REJECT = message.SettleReject("ValueError: boom")
 LATE = message.Nack("TimedOut: late", reason="TIMEOUT")
 
 
@@ -37,42 +37,42 @@ LATE = message.Nack("TimedOut: late", reason="TIMEOUT")
         ("nack_on_error", None, None),
         ("nack_on_error", BOOM, NACK),
         ("nack_on_error", TimedOut("late"), LATE),
-        ("nack_on_error", Unfit("no int"), message.Reject("Unfit: no int")),
+        ("nack_on_error", Unfit("no int"), message.SettleReject("Unfit: no int")),
         ("reject_on_error", None, None),
         ("reject_on_error", BOOM, REJECT),
-        ("reject_on_error", TimedOut("late"), message.Reject("TimedOut: late")),
+        ("reject_on_error", TimedOut("late"), message.SettleReject("TimedOut: late")),
         ("ack", None, None),
         ("ack", BOOM, None),
         ("ack", TimedOut("late"), None),
         ("ack_first", BOOM, None),
-        ("manual", None, message.Reject(NOT_SETTLED)),
+        ("manual", None, message.SettleReject(NOT_SETTLED)),
         ("manual", BOOM, REJECT),
         ("manual", TimedOut("late"), LATE),
     ],
 )
 def test_a_policy_decides(policy: str, error: BaseException | None, verdict: Verdict) -> None:
-    assert judge(Rules(AckPolicy(policy)), FIRST, error) == verdict
+    assert judge(AckRules(AckPolicy(policy)), FIRST, error) == verdict
 
 
 @pytest.mark.parametrize("policy", list(AckPolicy))
 def test_what_a_handler_raises_on_purpose_beats_every_policy(policy: AckPolicy) -> None:
-    rules = Rules(policy)
+    rules = AckRules(policy)
     assert judge(rules, FIRST, Retry(5)) == message.Nack("Retry: retry", 5)
     assert judge(rules, FIRST, Retry(reason="x")) == message.Nack("Retry: x")
-    assert judge(rules, FIRST, Reject("no")) == message.Reject("Reject: no")
-    assert judge(rules, FIRST, Cancelled("stop")) == message.Cancelled()
+    assert judge(rules, FIRST, Reject("no")) == message.SettleReject("Reject: no")
+    assert judge(rules, FIRST, Cancelled("stop")) == message.SettleCancelled()
 
 
 def test_errors_that_are_not_to_be_retried_are_rejected() -> None:
-    only = Rules(retry_on=(OSError,))
+    only = AckRules(retry_on=(OSError,))
     assert judge(only, FIRST, ConnectionError("x")) == message.Nack("ConnectionError: x")
     assert judge(only, FIRST, BOOM) == REJECT
     assert judge(only, FIRST, TimedOut("late")) == LATE
-    never = Rules(no_retry_on=(KeyError, ValueError))
+    never = AckRules(no_retry_on=(KeyError, ValueError))
     assert judge(never, FIRST, BOOM) == REJECT
     assert judge(never, FIRST, OSError("x")) == message.Nack("OSError: x")
-    both = Rules(retry_on=(OSError,), no_retry_on=(ConnectionError,))
-    assert judge(both, FIRST, ConnectionError("x")) == message.Reject("ConnectionError: x")
+    both = AckRules(retry_on=(OSError,), no_retry_on=(ConnectionError,))
+    assert judge(both, FIRST, ConnectionError("x")) == message.SettleReject("ConnectionError: x")
 
 
 class Own:
@@ -115,15 +115,15 @@ def test_jitter_keeps_to_its_range(jitter: str, least: float, most: float) -> No
 
 
 def test_a_strategy_brings_its_own_limits() -> None:
-    rules = Rules(strategy=exponential(1, 2, max_attempts=3, max_total_delay=60))
+    rules = AckRules(strategy=exponential(1, 2, max_attempts=3, max_total_delay=60))
     assert judge(rules, FIRST, BOOM) == message.Nack("ValueError: boom", 1, None, 3, 60)
-    assert judge(Rules(strategy=Own(2)), FIRST, BOOM) == message.Nack(
+    assert judge(AckRules(strategy=Own(2)), FIRST, BOOM) == message.Nack(
         "ValueError: boom", 2, None, 7, None
     )
 
 
 def test_a_strategy_may_give_up() -> None:
-    assert judge(Rules(strategy=Own(None)), FIRST, BOOM) == REJECT
+    assert judge(AckRules(strategy=Own(None)), FIRST, BOOM) == REJECT
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_strategy_may_give_up() -> None:
     ],
 )
 def test_a_broken_strategy_leaves_the_delay_to_the_queue(strategy: Strategy, told: str) -> None:
-    verdict = judge(Rules(strategy=strategy), FIRST, BOOM)
+    verdict = judge(AckRules(strategy=strategy), FIRST, BOOM)
     assert isinstance(verdict, message.Nack)
     assert verdict.delay is None
     assert f"ValueError: boom; its retry strategy: {told}" in (verdict.error or "")
@@ -157,11 +157,11 @@ class Untellable(Exception):
 
 
 def test_an_error_that_cannot_be_told_is_still_an_error() -> None:
-    assert judge(Rules(), FIRST, Untellable()) == message.Nack(
+    assert judge(AckRules(), FIRST, Untellable()) == message.Nack(
         "Untellable: (its text cannot be read)"
     )
-    assert judge(Rules(), FIRST, ValueError()) == message.Nack("ValueError")
-    told = judge(Rules(), FIRST, ValueError("x" * 10_000))
+    assert judge(AckRules(), FIRST, ValueError()) == message.Nack("ValueError")
+    told = judge(AckRules(), FIRST, ValueError("x" * 10_000))
     assert isinstance(told, message.Nack)
     assert len(told.error or "") == 4_000
 

@@ -6,16 +6,16 @@ import pytest
 
 from penstock import Penstock
 from penstock.broker import Broker
-from penstock.connections import Connections
+from penstock.connections import BrokerPool
 from penstock.errors import StoreUnreachable
 from penstock.testing.faults import Faults
-from penstock.worker.serve import Service
+from penstock.worker.serve import WorkerProcess
 
 pytestmark = pytest.mark.anyio
 DOWN = StoreUnreachable("the store is down")
 
 
-class Faulty(Connections):
+class Faulty(BrokerPool):
     def __init__(self, url: str, faults: Faults) -> None:
         super().__init__(url, "default")
         self.faults = faults
@@ -40,6 +40,6 @@ async def test_a_worker_that_cannot_be_listed_works_and_ends_well(
     await note.aenqueue("run")
     worker = await app.worker()
     faults.before(verb, DOWN)
-    await Service(worker, app.agents(worker.broker), stop_when_empty=True).run()
+    await WorkerProcess(worker, app.agents(worker.broker), stop_when_empty=True).run()
     assert (runs, len(faults.fired)) == (["run"], 1)
     await app.aclose()

@@ -19,9 +19,9 @@ from penstock.worker import shell
 from penstock.worker.command import ShellJob, read_job
 from penstock.worker.handler import Handler
 from penstock.worker.options import WorkerOptions
-from penstock.worker.presence import running
+from penstock.worker.presence import is_process_running
 from penstock.worker.shell import ShellHandler
-from penstock.worker.tidy import BATCH, EVERY, Tidy
+from penstock.worker.tidy import BATCH_SIZE, INTERVAL_S, ShellOutputPruner
 from penstock.worker.worker import Worker
 
 pytestmark = pytest.mark.anyio
@@ -129,7 +129,7 @@ async def test_output_is_kept_by_stream_under_a_line_for_each_attempt(bench: Ben
 async def test_output_past_the_cap_is_cut_and_the_job_goes_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "MOST_OUTPUT", 1_000)
+    monkeypatch.setattr(shell, "MAX_OUTPUT_BYTES", 1_000)
     record = await bench.run("head -c 5000000 /dev/zero | tr '\\0' x; echo end >&2")
     assert record.state is State.COMPLETED
     assert bench.printed(1) == ["x" * 1_000, "--- cut here: more than 10 MB ---"]
@@ -176,7 +176,7 @@ async def test_a_background_child_does_not_outlive_its_job(bench: Bench) -> None
     record = await bench.run("sleep 600 & echo $!; setsid sleep 600 & echo $!")
     assert record.state is State.COMPLETED
     pids = [int(line) for line in bench.printed(1)]
-    assert (len(pids), [pid for pid in pids if running(pid)]) == (2, [])
+    assert (len(pids), [pid for pid in pids if is_process_running(pid)]) == (2, [])
 
 
 async def test_a_command_that_ignores_sigterm_is_killed_after_its_time(bench: Bench) -> None:
@@ -261,16 +261,16 @@ class Gone:
 
 
 async def test_the_output_of_messages_that_left_the_store_is_removed(tmp_path: Path) -> None:
-    count = 2 * BATCH + 1
+    count = 2 * BATCH_SIZE + 1
     for id in range(count):
         (tmp_path / str(id)).mkdir()
     (tmp_path / "notes").mkdir()
-    tidy = Tidy(Gone(), tmp_path)
+    tidy = ShellOutputPruner(Gone(), tmp_path)
     waits = [await tidy.tick() for _ in range(3)]
-    assert waits == [0, 0, EVERY]
+    assert waits == [0, 0, INTERVAL_S]
     left = set(os.listdir(tmp_path))
     assert left == {str(id) for id in range(0, count, 2)} | {"notes"}
 
 
 async def test_tidying_where_nothing_was_ever_written_does_nothing(tmp_path: Path) -> None:
-    assert await Tidy(Gone(), tmp_path / "jobs").tick() == EVERY
+    assert await ShellOutputPruner(Gone(), tmp_path / "jobs").tick() == INTERVAL_S

@@ -10,17 +10,19 @@ from msgspec.structs import replace
 from penstock import Context, Penstock, Retry
 from penstock.errors import StoreBusy
 from penstock.message import Leased, State
-from penstock.settings import preset
+from penstock.settings import get_preset
 from penstock.testing.faults import Faults
-from penstock.worker.context import in_place
-from penstock.worker.suspects import killer
+from penstock.worker.context import make_local_context
+from penstock.worker.suspects import may_be_killer
 from tests.app.scenes import Arranged, counters, record, until, until_true, working
 
 pytestmark = pytest.mark.anyio
 
 
 def delivered(deliveries: int, attempts: int) -> Leased:
-    return replace(in_place("task", "default").delivery, deliveries=deliveries, attempts=attempts)
+    return replace(
+        make_local_context("task", "default").delivery, deliveries=deliveries, attempts=attempts
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_a_delivery_that_did_not_come_back_makes_a_killer(
     deliveries: int, attempts: int, name: str, alone: bool
 ) -> None:
     """Where a lease that runs out counts as an attempt, nobody can tell the two apart."""
-    assert killer(delivered(deliveries, attempts), preset(name)) is alone
+    assert may_be_killer(delivered(deliveries, attempts), get_preset(name)) is alone
 
 
 async def abandoned(app: Penstock, count: int) -> None:

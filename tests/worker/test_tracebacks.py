@@ -12,7 +12,7 @@ from structlog.typing import EventDict
 from penstock import AckPolicy, Context, Draft, Message, Penstock, Reject, Retry, constant
 from penstock.errors import InvalidInput, JobCancelled, JobFailed
 from penstock.settings import SHELL_TYPE
-from penstock.worker.serve import Service
+from penstock.worker.serve import WorkerProcess
 from penstock.worker.shell import ShellHandler
 from penstock.worker.tracebacks import MAX_ERROR_TEXT, format_traceback
 from penstock.worker.worker import Worker
@@ -323,7 +323,7 @@ async def test_a_process_of_its_own_logs_what_it_completed(app: Penstock) -> Non
 
     with capture_logs() as logs:
         async with working(app) as worker:
-            Service(worker, app.agents(await app.broker()))
+            WorkerProcess(worker, app.agents(await app.broker()))
             job = await work.aenqueue()
             await until(lambda: worker.completed == 1)
             for _ in range(300):

@@ -72,4 +72,4 @@ def test_without_the_sdk_nothing_is_loaded() -> None:
 
 
 def test_what_is_no_trace_is_looked_past() -> None:
-    assert tracing.context_of(None) is None
+    assert tracing.parse_traceparent(None) is None

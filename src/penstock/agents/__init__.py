@@ -1,29 +1,29 @@
 """The background work that keeps a store in order, the same on every node."""
 
-from penstock.agents.aging import PriorityAgingWorker
-from penstock.agents.archiver import MessageArchiver
-from penstock.agents.artifacts import ArtifactSweeper
+from penstock.agents.aging import PriorityAger
+from penstock.agents.archiver import Pruner
+from penstock.agents.artifacts import ArtifactPruner
 from penstock.agents.dead_letters import DeadLetterMonitor
-from penstock.agents.expiry import ExpiryEnforcer
+from penstock.agents.expiry import Expirer
 from penstock.agents.scheduler import Scheduler
-from penstock.agents.visibility import VisibilityTimeoutEnforcer
-from penstock.artifacts.verbs import Room
-from penstock.directory import Directory
+from penstock.agents.visibility import Reclaimer
+from penstock.artifacts.verbs import ArtifactRoom
+from penstock.directory import QueueCache
 from penstock.runner import Agent
 from penstock.store import Store
 
 
-def all_agents(
-    store: Store, directory: Directory, by: str, room: Room | None = None
+def make_agents(
+    store: Store, directory: QueueCache, by: str, room: ArtifactRoom | None = None
 ) -> list[Agent]:
     """One of each, for the process known as `by`; files are swept where they have a room."""
-    sweepers = [] if room is None else [ArtifactSweeper(store, room, by)]
+    sweepers = [] if room is None else [ArtifactPruner(store, room, by)]
     return [
         *sweepers,
-        VisibilityTimeoutEnforcer(store, directory, by),
+        Reclaimer(store, directory, by),
         Scheduler(store, directory, by),
-        ExpiryEnforcer(store, directory, by),
-        PriorityAgingWorker(store, directory, by),
+        Expirer(store, directory, by),
+        PriorityAger(store, directory, by),
         DeadLetterMonitor(store, directory, by),
-        MessageArchiver(store, directory, by),
+        Pruner(store, directory, by),
     ]

@@ -1,40 +1,40 @@
 """Moves messages that wait long to the next higher priority, so that none starves."""
 
 from penstock.agents.report import report
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.queue import Queue, QueueState
 from penstock.store import Store
 
-BATCH = 1_000
+BATCH_SIZE = 1_000
 
 
-def ages(queue: Queue) -> bool:
+def is_aging(queue: Queue) -> bool:
     """Only priorities age; other ranks are moments, and moving one would be a lie."""
     settings, deleted = queue.settings, queue.state is QueueState.DELETED
     return settings.aging and settings.ordering == "priority" and not deleted
 
 
-class PriorityAgingWorker:
+class PriorityAger:
     name = "priority_aging_worker"
     every = 300.0
 
-    def __init__(self, store: Store, directory: Directory, by: str) -> None:
+    def __init__(self, store: Store, directory: QueueCache, by: str) -> None:
         self.store = store
         self.directory = directory
         self.by = by
 
     async def tick(self) -> float:
-        queues = [queue for queue in await self.directory.all() if ages(queue)]
+        queues = [queue for queue in await self.directory.list_queues() if is_aging(queue)]
         if not queues:
             return self.every
-        if (left := await self._left()) > 0:
+        if (left := await self._seconds_left()) > 0:
             return left
         if await self.store.claim_tick(self.name, self.every, self.by):
-            moved = [await self.store.age(queue.id, self.every, BATCH) for queue in queues]
+            moved = [await self.store.age(queue.id, self.every, BATCH_SIZE) for queue in queues]
             await self.store.end_tick(self.name, self.by, report({"moved": sum(moved)}))
         return self.every
 
-    async def _left(self) -> float:
+    async def _seconds_left(self) -> float:
         """Until the next tick is due. One more in between, by whomever, would age twice."""
         now = await self.store.now()
         for run in await self.store.agent_runs():

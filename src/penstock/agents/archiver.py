@@ -8,48 +8,50 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from penstock.agents.report import report
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.queue import Queue
 from penstock.store import Store
 from penstock.ticket import Retention
 
-BATCH = 1_000
+BATCH_SIZE = 1_000
 DAY = 86_400.0
 EXPORT_HOLD = 30 * DAY
 log: FilteringBoundLogger = structlog.get_logger()
 
 
-class Keep(Struct, frozen=True):
+class RetentionGroup(Struct, frozen=True):
     """The queues that keep their messages equally long."""
 
     retention: float
     queue_ids: tuple[int, ...]
 
 
-def keeps(queues: Iterable[Queue]) -> list[Keep]:
+def group_by_retention(queues: Iterable[Queue]) -> list[RetentionGroup]:
     groups: defaultdict[float, list[int]] = defaultdict(list)
     for queue in queues:
         groups[queue.settings.retention].append(queue.id)
-    return [Keep(retention, tuple(sorted(ids))) for retention, ids in sorted(groups.items())]
+    return [
+        RetentionGroup(retention, tuple(sorted(ids))) for retention, ids in sorted(groups.items())
+    ]
 
 
-class MessageArchiver:
+class Pruner:
     name = "message_archiver"
     every = 300.0
 
-    def __init__(self, store: Store, directory: Directory, by: str) -> None:
+    def __init__(self, store: Store, directory: QueueCache, by: str) -> None:
         self.store = store
         self.directory = directory
         self.by = by
         # Where each look begins. A queue that joins a group was not looked at with it:
         # the group is another key then, and begins at 0.
-        self.positions: dict[Keep, int] = {}
+        self.positions: dict[RetentionGroup, int] = {}
 
     async def tick(self) -> float:
         await self._warn()
         pruned, more = await self._prune()
-        keys = await self.store.sweep_keys(BATCH)
-        wait = 0.0 if more or keys >= BATCH else self.every
+        keys = await self.store.sweep_keys(BATCH_SIZE)
+        wait = 0.0 if more or keys >= BATCH_SIZE else self.every
         if not pruned and not keys:
             return wait
         # Whoever has the tick goes on with a long line; the other nodes leave it to them.
@@ -70,13 +72,13 @@ class MessageArchiver:
 
     async def _prune(self) -> tuple[int, bool]:
         """One batch of each group: how many went, and whether any has more."""
-        groups = keeps(await self.directory.all())
+        groups = group_by_retention(await self.directory.list_queues())
         self.positions = {keep: self.positions.get(keep, 0) for keep in groups}
         now = await self.store.now()
         count, more = 0, False
         for keep in groups:
             before = now - int(keep.retention * 1_000_000)
-            retention = Retention(keep.queue_ids, before, self.positions[keep], BATCH)
+            retention = Retention(keep.queue_ids, before, self.positions[keep], BATCH_SIZE)
             pruned = await self.store.prune(retention)
             self.positions[keep] = pruned.position
             count += pruned.count

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
 from penstock import admission, cron
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.errors import InvalidInput, NotFound
 from penstock.message import Draft, Moment
 from penstock.queue import Queue, QueueState, Schedule
@@ -20,29 +20,29 @@ FIRE_BATCH = 100
 SHORTEST_WAIT = 0.001
 # A scheduler that was asleep this long must still not fire a tick twice.
 TICK_WINDOW = 7 * 86_400.0
-SECOND = 1_000_000
+MICROS_PER_SECOND = 1_000_000
 log: FilteringBoundLogger = structlog.get_logger()
 
 
-def takes_ticks(queue: Queue) -> bool:
+def accepts_ticks(queue: Queue) -> bool:
     """A paused queue takes them, one that is being closed does not."""
     return queue.state in (QueueState.ACTIVE, QueueState.PAUSED)
 
 
-def stamped(draft: Draft, tick: Moment) -> Draft:
+def stamp_draft(draft: Draft, tick: Moment) -> Draft:
     """The draft of one tick. A name, too, is used once per tick."""
-    time = datetime.fromtimestamp(tick / SECOND, UTC).isoformat()
+    time = datetime.fromtimestamp(tick / MICROS_PER_SECOND, UTC).isoformat()
     name = None if draft.name is None else f"{draft.name}@{time}"
     headers = {**(draft.headers or {}), "penstock-tick": time}
     return replace(draft, name=name, headers=headers, dedup=None)
 
 
-def tick_entry(schedule: Schedule, queue: Queue, tick: Moment) -> Entry:
+def make_tick_entry(schedule: Schedule, queue: Queue, tick: Moment) -> Entry:
     """What one tick publishes, under a key that makes it the only one.
 
     Nobody would hear of a refusal, so a tick that finds its queue full is a dead letter.
     """
-    entry = admission.entry(stamped(schedule.draft, tick), queue)
+    entry = admission.make_entry(stamp_draft(schedule.draft, tick), queue)
     digest = blake2b(entry.body, digest_size=16).digest()
     key = Dedupe(f"cron:{schedule.id}:{tick}", digest, TICK_WINDOW)
     return replace(entry, dedup=key, overflow="dead")
@@ -50,7 +50,7 @@ def tick_entry(schedule: Schedule, queue: Queue, tick: Moment) -> Entry:
 
 def wait_until(moments: list[Moment], now: Moment, longest: float) -> float:
     """Seconds until the first moment: 0 if it is here, otherwise never so short as to spin."""
-    left = (min(moments) - now) / SECOND if moments else longest
+    left = (min(moments) - now) / MICROS_PER_SECOND if moments else longest
     return 0.0 if left <= 0 else min(max(left, SHORTEST_WAIT), longest)
 
 
@@ -58,7 +58,7 @@ class Scheduler:
     name = "scheduler"
     every = 1.0
 
-    def __init__(self, store: Store, directory: Directory, by: str) -> None:
+    def __init__(self, store: Store, directory: QueueCache, by: str) -> None:
         self.store = store
         self.directory = directory
 
@@ -73,25 +73,25 @@ class Scheduler:
 
     async def _fire(self, now: Moment) -> list[Moment]:
         """Fires what is due, and says when these schedules and the next ones tick again."""
-        horizon = now + int(self.every * SECOND)
+        horizon = now + int(self.every * MICROS_PER_SECOND)
         schedules = [each for each in await self.store.schedules(due_by=horizon) if not each.paused]
         due = [each for each in schedules if each.next_at <= now]
-        firings = [await self._firing(each, now) for each in due[:FIRE_BATCH]]
+        firings = [await self._plan_firing(each, now) for each in due[:FIRE_BATCH]]
         fired = [firing for firing in firings if firing is not None]
         if fired:
             await self.store.fire(fired)
         later = [each.next_at for each in schedules if each.next_at > now]
         return later + [each.next_at for each in due[FIRE_BATCH:]] + [f.next_at for f in fired]
 
-    async def _firing(self, schedule: Schedule, now: Moment) -> Firing | None:
+    async def _plan_firing(self, schedule: Schedule, now: Moment) -> Firing | None:
         try:
-            queue = await self.directory.numbered(schedule.queue_id)
-            ticks, next_at = cron.due_ticks(schedule, now)
+            queue = await self.directory.get_by_id(schedule.queue_id)
+            ticks, next_at = cron.find_due_ticks(schedule, now)
         except (InvalidInput, NotFound) as error:
             # One schedule this node cannot read must not stop the others.
             log.error("schedule_unreadable", schedule=schedule.name, error=str(error))
             return None
-        if not takes_ticks(queue):
+        if not accepts_ticks(queue):
             log.warning(
                 "ticks_skipped",
                 schedule=schedule.name,
@@ -100,5 +100,5 @@ class Scheduler:
                 count=len(ticks),
             )
             ticks = []
-        entries = tuple(tick_entry(schedule, queue, tick) for tick in ticks)
+        entries = tuple(make_tick_entry(schedule, queue, tick) for tick in ticks)
         return Firing(schedule.id, schedule.next_at, next_at, entries)

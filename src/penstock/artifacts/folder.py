@@ -13,21 +13,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from penstock.artifacts.place import Reading
-from penstock.artifacts.rules import Artifact, Owner, Shelf
+from penstock.artifacts.place import ArtifactContent
+from penstock.artifacts.rules import Artifact, DeliveryPrefix, MessagePrefix
 from penstock.checks import clip
 from penstock.errors import StoreError, StoreFull, StoreUnusable
 from penstock.store import Check
 
 UPLOADS = ".uploads"
-PIECE = 262_144
+CHUNK_BYTES = 262_144
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe would wait for somebody who writes to it.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 # A directory may be swept away while it is gone into.
-TRIES = 3
+MAX_TRIES = 3
 
 
 class Past:
@@ -48,54 +48,56 @@ absent = Past(errno.ENOENT, errno.ELOOP, errno.EMLINK, errno.ENOTDIR)
 occupied = Past(errno.ENOTEMPTY, errno.EEXIST)
 
 
-class Folder:
+class LocalArtifactStorage:
     def __init__(self, root: Path, store: str) -> None:
         self.root = root
         self.store = store
 
     def begin(self) -> tuple[int, Path]:
         name = secrets.token_hex(16)
-        with told(self.root), self.step(UPLOADS, make=True) as directory:
-            number = os.open(name, NEW, 0o600, dir_fd=directory)
+        with translate_errors(self.root), self.step(UPLOADS, make=True) as directory:
+            number = os.open(name, CREATE_FLAGS, 0o600, dir_fd=directory)
         return number, self.root / self.store / UPLOADS / name
 
-    def keep(self, upload: Path, shelf: Shelf, name: str) -> None:
-        for _ in range(TRIES):
-            with told(self.root), suppress(FileNotFoundError):
-                with self.step(*steps(shelf), make=True) as to, self.step(UPLOADS) as uploads:
+    def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
+        for _ in range(MAX_TRIES):
+            with translate_errors(self.root), suppress(FileNotFoundError):
+                with self.step(*path_parts(shelf), make=True) as to, self.step(UPLOADS) as uploads:
                     os.rename(upload.name, name, src_dir_fd=uploads, dst_dir_fd=to)
                     os.fsync(to)
                 return
         raise StoreError(f"artifact {clip(name)} of message {shelf.id} was swept away")
 
-    def files(self, shelf: Shelf) -> list[Artifact]:
-        with told(self.root), absent, self.step(*steps(shelf)) as directory:
-            return sorted(regular(directory), key=lambda each: each.name)
+    def files(self, shelf: DeliveryPrefix) -> list[Artifact]:
+        with translate_errors(self.root), absent, self.step(*path_parts(shelf)) as directory:
+            return sorted(list_regular_files(directory), key=lambda each: each.name)
         return []
 
-    def open(self, shelf: Shelf, name: str) -> Reading | None:
-        with told(self.root), absent, self.step(*steps(shelf)) as directory:
+    def open(self, shelf: DeliveryPrefix, name: str) -> ArtifactContent | None:
+        with translate_errors(self.root), absent, self.step(*path_parts(shelf)) as directory:
             number = os.open(name, FILE, dir_fd=directory)
             found = os.fstat(number)
             if is_own(found):
                 file = os.fdopen(number, "rb", buffering=0)
-                return Reading(found.st_size, iter(lambda: file.read(PIECE), b""), file.close)
+                return ArtifactContent(
+                    found.st_size, iter(lambda: file.read(CHUNK_BYTES), b""), file.close
+                )
             os.close(number)
         return None
 
-    def remove(self, shelf: Shelf, name: str) -> None:
-        with told(self.root), absent, self.step(*steps(shelf)) as directory:
+    def remove(self, shelf: DeliveryPrefix, name: str) -> None:
+        with translate_errors(self.root), absent, self.step(*path_parts(shelf)) as directory:
             os.unlink(name, dir_fd=directory)
 
-    def clear(self, shelf: Shelf) -> None:
-        tenant, id, fence = steps(shelf)
-        with told(self.root), absent:
+    def clear(self, shelf: DeliveryPrefix) -> None:
+        tenant, id, fence = path_parts(shelf)
+        with translate_errors(self.root), absent:
             with self.step(tenant, id) as above:
-                empty(above, fence)
+                remove_tree(above, fence)
             with self.step(tenant) as above, occupied:
                 os.rmdir(id, dir_fd=above)
 
-    def owners(self, after: Owner | None, limit: int) -> list[Owner]:
+    def owners(self, after: MessagePrefix | None, limit: int) -> list[MessagePrefix]:
         last = ("", "") if after is None else (after.tenant, str(after.id))
         found = [
             (tenant, id)
@@ -105,20 +107,22 @@ class Folder:
             if is_number(id)
         ]
         chosen = sorted(each for each in found if each > last)[:limit]
-        return [Owner(tenant, int(id)) for tenant, id in chosen]
+        return [MessagePrefix(tenant, int(id)) for tenant, id in chosen]
 
-    def shelves(self, owner: Owner) -> list[Shelf]:
+    def shelves(self, owner: MessagePrefix) -> list[DeliveryPrefix]:
         names = self.names(owner.tenant, str(owner.id))
-        return [Shelf(owner.tenant, owner.id, int(name)) for name in names if is_number(name)]
+        return [
+            DeliveryPrefix(owner.tenant, owner.id, int(name)) for name in names if is_number(name)
+        ]
 
     def names(self, *parts: str) -> list[str]:
-        with told(self.root), absent, self.step(*parts) as directory:
+        with translate_errors(self.root), absent, self.step(*parts) as directory:
             return os.listdir(directory)
         return []
 
     def tidy(self, age: float) -> int:
         count = 0
-        with told(self.root), absent, self.step(UPLOADS) as directory:
+        with translate_errors(self.root), absent, self.step(UPLOADS) as directory:
             for name in os.listdir(directory):
                 with absent:
                     found = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -159,7 +163,7 @@ def step_into(above: int, name: str, make: bool) -> int:
     return number
 
 
-def steps(shelf: Shelf) -> tuple[str, str, str]:
+def path_parts(shelf: DeliveryPrefix) -> tuple[str, str, str]:
     return shelf.tenant, str(shelf.id), str(shelf.fence)
 
 
@@ -172,7 +176,7 @@ def is_own(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 
-def regular(directory: int) -> Iterator[Artifact]:
+def list_regular_files(directory: int) -> Iterator[Artifact]:
     with os.scandir(directory) as entries:
         for entry in entries:
             found = entry.stat(follow_symlinks=False)
@@ -180,7 +184,7 @@ def regular(directory: int) -> Iterator[Artifact]:
                 yield Artifact(entry.name, found.st_size)
 
 
-def empty(above: int, name: str) -> None:
+def remove_tree(above: int, name: str) -> None:
     """What it holds goes, and then the directory itself."""
     directory = os.open(name, DIRECTORY, dir_fd=above)
     try:
@@ -194,12 +198,12 @@ def empty(above: int, name: str) -> None:
 
 
 @contextmanager
-def told(root: Path) -> Iterator[None]:
+def translate_errors(root: Path) -> Iterator[None]:
     """Trouble with the disk, as the trouble with a store that it is."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
-        kind = StoreFull if error.errno in FULL else StoreUnusable
+        kind = StoreFull if error.errno in DISK_FULL_ERRORS else StoreUnusable
         raise kind(f"artifacts in {str(root)!r}: {error.strerror}") from None

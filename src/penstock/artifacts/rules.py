@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from penstock.checks import clip, encodes
+from penstock.checks import clip, is_encodable
 from penstock.errors import BodyTooLarge, Conflict, InvalidInput, Refused
 from penstock.message import Record, Verb
 
-LONGEST_NAME = 255
+MAX_NAME_BYTES = 255
 # Bytes of a file, unless somebody says otherwise.
-LARGEST = 104_857_600
+MAX_FILE_BYTES = 104_857_600
 DRIVE = re.compile(r"[A-Za-z]:")
 DIVIDERS = frozenset("/\\")
 # They write a name from right to left: what looks like a text ends with .exe.
@@ -30,7 +30,7 @@ class Artifact(Struct, frozen=True):
     size: int
 
 
-class Limits(Struct, frozen=True):
+class ArtifactLimits(Struct, frozen=True):
     """Of one file; of one message, how many files and bytes."""
 
     size: int
@@ -38,7 +38,7 @@ class Limits(Struct, frozen=True):
     total: int
 
 
-class Shelf(Struct, frozen=True, order=True):
+class DeliveryPrefix(Struct, frozen=True, order=True):
     """What was attached under one fence: a delivery that lost is another shelf, and unseen."""
 
     tenant: str
@@ -46,21 +46,25 @@ class Shelf(Struct, frozen=True, order=True):
     fence: int
 
 
-class Owner(Struct, frozen=True):
+class MessagePrefix(Struct, frozen=True):
     """A message that has files."""
 
     tenant: str
     id: int
 
 
-def limits_of(size: int = LARGEST) -> Limits:
+def make_limits(size: int = MAX_FILE_BYTES) -> ArtifactLimits:
     """By the largest file: a message has ten times as much, in 32 files."""
-    return Limits(size, 32, 10 * size)
+    return ArtifactLimits(size, 32, 10 * size)
 
 
 def check_name(name: object) -> str:
     """A name that means the same file on every system, and no other place."""
-    if not isinstance(name, str) or not encodes(name) or not 0 < len(name.encode()) <= LONGEST_NAME:
+    if (
+        not isinstance(name, str)
+        or not is_encodable(name)
+        or not 0 < len(name.encode()) <= MAX_NAME_BYTES
+    ):
         raise InvalidInput(f"artifact name {clip(name)} is not a text of 1 to 255 bytes")
     if DIVIDERS & set(name) or DRIVE.match(name) or name[0] in ". " or name[-1] in ". ":
         raise InvalidInput(
@@ -74,21 +78,21 @@ def check_name(name: object) -> str:
     return name
 
 
-def alike(name: str) -> str:
+def fold_name(name: str) -> str:
     """The same for names that some file system takes for one."""
     return unicodedata.normalize("NFC", name.casefold())
 
 
-def added(there: Iterable[Artifact], new: Iterable[Artifact]) -> list[Artifact]:
+def merge_artifacts(there: Iterable[Artifact], new: Iterable[Artifact]) -> list[Artifact]:
     """With the new ones; the same name takes the place of the old."""
     return list({each.name: each for each in (*there, *new)}.values())
 
 
-def check_room(files: Sequence[Artifact], limits: Limits) -> None:
+def check_room(files: Sequence[Artifact], limits: ArtifactLimits) -> None:
     """A message may have all of these."""
     seen: dict[str, str] = {}
     for each in files:
-        other = seen.setdefault(alike(each.name), each.name)
+        other = seen.setdefault(fold_name(each.name), each.name)
         if other != each.name:
             raise Conflict(f"{clip(each.name)} and {clip(other)} are one name where case is none")
     if len(files) > limits.count:
@@ -103,19 +107,21 @@ def check_apart(names: Sequence[str]) -> None:
             raise Conflict(f"artifact {clip(name)} is given {count} times")
 
 
-def shown(record: Record, tenant: str) -> Shelf | None:
+def find_visible_prefix(record: Record, tenant: str) -> DeliveryPrefix | None:
     """The shelf of the delivery that ended the message."""
     last = record.timeline[-1] if record.timeline else None
     if last is None or last.verb not in SHOWING or last.fence is None:
         return None
-    return Shelf(tenant, record.message.id, last.fence)
+    return DeliveryPrefix(tenant, record.message.id, last.fence)
 
 
-def lost(shelves: Iterable[Shelf], record: Record | None, tenant: str) -> list[Shelf]:
+def find_orphans(
+    shelves: Iterable[DeliveryPrefix], record: Record | None, tenant: str
+) -> list[DeliveryPrefix]:
     """Those that nobody will ever see: the message is gone, or that delivery did not end it."""
     if record is None:
         return list(shelves)
-    kept = shown(record, tenant)
+    kept = find_visible_prefix(record, tenant)
     over = {row.fence for row in record.timeline}
     return [
         shelf for shelf in shelves if shelf != kept and (record.state.final or shelf.fence in over)

@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from penstock.artifacts.folder import told
+from penstock.artifacts.folder import translate_errors
 from penstock.artifacts.rules import Artifact, check_name
 from penstock.checks import clip
 from penstock.errors import BodyTooLarge, InvalidInput
 
-PIECE = 1_048_576
+CHUNK_BYTES = 1_048_576
 Content: TypeAlias = bytes | bytearray | memoryview | Path
 
 
@@ -33,17 +33,17 @@ class Upload:
         self.size += len(piece)
         if self.size > self.most:
             raise BodyTooLarge(f"artifact {clip(self.name)} has more than {self.most} bytes")
-        with told(self.path.parent):
+        with translate_errors(self.path.parent):
             self.file.write(piece)
 
     def seal(self) -> None:
-        with told(self.path.parent):
+        with translate_errors(self.path.parent):
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
 
     def fill(self, content: Content) -> None:
-        for piece in pieces_of(content):
+        for piece in read_pieces(content):
             self.write(piece)
         self.seal()
 
@@ -61,10 +61,10 @@ def check_content(name: object, content: object) -> str:
     return check_name(name)
 
 
-def pieces_of(content: Content) -> Iterator[bytes]:
+def read_pieces(content: Content) -> Iterator[bytes]:
     if not isinstance(content, Path):
         yield bytes(content)
         return
     with content.open("rb") as file:
-        while piece := file.read(PIECE):
+        while piece := file.read(CHUNK_BYTES):
             yield piece

@@ -9,21 +9,21 @@ from typing import TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.admin import Admin
-from penstock.artifacts.place import Place, Reading
+from penstock.artifacts.place import ArtifactContent, ArtifactStorage
 from penstock.artifacts.rules import (
     Artifact,
-    Limits,
-    Shelf,
-    added,
+    ArtifactLimits,
+    DeliveryPrefix,
     check_apart,
     check_name,
     check_room,
-    shown,
+    find_visible_prefix,
+    merge_artifacts,
 )
-from penstock.artifacts.upload import PIECE, Content, Upload, check_content
+from penstock.artifacts.upload import CHUNK_BYTES, Content, Upload, check_content
 from penstock.checks import check_name as tenant_name
 from penstock.checks import clip
-from penstock.consumer import Held, each, expect
+from penstock.consumer import Held, expect, settle_each
 from penstock.errors import AlreadySettled, InvalidState, NotFound, PenstockError
 from penstock.message import Record, Verb
 from penstock.store import Store
@@ -32,13 +32,13 @@ from penstock.ticket import DONE, Answer, AnswerKind, Lock
 T = TypeVar("T")
 Source: TypeAlias = Content | AsyncIterable[bytes]
 THREADS = 16
-NOWHERE = "artifacts have no place here: Penstock(artifacts=...) or PENSTOCK_ARTIFACTS names one"
+NO_STORAGE = "artifacts have no place here: Penstock(artifacts=...) or PENSTOCK_ARTIFACTS names one"
 
 
-class Room:
+class ArtifactRoom:
     """A place and its limits, for all tenants of a store."""
 
-    def __init__(self, place: Place, limits: Limits) -> None:
+    def __init__(self, place: ArtifactStorage, limits: ArtifactLimits) -> None:
         self.place = place
         self.limits = limits
         # Of their own: nobody else waits for a slow bucket.
@@ -65,7 +65,7 @@ class Room:
             return await self.run(self.spool, name, source)
         upload = await self.run(self.begin, check_name(name))
         try:
-            async for piece in gathered(source):
+            async for piece in join_pieces(source):
                 await self.run(upload.write, piece)
             await self.run(upload.seal)
         except BaseException:
@@ -81,7 +81,7 @@ class Room:
 class Artifacts:
     """Those of one tenant's messages."""
 
-    def __init__(self, store: Store, admin: Admin, tenant: str, room: Room | None) -> None:
+    def __init__(self, store: Store, admin: Admin, tenant: str, room: ArtifactRoom | None) -> None:
         self.store = store
         self.admin = admin
         self.tenant = tenant
@@ -89,9 +89,9 @@ class Artifacts:
         self.turns: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
     @property
-    def room(self) -> Room:
+    def room(self) -> ArtifactRoom:
         if self.given is None:
-            raise InvalidState(NOWHERE)
+            raise InvalidState(NO_STORAGE)
         tenant_name("tenant", self.tenant)
         return self.given
 
@@ -127,12 +127,12 @@ class Artifacts:
         """All or none, in turn. The names that are new."""
         check_apart([upload.name for upload in uploads])
         await self.check_held(held)
-        return await self.room.run(self._put, self.shelf(held), uploads)
+        return await self.room.run(self._put, self.make_prefix(held), uploads)
 
-    def _put(self, shelf: Shelf, uploads: Sequence[Upload]) -> list[str]:
+    def _put(self, shelf: DeliveryPrefix, uploads: Sequence[Upload]) -> list[str]:
         place, limits = self.room.place, self.room.limits
         there = place.files(shelf)
-        check_room(added(there, [upload.artifact for upload in uploads]), limits)
+        check_room(merge_artifacts(there, [upload.artifact for upload in uploads]), limits)
         known = {artifact.name for artifact in there}
         new = [upload.name for upload in uploads if upload.name not in known]
         try:
@@ -149,14 +149,14 @@ class Artifacts:
 
     async def take_back(self, held: Held, names: Sequence[str]) -> None:
         for name in names:
-            await self.room.run(self.room.place.remove, self.shelf(held), name)
+            await self.room.run(self.room.place.remove, self.make_prefix(held), name)
 
-    def shelf(self, held: Held) -> Shelf:
-        return Shelf(self.tenant, held.id, held.fence)
+    def make_prefix(self, held: Held) -> DeliveryPrefix:
+        return DeliveryPrefix(self.tenant, held.id, held.fence)
 
     async def check_held(self, held: Held) -> None:
         """The fence is the current one."""
-        (answer,) = await each((Lock(held.id, held.fence),), self._look)
+        (answer,) = await settle_each((Lock(held.id, held.fence),), self._look)
         if answer.kind is AnswerKind.ALREADY:
             raise AlreadySettled(f"message {held.id} is settled, and takes no more artifacts")
         expect(answer, held.id)
@@ -165,16 +165,18 @@ class Artifacts:
         (lease,) = await self.store.leases(locks)
         return [DONE] if lease is not None else await self.store.explain(locks, [Verb.COMPLETE])
 
-    async def of(self, reference: int | str, *, scope: str = "default") -> list[Artifact]:
+    async def list_artifacts(
+        self, reference: int | str, *, scope: str = "default"
+    ) -> list[Artifact]:
         """None while the message has not completed or failed."""
-        return await self.files(await self.admin.get(reference, scope=scope))
+        return await self.list_files(await self.admin.get(reference, scope=scope))
 
-    async def files(self, record: Record) -> list[Artifact]:
-        shelf = shown(record, self.tenant)
+    async def list_files(self, record: Record) -> list[Artifact]:
+        shelf = find_visible_prefix(record, self.tenant)
         return [] if shelf is None else await self.room.run(self.room.place.files, shelf)
 
-    async def open(self, record: Record, name: str) -> Reading:
-        shelf, reading = shown(record, self.tenant), None
+    async def open(self, record: Record, name: str) -> ArtifactContent:
+        shelf, reading = find_visible_prefix(record, self.tenant), None
         if shelf is not None:
             reading = await self.room.run(self.room.place.open, shelf, check_name(name))
         if reading is None:
@@ -183,7 +185,7 @@ class Artifacts:
 
     async def read(self, reference: int | str, name: str, *, scope: str = "default") -> bytes:
         reading = await self.open(await self.admin.get(reference, scope=scope), name)
-        return b"".join([piece async for piece in self.pieces(reading)])
+        return b"".join([piece async for piece in self.stream_pieces(reading)])
 
     async def download(
         self, reference: int | str, name: str, to: Path, *, scope: str = "default"
@@ -192,7 +194,7 @@ class Artifacts:
         reading = await self.open(await self.admin.get(reference, scope=scope), name)
         await self.room.run(write_all, reading, to)
 
-    async def pieces(self, reading: Reading) -> AsyncIterator[bytes]:
+    async def stream_pieces(self, reading: ArtifactContent) -> AsyncIterator[bytes]:
         try:
             while piece := await self.room.run(next, reading.pieces, b""):
                 yield piece
@@ -200,20 +202,20 @@ class Artifacts:
             reading.close()
 
 
-async def gathered(source: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def join_pieces(source: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """Few large pieces instead of many small ones."""
     pieces: list[bytes] = []
     size = 0
     async for piece in source:
         pieces.append(piece)
         size += len(piece)
-        if size >= PIECE:
+        if size >= CHUNK_BYTES:
             yield b"".join(pieces)
             pieces, size = [], 0
     yield b"".join(pieces)
 
 
-def write_all(reading: Reading, to: Path) -> None:
+def write_all(reading: ArtifactContent, to: Path) -> None:
     try:
         with to.open("wb") as file:
             for piece in reading.pieces:

@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from penstock.broker import Broker
-from penstock.cli.output import as_lines, table, when
-from penstock.cli.session import Session, command
-from penstock.document import Act
+from penstock.cli.output import format_time, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command
+from penstock.document import AuditEntry
 from penstock.message import NEVER
 
 group = click.Group()
@@ -18,7 +18,7 @@ group = click.Group()
     "--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="How many."
 )
 @click.option("--tenant", help="Of this tenant alone.")
-def audit(session: Session, limit: int, tenant: str | None) -> None:
+def audit(session: CommandContext, limit: int, tenant: str | None) -> None:
     """Shows who did what, and who was refused.
 
     The newest first; a year is kept.
@@ -28,26 +28,26 @@ def audit(session: Session, limit: int, tenant: str | None) -> None:
     penstock audit --limit 500 --json
     """
 
-    async def work(broker: Broker) -> list[Act]:
+    async def work(broker: Broker) -> list[AuditEntry]:
         return await broker.store.acts(tenant, NEVER, limit)
 
     acts = session.run(work, "empty")
     if session.as_json:
-        as_lines(told(each) for each in acts)
+        print_json_lines(describe_entry(each) for each in acts)
         return
     columns = ("when", "tenant", "who", "did", "to", "detail", "request")
     rows = [
-        (when(each.at), each.tenant, each.subject, each.verb, each.target, each.detail or None,
+        (format_time(each.at), each.tenant, each.subject, each.verb, each.target, each.detail or None,
          each.request_id or None)
         for each in acts
     ]  # fmt: skip
-    table(columns, rows, "nothing was done yet")
+    print_table(columns, rows, "nothing was done yet")
 
 
-def told(act: Act) -> dict[str, Any]:
+def describe_entry(act: AuditEntry) -> dict[str, Any]:
     return {
         "id": str(act.id),
-        "at": when(act.at),
+        "at": format_time(act.at),
         "tenant": act.tenant,
         "subject": act.subject,
         "verb": act.verb,

@@ -12,7 +12,7 @@ from penstock.broker import Broker
 from penstock.errors import PenstockError
 
 # At once: the store writes them together.
-BATCH = 100
+BATCH_SIZE = 100
 # Fewer are done before a bar can be read.
 WORTH_A_BAR = 20
 
@@ -24,7 +24,7 @@ class Bulk(Struct, frozen=True):
     errors: list[str]
 
 
-async def each_of(
+async def apply_to_each(
     broker: Broker,
     references: Sequence[str],
     act: Callable[[Broker, str], Coroutine[Any, Any, str]],
@@ -36,7 +36,7 @@ async def each_of(
     bulk = Bulk([], [])
     loop = asyncio.get_running_loop()
     started = loop.time()
-    size = BATCH if rate is None else max(1, min(BATCH, int(rate / 10)))
+    size = BATCH_SIZE if rate is None else max(1, min(BATCH_SIZE, int(rate / 10)))
     hidden = hidden or len(references) < WORTH_A_BAR or not sys.stderr.isatty()
     with click.progressbar(length=len(references), file=sys.stderr, hidden=hidden) as bar:
         for first in range(0, len(references), size):

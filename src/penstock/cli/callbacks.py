@@ -7,16 +7,23 @@ import click
 import msgspec
 
 from penstock.broker import Broker
-from penstock.callback import Secrets
+from penstock.callback import SigningSecrets
 from penstock.callback import decode as read
-from penstock.cli.find import found
-from penstock.cli.messages import for_programs
-from penstock.cli.output import ago, as_json, as_lines, clock, details, table
-from penstock.cli.session import Session, command
+from penstock.cli.find import find_message
+from penstock.cli.messages import describe_message
+from penstock.cli.output import (
+    format_ago,
+    format_clock,
+    print_details,
+    print_json,
+    print_json_lines,
+    print_table,
+)
+from penstock.cli.session import CommandContext, command
 from penstock.message import Moment, Record
 from penstock.queue import CALLBACK
-from penstock.signing import Signing
-from penstock.wire.callbacks import secret_of
+from penstock.signing import WebhookSecrets
+from penstock.wire.callbacks import make_secret_view
 
 PEOPLE = ("id", "tells of", "state", "tries", "next", "age", "error")
 
@@ -33,7 +40,7 @@ def callback() -> None:
 
 @command(callback, "list")
 @click.argument("reference")
-def list_(session: Session, reference: str) -> None:
+def list_(session: CommandContext, reference: str) -> None:
     """Lists the callbacks of one message by id or queue/name, the newest first.
 
     Every try is in the timeline of the callback, which is a message: penstock show. One that was
@@ -45,25 +52,25 @@ def list_(session: Session, reference: str) -> None:
     """
 
     async def work(broker: Broker) -> tuple[list[Record], Moment]:
-        message = (await found(broker, reference, session.scope)).message
+        message = (await find_message(broker, reference, session.scope)).message
         records = await broker.admin.callbacks(message.id, scope=session.scope)
         return records, await broker.store.now()
 
     records, now = session.run(work)
     if session.as_json:
-        as_lines(for_programs(record, CALLBACK, None) for record in records)
+        print_json_lines(describe_message(record, CALLBACK, None) for record in records)
     else:
-        table(PEOPLE, [row(record, now) for record in records], "no callbacks")
+        print_table(PEOPLE, [make_row(record, now) for record in records], "no callbacks")
 
 
-def row(record: Record, now: Moment) -> Sequence[Any]:
+def make_row(record: Record, now: Moment) -> Sequence[Any]:
     message = record.message
     return (message.id, read(message.body).state.value, record.state.value, record.attempts,
-            ago(record.due_at, now), ago(message.created_at, now), record.error)  # fmt: skip
+            format_ago(record.due_at, now), format_ago(message.created_at, now), record.error)  # fmt: skip
 
 
 @command(callback, "secret")
-def secret(session: Session) -> None:
+def secret(session: CommandContext) -> None:
     """Shows the secret that callbacks and notices are signed with.
 
     After a rotation there are two for a day: whatever is sent has a signature by each.
@@ -71,25 +78,31 @@ def secret(session: Session) -> None:
     \b
     penstock callback secret
     """
-    told(session, session.run(lambda broker: Signing(broker.store).secrets(broker.tenant)))
+    print_secrets(
+        session, session.run(lambda broker: WebhookSecrets(broker.store).secrets(broker.tenant))
+    )
 
 
 @command(callback, "rotate")
-def rotate(session: Session) -> None:
+def rotate(session: CommandContext) -> None:
     """Replaces the secret. The one before it is valid for another day.
 
     \b
     penstock callback rotate
     """
-    told(session, session.run(lambda broker: Signing(broker.store).rotate(broker.tenant)))
+    print_secrets(
+        session, session.run(lambda broker: WebhookSecrets(broker.store).rotate(broker.tenant))
+    )
 
 
-def told(session: Session, secrets: Secrets) -> None:
+def print_secrets(session: CommandContext, secrets: SigningSecrets) -> None:
     if session.as_json:
-        as_json(msgspec.to_builtins(secret_of(secrets)))
+        print_json(msgspec.to_builtins(make_secret_view(secrets)))
         return
-    until = None if secrets.until is None else f"{clock(secrets.until)} UTC"
-    details([("secret", secrets.current), ("previous", secrets.previous), ("valid until", until)])
+    until = None if secrets.until is None else f"{format_clock(secrets.until)} UTC"
+    print_details(
+        [("secret", secrets.current), ("previous", secrets.previous), ("valid until", until)]
+    )
 
 
 COMMANDS = {"callback": callback}

@@ -5,17 +5,17 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.artifacts.place import usual
+from penstock.artifacts.place import default_location
 from penstock.broker import Broker
 from penstock.cli.find import SHELL_QUEUE
-from penstock.cli.jobs import shell_queue
-from penstock.cli.output import as_json, details, table
-from penstock.cli.session import Session, command
-from penstock.cli.sources import Found, resolve
-from penstock.durations import seconds
+from penstock.cli.jobs import ensure_shell_queue
+from penstock.cli.output import print_details, print_json, print_table
+from penstock.cli.session import CommandContext, command
+from penstock.cli.sources import SettingSource, resolve
+from penstock.durations import parse_seconds
 from penstock.errors import InvalidInput, NotFound
-from penstock.settings import QueueSettings, preset
-from penstock.stores.urls import told as without_password
+from penstock.settings import QueueSettings, get_preset
+from penstock.stores.urls import redact_url as without_password
 
 
 @click.group("config")
@@ -40,17 +40,17 @@ def read(settings: QueueSettings) -> dict[str, Any]:
     }
 
 
-def known(name: str) -> str:
+def check_known(name: str) -> str:
     if name not in (names := read(QueueSettings())):
         raise InvalidInput(f"no setting named {name!r}; there are {', '.join(names)}")
     return name
 
 
-def changes(name: str, text: str) -> dict[str, Any]:
-    if known(name) in ("lease", "retention", "backoff-max"):
-        value: Any = seconds(text)
+def make_changes(name: str, text: str) -> dict[str, Any]:
+    if check_known(name) in ("lease", "retention", "backoff-max"):
+        value: Any = parse_seconds(text)
     else:
-        value = number(name, text)
+        value = parse_number(name, text)
     match name:
         case "max-retries":
             return {"max_attempts": value, "max_deliveries": None}
@@ -61,7 +61,7 @@ def changes(name: str, text: str) -> dict[str, Any]:
     return {name.replace("-", "_"): value}
 
 
-def number(name: str, text: str) -> Any:
+def parse_number(name: str, text: str) -> Any:
     """`null` takes a limit away."""
     try:
         return msgspec.json.decode(text, type=int | float | None)
@@ -72,7 +72,7 @@ def number(name: str, text: str) -> Any:
 @command(config, "get")
 @click.argument("name", required=False)
 @click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Of this queue.")
-def get(session: Session, name: str | None, queue: str) -> None:
+def get(session: CommandContext, name: str | None, queue: str) -> None:
     """Shows one setting, or all.
 
     \b
@@ -80,7 +80,7 @@ def get(session: Session, name: str | None, queue: str) -> None:
     penstock config get max-retries
     """
     if name is not None:
-        known(name)
+        check_known(name)
 
     async def work(broker: Broker) -> QueueSettings:
         try:
@@ -89,22 +89,24 @@ def get(session: Session, name: str | None, queue: str) -> None:
             if queue != SHELL_QUEUE:
                 raise
             # What it will have when it is made.
-            return preset("queuectl")
+            return get_preset("queuectl")
 
     found = read(session.run(work, "empty"))
     if session.as_json:
-        as_json(found if name is None else {name: found[name]})
+        print_json(found if name is None else {name: found[name]})
     elif name is not None:
         print(found[name])
     else:
-        details((key, "none" if value is None else str(value)) for key, value in found.items())
+        print_details(
+            (key, "none" if value is None else str(value)) for key, value in found.items()
+        )
 
 
 @command(config, "set")
 @click.argument("name")
 @click.argument("value")
 @click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Of this queue.")
-def set_(session: Session, name: str, value: str, queue: str) -> None:
+def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
     """Changes a setting; running workers use it within a second.
 
     \b
@@ -112,11 +114,11 @@ def set_(session: Session, name: str, value: str, queue: str) -> None:
     penstock config set backoff-base 3
     penstock config set retention 30d
     """
-    changed = changes(name, value)
+    changed = make_changes(name, value)
 
     async def work(broker: Broker) -> dict[str, Any]:
         if queue == SHELL_QUEUE:
-            await shell_queue(broker, queue, session.scope)
+            await ensure_shell_queue(broker, queue, session.scope)
         try:
             made = await broker.admin.set_queue(queue, scope=session.scope, **changed)
         except InvalidInput as error:
@@ -125,11 +127,11 @@ def set_(session: Session, name: str, value: str, queue: str) -> None:
 
     found = session.run(work, "create")
     told = {name: found[name]}
-    as_json(told) if session.as_json else print(f"{name} is {found[name]} in queue {queue}")
+    print_json(told) if session.as_json else print(f"{name} is {found[name]} in queue {queue}")
 
 
 @command(config, "show")
-def show(session: Session) -> None:
+def show(session: CommandContext) -> None:
     """Shows what this program goes by, and who said so: a flag, the environment, a file.
 
     The file is penstock.toml, or [tool.penstock] in pyproject.toml, of the working directory. A
@@ -141,16 +143,18 @@ def show(session: Session) -> None:
     """
     found = resolve({"url": session.said})
     if found["artifacts"].value is None:
-        found["artifacts"] = Found(usual(found["url"].value), "default")
-    told = {name: (shown(name, each.value), each.source) for name, each in found.items()}
+        found["artifacts"] = SettingSource(default_location(found["url"].value), "default")
+    told = {name: (hide_secret(name, each.value), each.source) for name, each in found.items()}
     if session.as_json:
-        as_json({name: {"value": value, "from": source} for name, (value, source) in told.items()})
+        print_json(
+            {name: {"value": value, "from": source} for name, (value, source) in told.items()}
+        )
     else:
         rows = [(name.replace("_", "-"), value, source) for name, (value, source) in told.items()]
-        table(("setting", "value", "from"), rows, "")
+        print_table(("setting", "value", "from"), rows, "")
 
 
-def shown(name: str, value: Any) -> Any:
+def hide_secret(name: str, value: Any) -> Any:
     if name.endswith("secret") and value is not None:
         return "(set)"
     if isinstance(value, tuple):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.output import as_json
-from penstock.cli.session import Session, command
+from penstock.cli.output import print_json
+from penstock.cli.session import CommandContext, command
 from penstock.cli.status import gather, print_counts
 from penstock.errors import JobFailed
 
@@ -18,7 +18,7 @@ group = click.Group()
 
 
 @command(group, "demo")
-def demo(session: Session) -> None:
+def demo(session: CommandContext) -> None:
     """Shows every feature in one run.
 
     On a temporary file, which is removed.
@@ -34,10 +34,10 @@ def demo(session: Session) -> None:
         asyncio.run(play(session, url, Path(folder)))
 
 
-async def play(session: Session, url: str, folder: Path) -> None:
-    from penstock.cli.demo_acts import ACTS, Stage
+async def play(session: CommandContext, url: str, folder: Path) -> None:
+    from penstock.cli.demo_acts import ACTS, DemoStage
     from penstock.cli.demo_app import app
-    from penstock.cli.jobs import shell_queue
+    from penstock.cli.jobs import ensure_shell_queue
     from penstock.worker.options import WorkerOptions
     from penstock.worker.shell import ShellHandler
     from penstock.worker.worker import Worker
@@ -47,7 +47,7 @@ async def play(session: Session, url: str, folder: Path) -> None:
     handlers = [each for each in app.handlers() if each.queue != "crash"]
     await app.ensure_queues(broker, {each.queue for each in handlers})
     await app.prepare(broker)
-    await shell_queue(broker, "shell", app.scope)
+    await ensure_shell_queue(broker, "shell", app.scope)
     shell = ShellHandler("shell", folder / "demo.db.jobs")
     options = WorkerOptions(grace=1.0)
     worker = Worker(
@@ -59,9 +59,9 @@ async def play(session: Session, url: str, folder: Path) -> None:
     )
     async with app.agents(broker), worker:
         for number, (title, act) in enumerate(ACTS.items(), 1):
-            told = await played(title, act(Stage(broker, url, folder)))
+            told = await play_act(title, act(DemoStage(broker, url, folder)))
             if session.as_json:
-                as_json({"act": number, "title": title, "told": told})
+                print_json({"act": number, "title": title, "told": told})
             else:
                 print(f"{number:>2}  {title:<16}  {told}", flush=True)
     if not session.as_json:
@@ -71,7 +71,7 @@ async def play(session: Session, url: str, folder: Path) -> None:
     await app.aclose()
 
 
-async def played(title: str, act: Awaitable[str]) -> str:
+async def play_act(title: str, act: Awaitable[str]) -> str:
     try:
         return await act
     except TimeoutError:

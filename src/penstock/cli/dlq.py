@@ -6,16 +6,16 @@ from typing import Any
 import click
 
 from penstock.broker import Broker
-from penstock.cli.bulk import Bulk, each_of
-from penstock.cli.find import brief, found, listed
+from penstock.cli.bulk import Bulk, apply_to_each
+from penstock.cli.find import find_message, list_messages, summarize
 from penstock.cli.messages import name_of, show
-from penstock.cli.output import ago, as_json, as_lines, table
-from penstock.cli.session import Session, command
+from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command
 from penstock.errors import InvalidState
 from penstock.message import Moment, Record, State
 
 EVERYTHING = 10_000_000
-SHOWN = 5
+MAX_IDS_SHOWN = 5
 COLUMNS = ("id", "name", "queue", "type", "runs", "age", "reason", "error")
 Act = Callable[[Broker, str], Coroutine[Any, Any, Any]]
 group = click.Group()
@@ -31,7 +31,7 @@ def dlq() -> None:
     """
 
 
-def filters(call: Any) -> Any:
+def add_filter_options(call: Any) -> Any:
     """What the commands over many messages share."""
     for option in (
         click.option(
@@ -50,47 +50,52 @@ def filters(call: Any) -> Any:
 
 
 def run_all(
-    session: Session, references: Sequence[str], state: State, act: Act, verb: str, **given: Any
+    session: CommandContext,
+    references: Sequence[str],
+    state: State,
+    act: Act,
+    verb: str,
+    **given: Any,
 ) -> None:
     """Does it to the messages named, or to all of that state that fit the filter."""
     if bool(references) == given["everything"]:
         raise click.UsageError("Name messages, or say --all (and --queue or --type to filter).")
-    wanted = list(references) or fitting(session, state, given)
+    wanted = list(references) or find_matching(session, state, given)
     if wanted and given.get("ask"):
         click.confirm(given["ask"].format(len(wanted)), abort=True, err=True)
 
     async def work(broker: Broker) -> Bulk:
-        return await each_of(broker, wanted, act, given["rate"], hidden=session.as_json)
+        return await apply_to_each(broker, wanted, act, given["rate"], hidden=session.as_json)
 
     bulk = session.run(work)
     report(session, verb, bulk, [id for id in bulk.done if id not in wanted])
 
 
-def fitting(session: Session, state: State, given: dict[str, Any]) -> list[str]:
+def find_matching(session: CommandContext, state: State, given: dict[str, Any]) -> list[str]:
     """The oldest first, as they came."""
 
     async def work(broker: Broker) -> list[Record]:
         filter = (state, given["queue"], given["type_"], given["limit"])
-        return await listed(broker, session.scope, *filter)
+        return await list_messages(broker, session.scope, *filter)
 
     return [str(record.message.id) for record in reversed(session.run(work))]
 
 
-def report(session: Session, verb: str, bulk: Bulk, others: Sequence[str]) -> None:
+def report(session: CommandContext, verb: str, bulk: Bulk, others: Sequence[str]) -> None:
     """`others`: ids under which messages go on, if those are not the ones that were given."""
     if session.as_json:
-        as_json({verb: len(bulk.done), "ids": bulk.done, "errors": bulk.errors})
+        print_json({verb: len(bulk.done), "ids": bulk.done, "errors": bulk.errors})
     else:
-        print(f"{len(bulk.done)} {verb}{named(others)}")
+        print(f"{len(bulk.done)} {verb}{format_ids(others)}")
         for error in bulk.errors:
             click.echo(f"penstock: {error}", err=True)
     if bulk.errors:
         raise SystemExit(1)
 
 
-def named(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-    return f", as {', '.join(ids[:SHOWN])}{more}" if ids else ""
+def format_ids(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - MAX_IDS_SHOWN} more" if len(ids) > MAX_IDS_SHOWN else ""
+    return f", as {', '.join(ids[:MAX_IDS_SHOWN])}{more}" if ids else ""
 
 
 @command(dlq, "list")
@@ -103,7 +108,7 @@ def named(ids: Sequence[str]) -> str:
     show_default=True,
     help="At most so many, the newest first.",
 )
-def list_(session: Session, queue: str | None, type_: str | None, limit: int) -> None:
+def list_(session: CommandContext, queue: str | None, type_: str | None, limit: int) -> None:
     """Lists dead letters, the newest first.
 
     \b
@@ -112,28 +117,28 @@ def list_(session: Session, queue: str | None, type_: str | None, limit: int) ->
     """
 
     async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
-        records = await listed(broker, session.scope, State.DEAD, queue, type_, limit)
+        records = await list_messages(broker, session.scope, State.DEAD, queue, type_, limit)
         now = await broker.store.now()
         named = [(record, await name_of(broker, record)) for record in records]
-        return [brief(*each) for each in named], [row(*each, now) for each in named]
+        return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
 
     for_programs, for_people = session.run(work, "empty")
     if session.as_json:
-        as_lines(for_programs)
+        print_json_lines(for_programs)
     else:
-        table(COLUMNS, for_people, "no dead letters")
+        print_table(COLUMNS, for_people, "no dead letters")
 
 
-def row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
+def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
     message = record.message
     died_at = record.timeline[-1].at if record.timeline else message.created_at
     return (message.id, message.meta.name, queue, message.type, record.attempts,
-            ago(died_at, now), record.reason, record.error)  # fmt: skip
+            format_ago(died_at, now), record.reason, record.error)  # fmt: skip
 
 
 @command(dlq, "retry")
-@filters
-def retry(session: Session, references: tuple[str, ...], **given: Any) -> None:
+@add_filter_options
+def retry(session: CommandContext, references: tuple[str, ...], **given: Any) -> None:
     """Puts dead letters back in line, with their attempts at 0.
 
     \b
@@ -142,7 +147,7 @@ def retry(session: Session, references: tuple[str, ...], **given: Any) -> None:
     """
 
     async def act(broker: Broker, reference: str) -> str:
-        record = await dead(broker, reference, session.scope)
+        record = await find_dead(broker, reference, session.scope)
         await broker.admin.redrive(record.message.id, scope=session.scope)
         return str(record.message.id)
 
@@ -150,9 +155,9 @@ def retry(session: Session, references: tuple[str, ...], **given: Any) -> None:
 
 
 @command(dlq, "purge")
-@filters
+@add_filter_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def purge(session: Session, references: tuple[str, ...], yes: bool, **given: Any) -> None:
+def purge(session: CommandContext, references: tuple[str, ...], yes: bool, **given: Any) -> None:
     """Ends dead letters as cancelled; their history stays until retention takes it.
 
     \b
@@ -162,27 +167,27 @@ def purge(session: Session, references: tuple[str, ...], yes: bool, **given: Any
     ask = given["everything"] and not yes and "End {} dead letters as cancelled?"
 
     async def act(broker: Broker, reference: str) -> str:
-        record = await dead(broker, reference, session.scope)
+        record = await find_dead(broker, reference, session.scope)
         await broker.admin.purge_dead(record.message.id, scope=session.scope)
         return str(record.message.id)
 
     run_all(session, references, State.DEAD, act, "purged", ask=ask, **given)
 
 
-async def dead(broker: Broker, reference: str, scope: str) -> Record:
-    record = await found(broker, reference, scope)
+async def find_dead(broker: Broker, reference: str, scope: str) -> Record:
+    record = await find_message(broker, reference, scope)
     if record.state is not State.DEAD:
         raise InvalidState(f"message {reference} is {record.state}, not dead")
     return record
 
 
 @command(group, "redrive")
-@filters
+@add_filter_options
 @click.option("--state", type=click.Choice(["dead", "failed", "expired", "cancelled", "completed"]),
               default="dead", show_default=True, help="With --all: of this state.")  # fmt: skip
 @click.option("--body", help="Another body: a new message takes the old one's place.")
 def redrive(
-    session: Session, references: tuple[str, ...], state: str, body: str | None, **given: Any
+    session: CommandContext, references: tuple[str, ...], state: str, body: str | None, **given: Any
 ) -> None:
     """Puts ended messages back in line.
 
@@ -196,7 +201,7 @@ def redrive(
     edited = None if body is None else body.encode()
 
     async def act(broker: Broker, reference: str) -> str:
-        record = await found(broker, reference, session.scope)
+        record = await find_message(broker, reference, session.scope)
         published = await broker.admin.redrive(record.message.id, body=edited, scope=session.scope)
         return str(published.id)
 

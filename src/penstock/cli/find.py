@@ -3,16 +3,16 @@
 from typing import Any
 
 from penstock.broker import Broker
-from penstock.cli.output import when
+from penstock.cli.output import format_time
 from penstock.errors import NotFound
 from penstock.message import Record, State
 from penstock.settings import SHELL_TYPE
 
 SHELL_QUEUE = "shell"
-PAGE = 200
+PAGE_SIZE = 200
 
 
-async def found(broker: Broker, reference: str, scope: str) -> Record:
+async def find_message(broker: Broker, reference: str, scope: str) -> Record:
     """By id or queue/name; a bare name is one of the shell queue."""
     if not is_name(reference):
         return await broker.admin.get(reference, scope=scope)
@@ -29,7 +29,7 @@ def is_name(reference: str) -> bool:
     return not reference.isdecimal() and "/" not in reference
 
 
-async def listed(
+async def list_messages(
     broker: Broker,
     scope: str,
     state: State | None,
@@ -41,7 +41,7 @@ async def listed(
     """The newest first, page by page."""
     records: list[Record] = []
     while len(records) < limit:
-        wanted = min(PAGE, limit - len(records))
+        wanted = min(PAGE_SIZE, limit - len(records))
         page = await broker.admin.find(
             queue, state=state, type=type, before=before, limit=wanted, scope=scope
         )
@@ -52,7 +52,7 @@ async def listed(
     return records
 
 
-def brief(record: Record, queue: str) -> dict[str, Any]:
+def summarize(record: Record, queue: str) -> dict[str, Any]:
     """A message in one line, for programs."""
     message = record.message
     return {
@@ -65,13 +65,13 @@ def brief(record: Record, queue: str) -> dict[str, Any]:
         "priority": -message.priority if message.type == SHELL_TYPE else message.priority,
         "attempts": record.attempts,
         "deliveries": record.deliveries,
-        "created_at": when(message.created_at),
-        "due_at": when(record.due_at),
+        "created_at": format_time(message.created_at),
+        "due_at": format_time(record.due_at),
         "reason": record.reason,
         "error": record.error,
         "consumer": record.consumer,
-        "claimed_at": when(record.claimed_at),
-        "begun_at": when(record.begun_at),
+        "claimed_at": format_time(record.claimed_at),
+        "begun_at": format_time(record.begun_at),
         "percent": record.percent,
         "note": record.note,
     }

@@ -5,38 +5,38 @@ import re
 import sys
 from typing import Any
 
-from penstock.cli.output import cut, printable
+from penstock.cli.output import cut, escape_control
 from penstock.errors import NotFound
-from penstock.stores.urls import file_of, told
+from penstock.stores.urls import get_file_path, redact_url
 
 STREAMS = ("stdout", "stderr")
-LAST = 10
+TAIL_LINES = 10
 TAIL_BYTES = 65_536
 
 
 def output_directory(url: str) -> str:
     """Beside the file, penstock.db.jobs/ID/stdout.log; here, if the store is not a file."""
-    name = file_of(url) or f"penstock.{place_of(url) or 'db'}"
+    name = get_file_path(url) or f"penstock.{find_output_folder(url) or 'db'}"
     return f"{name}.jobs"
 
 
-def place_of(url: str) -> str:
+def find_output_folder(url: str) -> str:
     """Server and database: another one has a message of the same id."""
-    return re.sub(r"[^\w.-]+", "-", told(url).partition("://")[2])
+    return re.sub(r"[^\w.-]+", "-", redact_url(url).partition("://")[2])
 
 
-def output_of(url: str, id: int) -> dict[str, str]:
+def find_output_files(url: str, id: int) -> dict[str, str]:
     """The files there are, by stream."""
     folder = os.path.join(output_directory(url), str(id))
     paths = {stream: os.path.join(folder, f"{stream}.log") for stream in STREAMS}
     return {stream: path for stream, path in paths.items() if os.path.exists(path)}
 
 
-def folder_of(files: dict[str, str]) -> str | None:
+def find_folder(files: dict[str, str]) -> str | None:
     return next((os.path.dirname(path) for path in files.values()), None)
 
 
-def as_written(files: dict[str, str], *, whole: bool) -> dict[str, Any]:
+def read_as_written(files: dict[str, str], *, whole: bool) -> dict[str, Any]:
     return {
         stream: {"file": os.path.abspath(path), "text": read(path, whole)}
         for stream, path in files.items()
@@ -51,7 +51,7 @@ def read(path: str, whole: bool) -> str:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - TAIL_BYTES))
         text = file.read().decode(errors="replace")
-    return "\n".join(text.splitlines()[-LAST:])
+    return "\n".join(text.splitlines()[-TAIL_LINES:])
 
 
 def print_output(id: int, files: dict[str, str]) -> None:
@@ -70,4 +70,4 @@ def print_tails(files: dict[str, str]) -> None:
             continue
         print(f"\n{os.path.basename(path)}:")
         for line in lines:
-            print(f"  {cut(printable(line), 200)}")
+            print(f"  {cut(escape_control(line), 200)}")

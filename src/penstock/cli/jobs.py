@@ -9,14 +9,14 @@ import click
 import msgspec
 from msgspec import Struct
 
-from penstock.admission import LONGEST_WAIT
+from penstock.admission import MAX_DELAY_S
 from penstock.broker import Broker
 from penstock.cli.find import SHELL_QUEUE, is_name
-from penstock.cli.output import as_json
-from penstock.cli.session import Session, command
+from penstock.cli.output import print_json
+from penstock.cli.session import CommandContext, command
 from penstock.errors import InvalidInput, JobFailed, NotFound, SlugConflict
 from penstock.message import Draft, Moment
-from penstock.settings import MOST_RUNS, SHELL_TYPE, within
+from penstock.settings import MAX_RUNS, SHELL_TYPE, check_range
 from penstock.ticket import Published
 from penstock.worker.command import ShellJob
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.job import Job
     from penstock.task import BaseTask
 
-FORM = """a job is {"command": "echo hi"}, or use --command 'echo hi'"""
+JOB_FORMAT = """a job is {"command": "echo hi"}, or use --command 'echo hi'"""
 
 
 class JobText(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,8 +44,8 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         ShellJob(self.command, self.env, self.cwd)
-        within("max_retries", self.max_retries, 1, MOST_RUNS)
-        within("timeout_seconds", self.timeout_seconds, 0.001, LONGEST_WAIT)
+        check_range("max_retries", self.max_retries, 1, MAX_RUNS)
+        check_range("timeout_seconds", self.timeout_seconds, 0.001, MAX_DELAY_S)
 
     @property
     def reference(self) -> str | None:
@@ -54,7 +54,7 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
             return self.id
         return f"{self.queue}/{self.id}"
 
-    def draft(self) -> Draft:
+    def make_draft(self) -> Draft:
         job = ShellJob(self.command, self.env, self.cwd)
         return Draft(
             queue=self.queue,
@@ -64,12 +64,12 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
             priority=-self.priority,
             max_attempts=self.max_retries,
             timeout=self.timeout_seconds,
-            run_at=None if self.run_at is None else moment(self.run_at),
+            run_at=None if self.run_at is None else to_moment(self.run_at),
             callback=self.callback,
         )
 
 
-def moment(time: datetime) -> Moment:
+def to_moment(time: datetime) -> Moment:
     """A time without a zone is local, as on the command line everywhere."""
     try:
         return int(time.astimezone().timestamp() * 1_000_000)
@@ -85,10 +85,10 @@ def read_job(text: str | bytes, where: str = "job") -> JobText:
         hint = f"; there are {fields}" if "unknown field" in str(error) else ""
         raise InvalidInput(f"{where}: {error}{hint}") from None
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise InvalidInput(f"{where}: {error}; {FORM}") from None
+        raise InvalidInput(f"{where}: {error}; {JOB_FORMAT}") from None
 
 
-async def shell_queue(broker: Broker, name: str, scope: str) -> None:
+async def ensure_shell_queue(broker: Broker, name: str, scope: str) -> None:
     """Made on first use, with the queuectl preset."""
     try:
         queue = await broker.admin.queue(name, scope=scope)
@@ -102,7 +102,7 @@ async def shell_queue(broker: Broker, name: str, scope: str) -> None:
         raise InvalidInput(f"queue {name!r} takes no shell jobs: its setting shell is off")
 
 
-MOST_INPUT = 64 * 1_048_576
+MAX_INPUT_BYTES = 64 * 1_048_576
 group = click.Group()
 
 
@@ -118,7 +118,7 @@ group = click.Group()
 @click.option("--cwd", help="Its working directory; the worker's, if not given.")
 @click.option("--callback", metavar="URL", help="Where the end of the job is told.")
 @click.option("--queue", help="A queue for shell jobs; made if new.  [default: shell]")
-def enqueue(session: Session, jobs: tuple[str, ...], **options: Any) -> None:
+def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> None:
     """Enqueues shell jobs, as JSON or by options.
 
     With - they are read from standard input, one JSON object a line. Several jobs are one step:
@@ -131,29 +131,29 @@ def enqueue(session: Session, jobs: tuple[str, ...], **options: Any) -> None:
     penstock enqueue --command 'echo hi' --id j2
     penstock enqueue - < jobs.jsonl
     """
-    texts = given_jobs(jobs, options)
+    texts = read_jobs(jobs, options)
 
     async def work(broker: Broker) -> list[Published]:
         for queue in dict.fromkeys(text.queue for text in texts):
-            await shell_queue(broker, queue, session.scope)
-        drafts = [text.draft() for text in texts]
+            await ensure_shell_queue(broker, queue, session.scope)
+        drafts = [text.make_draft() for text in texts]
         if len(drafts) == 1:
             return [await broker.publish(drafts[0], scope=session.scope)]
         return await broker.publish_many(drafts, atomic=True, scope=session.scope)
 
     for text, published in zip(texts, session.run(work, "create"), strict=True):
         if session.as_json:
-            as_json({"id": str(published.id), "name": text.id, "queue": text.queue})
+            print_json({"id": str(published.id), "name": text.id, "queue": text.queue})
         else:
             print(f"enqueued {text.reference or published.id} ({text.queue}, id {published.id})")
 
 
-def given_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
+def read_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
     given = {name.rstrip("_"): value for name, value in options.items() if value}
     if bool(jobs) == bool(given):
-        raise click.UsageError(f"Give jobs as JSON, or one by options: {FORM}.")
+        raise click.UsageError(f"Give jobs as JSON, or one by options: {JOB_FORMAT}.")
     if given:
-        given["env"] = dict(pair(word) for word in given.get("env", ()))
+        given["env"] = dict(parse_env(word) for word in given.get("env", ()))
         return [read_job(msgspec.json.encode(given))]
     if list(jobs) == ["-"]:
         lines = [line for line in read_input().splitlines() if line.strip()]
@@ -163,13 +163,15 @@ def given_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
 
 def read_input() -> bytes:
     """All of it is one step, so it has to fit into memory; what never ends does not."""
-    text = sys.stdin.buffer.read(MOST_INPUT + 1)
-    if len(text) > MOST_INPUT:
-        raise InvalidInput(f"standard input has over {MOST_INPUT >> 20} MB; enqueue it in parts")
+    text = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(text) > MAX_INPUT_BYTES:
+        raise InvalidInput(
+            f"standard input has over {MAX_INPUT_BYTES >> 20} MB; enqueue it in parts"
+        )
     return text
 
 
-def pair(word: str) -> tuple[str, str]:
+def parse_env(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals:
         raise InvalidInput(f"env {word!r} is not of the form NAME=VALUE")
@@ -184,7 +186,7 @@ def pair(word: str) -> tuple[str, str]:
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait.")
 def send(
-    session: Session,
+    session: CommandContext,
     task: str,
     arguments: tuple[str, ...],
     reference: str | None,
@@ -202,34 +204,34 @@ def send(
     penstock send shop.tasks.add 2 3 --app shop.tasks:app
     penstock send shop.tasks.call '"0612345678"'
     """
-    from penstock.locate import locate
+    from penstock.locate import find_app
 
-    args, kwargs = parsed(arguments)
-    app = locate(reference, session.said)
+    args, kwargs = parse_arguments(arguments)
+    app = find_app(reference, session.said)
     if app is None:
         raise InvalidInput("which app? give --app module:app, PENSTOCK_APP or [tool.penstock] app")
     try:
-        named = task_named(app, task)
+        named = get_task(app, task)
         named = named if callback is None else named.options(callback=callback)
         job = named.enqueue(*args, **kwargs)
         if wait:
             print_result(session, job, timeout)
         elif session.as_json:
-            as_json({"id": str(job.id), "task": task})
+            print_json({"id": str(job.id), "task": task})
         else:
             print(f"enqueued {task} (id {job.id})")
     finally:
         app.close()
 
 
-def task_named(app: "Penstock", name: str) -> "BaseTask[..., Any]":
+def get_task(app: "Penstock", name: str) -> "BaseTask[..., Any]":
     if name not in app.tasks:
         known = ", ".join(sorted(app.tasks)) or "none"
         raise NotFound(f"no task named {name!r} in the app, which has {known}")
     return app.tasks[name]
 
 
-def print_result(session: Session, job: "Job[Any]", timeout: float) -> None:
+def print_result(session: CommandContext, job: "Job[Any]", timeout: float) -> None:
     from penstock.codec import encode
 
     try:
@@ -240,26 +242,26 @@ def print_result(session: Session, job: "Job[Any]", timeout: float) -> None:
             f" penstock show {job.id} says where it is"
         ) from None
     if session.as_json:
-        as_json({"id": str(job.id), "result": msgspec.Raw(encode(result))})
+        print_json({"id": str(job.id), "result": msgspec.Raw(encode(result))})
     else:
         print(result if isinstance(result, str) else encode(result).decode())
 
 
-def parsed(arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+def parse_arguments(arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for text in arguments:
         name, equals, value = text.partition("=")
         if equals and name.isidentifier():
-            kwargs[name] = value_of(value)
-        elif text.startswith("-") and isinstance(value_of(text), str):
+            kwargs[name] = parse_value(value)
+        elif text.startswith("-") and isinstance(parse_value(text), str):
             raise click.NoSuchOption(text)
         else:
-            args.append(value_of(text))
+            args.append(parse_value(text))
     return args, kwargs
 
 
-def value_of(text: str) -> Any:
+def parse_value(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -6,10 +6,10 @@ import click
 
 from penstock.access import EVERY, ROLES, Key
 from penstock.broker import Broker
-from penstock.cli.output import ago, as_json, as_lines, table, when
-from penstock.cli.session import Session, command
+from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command
 from penstock.credentials import Credentials
-from penstock.durations import seconds
+from penstock.durations import parse_seconds
 from penstock.message import NEVER, Moment
 
 SHOWN_ONCE = "keep it: it is not shown again"
@@ -38,7 +38,7 @@ def key() -> None:
 @click.option("--expires", metavar="DURATION", help="After that long, like 90d.")
 @click.option("--rate", type=click.FloatRange(min=0.001), help="Requests a second.")
 @click.option("--tenant", default="default", show_default=True, help="Whose.")
-def create(session: Session, name: str, expires: str | None, **given: Any) -> None:
+def create(session: CommandContext, name: str, expires: str | None, **given: Any) -> None:
     """Makes a key and prints it, this once.
 
     \b
@@ -56,25 +56,25 @@ def create(session: Session, name: str, expires: str | None, **given: Any) -> No
         rate=given["rate"],
         created_by=session.user,
     )
-    ttl = None if expires is None else seconds(expires)
+    ttl = None if expires is None else parse_seconds(expires)
 
     async def work(broker: Broker) -> tuple[Key, str]:
         return await Credentials(broker.store).create_key(new, ttl=ttl)
 
     made, token = session.run(work, "create")
-    tell(session, made, token)
+    print_key(session, made, token)
 
 
-def tell(session: Session, made: Key, token: str) -> None:
+def print_key(session: CommandContext, made: Key, token: str) -> None:
     if session.as_json:
-        as_json({"id": made.id, "name": made.name, "key": token})
+        print_json({"id": made.id, "name": made.name, "key": token})
     else:
         print(token)
         click.echo(f"key {made.id} ({made.name}): {SHOWN_ONCE}", err=True)
 
 
 @command(key, "list")
-def list_(session: Session) -> None:
+def list_(session: CommandContext) -> None:
     """Lists the keys of all tenants, without their secrets.
 
     \b
@@ -83,17 +83,17 @@ def list_(session: Session) -> None:
     """
 
     async def work(broker: Broker) -> tuple[list[Key], Moment]:
-        return await Credentials(broker.store).keys(), await broker.store.now()
+        return await Credentials(broker.store).list_keys(), await broker.store.now()
 
     keys, now = session.run(work, "empty")
     if session.as_json:
-        as_lines(described(each, now) for each in keys)
+        print_json_lines(describe_key(each, now) for each in keys)
         return
     columns = ("key", "name", "tenant", "state", "may", "scopes", "made", "expires")
-    table(columns, [row(each, now) for each in keys], "no keys")
+    print_table(columns, [make_row(each, now) for each in keys], "no keys")
 
 
-def described(each: Key, now: Moment) -> dict[str, Any]:
+def describe_key(each: Key, now: Moment) -> dict[str, Any]:
     return {
         "id": each.id,
         "name": each.name,
@@ -104,24 +104,24 @@ def described(each: Key, now: Moment) -> dict[str, Any]:
         "scopes": each.scopes,
         "types": each.types,
         "rate": each.rate,
-        "created_at": when(each.created_at),
+        "created_at": format_time(each.created_at),
         "created_by": each.created_by,
-        "expires_at": None if each.expires_at == NEVER else when(each.expires_at),
-        "revoked_at": when(each.revoked_at),
+        "expires_at": None if each.expires_at == NEVER else format_time(each.expires_at),
+        "revoked_at": format_time(each.revoked_at),
     }
 
 
-def row(each: Key, now: Moment) -> tuple[Any, ...]:
-    expires = None if each.expires_at == NEVER else when(each.expires_at)
+def make_row(each: Key, now: Moment) -> tuple[Any, ...]:
+    expires = None if each.expires_at == NEVER else format_time(each.expires_at)
     may, scopes = " ".join([*each.roles, *each.grants]), " ".join(each.scopes)
-    made = ago(each.created_at, now)
+    made = format_ago(each.created_at, now)
     return each.id, each.name, each.tenant, each.state(now), may, scopes, made, expires
 
 
 @command(key, "rotate")
 @click.argument("id")
 @click.option("--grace", default="0s", show_default=True, help="The old one opens that long more.")
-def rotate(session: Session, id: str, grace: str) -> None:
+def rotate(session: CommandContext, id: str, grace: str) -> None:
     """Gives a key a new secret, and prints it, this once.
 
     \b
@@ -129,14 +129,14 @@ def rotate(session: Session, id: str, grace: str) -> None:
     """
 
     async def work(broker: Broker) -> tuple[Key, str]:
-        return await Credentials(broker.store).rotate_key(id, grace=seconds(grace))
+        return await Credentials(broker.store).rotate_key(id, grace=parse_seconds(grace))
 
-    tell(session, *session.run(work))
+    print_key(session, *session.run(work))
 
 
 @command(key, "revoke")
 @click.argument("id")
-def revoke(session: Session, id: str) -> None:
+def revoke(session: CommandContext, id: str) -> None:
     """Ends a key for ever; servers refuse it within 5 seconds.
 
     \b
@@ -148,7 +148,7 @@ def revoke(session: Session, id: str) -> None:
 
     ended = session.run(work)
     said = {"id": ended.id, "name": ended.name, "state": "revoked"}
-    as_json(said) if session.as_json else print(f"key {ended.id} ({ended.name}) is revoked")
+    print_json(said) if session.as_json else print(f"key {ended.id} ({ended.name}) is revoked")
 
 
 @click.group("role")
@@ -165,7 +165,7 @@ def role() -> None:
 @click.argument("name")
 @click.argument("grants", nargs=-1, required=True)
 @click.option("--tenant", default="default", show_default=True, help="Whose.")
-def set_role(session: Session, name: str, grants: tuple[str, ...], tenant: str) -> None:
+def set_role(session: CommandContext, name: str, grants: tuple[str, ...], tenant: str) -> None:
     """Makes or changes a role; with - before it a grant denies.
 
     \b
@@ -177,12 +177,12 @@ def set_role(session: Session, name: str, grants: tuple[str, ...], tenant: str) 
 
     saved = session.run(work, "create")
     said = {"name": name, "grants": saved}
-    as_json(said) if session.as_json else print(f"role {name}: {' '.join(saved)}")
+    print_json(said) if session.as_json else print(f"role {name}: {' '.join(saved)}")
 
 
 @command(role, "list")
 @click.option("--tenant", default="default", show_default=True, help="Whose.")
-def list_roles(session: Session, tenant: str) -> None:
+def list_roles(session: CommandContext, tenant: str) -> None:
     """Lists the roles, those built in too.
 
     \b
@@ -190,22 +190,22 @@ def list_roles(session: Session, tenant: str) -> None:
     """
 
     async def work(broker: Broker) -> dict[str, tuple[str, ...]]:
-        return await Credentials(broker.store).roles(tenant)
+        return await Credentials(broker.store).list_roles(tenant)
 
     found = session.run(work, "empty")
     if session.as_json:
-        as_lines({"name": name, "grants": grants} for name, grants in found.items())
+        print_json_lines({"name": name, "grants": grants} for name, grants in found.items())
         return
     rows = [
         (name, " ".join(grants), "yes" if name in ROLES else None) for name, grants in found.items()
     ]
-    table(("role", "grants", "built in"), rows, "")
+    print_table(("role", "grants", "built in"), rows, "")
 
 
 @command(role, "delete")
 @click.argument("name")
 @click.option("--tenant", default="default", show_default=True, help="Whose.")
-def delete_role(session: Session, name: str, tenant: str) -> None:
+def delete_role(session: CommandContext, name: str, tenant: str) -> None:
     """Deletes a role; keys that go by it lose what it gave.
 
     \b
@@ -216,7 +216,7 @@ def delete_role(session: Session, name: str, tenant: str) -> None:
         await Credentials(broker.store).delete_role(tenant, name)
 
     session.run(work)
-    as_json({"deleted": name}) if session.as_json else print(f"role {name} is deleted")
+    print_json({"deleted": name}) if session.as_json else print(f"role {name} is deleted")
 
 
 COMMANDS = {"key": key, "role": role}

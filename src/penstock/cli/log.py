@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from penstock import tracing
-from penstock.cli.output import cut, one_line, printable
+from penstock.cli.output import cut, escape_control, to_one_line
 from penstock.cli.sources import LogLevel
 from penstock.worker.job_logging import JobLogFilter
 
@@ -37,7 +37,7 @@ def configure(form: Form, level: LogLevel = "info") -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    trace()
+    add_trace()
 
 
 def configure_standard_logging(form: Form, level: LogLevel) -> None:
@@ -69,7 +69,7 @@ class StandardFormatter(logging.Formatter):
         return self.render(None, "", cut_values(None, "", event))
 
 
-def trace() -> None:
+def add_trace() -> None:
     """If it is said where traces go, they go there."""
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") and not tracing.export():
         structlog.get_logger().warning(
@@ -103,17 +103,17 @@ def to_text(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
     head = f"{event.pop('timestamp')} {str(event.pop('level')).upper()}"
     words = str(event.pop("event"))
     # Our own events are names; those of others are sentences.
-    words = one_line(words) if "logger" in event else words.replace("_", " ")
+    words = to_one_line(words) if "logger" in event else words.replace("_", " ")
     traceback = event.pop(TRACEBACK, None)
-    pairs = " ".join(f"{name}={shown(value)}" for name, value in event.items())
+    pairs = " ".join(f"{name}={format_value(value)}" for name, value in event.items())
     text = f"{head} {words}" + (f": {pairs}" if pairs else "")
     return f"{text}\n{indent(traceback)}" if traceback else text
 
 
 def indent(traceback: str) -> str:
-    return "\n".join(f"    {printable(line)}" for line in traceback.splitlines())
+    return "\n".join(f"    {escape_control(line)}" for line in traceback.splitlines())
 
 
-def shown(value: Any) -> str:
-    text = cut(one_line(value), MAX_VALUE_IN_TEXT)
+def format_value(value: Any) -> str:
+    text = cut(to_one_line(value), MAX_VALUE_IN_TEXT)
     return text if text and " " not in text else repr(text)

@@ -13,7 +13,7 @@ from penstock.message import Draft
 from penstock.ticket import Completion
 
 BODY = b'{"pad":"' + b"x" * 190 + b'"}'
-BATCH = 500
+BATCH_SIZE = 500
 
 
 def measure(messages: int) -> dict[str, int]:
@@ -27,13 +27,13 @@ async def run(url: str, messages: int) -> dict[str, int]:
         broker = Broker(store)
         singles = max(1, messages // 100)
         return {
-            "publish one at a time": await rate(singles, publish_one(broker, singles)),
-            "publish in batches": await rate(messages, publish_batches(broker, messages)),
-            "claim and complete": await rate(messages + singles, drain(broker)),
+            "publish one at a time": await measure_rate(singles, publish_one(broker, singles)),
+            "publish in batches": await measure_rate(messages, publish_batches(broker, messages)),
+            "claim and complete": await measure_rate(messages + singles, drain(broker)),
         }
 
 
-async def rate(count: int, work: Coroutine[Any, Any, None]) -> int:
+async def measure_rate(count: int, work: Coroutine[Any, Any, None]) -> int:
     started = time.perf_counter()
     await work
     return round(count / (time.perf_counter() - started))
@@ -45,13 +45,13 @@ async def publish_one(broker: Broker, count: int) -> None:
 
 
 async def publish_batches(broker: Broker, count: int) -> None:
-    for start in range(0, count, BATCH):
-        await broker.publish_many([Draft(body=BODY)] * min(BATCH, count - start))
+    for start in range(0, count, BATCH_SIZE):
+        await broker.publish_many([Draft(body=BODY)] * min(BATCH_SIZE, count - start))
 
 
 async def drain(broker: Broker) -> None:
     while True:
-        taken = await broker.claim("default", consumer="bench", limit=BATCH)
+        taken = await broker.claim("default", consumer="bench", limit=BATCH_SIZE)
         if not taken.messages:
             return
         await broker.complete_many([Completion(each.id, each.fence) for each in taken.messages])

@@ -11,48 +11,48 @@ import msgspec
 from penstock.message import Moment
 
 # A pipe has no width of its own; what is read there is not read on a screen.
-WIDTH_OF_A_PIPE = 200
-LEAST_OF_A_CUT_COLUMN = 16
+PIPE_WIDTH = 200
+MIN_CUT_COLUMN_WIDTH = 16
 
 
-def as_json(value: Any, file: TextIO | None = None) -> None:
+def print_json(value: Any, file: TextIO | None = None) -> None:
     print(msgspec.json.encode(value, enc_hook=str).decode(), file=file or sys.stdout)
 
 
-def as_lines(values: Iterable[Any]) -> None:
+def print_json_lines(values: Iterable[Any]) -> None:
     """One JSON object a line."""
     for value in values:
-        as_json(value)
+        print_json(value)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
     """Aligned, without the columns that hold nothing; only the last column is ever cut."""
     listed = list(rows)
     if not listed:
         print(empty)
         return
-    cells = [[one_line(value) for value in row] for row in listed]
+    cells = [[to_one_line(value) for value in row] for row in listed]
     kept = [n for n in range(len(columns)) if any(row[n] for row in cells)]
     cells = [[row[n] for n in kept] for row in [[name.upper() for name in columns], *cells]]
     numbers = [all(isinstance(row[n], int | float | None) for row in listed) for n in kept]
     widths = [max(len(row[n]) for row in cells) for n in range(len(kept))]
-    room = shutil.get_terminal_size((WIDTH_OF_A_PIPE, 24)).columns - sum(widths[:-1])
+    room = shutil.get_terminal_size((PIPE_WIDTH, 24)).columns - sum(widths[:-1])
     room -= 2 * (len(widths) - 1)
-    widths[-1] = min(widths[-1], max(room, LEAST_OF_A_CUT_COLUMN))
+    widths[-1] = min(widths[-1], max(room, MIN_CUT_COLUMN_WIDTH))
     for row in cells:
         row[-1] = cut(row[-1], widths[-1])
-        print("  ".join(aligned(*cell) for cell in zip(row, widths, numbers, strict=True)).rstrip())
+        print("  ".join(align(*cell) for cell in zip(row, widths, numbers, strict=True)).rstrip())
 
 
-def aligned(text: str, width: int, number: bool) -> str:
+def align(text: str, width: int, number: bool) -> str:
     return text.rjust(width) if number else text.ljust(width)
 
 
-def one_line(value: Any) -> str:
-    return "" if value is None else printable(" ".join(str(value).split()))
+def to_one_line(value: Any) -> str:
+    return "" if value is None else escape_control(" ".join(str(value).split()))
 
 
-def printable(text: str) -> str:
+def escape_control(text: str) -> str:
     """Nothing in a job's text may steer the terminal."""
     if text.isprintable():
         return text
@@ -63,16 +63,16 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def details(pairs: Iterable[tuple[str, Any]]) -> None:
+def print_details(pairs: Iterable[tuple[str, Any]]) -> None:
     """One name and value a line, without those that are absent."""
     shown = [(name, value) for name, value in pairs if value is not None and value != ""]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        lines = [printable(line) for line in str(value).splitlines()]
+        lines = [escape_control(line) for line in str(value).splitlines()]
         print(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(lines))
 
 
-def when(moment: Moment | None) -> str | None:
+def format_time(moment: Moment | None) -> str | None:
     """For programs: ISO 8601, UTC, to the microsecond."""
     if moment is None:
         return None
@@ -81,32 +81,36 @@ def when(moment: Moment | None) -> str | None:
     return f"{time:%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
-def clock(moment: Moment | None) -> str | None:
+def format_clock(moment: Moment | None) -> str | None:
     """For people: UTC, to the second."""
     if moment is None:
         return None
     return f"{datetime.fromtimestamp(moment // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def ago(moment: Moment | None, now: Moment) -> str | None:
+def format_ago(moment: Moment | None, now: Moment) -> str | None:
     """How far away, by the store's clock: 12s, 3m, 2h, 5d; or in 12s."""
     if moment is None:
         return None
-    return lasting((now - moment) / 1_000_000) if moment <= now else f"in {until(moment, now)}"
+    return (
+        format_duration((now - moment) / 1_000_000)
+        if moment <= now
+        else f"in {format_until(moment, now)}"
+    )
 
 
-def until(moment: Moment, now: Moment) -> str:
-    return lasting((moment - now) / 1_000_000)
+def format_until(moment: Moment, now: Moment) -> str:
+    return format_duration((moment - now) / 1_000_000)
 
 
-def lasting(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f}{unit}"
     return f"{seconds:.0f}s"
 
 
-def body_of(body: bytes | None) -> Any:
+def decode_body(body: bytes | None) -> Any:
     """As JSON if it is JSON, else as text, else as hex digits."""
     if body is None:
         return None
@@ -120,11 +124,11 @@ def body_of(body: bytes | None) -> Any:
         return body.hex()
 
 
-def body_text(body: bytes | None) -> str | None:
+def format_body(body: bytes | None) -> str | None:
     """In one line for people."""
     if body is None:
         return None
     try:
-        return one_line(body.decode())
+        return to_one_line(body.decode())
     except UnicodeDecodeError:
         return body.hex()

@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from penstock.cli.output import as_json, table
-from penstock.cli.results import bar, counted, figures_of, show_run, write_whole
-from penstock.cli.session import Session, command
+from penstock.cli.output import print_json, print_table
+from penstock.cli.results import (
+    count_anomalies,
+    read_report_data,
+    show_progress,
+    show_run,
+    write_whole,
+)
+from penstock.cli.session import CommandContext, command
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
     from penstock.pipeline.balance import Balance
     from penstock.pipeline.manifest import Manifest
-    from penstock.pipeline.rules import Rules
+    from penstock.pipeline.rules import AnomalyThresholds
 
 LINES = ("queue", "place", "lake", "above", "store", "archived", "")
 where = click.option(
@@ -36,7 +42,7 @@ def pipeline() -> None:
     """
 
 
-def instead(context: click.Context, _: click.Parameter, remote: str | None) -> None:
+def choose_master(context: click.Context, _: click.Parameter, remote: str | None) -> None:
     """Where Spark runs is one thing, whichever option says it."""
     if remote is None:
         return
@@ -45,12 +51,15 @@ def instead(context: click.Context, _: click.Parameter, remote: str | None) -> N
     context.params["master"] = remote
 
 
-def places(call: Any) -> Any:
+def add_pipeline_options(call: Any) -> Any:
     """What every command of the pipeline takes."""
     for option in (
         where,
         click.option(
-            "--remote", expose_value=False, callback=instead, help="Or Spark Connect: sc://host."
+            "--remote",
+            expose_value=False,
+            callback=choose_master,
+            help="Or Spark Connect: sc://host.",
         ),
         click.option(
             "--master",
@@ -65,26 +74,26 @@ def places(call: Any) -> Any:
 
 
 @contextmanager
-def sparked(
+def open_spark(
     master: str, url: str | None = None, checks: Callable[[], object] = lambda: None
 ) -> Iterator[Any]:
     """What is wrong is said before Spark is started, which takes its time."""
     try:
-        from penstock.pipeline.session import started
+        from penstock.pipeline.session import start_session
         from penstock.pipeline.stores import refuse_new
-        from penstock.pipeline.trouble import told
+        from penstock.pipeline.trouble import translate_errors
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{error}: pip install 'penstock[spark]'") from None
     if url is not None:
         refuse_new(url)
     checks()
-    with told(), started(master) as spark:
+    with translate_errors(), start_session(master) as spark:
         yield spark
 
 
 @command(pipeline, "extract")
-@places
-def extract(session: Session, lake: str, master: str) -> None:
+@add_pipeline_options
+def extract(session: CommandContext, lake: str, master: str) -> None:
     """Brings what is new in the store into the lake.
 
     Each message and each row of history once, also if it is killed and run again. Retention waits
@@ -95,17 +104,17 @@ def extract(session: Session, lake: str, master: str) -> None:
     penstock pipeline extract --lake /data/lake --url postgresql://penstock@db.example/queue
     penstock pipeline extract --lake s3://history/mail
     """
-    with sparked(master, session.url) as spark:
+    with open_spark(master, session.url) as spark:
         from penstock.pipeline.extract import extract as extract_all
 
-        done = extract_all(spark, session.url, lake, progress=reporter(session))
+        done = extract_all(spark, session.url, lake, progress=make_reporter(session))
     if session.as_json:
-        as_json({"lake": lake, **msgspec.to_builtins(done)})
+        print_json({"lake": lake, **msgspec.to_builtins(done)})
     else:
         print(f"{done.messages} messages and {done.history} rows of history more in {lake}")
 
 
-def reporter(session: Session) -> Callable[["Manifest"], None]:
+def make_reporter(session: CommandContext) -> Callable[["Manifest"], None]:
     """A line for each batch, where people look on."""
 
     def report(manifest: "Manifest") -> None:
@@ -117,8 +126,8 @@ def reporter(session: Session) -> Callable[["Manifest"], None]:
 
 
 @command(pipeline, "compact")
-@places
-def compact(session: Session, lake: str, master: str) -> None:
+@add_pipeline_options
+def compact(session: CommandContext, lake: str, master: str) -> None:
     """Merges small files of neighbouring batches.
 
     Files over 128 MB are left alone. Merged ones stay until the next compaction, for queries
@@ -127,20 +136,20 @@ def compact(session: Session, lake: str, master: str) -> None:
     \b
     penstock pipeline compact --lake /data/lake
     """
-    with sparked(master) as spark:
+    with open_spark(master) as spark:
         from penstock.pipeline.compact import compact as compact_all
 
         done = compact_all(spark, lake)
     if session.as_json:
-        as_json({"lake": lake, **msgspec.to_builtins(done)})
+        print_json({"lake": lake, **msgspec.to_builtins(done)})
     else:
         print(f"{done.files_before} small files of {done.batches} batches are now {done.files}")
 
 
 @command(pipeline, "balance")
 @click.option("--exact", is_flag=True, help="Compare every row, also if the sums agree.")
-@places
-def balance(session: Session, lake: str, master: str, exact: bool) -> None:
+@add_pipeline_options
+def balance(session: CommandContext, lake: str, master: str, exact: bool) -> None:
     """Checks that the lake and what is newer make up the store.
 
     Counts and id digests of each queue against the store's census, the files against their
@@ -151,19 +160,19 @@ def balance(session: Session, lake: str, master: str, exact: bool) -> None:
     penstock pipeline balance
     penstock pipeline balance --exact --json
     """
-    with sparked(master, session.url) as spark:
+    with open_spark(master, session.url) as spark:
         from penstock.pipeline.balance import balance as weigh
 
         found = weigh(spark, session.url, lake, exact=exact)
     if session.as_json:
-        as_json({"balanced": found.balanced, **msgspec.to_builtins(found)})
+        print_json({"balanced": found.balanced, **msgspec.to_builtins(found)})
     else:
-        show(found, queue_names(session))
+        show(found, name_queues(session))
     if not found.balanced:
         sys.exit(1)
 
 
-def queue_names(session: Session) -> dict[int, str]:
+def name_queues(session: CommandContext) -> dict[int, str]:
     queues = session.run(lambda broker: broker.store.queues())
     return {queue.id: queue.name for queue in queues}
 
@@ -176,7 +185,7 @@ def show(found: "Balance", names: dict[int, str]) -> None:
         (named(queue_id), *counts, "ok" if balanced else "DIFFERS")
         for queue_id, *counts, balanced in map(msgspec.structs.astuple, found.lines)
     ]
-    table(LINES, rows, "no messages")
+    print_table(LINES, rows, "no messages")
     for path in found.damaged:
         print(f"damaged: {path}")
     for each in found.differences:
@@ -192,9 +201,9 @@ def show(found: "Balance", names: dict[int, str]) -> None:
 @click.option(
     "--rule", "changes", multiple=True, metavar="NAME=VALUE", help="One of them; beats the file."
 )
-@places
+@add_pipeline_options
 def run(
-    session: Session, rules: str | None, changes: tuple[str, ...], lake: str, master: str
+    session: CommandContext, rules: str | None, changes: tuple[str, ...], lake: str, master: str
 ) -> None:
     """Extracts, then makes metrics, anomalies and causes of failures.
 
@@ -205,16 +214,18 @@ def run(
     penstock pipeline run
     penstock pipeline run --rules rules.toml --rule slow_over=60 --rule off=flash_message
     """
-    with sparked(master, session.url, checks=lambda: rules_of(rules, changes)) as spark:
+    with open_spark(master, session.url, checks=lambda: read_thresholds(rules, changes)) as spark:
         from penstock.pipeline.run import STEPS
         from penstock.pipeline.run import run as run_all
 
-        with bar(session, STEPS) as progress:
-            done = run_all(spark, session.url, lake, rules_of(rules, changes), progress=progress)
+        with show_progress(session, STEPS) as progress:
+            done = run_all(
+                spark, session.url, lake, read_thresholds(rules, changes), progress=progress
+            )
     show_run(session, lake, done)
 
 
-def rules_of(path: str | None, changes: tuple[str, ...]) -> "Rules":
+def read_thresholds(path: str | None, changes: tuple[str, ...]) -> "AnomalyThresholds":
     from penstock.pipeline.rules import load
 
     return load(path, changes)
@@ -226,7 +237,7 @@ def rules_of(path: str | None, changes: tuple[str, ...]) -> "Rules":
     "--hours", type=click.IntRange(1, 24 * 366), default=24, show_default=True, help="The last."
 )
 @where
-def report(session: Session, out: str, hours: int, lake: str) -> None:
+def report(session: CommandContext, out: str, hours: int, lake: str) -> None:
     """Writes what the last run found as one page of HTML.
 
     It needs no network and no other file. Spark is not started.
@@ -235,14 +246,14 @@ def report(session: Session, out: str, hours: int, lake: str) -> None:
     penstock pipeline report
     penstock pipeline report --hours 168 --out week.html
     """
-    told = figures_of(lake, hours)
-    from penstock.pipeline.report import page
+    told = read_report_data(lake, hours)
+    from penstock.pipeline.report import render_page
 
-    write_whole(out, page(told, time.time()))
+    write_whole(out, render_page(told, time.time()))
     if session.as_json:
-        as_json({"lake": lake, "out": out, "hours": hours, "anomalies": len(told.anomalies)})
+        print_json({"lake": lake, "out": out, "hours": hours, "anomalies": len(told.anomalies)})
     else:
-        print(f"{out}: {hours} hours, {counted(told.anomalies)}")
+        print(f"{out}: {hours} hours, {count_anomalies(told.anomalies)}")
 
 
 COMMANDS = {"pipeline": pipeline}

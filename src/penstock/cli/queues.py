@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from penstock.broker import Broker
-from penstock.cli.output import as_json, as_lines, details, table
-from penstock.cli.session import Session, command
-from penstock.cli.status import PLACES, counted
-from penstock.durations import seconds
+from penstock.cli.output import print_details, print_json, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command
+from penstock.cli.status import PLACES, count_by_queue
+from penstock.durations import parse_seconds
 from penstock.errors import InvalidInput
 from penstock.queue import Queue, QueueState
 from penstock.settings import QueueSettings
@@ -27,7 +27,7 @@ def queue() -> None:
     """
 
 
-def settings_of(words: tuple[str, ...]) -> dict[str, Any]:
+def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
     """name=value, nested names with a dot: backoff.initial=5."""
     found: dict[str, Any] = {}
     for word in words:
@@ -38,22 +38,22 @@ def settings_of(words: tuple[str, ...]) -> dict[str, Any]:
         if outer not in (names := QueueSettings.__struct_fields__):
             raise InvalidInput(f"no setting named {name!r}; there are {', '.join(names)}")
         if dot:
-            found.setdefault(outer, {})[inner] = value_of(text)
+            found.setdefault(outer, {})[inner] = parse_value(text)
         else:
-            found[outer] = value_of(text)
+            found[outer] = parse_value(text)
     return found
 
 
-def value_of(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """JSON, a length of time, or else a text."""
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(text)
     with suppress(InvalidInput):
-        return seconds(text)
+        return parse_seconds(text)
     return text
 
 
-def described(found: Queue) -> dict[str, Any]:
+def describe_queue(found: Queue) -> dict[str, Any]:
     return {
         "name": found.name,
         "scope": found.scope.name,
@@ -62,16 +62,16 @@ def described(found: Queue) -> dict[str, Any]:
     }
 
 
-def print_queue(session: Session, found: Queue) -> None:
-    told = described(found)
+def print_queue(session: CommandContext, found: Queue) -> None:
+    told = describe_queue(found)
     if session.as_json:
-        as_json(told)
+        print_json(told)
         return
     print(f"{told['name']}: {told['state']}")
-    details((f"  {name}", text_of(value)) for name, value in told["settings"].items())
+    print_details((f"  {name}", format_setting(value)) for name, value in told["settings"].items())
 
 
-def text_of(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """As it would be typed."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
@@ -85,7 +85,7 @@ def text_of(value: Any) -> str:
     help="Settings to begin with: scaiqueue, relay, codeq, faststream or queuectl.",
 )
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
-def create(session: Session, name: str, preset: str, settings: tuple[str, ...]) -> None:
+def create(session: CommandContext, name: str, preset: str, settings: tuple[str, ...]) -> None:
     """Creates a queue.
 
     \b
@@ -95,14 +95,14 @@ def create(session: Session, name: str, preset: str, settings: tuple[str, ...]) 
 
     async def work(broker: Broker) -> Queue:
         return await broker.admin.create_queue(
-            name, preset_name=preset, scope=session.scope, **settings_of(settings)
+            name, preset_name=preset, scope=session.scope, **parse_settings(settings)
         )
 
     print_queue(session, session.run(work, "create"))
 
 
 @command(queue, "list")
-def list_(session: Session) -> None:
+def list_(session: CommandContext) -> None:
     """Lists the queues with what is in them.
 
     \b
@@ -111,13 +111,13 @@ def list_(session: Session) -> None:
     """
 
     async def work(broker: Broker) -> list[tuple[Queue, dict[str, int]]]:
-        return await counted(broker, session.scope)
+        return await count_by_queue(broker, session.scope)
 
     found = session.run(work, "empty")
     if session.as_json:
-        as_lines(described(each) | {"counts": counts} for each, counts in found)
+        print_json_lines(describe_queue(each) | {"counts": counts} for each, counts in found)
         return
-    table(
+    print_table(
         ("queue", "state", "ordering", "attempts", "lease", *PLACES.values()),
         [
             [each.name, each.state.value, each.settings.ordering, each.settings.max_attempts,
@@ -130,7 +130,7 @@ def list_(session: Session) -> None:
 
 @command(queue, "show")
 @click.argument("name")
-def show(session: Session, name: str) -> None:
+def show(session: CommandContext, name: str) -> None:
     """Shows a queue's state and settings.
 
     \b
@@ -146,7 +146,7 @@ def show(session: Session, name: str) -> None:
 @command(queue, "set")
 @click.argument("name")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
-def set_(session: Session, name: str, settings: tuple[str, ...]) -> None:
+def set_(session: CommandContext, name: str, settings: tuple[str, ...]) -> None:
     """Changes settings; running workers use them within a second.
 
     \b
@@ -154,18 +154,20 @@ def set_(session: Session, name: str, settings: tuple[str, ...]) -> None:
     """
 
     async def work(broker: Broker) -> Queue:
-        return await broker.admin.set_queue(name, scope=session.scope, **settings_of(settings))
+        return await broker.admin.set_queue(name, scope=session.scope, **parse_settings(settings))
 
     print_queue(session, session.run(work))
 
 
 def switch(verb: str, state: QueueState, text: str) -> Callable[..., Any]:
-    def call(session: Session, name: str) -> None:
+    def call(session: CommandContext, name: str) -> None:
         async def work(broker: Broker) -> Queue:
             return await broker.admin.set_state(name, state, scope=session.scope)
 
         found = session.run(work)
-        as_json(described(found)) if session.as_json else print(f"{name} is {found.state.value}")
+        print_json(describe_queue(found)) if session.as_json else print(
+            f"{name} is {found.state.value}"
+        )
 
     call.__doc__ = f"{text}\n\n\b\npenstock queue {verb} mail"
     made: Callable[..., Any] = command(queue, verb)(click.argument("name")(call))
@@ -181,7 +183,7 @@ switch("archive", QueueState.ARCHIVED, "Neither hands out nor accepts.")
 @command(queue, "delete")
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Cancel what is unfinished first.")
-def delete(session: Session, name: str, force: bool) -> None:
+def delete(session: CommandContext, name: str, force: bool) -> None:
     """Deletes a queue that holds nothing unfinished.
 
     \b
@@ -193,7 +195,7 @@ def delete(session: Session, name: str, force: bool) -> None:
         await broker.admin.delete_queue(name, force=force, scope=session.scope)
 
     session.run(work)
-    as_json({"deleted": name}) if session.as_json else print(f"{name} deleted")
+    print_json({"deleted": name}) if session.as_json else print(f"{name} deleted")
 
 
 COMMANDS = {"queue": queue}

@@ -3,9 +3,9 @@
 import click
 import msgspec
 
-from penstock.cli.output import as_json
-from penstock.cli.pipeline import places, sparked
-from penstock.cli.session import Session, command
+from penstock.cli.output import print_json
+from penstock.cli.pipeline import add_pipeline_options, open_spark
+from penstock.cli.session import CommandContext, command
 
 group = click.Group()
 
@@ -19,9 +19,9 @@ group = click.Group()
 @click.option("--rate", metavar="N", help="At most so many a second: 50, or 50/s.")
 @click.option("--name", default="", help="Another name is another replay: it publishes again.")
 @click.option("--dry-run", is_flag=True, help="Only say how many match.")
-@places
+@add_pipeline_options
 def replay(
-    session: Session,
+    session: CommandContext,
     where: str,
     patch: str | None,
     to: str | None,
@@ -45,15 +45,15 @@ def replay(
     penstock replay --where "error like '%timeout%'" --rate 50/s
     penstock replay --where "id = 42" --patch "replace(text, 'EUR', 'USD')" --to repaired
     """
-    with sparked(master, session.url) as spark:
-        from penstock.pipeline.replay import Wish, replay
-        from penstock.pipeline.target import rate_of
+    with open_spark(master, session.url) as spark:
+        from penstock.pipeline.replay import ReplayRequest, replay
+        from penstock.pipeline.target import parse_rate
 
-        wish = Wish(where, patch, to, session.scope, name)
-        pace = None if rate is None else rate_of(rate)
+        wish = ReplayRequest(where, patch, to, session.scope, name)
+        pace = None if rate is None else parse_rate(rate)
         done = replay(spark, session.url, lake, wish, rate=pace, dry_run=dry_run)
     if session.as_json:
-        as_json({"lake": lake, "matched": done.matched, **msgspec.to_builtins(done)})
+        print_json({"lake": lake, "matched": done.matched, **msgspec.to_builtins(done)})
         return
     into = ", ".join(f"{queue} {count}" for queue, count in done.queues.items())
     print(f"{done.matched} messages match" + (f": {into}" if into else ""))

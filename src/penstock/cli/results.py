@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.cli.output import as_json, table
-from penstock.cli.session import Session
+from penstock.cli.output import print_json, print_table
+from penstock.cli.session import CommandContext
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from penstock.pipeline.figures import Figures
-    from penstock.pipeline.run import Ran
+    from penstock.pipeline.figures import ReportData
+    from penstock.pipeline.run import RunResult
 
 BAR = 24
 LAST_DAY = 24
@@ -25,7 +25,7 @@ QUEUES = ("queue", "published", "completed", "failed", "backlog", "dead", "wait 
 
 
 @contextmanager
-def bar(session: Session, steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
+def show_progress(session: CommandContext, steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
     """How many of the steps are done, where people look on."""
     seen = sys.stderr.isatty() and not session.as_json
     done: list[str] = []
@@ -49,19 +49,19 @@ def bar(session: Session, steps: Sequence[str]) -> Iterator[Callable[[str], None
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def figures_of(lake: str, hours: int) -> "Figures":
+def read_report_data(lake: str, hours: int) -> "ReportData":
     try:
-        from penstock.pipeline.figures import figures
+        from penstock.pipeline.figures import read_report_data
         from penstock.pipeline.lake import find
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{error}: pip install 'penstock[spark]'") from None
-    return figures(find(lake), hours)
+    return read_report_data(find(lake), hours)
 
 
-def show_run(session: Session, lake: str, done: "Ran") -> None:
-    told = figures_of(lake, LAST_DAY) if done.figures is not None else None
+def show_run(session: CommandContext, lake: str, done: "RunResult") -> None:
+    told = read_report_data(lake, LAST_DAY) if done.figures is not None else None
     if session.as_json:
-        as_json(summed(lake, done, told))
+        print_json(summarize_run(lake, done, told))
         return
     print(
         f"{done.extracted.messages} messages and {done.extracted.history} rows of history more in"
@@ -71,7 +71,7 @@ def show_run(session: Session, lake: str, done: "Ran") -> None:
         show_day(told)
 
 
-def summed(lake: str, done: "Ran", told: "Figures | None") -> dict[str, Any]:
+def summarize_run(lake: str, done: "RunResult", told: "ReportData | None") -> dict[str, Any]:
     rows = [] if told is None else told.anomalies
     return {
         "lake": lake,
@@ -84,28 +84,34 @@ def summed(lake: str, done: "Ran", told: "Figures | None") -> dict[str, Any]:
     }
 
 
-def show_day(told: "Figures") -> None:
+def show_day(told: "ReportData") -> None:
     """The last day, in three tables."""
-    from penstock.pipeline.report import alike
-    from penstock.pipeline.sentences import place, sentence
+    from penstock.pipeline.report import group_alike
+    from penstock.pipeline.sentences import format_anomaly, format_place
 
     print("\nthe last 24 hours")
-    table(QUEUES, [queue_row(told, queue_id) for queue_id in told.queues], "no queues")
-    groups = [rows for rows in alike(told.anomalies) if rows[0]["severity"] != "info"]
+    print_table(QUEUES, [make_queue_row(told, queue_id) for queue_id in told.queues], "no queues")
+    groups = [rows for rows in group_alike(told.anomalies) if rows[0]["severity"] != "info"]
     if groups:
         print()
         rows = [
-            (each[0]["severity"], each[0]["kind"], place(each[0]), len(each), sentence(each[0]))
+            (
+                each[0]["severity"],
+                each[0]["kind"],
+                format_place(each[0]),
+                len(each),
+                format_anomaly(each[0]),
+            )
             for each in groups[:SHOWN_ANOMALIES]
         ]
-        table(("", "anomaly", "queue", "hours", "the last one"), rows, "")
-        tell_rest(len(groups) - SHOWN_ANOMALIES)
+        print_table(("", "anomaly", "queue", "hours", "the last one"), rows, "")
+        print_rest(len(groups) - SHOWN_ANOMALIES)
     if told.clusters:
         print()
         show_causes(told)
 
 
-def show_causes(told: "Figures") -> None:
+def show_causes(told: "ReportData") -> None:
     from penstock.pipeline.causes import group_by_cause
 
     causes = group_by_cause(told.clusters)
@@ -114,21 +120,21 @@ def show_causes(told: "Figures") -> None:
         others = len(each.places) - 1
         where = f"{each.places[0].name}, {others} more" if others else each.places[0].name
         rows.append((each.count, each.messages, where, each.template))
-    table(("failures", "messages", "queue", "cause"), rows, "")
-    tell_rest(len(causes) - SHOWN_CAUSES)
+    print_table(("failures", "messages", "queue", "cause"), rows, "")
+    print_rest(len(causes) - SHOWN_CAUSES)
 
 
-def counted(anomalies: Sequence[Mapping[str, Any]]) -> str:
+def count_anomalies(anomalies: Sequence[Mapping[str, Any]]) -> str:
     kinds = Counter(row["severity"] for row in anomalies)
     return f"{kinds['critical']} critical anomalies, {kinds['warning']} warnings"
 
 
-def tell_rest(left: int) -> None:
+def print_rest(left: int) -> None:
     if left > 0:
         print(f"and {left} more; penstock pipeline report shows them")
 
 
-def queue_row(told: "Figures", queue_id: int) -> tuple[Any, ...]:
+def make_queue_row(told: "ReportData", queue_id: int) -> tuple[Any, ...]:
     from penstock.pipeline.sentences import length, share
 
     total = told.totals[queue_id]

@@ -6,30 +6,30 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.agents import all_agents
+from penstock.agents import make_agents
 from penstock.app import Penstock
 from penstock.broker import Broker
 from penstock.cli.find import SHELL_QUEUE
 from penstock.cli.job_output import output_directory
-from penstock.cli.jobs import shell_queue
+from penstock.cli.jobs import ensure_shell_queue
 from penstock.cli.log import configure_standard_logging
-from penstock.cli.sources import LogLevel, settings
-from penstock.connections import Connections
+from penstock.cli.sources import LogLevel, load_settings
+from penstock.connections import BrokerPool
 from penstock.errors import InvalidInput
-from penstock.locate import locate
-from penstock.runner import Agent, Runner, identity
+from penstock.locate import find_app
+from penstock.runner import Agent, Runner, make_identity
 from penstock.worker.handler import Handler
 from penstock.worker.options import WorkerOptions
-from penstock.worker.serve import Service
+from penstock.worker.serve import WorkerProcess
 from penstock.worker.shell import ShellHandler
-from penstock.worker.tidy import Tidy
+from penstock.worker.tidy import ShellOutputPruner
 from penstock.worker.worker import Worker
 
 # The worker renews it, so it is only how long a crash goes unnoticed.
 SHELL_LEASE = 30.0
 
 
-class Plan(Struct, frozen=True):
+class WorkerPlan(Struct, frozen=True):
     """What one worker process is to do. `said`: the url of the command line, if it has one."""
 
     url: str
@@ -47,7 +47,7 @@ class Plan(Struct, frozen=True):
     prefetch: int | None = None
     parent: int | None = None
 
-    def words(self) -> list[str]:
+    def to_command(self) -> list[str]:
         """The command line that asks for it."""
         words = ["worker", "start", "--scope", self.scope, "--log", self.log]
         words += ["--log-level", self.log_level]
@@ -62,32 +62,32 @@ class Plan(Struct, frozen=True):
         return words
 
 
-async def run_one(plan: Plan) -> None:
-    app = locate(plan.reference, plan.said)
+async def run_one(plan: WorkerPlan) -> None:
+    app = find_app(plan.reference, plan.said)
     configure_standard_logging(plan.log, plan.log_level)
     url, tenant = (plan.url, "default") if app is None else (app.url, app.tenant)
     plan = plan if app is None else replace(plan, scope=app.scope)
     output = Path(output_directory(url))
-    artifacts = (app and app.artifacts) or settings().artifacts
-    connections = Connections(url, tenant, artifacts)
+    artifacts = (app and app.artifacts) or load_settings().artifacts
+    connections = BrokerPool(url, tenant, artifacts)
     broker = await connections.open()
     async with broker.store as store:
-        handlers = await handlers_of(plan, app, broker, output)
+        handlers = await make_handlers(plan, app, broker, output)
         shell = any(isinstance(handler, ShellHandler) for handler in handlers)
         if shell and connections.remote:
             raise InvalidInput("shell jobs are run by workers on the store itself, not over HTTP")
         agents: list[Agent] = []
         if not connections.remote:
-            agents += all_agents(store, broker.directory, identity(), broker.artifacts.given)
+            agents += make_agents(store, broker.directory, make_identity(), broker.artifacts.given)
         if shell:
-            agents.append(Tidy(store, output))
+            agents.append(ShellOutputPruner(store, output))
         worker = Worker(
             broker,
             handlers,
             WorkerOptions(
                 concurrency=plan.count,
                 grace=plan.grace,
-                lease=plan.lease or await lease_of(broker, handlers, plan.scope),
+                lease=plan.lease or await find_lease(broker, handlers, plan.scope),
                 prefetch=plan.prefetch,
             ),
             scope=plan.scope,
@@ -95,7 +95,7 @@ async def run_one(plan: Plan) -> None:
             connect=connections.open,
             address=connections.address(),
         )
-        service = Service(
+        service = WorkerProcess(
             worker,
             Runner(agents, outages=broker.outages),
             stop_when_empty=plan.stop_when_empty,
@@ -104,8 +104,8 @@ async def run_one(plan: Plan) -> None:
         await service.run()
 
 
-async def handlers_of(
-    plan: Plan, app: Penstock | None, broker: Broker, output: Path
+async def make_handlers(
+    plan: WorkerPlan, app: Penstock | None, broker: Broker, output: Path
 ) -> list[Handler]:
     """The app's, and shell jobs if they are wanted or there is no app."""
     handlers: list[Handler] = []
@@ -115,9 +115,9 @@ async def handlers_of(
         await app.prepare(broker)
     if plan.shell or (plan.shell is None and app is None):
         taken = {handler.queue for handler in handlers}
-        for name in await shell_queues(plan, broker):
+        for name in await list_shell_queues(plan, broker):
             if name not in taken:
-                await shell_queue(broker, name, plan.scope)
+                await ensure_shell_queue(broker, name, plan.scope)
                 handlers.append(ShellHandler(name, output))
     if not handlers:
         wanted = ", ".join(plan.queues) or "any queue"
@@ -125,7 +125,7 @@ async def handlers_of(
     return handlers
 
 
-async def shell_queues(plan: Plan, broker: Broker) -> tuple[str, ...]:
+async def list_shell_queues(plan: WorkerPlan, broker: Broker) -> tuple[str, ...]:
     """Those asked for, or all there are."""
     if plan.queues:
         return plan.queues
@@ -134,7 +134,7 @@ async def shell_queues(plan: Plan, broker: Broker) -> tuple[str, ...]:
     return tuple(dict.fromkeys((SHELL_QUEUE, *names)))
 
 
-async def lease_of(broker: Broker, handlers: list[Handler], scope: str) -> float | None:
+async def find_lease(broker: Broker, handlers: list[Handler], scope: str) -> float | None:
     """Each queue's own, if there is more than shell jobs."""
     if not all(isinstance(handler, ShellHandler) for handler in handlers):
         return None

@@ -7,8 +7,8 @@ import click
 from msgspec.structs import replace
 
 from penstock.broker import Broker
-from penstock.cli.output import ago, as_json, as_lines, table, when
-from penstock.cli.session import Session, command
+from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command
 from penstock.errors import InvalidInput, NotFound
 from penstock.message import Moment
 from penstock.queue import Schedule
@@ -26,7 +26,7 @@ def schedule() -> None:
     """
 
 
-async def found(broker: Broker, reference: str, scope: str) -> Schedule:
+async def find_schedule(broker: Broker, reference: str, scope: str) -> Schedule:
     """By name, or by queue/name where two queues have one of that name."""
     each = [
         each
@@ -42,7 +42,7 @@ async def found(broker: Broker, reference: str, scope: str) -> Schedule:
 
 
 @command(schedule, "list")
-def list_(session: Session) -> None:
+def list_(session: CommandContext) -> None:
     """Lists the schedules with their next tick.
 
     \b
@@ -55,13 +55,13 @@ def list_(session: Session) -> None:
 
     schedules, now = session.run(work, "empty")
     if session.as_json:
-        as_lines(map(described, schedules))
+        print_json_lines(map(describe_schedule, schedules))
         return
     columns = ("schedule", "queue", "cron", "time zone", "missed", "state", "next", "last")
-    table(columns, [row(each, now) for each in schedules], "no schedules")
+    print_table(columns, [make_row(each, now) for each in schedules], "no schedules")
 
 
-def described(each: Schedule) -> dict[str, Any]:
+def describe_schedule(each: Schedule) -> dict[str, Any]:
     return {
         "name": each.name,
         "queue": each.draft.queue,
@@ -70,26 +70,26 @@ def described(each: Schedule) -> dict[str, Any]:
         "timezone": each.timezone,
         "missed": each.missed.value,
         "paused": each.paused,
-        "next_at": when(each.next_at),
-        "last_at": when(each.last_at),
+        "next_at": format_time(each.next_at),
+        "last_at": format_time(each.last_at),
     }
 
 
-def row(each: Schedule, now: Moment) -> Sequence[Any]:
-    next_tick = None if each.paused else ago(each.next_at, now)
+def make_row(each: Schedule, now: Moment) -> Sequence[Any]:
+    next_tick = None if each.paused else format_ago(each.next_at, now)
     state = "paused" if each.paused else "active"
     return (each.name, each.draft.queue, each.cron, each.timezone, each.missed.value, state,
-            next_tick, ago(each.last_at, now))  # fmt: skip
+            next_tick, format_ago(each.last_at, now))  # fmt: skip
 
 
-def act(verb: str, text: str, done: str, work: Work) -> None:
-    def call(session: Session, name: str) -> None:
+def change_schedule(verb: str, text: str, done: str, work: Work) -> None:
+    def call(session: CommandContext, name: str) -> None:
         async def run(broker: Broker) -> dict[str, Any]:
-            each = await found(broker, name, session.scope)
+            each = await find_schedule(broker, name, session.scope)
             return {"schedule": each.name, **await work(broker, each, session.scope)}
 
         told = session.run(run)
-        as_json(told) if session.as_json else print(done.format(**told))
+        print_json(told) if session.as_json else print(done.format(**told))
 
     call.__doc__ = f"{text}\n\n\b\npenstock schedule {verb} shop.tasks.report"
     command(schedule, verb)(click.argument("name")(call))
@@ -115,8 +115,12 @@ async def delete(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
     return {"deleted": True}
 
 
-act("pause", "Stops firing.", "{schedule} is paused", pause)
-act("resume", "Fires again, from the next tick on.", "{schedule} is active", resume)
-act("run", "Publishes its message now, beside its ticks.", "enqueued {schedule} (id {id})", run)
-act("delete", "Deletes it; the app that declares it makes it again.", "{schedule} deleted", delete)
+change_schedule("pause", "Stops firing.", "{schedule} is paused", pause)
+change_schedule("resume", "Fires again, from the next tick on.", "{schedule} is active", resume)
+change_schedule(
+    "run", "Publishes its message now, beside its ticks.", "enqueued {schedule} (id {id})", run
+)
+change_schedule(
+    "delete", "Deletes it; the app that declares it makes it again.", "{schedule} deleted", delete
+)
 COMMANDS = {"schedule": schedule}

@@ -9,14 +9,14 @@ import click
 import msgspec
 from msgspec import Struct
 
-from penstock.cli.session import Session, command, log_level_option
-from penstock.cli.sources import Settings, settings
+from penstock.cli.session import CommandContext, command, log_level_option
+from penstock.cli.sources import Settings, load_settings
 from penstock.cli.workers import PREFETCH
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from penstock.cli.running import Plan
-    from penstock.http.identity.nouns import Believed
+    from penstock.cli.running import WorkerPlan
+    from penstock.http.identity.nouns import TrustedIssuers
 
 group = click.Group()
 SECONDS = click.FloatRange(min=0, min_open=True)
@@ -30,23 +30,23 @@ class ServePlan(Struct, frozen=True):
     log: Literal["text", "json"]
     descriptor: int | None = None
 
-    def words(self) -> list[str]:
+    def to_command(self) -> list[str]:
         """The command line that asks for it. A URL may hold a password, and goes unsaid if the
         environment says it."""
         words = ["serve", "--log", self.log]
         for name, value in msgspec.structs.asdict(self.settings).items():
-            if name not in UNSAID and value is not None:
-                words += said(name, value)
+            if name not in NOT_PASSED_ON and value is not None:
+                words += to_flag(name, value)
         words += [] if self.said is None else ["--url", self.said]
         words += [] if self.descriptor is None else ["--descriptor", str(self.descriptor)]
         return words
 
 
 # A child finds these where its parent did, or has no use for them.
-UNSAID = {"url", "app", "workers", "introspect_secret"}
+NOT_PASSED_ON = {"url", "app", "workers", "introspect_secret"}
 
 
-def said(name: str, value: Any) -> list[str]:
+def to_flag(name: str, value: Any) -> list[str]:
     flag = name.replace("_", "-")
     if isinstance(value, tuple):
         return [word for each in value for word in (f"--{flag}", each)]
@@ -82,7 +82,7 @@ CONNECTIONS = (
 )  # fmt: skip
 
 
-def options(call: Any) -> Any:
+def add_server_options(call: Any) -> Any:
     """What both commands take; what is not said comes from the environment, a file, or defaults."""
     for option in (
         click.option(
@@ -123,12 +123,12 @@ def options(call: Any) -> Any:
 
 
 @command(group, "serve")
-@options
+@add_server_options
 @click.option("--workers", type=click.IntRange(1, 256), help="Server processes. Default: 1.")
 @click.option("--parent", type=int, hidden=True)
 @click.option("--descriptor", type=int, hidden=True)
 def serve(
-    session: Session,
+    session: CommandContext,
     log: Literal["text", "json"],
     parent: int | None,
     descriptor: int | None,
@@ -148,23 +148,23 @@ def serve(
     from penstock.cli.log import configure, configure_standard_logging
     from penstock.http.caller import refuse_exposed
 
-    given = settings({"url": session.said, **flags})
+    given = load_settings({"url": session.said, **flags})
     configure(log, given.log_level)
     configure_standard_logging(log, given.log_level)
-    refuse_exposed(given.host, asks=believed_of(given) is not None)
+    refuse_exposed(given.host, asks=read_trusted_issuers(given) is not None)
     plan = ServePlan(given, session.said, log, descriptor)
-    listener = listening(given) if descriptor is None else socket.socket(fileno=descriptor)
+    listener = open_listener(given) if descriptor is None else socket.socket(fileno=descriptor)
     if given.workers > 1 and descriptor is None:
-        sys.exit(crew(plan, listener))
+        sys.exit(run_servers(plan, listener))
     run(plan, listener, parent)
 
 
-def listening(given: Settings) -> socket.socket:
+def open_listener(given: Settings) -> socket.socket:
     from penstock.http.server import bind
     from penstock.http.trusted_proxies import TrustedProxies
 
     # What is wrong is said before anybody can connect.
-    ports_of(given.callback_ports)
+    parse_ports(given.callback_ports)
     TrustedProxies(given.trusted_proxies)
     try:
         return bind(given.host, given.port)
@@ -175,15 +175,15 @@ def listening(given: Settings) -> socket.socket:
 
 
 def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
-    from penstock.cli.workers import quickest
-    from penstock.http.guard import Reach
+    from penstock.cli.workers import run_with_uvloop
+    from penstock.http.guard import EgressPolicy
     from penstock.http.server import Serving
     from penstock.http.server import serve as serve_on
-    from penstock.http.service import Limits
+    from penstock.http.service import ServerLimits
 
     given = plan.settings
-    reach = Reach(given.allow_private_callbacks, ports_of(given.callback_ports))
-    limits = Limits(
+    reach = EgressPolicy(given.allow_private_callbacks, parse_ports(given.callback_ports))
+    limits = ServerLimits(
         body=given.max_request,
         head_timeout=given.head_timeout,
         body_timeout=given.body_timeout,
@@ -197,20 +197,20 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
         parent=parent,
         artifacts=given.artifacts,
         max_artifact=given.max_artifact,
-        believed=believed_of(given),
+        believed=read_trusted_issuers(given),
         trusted_proxies=given.trusted_proxies,
     )
-    quickest(serve_on(serving, listener))
+    run_with_uvloop(serve_on(serving, listener))
 
 
-def believed_of(given: Settings) -> "Believed | None":
+def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":
     """Whom to believe; None if nothing is asked. To name an issuer is to ask."""
-    from penstock.http.identity.nouns import Believed
+    from penstock.http.identity.nouns import TrustedIssuers
     from penstock.http.identity.tokens import check
 
     if not (given.auth or given.jwks_url or given.jwt_issuer or given.introspect_url):
         return None
-    believed = Believed(
+    believed = TrustedIssuers(
         given.jwt_issuer,
         given.jwt_audience,
         given.jwks_url,
@@ -226,7 +226,7 @@ def believed_of(given: Settings) -> "Believed | None":
     return believed
 
 
-def ports_of(text: str) -> frozenset[int] | None:
+def parse_ports(text: str) -> frozenset[int] | None:
     """None is any."""
     if text == "any":
         return None
@@ -236,25 +236,25 @@ def ports_of(text: str) -> frozenset[int] | None:
     return frozenset(map(int, words))
 
 
-def crew(plan: ServePlan, listener: socket.socket) -> int:
+def run_servers(plan: ServePlan, listener: socket.socket) -> int:
     """Several processes that accept from one socket."""
     from msgspec.structs import replace
 
-    from penstock.cli.supervise import Crew
+    from penstock.cli.supervise import Supervisor
 
     listener.set_inheritable(True)
     one = replace(plan, descriptor=listener.fileno())
-    return Crew([one] * plan.settings.workers).run()
+    return Supervisor([one] * plan.settings.workers).run()
 
 
 @command(group, "up")
 @click.argument("app", metavar="[MODULE:APP]", required=False)
-@options
+@add_server_options
 @click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True,
               help="Jobs at a time.")  # fmt: skip
 @click.option("--prefetch", type=click.IntRange(0, 10_000), help=PREFETCH)
 def up(
-    session: Session,
+    session: CommandContext,
     app: str | None,
     log: Literal["text", "json"],
     count: int,
@@ -270,32 +270,32 @@ def up(
     penstock up shop.tasks:app --port 8080
     """
     from penstock.cli.log import configure
-    from penstock.cli.supervise import Crew
+    from penstock.cli.supervise import Supervisor
     from penstock.http.caller import refuse_exposed
 
-    given = settings({"url": session.said, "app": app, **flags})
+    given = load_settings({"url": session.said, "app": app, **flags})
     configure(log, given.log_level)
-    refuse_exposed(given.host, asks=believed_of(given) is not None)
-    listener = listening(given)
+    refuse_exposed(given.host, asks=read_trusted_issuers(given) is not None)
+    listener = open_listener(given)
     listener.set_inheritable(True)
     if given.artifacts is not None:
         # Both processes inherit it.
         os.environ["PENSTOCK_ARTIFACTS"] = given.artifacts
     worker = plan_worker(session, given, log, count, prefetch)
     server = ServePlan(given, session.said, log, listener.fileno())
-    sys.exit(Crew([server, worker]).run())
+    sys.exit(Supervisor([server, worker]).run())
 
 
 def plan_worker(
-    session: Session,
+    session: CommandContext,
     given: Settings,
     log: Literal["text", "json"],
     count: int,
     prefetch: int | None,
-) -> "Plan":
-    from penstock.cli.running import Plan
+) -> "WorkerPlan":
+    from penstock.cli.running import WorkerPlan
 
-    return Plan(
+    return WorkerPlan(
         url=given.url,
         said=session.said,
         scope=session.scope,

@@ -11,11 +11,11 @@ import click
 
 from penstock import stores
 from penstock.broker import Broker
-from penstock.cli.output import as_json
+from penstock.cli.output import print_json
 from penstock.cli.sources import LogLevel, from_file
-from penstock.document import Act, acting
+from penstock.document import AuditEntry, acting
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
-from penstock.stores.urls import file_of, told
+from penstock.stores.urls import get_file_path, redact_url
 
 T = TypeVar("T")
 DEFAULT_URL = "sqlite:///penstock.db"
@@ -49,11 +49,11 @@ STORIES = {
 }
 
 
-class Session:
+class CommandContext:
     def __init__(self, url: str | None, as_json: bool, scope: str) -> None:
         # What was said on the command line beats what an app says; the environment does not.
         self.said = url
-        self.url = url or os.environ.get("PENSTOCK_URL") or written_url() or DEFAULT_URL
+        self.url = url or os.environ.get("PENSTOCK_URL") or read_configured_url() or DEFAULT_URL
         self.as_json = as_json
         self.scope = scope
 
@@ -75,39 +75,39 @@ class Session:
         async def main() -> T:
             url = self.url
             if missing != "create" and not await stores.exists(url):
-                text = f"no store at {place_of(url)!r}; --url or PENSTOCK_URL names another"
+                text = f"no store at {find_store(url)!r}; --url or PENSTOCK_URL names another"
                 if missing == "refuse":
                     raise StoreUnusable(text)
                 print(f"penstock: {text}", file=sys.stderr)
                 url = "sqlite://"
             async with await stores.open(url) as store:
-                acting.set(act(self.user))
+                acting.set(run_command(self.user))
                 return await work(Broker(store))
 
         return asyncio.run(main())
 
 
-def act(user: str) -> Act:
+def run_command(user: str) -> AuditEntry:
     """What this command does, for the record: the things it names, never what it puts in them."""
     context = click.get_current_context(silent=True)
     if context is None:
-        return Act(subject=user, tenant="default", verb="penstock", target="")
+        return AuditEntry(subject=user, tenant="default", verb="penstock", target="")
     given = [context.params[name] for name in NAMES if context.params.get(name)]
     words = [word for each in given for word in (each if isinstance(each, tuple) else (each,))]
     verb = context.command_path.partition(" ")[2] or context.command_path
     scope = context.params["scope"] if verb.split()[0] in SCOPED else ""
     target = " ".join(map(str, words))[:300]
-    return Act(subject=user, tenant="default", verb=verb, target=target, scope=scope)
+    return AuditEntry(subject=user, tenant="default", verb=verb, target=target, scope=scope)
 
 
-def written_url() -> str | None:
+def read_configured_url() -> str | None:
     url = from_file()[1].get("url")
     return None if url is None else str(url)
 
 
-def place_of(url: str) -> str:
-    file = file_of(url)
-    return told(url) if file is None else os.path.abspath(file)
+def find_store(url: str) -> str:
+    file = get_file_path(url)
+    return redact_url(url) if file is None else os.path.abspath(file)
 
 
 def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], Any]:
@@ -117,7 +117,7 @@ def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], A
         @functools.wraps(function)
         def call(url: str | None, as_json: bool, scope: str, **given: Any) -> Any:
             try:
-                return function(Session(url, as_json, scope), **given)
+                return function(CommandContext(url, as_json, scope), **given)
             except PenstockError as error:
                 fail(error, as_json)
 
@@ -144,16 +144,16 @@ log_level_option = click.option(
 
 def fail(error: PenstockError, json: bool) -> None:
     """One line that says what happened, to which thing, and what to do."""
-    advice = advice_for(error)
+    advice = find_advice(error)
     if json:
         told = {"code": error.code, "error": str(error), "advice": advice}
-        as_json(told, file=sys.stderr)
+        print_json(told, file=sys.stderr)
     else:
         print("; ".join(filter(None, (f"penstock: {error}", advice))), file=sys.stderr)
     sys.exit(STORE if isinstance(error, StoreError) else FAILED)
 
 
-def advice_for(error: PenstockError) -> str | None:
+def find_advice(error: PenstockError) -> str | None:
     """By its code; for what was not found, by the thing: `no queue named 'emials'`."""
     first, second = (*str(error).split(maxsplit=2), "", "")[:2]
     if first == "no" and second in LISTS:

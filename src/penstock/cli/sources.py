@@ -48,32 +48,32 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     log_level: LogLevel = "info"
 
 
-class Found(Struct, frozen=True):
+class SettingSource(Struct, frozen=True):
     """A value, and who said it."""
 
     value: Any
     source: str
 
 
-def resolve(flags: Mapping[str, Any] | None = None) -> dict[str, Found]:
+def resolve(flags: Mapping[str, Any] | None = None) -> dict[str, SettingSource]:
     """Flags beat the environment, which beats the file."""
     said = {name: value for name, value in (flags or {}).items() if value not in (None, ())}
     file, written = from_file()
-    found: dict[str, Found] = {}
+    found: dict[str, SettingSource] = {}
     for field in msgspec.structs.fields(Settings):
         name, variable = field.name, f"PENSTOCK_{field.name.upper()}"
         if name in said:
-            found[name] = Found(said[name], f"--{name.replace('_', '-')}")
+            found[name] = SettingSource(said[name], f"--{name.replace('_', '-')}")
         elif os.environ.get(variable):
-            found[name] = Found(read(variable, os.environ[variable], field.type), variable)
+            found[name] = SettingSource(read(variable, os.environ[variable], field.type), variable)
         elif name in written:
-            found[name] = Found(read(f"{file}: {name}", written[name], field.type), file)
+            found[name] = SettingSource(read(f"{file}: {name}", written[name], field.type), file)
         else:
-            found[name] = Found(field.default, "default")
+            found[name] = SettingSource(field.default, "default")
     return found
 
 
-def settings(flags: Mapping[str, Any] | None = None) -> Settings:
+def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     return Settings(**{name: each.value for name, each in resolve(flags).items()})
 
 

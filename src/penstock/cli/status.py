@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from penstock.broker import Broker
-from penstock.cli.output import ago, as_json, as_lines, table, when
-from penstock.cli.session import Session, command
+from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command
 from penstock.message import Moment
 from penstock.queue import Queue
 from penstock.ticket import AgentRun
-from penstock.worker.presence import gone
+from penstock.worker.presence import is_gone
 
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 ENDS = ("completed", "failed", "cancelled", "expired")
@@ -29,7 +29,7 @@ NEVER_RUN = AgentRun("", 0, "", None)
 group = click.Group()
 
 
-async def counted(broker: Broker, scope: str) -> list[tuple[Queue, dict[str, int]]]:
+async def count_by_queue(broker: Broker, scope: str) -> list[tuple[Queue, dict[str, int]]]:
     """The queues with what is in them."""
     depths = await broker.store.depths(COUNTED)
     names = {**PLACES, **{state: state for state in ENDS}}
@@ -42,7 +42,7 @@ async def counted(broker: Broker, scope: str) -> list[tuple[Queue, dict[str, int
 
 async def gather(broker: Broker, scope: str) -> dict[str, Any]:
     now = await broker.store.now()
-    workers = [each for each in await broker.store.workers() if not gone(each, now)]
+    workers = [each for each in await broker.store.workers() if not is_gone(each, now)]
     served = {name for worker in workers for name in worker.queues}
     return {
         "queues": [
@@ -53,7 +53,7 @@ async def gather(broker: Broker, scope: str) -> dict[str, Any]:
                 "served": queue.name in served,
             }
             | counts
-            for queue, counts in await counted(broker, scope)
+            for queue, counts in await count_by_queue(broker, scope)
         ],
         "workers": len(workers),
         "durability": broker.store.capabilities.durability,
@@ -61,7 +61,7 @@ async def gather(broker: Broker, scope: str) -> dict[str, Any]:
 
 
 @command(group, "status")
-def status(session: Session) -> None:
+def status(session: CommandContext) -> None:
     """Counts by queue, and how many workers there are.
 
     \b
@@ -74,14 +74,14 @@ def status(session: Session) -> None:
 
     found = session.run(work, "empty")
     if session.as_json:
-        as_json(found)
+        print_json(found)
         return
     print_counts(found["queues"])
     workers = found["workers"]
     print(
         f"\n{workers} {'worker' if workers == 1 else 'workers'}, durability {found['durability']}"
     )
-    for hint in hints(found):
+    for hint in make_hints(found):
         print(hint)
 
 
@@ -92,10 +92,10 @@ def print_counts(queues: Sequence[dict[str, Any]]) -> None:
         [None if name in ENDS[1:] and not row[name] else row[name] for name in columns]
         for row in queues
     ]
-    table(columns, rows, "no queues")
+    print_table(columns, rows, "no queues")
 
 
-def hints(found: dict[str, Any]) -> list[str]:
+def make_hints(found: dict[str, Any]) -> list[str]:
     """What to do next, if there is something to do."""
     queues = found["queues"]
     dead = sum(row["dead"] for row in queues)
@@ -115,7 +115,7 @@ def hints(found: dict[str, Any]) -> list[str]:
 
 
 @command(group, "agents")
-def agents(session: Session) -> None:
+def agents(session: CommandContext) -> None:
     """The agents that keep the store in order.
 
     How often each runs, and when it last had work to do. Every worker runs all of them; one of
@@ -133,16 +133,16 @@ def agents(session: Session) -> None:
     runs, now = session.run(work, "empty")
     found = [(name, every, runs.get(name, NEVER_RUN)) for name, every in AGENTS.items()]
     if session.as_json:
-        as_lines(
-            {"agent": name, "every": every, "last_work": when(run.at or None),
+        print_json_lines(
+            {"agent": name, "every": every, "last_work": format_time(run.at or None),
              "by": run.by or None, "result": run.result}
             for name, every, run in found
         )  # fmt: skip
         return
-    table(
+    print_table(
         ("agent", "every", "last work", "by", "result"),
         [
-            (name, every, ago(run.at or None, now), run.by[:12], run.result)
+            (name, every, format_ago(run.at or None, now), run.by[:12], run.result)
             for name, every, run in found
         ],
         "no agents",

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from penstock import stores
-from penstock.artifacts.place import opened, usual
+from penstock.artifacts.place import default_location, open_storage
 from penstock.broker import Broker
-from penstock.cli.output import as_json, as_lines, table
-from penstock.cli.session import Session, command
-from penstock.cli.sources import settings
+from penstock.cli.output import print_json, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command
+from penstock.cli.sources import load_settings
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Check
 
@@ -27,7 +27,7 @@ async def examine(broker: Broker) -> list[Check]:
 
 @command(group, "migrate")
 @click.option("--plan", is_flag=True, help="Say what would be done, and do nothing.")
-def migrate(session: Session, plan: bool) -> None:
+def migrate(session: CommandContext, plan: bool) -> None:
     """Makes the store, or brings its schema up to date.
 
     While workers go on. Opening a new store, or a file, does so too; this says it.
@@ -38,17 +38,17 @@ def migrate(session: Session, plan: bool) -> None:
     """
     steps = asyncio.run(stores.migrate(session.url, plan=plan))
     if plan:
-        as_json({"to_do": steps}) if session.as_json else print("\n".join(steps or [NOTHING]))
+        print_json({"to_do": steps}) if session.as_json else print("\n".join(steps or [NOTHING]))
         return
     checks = {check.name: check.text for check in session.run(examine, "create")}
     if session.as_json:
-        as_json({"done": steps, "schema": checks["schema"]})
+        print_json({"done": steps, "schema": checks["schema"]})
     else:
         print("\n".join([*steps, checks["schema"]]))
 
 
 @command(group, "doctor")
-def doctor(session: Session) -> None:
+def doctor(session: CommandContext) -> None:
     """Examines the store.
 
     Durability, schema, integrity, room, leases, exports, dead letters, and the place of artifacts.
@@ -58,25 +58,25 @@ def doctor(session: Session) -> None:
     penstock doctor
     penstock doctor --json
     """
-    artifacts = settings({"url": session.said}).artifacts or usual(session.url)
+    artifacts = load_settings({"url": session.said}).artifacts or default_location(session.url)
 
     async def work(broker: Broker) -> list[Check]:
-        place = opened(artifacts, await broker.store.secret())
+        place = open_storage(artifacts, await broker.store.secret())
         return [*await broker.store.examine(), place.examine()]
 
     checks = session.run(work)
     if session.as_json:
-        as_lines(msgspec.to_builtins(check) for check in checks)
+        print_json_lines(msgspec.to_builtins(check) for check in checks)
     else:
         rows = [("ok" if check.well else "LOOK", check.name, check.text) for check in checks]
-        table(("", "check", "found"), rows, "nothing to check")
+        print_table(("", "check", "found"), rows, "nothing to check")
     if not all(check.well for check in checks):
         sys.exit(1)
 
 
 @command(group, "backup")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-def backup(session: Session, target: Path) -> None:
+def backup(session: CommandContext, target: Path) -> None:
     """Copies a SQLite store to a new file, in use or not.
 
     To restore it, stop the workers and put it in the place of the old one. For PostgreSQL there is
@@ -99,13 +99,13 @@ def backup(session: Session, target: Path) -> None:
         raise StoreUnusable(f"cannot write {str(target)!r}: {error.strerror}") from None
     size = target.stat().st_size
     told: dict[str, Any] = {"file": str(target), "bytes": size}
-    as_json(told) if session.as_json else print(f"{target} ({size} bytes)")
+    print_json(told) if session.as_json else print(f"{target} ({size} bytes)")
 
 
 @command(group, "bench")
 @click.option("--messages", type=click.IntRange(100, 10_000_000), default=20_000,
               show_default=True, help="How many to push through.")  # fmt: skip
-def bench(session: Session, messages: int) -> None:
+def bench(session: CommandContext, messages: int) -> None:
     """Measures this machine, on a temporary SQLite file.
 
     Publishing one by one and in batches, and claiming and completing. No store of yours is used.
@@ -120,9 +120,9 @@ def bench(session: Session, messages: int) -> None:
         raise InvalidInput("bench measures a temporary SQLite file, and takes no --url")
     measured = measure(messages)
     if session.as_json:
-        as_json(measured)
+        print_json(measured)
     else:
-        table(("measure", "a second"), list(measured.items()), "nothing measured")
+        print_table(("measure", "a second"), list(measured.items()), "nothing measured")
 
 
 COMMANDS = {"migrate": migrate, "doctor": doctor, "backup": backup, "bench": bench}

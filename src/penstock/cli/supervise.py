@@ -13,29 +13,29 @@ import structlog
 
 log = structlog.get_logger()
 # One that is killed sooner than this after its start will not fare better the next time.
-TOO_SOON = 1.0
-LOOK = 0.5
+MIN_LIFETIME_S = 1.0
+POLL_INTERVAL_S = 0.5
 
 
-class Plan(Protocol):
+class ChildPlan(Protocol):
     """What a child process is to do."""
 
-    def words(self) -> list[str]:
+    def to_command(self) -> list[str]:
         """The command line that asks for it."""
 
 
-def spawn(plan: Plan) -> int:
+def spawn(plan: ChildPlan) -> int:
     """In a process group of its own: a terminal's Ctrl-C comes once, from here."""
-    words = [sys.executable, "-m", "penstock", *plan.words(), "--parent", str(os.getpid())]
+    words = [sys.executable, "-m", "penstock", *plan.to_command(), "--parent", str(os.getpid())]
     return os.posix_spawn(sys.executable, words, os.environ, setpgroup=0)
 
 
-class Crew:
+class Supervisor:
     """Whole processes, each with its own connections. One that is killed is replaced."""
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
+    def __init__(self, plans: Sequence[ChildPlan]) -> None:
         self.plans = plans
-        self.started: dict[int, tuple[Plan, float]] = {}
+        self.started: dict[int, tuple[ChildPlan, float]] = {}
         self.stopping = False
         self.code = 0
 
@@ -46,10 +46,10 @@ class Crew:
             self.start(plan)
         while self.started:
             pid, status = os.wait()
-            self.ended(pid, os.waitstatus_to_exitcode(status))
+            self.handle_exit(pid, os.waitstatus_to_exitcode(status))
         return self.code
 
-    def start(self, plan: Plan) -> None:
+    def start(self, plan: ChildPlan) -> None:
         pid = spawn(plan)
         self.started[pid] = plan, time.monotonic()
         if self.stopping:
@@ -60,40 +60,40 @@ class Crew:
         for pid in self.started:
             os.kill(pid, number)
 
-    def ended(self, pid: int, code: int) -> None:
+    def handle_exit(self, pid: int, code: int) -> None:
         plan, started_at = self.started.pop(pid)
         lived = time.monotonic() - started_at
         if code == 0 or self.stopping:
-            self.code = self.code or told(code)
-        elif code > 0 or lived < TOO_SOON:
+            self.code = self.code or to_exit_code(code)
+        elif code > 0 or lived < MIN_LIFETIME_S:
             # It said why it cannot go on, and that holds for the others too.
-            self.code = told(code)
+            self.code = to_exit_code(code)
             self.forward(signal.SIGTERM)
         else:
             log.warning("worker_replaced", pid=pid, killed_by=signal.Signals(-code).name)
             self.start(plan)
 
 
-def told(code: int) -> int:
+def to_exit_code(code: int) -> int:
     """The exit code that says it. A stop that came before the worker was ready to hear is one."""
     if code in (-signal.SIGTERM, -signal.SIGINT):
         return 0
     return code if code >= 0 else 128 - code
 
 
-def run_reloading(plan: Plan, directory: Path) -> int:
+def run_reloading(plan: ChildPlan, directory: Path) -> int:
     """For development: the worker is stopped gracefully and started anew."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     while True:
-        seen = stamps(directory)
+        seen = read_modification_times(directory)
         pid = spawn(plan)
-        while not stopping.wait(LOOK) and stamps(directory) == seen:
+        while not stopping.wait(POLL_INTERVAL_S) and read_modification_times(directory) == seen:
             pass
         code = end(pid)
         if stopping.is_set():
-            return told(code)
+            return to_exit_code(code)
         log.info("code_changed")
 
 
@@ -104,11 +104,11 @@ def end(pid: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def stamps(directory: Path) -> dict[str, float]:
+def read_modification_times(directory: Path) -> dict[str, float]:
     """When each Python file here was last changed."""
     found: dict[str, float] = {}
     for folder, folders, names in os.walk(directory):
-        folders[:] = [name for name in folders if ours(folder, name)]
+        folders[:] = [name for name in folders if is_watched(folder, name)]
         for name in names:
             if name.endswith(".py"):
                 path = os.path.join(folder, name)
@@ -119,7 +119,7 @@ def stamps(directory: Path) -> dict[str, float]:
     return found
 
 
-def ours(folder: str, name: str) -> bool:
+def is_watched(folder: str, name: str) -> bool:
     """Not hidden, not a cache, not a virtual environment."""
     if name.startswith(".") or name in ("__pycache__", "node_modules"):
         return False

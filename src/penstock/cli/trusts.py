@@ -4,8 +4,8 @@ import click
 
 from penstock.access import Trust
 from penstock.broker import Broker
-from penstock.cli.output import as_json, as_lines, table
-from penstock.cli.session import Session, command
+from penstock.cli.output import print_json, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command
 from penstock.credentials import Credentials
 
 
@@ -26,7 +26,9 @@ def trust() -> None:
 @click.argument("trusted", metavar="TRUSTED")
 @click.argument("grants", nargs=-1, required=True)
 @click.option("--tenant", default="default", show_default=True, help="Whose.")
-def set_(session: Session, name: str, trusted: str, grants: tuple[str, ...], tenant: str) -> None:
+def set_(
+    session: CommandContext, name: str, trusted: str, grants: tuple[str, ...], tenant: str
+) -> None:
     """Lets callers at home in scope TRUSTED use these grants in SCOPE.
 
     \b
@@ -39,12 +41,12 @@ def set_(session: Session, name: str, trusted: str, grants: tuple[str, ...], ten
     saved = session.run(work)
     told = " ".join(map(str, saved.grants))
     if session.as_json:
-        as_json(described(saved))
+        print_json(describe_trust(saved))
     else:
         print(f"scope {name} trusts callers of {trusted} with {told}")
 
 
-def described(each: Trust) -> dict[str, object]:
+def describe_trust(each: Trust) -> dict[str, object]:
     return {
         "scope": each.scope,
         "trusted": each.trusted,
@@ -54,7 +56,7 @@ def described(each: Trust) -> dict[str, object]:
 
 @command(trust, "list")
 @click.option("--tenant", default="default", show_default=True, help="Whose.")
-def list_(session: Session, tenant: str) -> None:
+def list_(session: CommandContext, tenant: str) -> None:
     """Lists which scopes trust which.
 
     \b
@@ -62,21 +64,21 @@ def list_(session: Session, tenant: str) -> None:
     """
 
     async def work(broker: Broker) -> list[Trust]:
-        return await Credentials(broker.store).trusts(tenant)
+        return await Credentials(broker.store).list_trusts(tenant)
 
     found = session.run(work, "empty")
     if session.as_json:
-        as_lines(map(described, found))
+        print_json_lines(map(describe_trust, found))
         return
     rows = [(each.scope, each.trusted, " ".join(map(str, each.grants))) for each in found]
-    table(("scope", "trusts", "with"), rows, "no scope trusts another")
+    print_table(("scope", "trusts", "with"), rows, "no scope trusts another")
 
 
 @command(trust, "delete")
 @click.argument("name", metavar="SCOPE")
 @click.argument("trusted", metavar="TRUSTED")
 @click.option("--tenant", default="default", show_default=True, help="Whose.")
-def delete(session: Session, name: str, trusted: str, tenant: str) -> None:
+def delete(session: CommandContext, name: str, trusted: str, tenant: str) -> None:
     """Lets them in no more.
 
     \b
@@ -88,7 +90,7 @@ def delete(session: Session, name: str, trusted: str, tenant: str) -> None:
 
     session.run(work)
     said = {"scope": name, "trusted": trusted}
-    as_json(said) if session.as_json else print(f"scope {name} trusts {trusted} no more")
+    print_json(said) if session.as_json else print(f"scope {name} trusts {trusted} no more")
 
 
 COMMANDS = {"trust": trust}

@@ -10,15 +10,15 @@ import click
 import msgspec
 
 from penstock.broker import Broker
-from penstock.cli.output import ago, as_json, as_lines, table, when
-from penstock.cli.session import Session, command, log_level_option
-from penstock.cli.sources import settings
+from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.session import CommandContext, command, log_level_option
+from penstock.cli.sources import load_settings
 from penstock.errors import InvalidState, NotFound
 from penstock.message import Moment
-from penstock.ticket import Working
-from penstock.worker.presence import gone
+from penstock.ticket import WorkerInfo
+from penstock.worker.presence import is_gone
 
-LOOK = 0.1
+POLL_INTERVAL_S = 0.1
 POSITIVE = click.FloatRange(min=0, min_open=True)
 PREFETCH = "Jobs held beyond those that run, at most; 0 for none. Default: by how long runs take."
 
@@ -72,7 +72,7 @@ def worker() -> None:
 @log_level_option
 @click.option("--parent", type=int, hidden=True)
 def start(
-    session: Session, processes: int, reload: bool, log_level: str | None, **given: Any
+    session: CommandContext, processes: int, reload: bool, log_level: str | None, **given: Any
 ) -> None:
     """Runs jobs until stopped: tasks of an app, or shell jobs if there is none.
 
@@ -86,23 +86,23 @@ def start(
     penstock worker start --count 4 --stop-when-empty
     """  # fmt: skip
     from penstock.cli.log import configure
-    from penstock.cli.running import Plan, run_one
-    from penstock.cli.supervise import Crew, run_reloading
+    from penstock.cli.running import WorkerPlan, run_one
+    from penstock.cli.supervise import Supervisor, run_reloading
 
     common = {"url": session.url, "said": session.said, "scope": session.scope}
-    level = settings({"log_level": log_level}).log_level
-    plan = msgspec.convert({**common, "log_level": level, **given}, Plan)
+    level = load_settings({"log_level": log_level}).log_level
+    plan = msgspec.convert({**common, "log_level": level, **given}, WorkerPlan)
     configure(plan.log, plan.log_level)
     if reload and processes > 1:
         raise click.UsageError("--reload is for one process.")
     if reload:
         sys.exit(run_reloading(plan, Path.cwd()))
     if processes > 1:
-        sys.exit(Crew([plan] * processes).run())
-    quickest(run_one(plan))
+        sys.exit(Supervisor([plan] * processes).run())
+    run_with_uvloop(run_one(plan))
 
 
-def quickest(work: Coroutine[Any, Any, None]) -> None:
+def run_with_uvloop(work: Coroutine[Any, Any, None]) -> None:
     """By uvloop, where there is one."""
     try:
         import uvloop
@@ -113,7 +113,7 @@ def quickest(work: Coroutine[Any, Any, None]) -> None:
 
 
 @command(worker, "list")
-def list_(session: Session) -> None:
+def list_(session: CommandContext) -> None:
     """Lists the workers on this store. The beginning of an id is enough for worker stop.
 
     \b
@@ -121,38 +121,38 @@ def list_(session: Session) -> None:
     penstock worker list --json
     """
 
-    async def work(broker: Broker) -> tuple[list[Working], Moment]:
+    async def work(broker: Broker) -> tuple[list[WorkerInfo], Moment]:
         return await broker.store.workers(), await broker.store.now()
 
     rows, now = session.run(work, "empty")
     if session.as_json:
-        as_lines(described(row, now) for row in rows)
+        print_json_lines(describe_worker(row, now) for row in rows)
         return
-    table(
+    print_table(
         ("worker", "host", "pid", "state", "started", "seen", "queues"),
         [
-            (row.id[:12], row.host, row.pid, state(row, now), ago(row.started_at, now),
-             ago(row.seen_at, now), ", ".join(row.queues))
+            (row.id[:12], row.host, row.pid, describe_state(row, now), format_ago(row.started_at, now),
+             format_ago(row.seen_at, now), ", ".join(row.queues))
             for row in rows
         ],
         "no workers",
     )  # fmt: skip
 
 
-def described(row: Working, now: Moment) -> dict[str, Any]:
+def describe_worker(row: WorkerInfo, now: Moment) -> dict[str, Any]:
     return {
         "id": row.id,
         "host": row.host,
         "pid": row.pid,
-        "state": state(row, now),
+        "state": describe_state(row, now),
         "queues": row.queues,
-        "started_at": when(row.started_at),
-        "seen_at": when(row.seen_at),
+        "started_at": format_time(row.started_at),
+        "seen_at": format_time(row.seen_at),
     }
 
 
-def state(row: Working, now: Moment) -> str:
-    if gone(row, now):
+def describe_state(row: WorkerInfo, now: Moment) -> str:
+    if is_gone(row, now):
         return "gone"
     return "stopping" if row.stopping else "running"
 
@@ -161,7 +161,7 @@ def state(row: Working, now: Moment) -> str:
 @click.argument("ids", nargs=-1)
 @click.option("--wait/--no-wait", default=True, help="Wait until they are gone.")
 @click.option("--timeout", type=POSITIVE, default=60.0, show_default=True, help="Seconds to wait.")
-def stop(session: Session, ids: tuple[str, ...], wait: bool, timeout: float) -> None:
+def stop(session: CommandContext, ids: tuple[str, ...], wait: bool, timeout: float) -> None:
     """Stops all workers, or those whose id begins so: running jobs finish, none is lost.
 
     \b
@@ -172,48 +172,48 @@ def stop(session: Session, ids: tuple[str, ...], wait: bool, timeout: float) -> 
     async def work(broker: Broker) -> list[str]:
         now = await broker.store.now()
         living = []
-        for row in chosen(await broker.store.workers(), ids):
-            if gone(row, now):
+        for row in choose_workers(await broker.store.workers(), ids):
+            if is_gone(row, now):
                 await broker.store.delete_worker(row.id)
             else:
                 await broker.store.stop_worker(row.id)
                 living.append(row.id)
         if wait:
-            await until_gone(broker, set(living), timeout)
+            await wait_until_gone(broker, set(living), timeout)
         return living
 
     stopped = session.run(work)
     if session.as_json:
-        as_json({"stopped": stopped})
+        print_json({"stopped": stopped})
     else:
         verb = "stopped" if wait else "asked to stop"
         print(f"{len(stopped)} {'worker' if len(stopped) == 1 else 'workers'} {verb}")
 
 
-def chosen(rows: Sequence[Working], ids: Sequence[str]) -> list[Working]:
+def choose_workers(rows: Sequence[WorkerInfo], ids: Sequence[str]) -> list[WorkerInfo]:
     for id in ids:
         if not any(row.id.startswith(id) for row in rows):
             raise NotFound(f"no worker whose id begins with {id!r}")
     return [row for row in rows if not ids or row.id.startswith(tuple(ids))]
 
 
-async def until_gone(broker: Broker, ids: set[str], timeout: float) -> None:
+async def wait_until_gone(broker: Broker, ids: set[str], timeout: float) -> None:
     """The store tells nobody, so it is asked."""
-    for _ in range(int(timeout / LOOK) + 1):
-        if not await left(broker, ids):
+    for _ in range(int(timeout / POLL_INTERVAL_S) + 1):
+        if not await list_remaining(broker, ids):
             return
-        await asyncio.sleep(LOOK)
-    names = ", ".join(sorted(id[:12] for id in await left(broker, ids)))
+        await asyncio.sleep(POLL_INTERVAL_S)
+    names = ", ".join(sorted(id[:12] for id in await list_remaining(broker, ids)))
     raise InvalidState(
         f"after {timeout:g} s these workers still run their last jobs: {names};"
         " penstock list --state claimed shows those"
     )
 
 
-async def left(broker: Broker, ids: set[str]) -> set[str]:
+async def list_remaining(broker: Broker, ids: set[str]) -> set[str]:
     now = await broker.store.now()
     rows = await broker.store.workers()
-    return {row.id for row in rows if row.id in ids and not gone(row, now)}
+    return {row.id for row in rows if row.id in ids and not is_gone(row, now)}
 
 
 COMMANDS = {"worker": worker}

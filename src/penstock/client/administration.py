@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from penstock.client.nouns import Ledger, queue_of, record_of, schedule_of
-from penstock.client.transport import Transport, raised
+from penstock.client.nouns import FenceLedger, make_queue, make_record, make_schedule
+from penstock.client.transport import Transport, make_error
 from penstock.errors import InvalidInput, PenstockError
 from penstock.message import Record, State
 from penstock.queue import Queue, QueueState, Schedule, Scope
@@ -13,16 +13,22 @@ from penstock.ticket import DONE, Answer, AnswerKind, Published
 from penstock.wire.places import (
     Purged,
     Queues,
-    QueueTold,
+    QueueView,
     Schedules,
-    ScheduleTold,
+    ScheduleView,
     ScopeState,
 )
-from penstock.wire.publish import publish_of
-from penstock.wire.records import Cancelled, Page, Redriven, RedriveOutcomes, Stored
-from penstock.wire.texts import told
+from penstock.wire.publish import make_publish_request
+from penstock.wire.records import (
+    CancelResponse,
+    MessagePage,
+    MessageView,
+    RedriveOutcomes,
+    RedriveResponse,
+)
+from penstock.wire.texts import encode_body
 
-MOST_CURSORS = 1_000
+MAX_CURSORS = 1_000
 STATES = {
     QueueState.ACTIVE: "resume",
     QueueState.PAUSED: "pause",
@@ -32,7 +38,7 @@ STATES = {
 
 
 class RemoteAdmin:
-    def __init__(self, transport: Transport, ledger: Ledger) -> None:
+    def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
         self.transport = transport
         self.ledger = ledger
         # A page goes on by what its server signed: by filter and last id.
@@ -63,7 +69,7 @@ class RemoteAdmin:
 
     async def queues(self, *, scope: str = "default") -> list[Queue]:
         found = await self.transport.send("GET", "/v1/queues", gives=Queues, query={"scope": scope})
-        return [self._numbered(each) for each in found.queues]
+        return [self._number_queue(each) for each in found.queues]
 
     async def set_queue(self, /, name: str, *, scope: str = "default", **settings: Any) -> Queue:
         return await self._queue("PATCH", queue_path(name), {"settings": settings}, scope)
@@ -80,35 +86,37 @@ class RemoteAdmin:
 
     async def _queue(self, method: str, path: str, sent: Any, scope: str) -> Queue:
         query = {"scope": scope}
-        made = await self.transport.send(method, path, sent, gives=QueueTold, query=query)
-        return self._numbered(made)
+        made = await self.transport.send(method, path, sent, gives=QueueView, query=query)
+        return self._number_queue(made)
 
-    def _numbered(self, told_queue: QueueTold) -> Queue:
-        number = self.ledger.number(told_queue.scope, told_queue.name)
-        return queue_of(told_queue, number)
+    def _number_queue(self, told_queue: QueueView) -> Queue:
+        number = self.ledger.assign_number(told_queue.scope, told_queue.name)
+        return make_queue(told_queue, number)
 
     async def get(self, reference: int | str, *, scope: str = "default") -> Record:
         """By id, or by `queue/name`."""
         query = {"scope": scope}
-        found = await self.transport.send("GET", path_of(reference), gives=Stored, query=query)
+        found = await self.transport.send(
+            "GET", message_path(reference), gives=MessageView, query=query
+        )
         return self._record(found, scope)
 
-    def _record(self, stored: Stored, scope: str) -> Record:
-        return record_of(stored, self.ledger.number(scope, stored.queue))
+    def _record(self, stored: MessageView, scope: str) -> Record:
+        return make_record(stored, self.ledger.assign_number(scope, stored.queue))
 
     async def result(
         self, reference: int | str, *, wait: float = 0.0, scope: str = "default"
     ) -> bytes | None:
         """None while there is none. Raises JobFailed if there never will be."""
         query = {"scope": scope, "wait": wait}
-        path = f"{path_of(reference)}/result"
+        path = f"{message_path(reference)}/result"
         status, body = await self.transport.exchange("GET", path, query=query, wait=wait)
         return body if status == 200 else None
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
         """What was to be told of its ends, and what came of it; the newest first."""
-        path, query = f"{path_of(reference)}/callbacks", {"scope": scope}
-        page = await self.transport.send("GET", path, gives=Page, query=query)
+        path, query = f"{message_path(reference)}/callbacks", {"scope": scope}
+        page = await self.transport.send("GET", path, gives=MessagePage, query=query)
         return [self._record(each, "default") for each in page.messages]
 
     async def find(
@@ -131,7 +139,7 @@ class RemoteAdmin:
             "scope": scope,
         }
         query = {**filter, "limit": limit, "cursor": self._cursor(filter, before)}
-        page = await self.transport.send("GET", "/v1/messages", gives=Page, query=query)
+        page = await self.transport.send("GET", "/v1/messages", gives=MessagePage, query=query)
         records = [self._record(each, scope) for each in page.messages]
         if page.cursor is not None:
             self._keep(filter, records[-1].message.id, page.cursor)
@@ -147,7 +155,7 @@ class RemoteAdmin:
 
     def _keep(self, filter: dict[str, str | None], last: int, cursor: str) -> None:
         self.cursors[*filter.values(), last] = cursor
-        while len(self.cursors) > MOST_CURSORS:
+        while len(self.cursors) > MAX_CURSORS:
             del self.cursors[next(iter(self.cursors))]
 
     async def cancel(
@@ -155,9 +163,9 @@ class RemoteAdmin:
     ) -> Answer:
         done = await self.transport.send(
             "POST",
-            f"{path_of(reference)}/cancel",
+            f"{message_path(reference)}/cancel",
             {"force": force},
-            gives=Cancelled,
+            gives=CancelResponse,
             query={"scope": scope},
         )
         return Answer(AnswerKind.DONE, done.state, None, done.cancel_requested)
@@ -165,13 +173,13 @@ class RemoteAdmin:
     async def redrive(
         self, reference: int | str, *, body: bytes | None = None, scope: str = "default"
     ) -> Published:
-        json, base64 = told(body or b"")
+        json, base64 = encode_body(body or b"")
         sent = {} if body is None else {"body": json} if base64 is None else {"body_base64": base64}
         redriven = await self.transport.send(
             "POST",
-            f"{path_of(reference)}/redrive",
+            f"{message_path(reference)}/redrive",
             sent,
-            gives=Redriven,
+            gives=RedriveResponse,
             query={"scope": scope},
             again=False,
         )
@@ -183,7 +191,7 @@ class RemoteAdmin:
             "POST", "/v1/redrive", sent, gives=RedriveOutcomes, again=False
         )
         return [
-            DONE if item.error is None else raised(item.error.code, item.error.message)
+            DONE if item.error is None else make_error(item.error.code, item.error.message)
             for item in done.items
         ]
 
@@ -195,8 +203,8 @@ class RemoteAdmin:
         return (await self.transport.send("POST", path, sent, gives=Purged, query=query)).purged
 
     async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer:
-        path, query = f"{path_of(reference)}/purge", {"scope": scope}
-        done = await self.transport.send("POST", path, gives=Cancelled, query=query)
+        path, query = f"{message_path(reference)}/purge", {"scope": scope}
+        done = await self.transport.send("POST", path, gives=CancelResponse, query=query)
         return Answer(AnswerKind.DONE, done.state)
 
     async def schedule(self, schedule: Schedule, *, scope: str = "default") -> Schedule:
@@ -205,18 +213,18 @@ class RemoteAdmin:
             "timezone": schedule.timezone,
             "missed": schedule.missed,
             "paused": schedule.paused,
-            "message": publish_of(schedule.draft),
+            "message": make_publish_request(schedule.draft),
         }
         path = schedule_path(schedule.draft.queue, schedule.name)
         query = {"scope": scope}
-        saved = await self.transport.send("PUT", path, sent, gives=ScheduleTold, query=query)
-        return schedule_of(saved, self.ledger.number(scope, saved.queue))
+        saved = await self.transport.send("PUT", path, sent, gives=ScheduleView, query=query)
+        return make_schedule(saved, self.ledger.assign_number(scope, saved.queue))
 
     async def schedules(self, *, scope: str = "default") -> list[Schedule]:
         query = {"scope": scope}
         found = await self.transport.send("GET", "/v1/schedules", gives=Schedules, query=query)
-        number = self.ledger.number
-        return [schedule_of(each, number(scope, each.queue)) for each in found.schedules]
+        number = self.ledger.assign_number
+        return [make_schedule(each, number(scope, each.queue)) for each in found.schedules]
 
     async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
         query = {"scope": scope}
@@ -227,7 +235,7 @@ def queue_path(name: str) -> str:
     return f"/v1/queues/{quote(name, safe='')}"
 
 
-def path_of(reference: int | str) -> str:
+def message_path(reference: int | str) -> str:
     return f"/v1/messages/{quote(str(reference))}"
 
 

@@ -13,21 +13,21 @@ import msgspec
 from penstock.artifacts.rules import Artifact, check_name
 from penstock.artifacts.upload import Content, Upload, check_content
 from penstock.artifacts.verbs import Source
-from penstock.client.administration import path_of
-from penstock.client.nouns import Ledger
+from penstock.client.administration import message_path
+from penstock.client.nouns import FenceLedger
 from penstock.client.transport import Transport
 from penstock.consumer import Held
 from penstock.errors import NotFound
-from penstock.wire.artifacts import ArtifactsTold, ArtifactTold
+from penstock.wire.artifacts import ArtifactsView, ArtifactView
 
-PIECE = 262_144
+CHUNK_BYTES = 262_144
 PREFIX = "penstock-upload-"
 
 
 class RemoteArtifacts:
     """The verbs of `Artifacts`, of a server."""
 
-    def __init__(self, transport: Transport, ledger: Ledger) -> None:
+    def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
         self.transport = transport
         self.ledger = ledger
 
@@ -61,14 +61,16 @@ class RemoteArtifacts:
                 upload.discard()
 
     async def _put(self, path: str, data: object) -> Artifact:
-        async with self.transport.flow("PUT", path, data) as response:
-            told = msgspec.json.decode(await response.read(), type=ArtifactTold)
+        async with self.transport.stream("PUT", path, data) as response:
+            told = msgspec.json.decode(await response.read(), type=ArtifactView)
         return Artifact(told.name, told.size)
 
-    async def of(self, reference: int | str, *, scope: str = "default") -> list[Artifact]:
+    async def list_artifacts(
+        self, reference: int | str, *, scope: str = "default"
+    ) -> list[Artifact]:
         """None while the message has not completed or failed."""
-        path, query = f"{path_of(reference)}/artifacts", {"scope": scope}
-        told = await self.transport.send("GET", path, gives=ArtifactsTold, query=query)
+        path, query = f"{message_path(reference)}/artifacts", {"scope": scope}
+        told = await self.transport.send("GET", path, gives=ArtifactsView, query=query)
         return [Artifact(each.name, each.size) for each in told.artifacts]
 
     async def read(self, reference: int | str, name: str, *, scope: str = "default") -> bytes:
@@ -81,13 +83,13 @@ class RemoteArtifacts:
         """Into that file."""
         async with self._open(reference, name, scope) as response:
             with to.open("wb") as file:
-                async for piece in response.content.iter_chunked(PIECE):
+                async for piece in response.content.iter_chunked(CHUNK_BYTES):
                     file.write(piece)
 
     @asynccontextmanager
     async def _open(
         self, reference: int | str, name: str, scope: str
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        path = f"{path_of(reference)}/artifacts/{quote(check_name(name), safe='')}"
-        async with self.transport.flow("GET", path, query={"scope": scope}) as response:
+        path = f"{message_path(reference)}/artifacts/{quote(check_name(name), safe='')}"
+        async with self.transport.stream("GET", path, query={"scope": scope}) as response:
             yield response

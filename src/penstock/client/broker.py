@@ -9,10 +9,10 @@ from penstock import tracing
 from penstock.admin import Admin
 from penstock.artifacts.verbs import Artifacts
 from penstock.broker import Broker
-from penstock.client.nouns import Ledger, working_of
+from penstock.client.nouns import FenceLedger, make_worker_info
 from penstock.client.remote import Client
-from penstock.consumer import Held, Taken, Want
-from penstock.directory import FRESH, Directory
+from penstock.consumer import ClaimResult, Held, Want
+from penstock.directory import CACHE_TTL_S, QueueCache
 from penstock.errors import InvalidInput, NotFound
 from penstock.message import Draft, Flag, Meta, Moment, Settlement
 from penstock.outage import Outages
@@ -29,15 +29,15 @@ from penstock.ticket import (
     Lock,
     Mark,
     Published,
-    Working,
+    WorkerInfo,
 )
 from penstock.wire.places import Stats, Workers
-from penstock.wire.texts import moment_at
+from penstock.wire.texts import to_moment
 
 # A claim without a wait of its own is held so long by the server: a worker that stops waits for it.
 HELD = 1.0
 # Never shortens a lease, and tells whether it is held.
-LOOK = 0.1
+MIN_EXTENSION_S = 0.1
 NO_TRANSACTION = "over HTTP there is no transaction of yours to take part in"
 
 
@@ -45,7 +45,7 @@ class RemoteBroker(Broker):
     """The verbs are the client's."""
 
     def __init__(
-        self, url: str, ledger: Ledger, key: str | None = None, outages: Outages | None = None
+        self, url: str, ledger: FenceLedger, key: str | None = None, outages: Outages | None = None
     ) -> None:
         self.outages = outages or Outages()
         self.client = Client(url, key=key, ledger=ledger)
@@ -57,23 +57,23 @@ class RemoteBroker(Broker):
         self.artifacts = cast(Artifacts, self.client.artifacts)
 
     async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
-        if tracing.on():
-            with tracing.publishing([draft]) as (draft,):
+        if tracing.is_enabled():
+            with tracing.trace_publish([draft]) as (draft,):
                 return await self.client.publish(draft, scope=scope)
         return await self.client.publish(draft, scope=scope)
 
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]:
-        if tracing.on():
-            with tracing.publishing(drafts) as drafts:
+        if tracing.is_enabled():
+            with tracing.trace_publish(drafts) as drafts:
                 return await self.client.publish_many(drafts, atomic=atomic, scope=scope)
         return await self.client.publish_many(drafts, atomic=atomic, scope=scope)
 
     async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
         raise InvalidInput(NO_TRANSACTION)
 
-    async def claim(self, *wants: Want, wait: float = 0.0, **given: Any) -> Taken:
+    async def claim(self, *wants: Want, wait: float = 0.0, **given: Any) -> ClaimResult:
         return await self.client.claim(*wants, wait=wait or HELD, **given)
 
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
@@ -93,7 +93,7 @@ class RemoteLanes:
         self.complete = client.complete_many
 
 
-class RemoteDirectory(Directory):
+class RemoteDirectory(QueueCache):
     """Queues as they were a second ago at most."""
 
     def __init__(self, client: Client) -> None:
@@ -101,17 +101,17 @@ class RemoteDirectory(Directory):
         self.by_id: dict[int, Queue] = {}
         self.known: dict[tuple[str, str], tuple[Queue, float]] = {}
 
-    def cached(self, tenant: str, scope: str, name: str) -> Queue | None:
+    def get_cached(self, tenant: str, scope: str, name: str) -> Queue | None:
         queue, until = self.known.get((scope, name), (None, 0.0))
         return queue if time.monotonic() < until else None
 
-    async def named(self, tenant: str, scope: str, name: str) -> Queue:
+    async def get_by_name(self, tenant: str, scope: str, name: str) -> Queue:
         queue = await self.client.admin.queue(name, scope=scope)
-        self.known[scope, name] = queue, time.monotonic() + FRESH
+        self.known[scope, name] = queue, time.monotonic() + CACHE_TTL_S
         self.by_id[queue.id] = queue
         return queue
 
-    async def numbered(self, queue_id: int) -> Queue:
+    async def get_by_id(self, queue_id: int) -> Queue:
         if queue_id not in self.by_id:
             raise NotFound(f"no queue with id {queue_id}")
         return self.by_id[queue_id]
@@ -163,9 +163,9 @@ class RemoteStore:
         return await self.client.mark(marks)
 
     async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
-        items = [Extension(lock.id, lock.fence, LOOK) for lock in locks]
+        items = [Extension(lock.id, lock.fence, MIN_EXTENSION_S) for lock in locks]
         answers = await self.client.extend_many(items)
-        return [lease_of(*each) for each in zip(locks, answers, strict=True)]
+        return [make_lease(*each) for each in zip(locks, answers, strict=True)]
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:
         """Of the queues that were asked for here, as the server counted them a second ago."""
@@ -175,20 +175,20 @@ class RemoteStore:
                 "GET", "/v1/stats", gives=Stats, query={"scope": scope}
             )
             for each in told.queues:
-                number = ledger.number(scope, each.queue)
+                number = ledger.assign_number(scope, each.queue)
                 found[number, "ready"], found[number, "lease"] = each.ready, each.claimed
         return found
 
     async def now(self) -> Moment:
-        return moment_at((await self._workers()).now)
+        return to_moment((await self._fetch_workers()).now)
 
-    async def workers(self) -> list[Working]:
-        return [working_of(each) for each in (await self._workers()).workers]
+    async def workers(self) -> list[WorkerInfo]:
+        return [make_worker_info(each) for each in (await self._fetch_workers()).workers]
 
-    async def _workers(self) -> Workers:
+    async def _fetch_workers(self) -> Workers:
         return await self.client.transport.send("GET", "/v1/workers", gives=Workers)
 
-    async def save_worker(self, worker: Working) -> None:
+    async def save_worker(self, worker: WorkerInfo) -> None:
         sent = {"host": worker.host, "pid": worker.pid, "queues": worker.queues}
         await self.client.transport.exchange("PUT", f"/v1/workers/{worker.id}", sent)
 
@@ -196,10 +196,10 @@ class RemoteStore:
         await self.client.transport.exchange("DELETE", f"/v1/workers/{worker_id}")
 
 
-def lease_of(lock: Lock, answer: Answer) -> Lease | None:
+def make_lease(lock: Lock, answer: Answer) -> Lease | None:
     """As much of it as is known: that it is held, and whether a cancel was requested."""
     if answer.kind not in (AnswerKind.DONE, AnswerKind.BUSY):
         return None
     flags = Flag.CANCEL_REQUESTED if answer.cancel_requested else 0
     until = answer.lease_until or 0
-    return Lease(lock.id, lock.fence, 0, 0, 0, flags, 0, until, LOOK, 0, Meta(), 0)
+    return Lease(lock.id, lock.fence, 0, 0, 0, flags, 0, until, MIN_EXTENSION_S, 0, Meta(), 0)

@@ -1,13 +1,13 @@
 """Nouns of the wire as the nouns of the broker."""
 
-from penstock.message import HistoryRow, Leased, Message, Meta, Record, State
+from penstock.message import HistoryRow, Leased, Meta, Record, State, StoredMessage
 from penstock.queue import Queue, Schedule, Scope
-from penstock.ticket import Answer, AnswerKind, Published, Working
+from penstock.ticket import Answer, AnswerKind, Published, WorkerInfo
 from penstock.wire.consume import Delivery, SettleOutcome
-from penstock.wire.places import QueueTold, ScheduleTold, WorkerTold
-from penstock.wire.publish import PublishOutcome, draft_of
-from penstock.wire.records import Step, Stored
-from penstock.wire.texts import body_of, moment_at, moment_of
+from penstock.wire.places import QueueView, ScheduleView, WorkerView
+from penstock.wire.publish import PublishOutcome, make_draft
+from penstock.wire.records import MessageView, TimelineEntry
+from penstock.wire.texts import decode_body, to_moment, to_optional_moment
 
 KINDS = {
     "ALREADY_SETTLED": AnswerKind.ALREADY,
@@ -21,7 +21,7 @@ KINDS = {
 }
 
 
-class Ledger:
+class FenceLedger:
     """What the broker's nouns want and the wire does not say, and the other way round: numbers of
     queues, and the lock tokens of what was claimed and is not settled yet, by id and fence."""
 
@@ -29,49 +29,49 @@ class Ledger:
         self.of_name: dict[tuple[str, str], int] = {}
         self.tokens: dict[tuple[int, int], str] = {}
 
-    def number(self, scope: str, queue: str) -> int:
+    def assign_number(self, scope: str, queue: str) -> int:
         return self.of_name.setdefault((scope, queue), len(self.of_name) + 1)
 
 
-def published_of(outcome: PublishOutcome) -> Published:
+def make_published(outcome: PublishOutcome) -> Published:
     if outcome.error is not None:
         return Published(0, code=outcome.error.code, error=outcome.error.message)
     return Published(int(outcome.id or 0), outcome.duplicate)
 
 
-def answer_of(outcome: SettleOutcome) -> Answer:
+def make_answer(outcome: SettleOutcome) -> Answer:
     state = None if outcome.state is None else State(outcome.state)
     if outcome.error is not None:
         return Answer(KINDS.get(outcome.error.code, AnswerKind.INVALID), state)
     until = outcome.lease_until
-    moment = moment_at(until) if until else None
+    moment = to_moment(until) if until else None
     return Answer(AnswerKind.DONE, state, moment, outcome.cancel_requested)
 
 
-def leased_of(told: Delivery, queue_id: int) -> Leased:
+def make_leased(told: Delivery, queue_id: int) -> Leased:
     return Leased(
         int(told.id),
         queue_id,
         told.type,
         told.priority,
-        moment_at(told.created_at),
-        body_of(told.body, told.body_base64),
-        meta_of(told),
+        to_moment(told.created_at),
+        decode_body(told.body, told.body_base64),
+        make_meta(told),
         told.fence,
         told.attempts,
         told.deliveries,
-        moment_at(told.lease_until),
+        to_moment(told.lease_until),
         0,
     )
 
 
-def meta_of(told: Delivery | Stored) -> Meta:
+def make_meta(told: Delivery | MessageView) -> Meta:
     return Meta(
         name=told.name,
         headers=told.headers,
         labels=told.labels,
         content_type=told.content_type,
-        deadline=moment_of(told.deadline),
+        deadline=to_optional_moment(told.deadline),
         lease=told.lease,
         timeout=told.timeout,
         max_attempts=told.max_attempts,
@@ -81,20 +81,20 @@ def meta_of(told: Delivery | Stored) -> Meta:
         causation_id=told.causation_id,
         parent_id=None if told.parent_id is None else int(told.parent_id),
         traceparent=told.traceparent,
-        callback=told.callback if isinstance(told, Stored) else None,
+        callback=told.callback if isinstance(told, MessageView) else None,
     )
 
 
-def record_of(told: Stored, queue_id: int) -> Record:
+def make_record(told: MessageView, queue_id: int) -> Record:
     id = int(told.id)
-    message = Message(
+    message = StoredMessage(
         id,
         queue_id,
         told.type,
         told.priority,
-        moment_at(told.created_at),
-        body_of(told.body, told.body_base64),
-        meta_of(told),
+        to_moment(told.created_at),
+        decode_body(told.body, told.body_base64),
+        make_meta(told),
     )
     return Record(
         message,
@@ -103,55 +103,55 @@ def record_of(told: Stored, queue_id: int) -> Record:
         told.deliveries,
         told.reason,
         told.error,
-        moment_of(told.run_at),
-        moment_of(told.expires_at),
-        moment_of(told.due_at),
-        moment_of(told.lease_until),
+        to_optional_moment(told.run_at),
+        to_optional_moment(told.expires_at),
+        to_optional_moment(told.due_at),
+        to_optional_moment(told.lease_until),
         told.consumer,
         told.cancel_requested,
         told.percent,
         told.note,
-        tuple(row_of(step, id, queue_id, n) for n, step in enumerate(told.timeline, 1)),
-        moment_of(told.claimed_at),
-        moment_of(told.begun_at),
+        tuple(make_history_row(step, id, queue_id, n) for n, step in enumerate(told.timeline, 1)),
+        to_optional_moment(told.claimed_at),
+        to_optional_moment(told.begun_at),
     )
 
 
-def row_of(step: Step, id: int, queue_id: int, position: int) -> HistoryRow:
+def make_history_row(step: TimelineEntry, id: int, queue_id: int, position: int) -> HistoryRow:
     """The position is the one in this story: the store's own is not told."""
     return HistoryRow(
         position, id, queue_id, step.verb, step.state, step.reason, step.error, step.attempts,
-        step.deliveries, step.consumer, None, moment_of(step.claimed_at), moment_at(step.at),
-        moment_of(step.due_at), step.state.final, step.traceback,
+        step.deliveries, step.consumer, None, to_optional_moment(step.claimed_at), to_moment(step.at),
+        to_optional_moment(step.due_at), step.state.final, step.traceback,
     )  # fmt: skip
 
 
-def queue_of(told: QueueTold, number: int) -> Queue:
+def make_queue(told: QueueView, number: int) -> Queue:
     scope = Scope(0, "default", told.scope)
     return Queue(number, scope, told.name, told.state, told.settings)
 
 
-def schedule_of(told: ScheduleTold, queue_id: int) -> Schedule:
+def make_schedule(told: ScheduleView, queue_id: int) -> Schedule:
     return Schedule(
         told.name,
         told.cron,
-        draft_of(told.message),
+        make_draft(told.message),
         told.timezone,
         told.missed,
         told.paused,
         queue_id=queue_id,
-        next_at=moment_of(told.next_at) or 0,
-        last_at=moment_of(told.last_at),
+        next_at=to_optional_moment(told.next_at) or 0,
+        last_at=to_optional_moment(told.last_at),
     )
 
 
-def working_of(told: WorkerTold) -> Working:
-    return Working(
+def make_worker_info(told: WorkerView) -> WorkerInfo:
+    return WorkerInfo(
         told.id,
         told.host,
         told.pid,
         tuple(told.queues),
-        moment_at(told.started_at),
-        moment_at(told.seen_at),
+        to_moment(told.started_at),
+        to_moment(told.seen_at),
         told.state == "stopping",
     )

@@ -8,19 +8,19 @@ from msgspec import UNSET, Struct
 
 from penstock.client.administration import RemoteAdmin
 from penstock.client.artifacts import RemoteArtifacts
-from penstock.client.nouns import Ledger, answer_of, leased_of, published_of
-from penstock.client.transport import PATIENCE, Transport
-from penstock.consumer import LONGEST_WAIT, Held, Taken, Want, expect, pair
+from penstock.client.nouns import FenceLedger, make_answer, make_leased, make_published
+from penstock.client.transport import REQUEST_TIMEOUT_S, Transport
+from penstock.consumer import MAX_WAIT_S, ClaimResult, Held, Want, expect, split_want
 from penstock.errors import InvalidInput
 from penstock.message import (
-    Cancelled,
     Draft,
     Fail,
     Nack,
     Park,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
 )
 from penstock.ticket import (
     MISSING,
@@ -32,22 +32,22 @@ from penstock.ticket import (
     Published,
 )
 from penstock.wire import consume as wire
-from penstock.wire.publish import Accepted, PublishOutcomes, publish_of
-from penstock.wire.texts import told
+from penstock.wire.publish import PublishOutcomes, PublishResult, make_publish_request
+from penstock.wire.texts import encode_body
 
 # Of a batch, so many at a time.
-MOST = 1_000
+MAX_BATCH = 1_000
 VERBS: dict[type[Settlement], str] = {
     Nack: "nack",
     Fail: "fail",
-    Reject: "reject",
+    SettleReject: "reject",
     Release: "release",
     Park: "park",
-    Cancelled: "cancel",
+    SettleCancelled: "cancel",
 }
 
 
-class Items(Struct, frozen=True):
+class BatchItems(Struct, frozen=True):
     items: Sequence[Any]
 
 
@@ -64,12 +64,12 @@ class Client:
         url: str,
         *,
         key: str | None = None,
-        patience: float = PATIENCE,
-        ledger: Ledger | None = None,
+        patience: float = REQUEST_TIMEOUT_S,
+        ledger: FenceLedger | None = None,
     ) -> None:
         self.transport = Transport(url, patience, key or os.environ.get("PENSTOCK_KEY"))
         # Clients on several loops may share one: each settles what another claimed.
-        self.ledger = ledger or Ledger()
+        self.ledger = ledger or FenceLedger()
         self.tokens = self.ledger.tokens
         self.admin = RemoteAdmin(self.transport, self.ledger)
         self.artifacts = RemoteArtifacts(self.transport, self.ledger)
@@ -88,8 +88,8 @@ class Client:
         accepted = await self.transport.send(
             "POST",
             "/v1/publish",
-            publish_of(draft),
-            gives=Accepted,
+            make_publish_request(draft),
+            gives=PublishResult,
             query={"scope": scope},
             again=draft.dedup is not None,
         )
@@ -98,11 +98,11 @@ class Client:
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]:
-        if atomic and len(drafts) > MOST:
-            raise InvalidInput(f"an atomic batch has at most {MOST} messages over HTTP")
+        if atomic and len(drafts) > MAX_BATCH:
+            raise InvalidInput(f"an atomic batch has at most {MAX_BATCH} messages over HTTP")
         published: list[Published] = []
-        for first in range(0, len(drafts), MOST):
-            some = [publish_of(draft) for draft in drafts[first : first + MOST]]
+        for first in range(0, len(drafts), MAX_BATCH):
+            some = [make_publish_request(draft) for draft in drafts[first : first + MAX_BATCH]]
             outcomes = await self.transport.send(
                 "POST",
                 "/v1/publish/batch",
@@ -111,7 +111,7 @@ class Client:
                 query={"scope": scope},
                 again=all(draft.dedup is not None for draft in drafts),
             )
-            published += map(published_of, outcomes.items)
+            published += map(make_published, outcomes.items)
         return published
 
     async def claim(
@@ -124,9 +124,9 @@ class Client:
         begins: bool = False,
         merge: Any = None,
         scope: str = "default",
-    ) -> Taken:
-        asked = wire.Claim(
-            queues=[wire.Want(name, list(types)) for name, types in map(pair, wants)],
+    ) -> ClaimResult:
+        asked = wire.ClaimRequest(
+            queues=[wire.ClaimSource(name, list(types)) for name, types in map(split_want, wants)],
             limit=limit,
             wait=wait,
             lease=lease,
@@ -140,20 +140,20 @@ class Client:
             asked,
             gives=wire.Deliveries,
             query={"scope": scope},
-            wait=min(wait, LONGEST_WAIT),
+            wait=min(wait, MAX_WAIT_S),
         )
-        number = self.ledger.number
-        messages = [leased_of(each, number(scope, each.queue)) for each in found.messages]
+        number = self.ledger.assign_number
+        messages = [make_leased(each, number(scope, each.queue)) for each in found.messages]
         for message, each in zip(messages, found.messages, strict=True):
             self.tokens[message.id, message.fence] = each.token
-        return Taken(messages, found.queues)
+        return ClaimResult(messages, found.queues)
 
     async def complete(self, held: Held, result: bytes | None = None) -> Answer:
         (answer,) = await self.complete_many((Completion(held.id, held.fence, result),))
         return expect(answer, held.id)
 
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
-        return await self._settle("complete", items, [completion(item) for item in items])
+        return await self._settle("complete", items, [encode_completion(item) for item in items])
 
     async def settle(self, held: Held, settlement: Settlement) -> Answer:
         (answer,) = await self.settle_many([(held, settlement)])
@@ -164,7 +164,10 @@ class Client:
         answers: dict[int, Answer] = {}
         for kind, verb in VERBS.items():
             chosen = [n for n, (_, each) in enumerate(items) if isinstance(each, kind)]
-            held, sent = [items[n][0] for n in chosen], [fields(items[n][1]) for n in chosen]
+            held, sent = (
+                [items[n][0] for n in chosen],
+                [encode_settlement(items[n][1]) for n in chosen],
+            )
             answers |= dict(zip(chosen, await self._settle(verb, held, sent), strict=True))
         if len(answers) < len(items):
             raise InvalidInput("a reclaim is for the agents of the server")
@@ -219,27 +222,27 @@ class Client:
 
     async def _send(self, verb: str, items: Sequence[Any]) -> list[Answer]:
         answers: list[Answer] = []
-        for first in range(0, len(items), MOST):
+        for first in range(0, len(items), MAX_BATCH):
             outcomes = await self.transport.send(
                 "POST",
                 f"/v1/{verb}/batch",
-                Items(items[first : first + MOST]),
+                BatchItems(items[first : first + MAX_BATCH]),
                 gives=wire.SettleOutcomes,
             )
-            answers += map(answer_of, outcomes.items)
+            answers += map(make_answer, outcomes.items)
         return answers
 
 
-def completion(item: Completion) -> dict[str, Any]:
+def encode_completion(item: Completion) -> dict[str, Any]:
     if item.result is None:
         return {}
-    json, base64 = told(item.result)
+    json, base64 = encode_body(item.result)
     if base64 is None and json is UNSET:
         return {"result_base64": ""}
     return {"result_base64": base64} if json is UNSET else {"result": json}
 
 
-def fields(settlement: Settlement) -> dict[str, Any]:
+def encode_settlement(settlement: Settlement) -> dict[str, Any]:
     found = {name: getattr(settlement, name) for name in settlement.__struct_fields__}
     if isinstance(settlement, Fail):
         found["error"] = settlement.error or "failed"

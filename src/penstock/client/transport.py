@@ -12,17 +12,19 @@ from penstock.errors import OutcomeUnknown, PenstockError, StoreError, StoreUnre
 
 T = TypeVar("T")
 # For one answer, beyond what the call itself waits.
-PATIENCE = 30.0
+REQUEST_TIMEOUT_S = 30.0
 encode = msgspec.json.Encoder().encode
 
 
-def tree(parent: type[PenstockError]) -> Iterator[type[PenstockError]]:
+def walk_errors(parent: type[PenstockError]) -> Iterator[type[PenstockError]]:
     yield parent
     for child in parent.__subclasses__():
-        yield from tree(child)
+        yield from walk_errors(child)
 
 
-KNOWN = {error.code: error for error in tree(PenstockError) if error.__module__ == errors.__name__}
+ERRORS_BY_CODE = {
+    error.code: error for error in walk_errors(PenstockError) if error.__module__ == errors.__name__
+}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -38,13 +40,15 @@ class Failed(msgspec.Struct, frozen=True):
 class Transport:
     """Connections to one server, on one loop; opened on first use."""
 
-    def __init__(self, url: str, patience: float = PATIENCE, key: str | None = None) -> None:
+    def __init__(
+        self, url: str, patience: float = REQUEST_TIMEOUT_S, key: str | None = None
+    ) -> None:
         self.url = url.rstrip("/")
         self.patience = patience
         self.key = key
         self.session: aiohttp.ClientSession | None = None
 
-    def opened(self) -> aiohttp.ClientSession:
+    def ensure_session(self) -> aiohttp.ClientSession:
         if self.session is None:
             # As many as there are calls: most of them are long polls.
             connector = aiohttp.TCPConnector(limit=0)
@@ -85,7 +89,7 @@ class Transport:
             return response.status, await response.read()
 
     @asynccontextmanager
-    async def flow(
+    async def stream(
         self,
         method: str,
         path: str,
@@ -110,20 +114,24 @@ class Transport:
         again: bool = True,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A good answer, yet to be read; a bad one raises."""
-        given = {name: worded(value) for name, value in (query or {}).items() if value is not None}
+        given = {
+            name: format_query_value(value)
+            for name, value in (query or {}).items()
+            if value is not None
+        }
         try:
-            async with self.opened().request(
+            async with self.ensure_session().request(
                 method, self.url + path, data=data, params=given, timeout=timeout
             ) as response:
                 if response.status >= 400:
-                    raise error_of(await response.read(), response.status)
+                    raise decode_error(await response.read(), response.status)
                 yield response
         except aiohttp.ClientConnectorError as error:
             raise StoreUnreachable(f"{self.url} cannot be reached: {error}") from None
         except (TimeoutError, aiohttp.ClientError) as error:
-            raise self.unanswered(error, again) from None
+            raise self.make_unanswered_error(error, again) from None
 
-    def unanswered(self, error: BaseException, again: bool) -> StoreError:
+    def make_unanswered_error(self, error: BaseException, again: bool) -> StoreError:
         text = f"{self.url} did not answer: {str(error) or type(error).__name__}"
         return StoreUnreachable(text) if again else OutcomeUnknown(text)
 
@@ -133,20 +141,20 @@ class Transport:
             self.session = None
 
 
-def worded(value: Any) -> str:
+def format_query_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def error_of(answer: bytes, status: int) -> PenstockError:
+def decode_error(answer: bytes, status: int) -> PenstockError:
     """The error that the server raised; one that only a newer server knows is a plain one."""
     try:
         failure = msgspec.json.decode(answer, type=Failed).error
     except msgspec.DecodeError:
         return StoreError(f"the server answered {status}: {answer[:200]!r}")
-    return raised(failure.code, failure.message, failure.details)
+    return make_error(failure.code, failure.message, failure.details)
 
 
-def raised(code: str, text: str, details: list[dict[str, str]] | None = None) -> PenstockError:
-    error = KNOWN.get(code, StoreError)(text)
+def make_error(code: str, text: str, details: list[dict[str, str]] | None = None) -> PenstockError:
+    error = ERRORS_BY_CODE.get(code, StoreError)(text)
     error.details = tuple((each["field"], each["message"]) for each in details or ())
     return error

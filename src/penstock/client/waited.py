@@ -6,7 +6,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 from penstock.client.administration import RemoteAdmin
 from penstock.client.artifacts import RemoteArtifacts
 from penstock.client.remote import Client
-from penstock.client.transport import PATIENCE
+from penstock.client.transport import REQUEST_TIMEOUT_S
 from penstock.portal import Portal
 
 P = ParamSpec("P")
@@ -14,7 +14,7 @@ R = TypeVar("R")
 Verbs_co = TypeVar("Verbs_co", covariant=True)
 
 
-class Waiting(Protocol[Verbs_co]):
+class SyncWaiter(Protocol[Verbs_co]):
     @property
     def portal(self) -> Portal: ...
 
@@ -22,12 +22,12 @@ class Waiting(Protocol[Verbs_co]):
     def verbs(self) -> Verbs_co: ...
 
 
-def waited(
+def make_sync(
     verb: Callable[Concatenate[Verbs_co, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Waiting[Verbs_co], P], R]:
+) -> Callable[Concatenate[SyncWaiter[Verbs_co], P], R]:
     """The verb, for whoever waits for it."""
 
-    def call(self: Waiting[Verbs_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: SyncWaiter[Verbs_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.portal.run(verb(self.verbs, *args, **kwargs))
 
     call.__doc__ = verb.__doc__
@@ -41,27 +41,27 @@ class SyncAdmin:
         self.portal = portal
         self.verbs = admin
 
-    create_scope = waited(RemoteAdmin.create_scope)
-    pause_scope = waited(RemoteAdmin.pause_scope)
-    create_queue = waited(RemoteAdmin.create_queue)
-    queue = waited(RemoteAdmin.queue)
-    queues = waited(RemoteAdmin.queues)
-    set_queue = waited(RemoteAdmin.set_queue)
-    set_state = waited(RemoteAdmin.set_state)
-    rename_queue = waited(RemoteAdmin.rename_queue)
-    delete_queue = waited(RemoteAdmin.delete_queue)
-    get = waited(RemoteAdmin.get)
-    result = waited(RemoteAdmin.result)
-    callbacks = waited(RemoteAdmin.callbacks)
-    find = waited(RemoteAdmin.find)
-    cancel = waited(RemoteAdmin.cancel)
-    redrive = waited(RemoteAdmin.redrive)
-    redrive_many = waited(RemoteAdmin.redrive_many)
-    purge = waited(RemoteAdmin.purge)
-    purge_dead = waited(RemoteAdmin.purge_dead)
-    schedule = waited(RemoteAdmin.schedule)
-    schedules = waited(RemoteAdmin.schedules)
-    unschedule = waited(RemoteAdmin.unschedule)
+    create_scope = make_sync(RemoteAdmin.create_scope)
+    pause_scope = make_sync(RemoteAdmin.pause_scope)
+    create_queue = make_sync(RemoteAdmin.create_queue)
+    queue = make_sync(RemoteAdmin.queue)
+    queues = make_sync(RemoteAdmin.queues)
+    set_queue = make_sync(RemoteAdmin.set_queue)
+    set_state = make_sync(RemoteAdmin.set_state)
+    rename_queue = make_sync(RemoteAdmin.rename_queue)
+    delete_queue = make_sync(RemoteAdmin.delete_queue)
+    get = make_sync(RemoteAdmin.get)
+    result = make_sync(RemoteAdmin.result)
+    callbacks = make_sync(RemoteAdmin.callbacks)
+    find = make_sync(RemoteAdmin.find)
+    cancel = make_sync(RemoteAdmin.cancel)
+    redrive = make_sync(RemoteAdmin.redrive)
+    redrive_many = make_sync(RemoteAdmin.redrive_many)
+    purge = make_sync(RemoteAdmin.purge)
+    purge_dead = make_sync(RemoteAdmin.purge_dead)
+    schedule = make_sync(RemoteAdmin.schedule)
+    schedules = make_sync(RemoteAdmin.schedules)
+    unschedule = make_sync(RemoteAdmin.unschedule)
 
 
 class SyncArtifacts:
@@ -71,33 +71,35 @@ class SyncArtifacts:
         self.portal = portal
         self.verbs = artifacts
 
-    attach = waited(RemoteArtifacts.attach)
-    of = waited(RemoteArtifacts.of)
-    read = waited(RemoteArtifacts.read)
-    download = waited(RemoteArtifacts.download)
+    attach = make_sync(RemoteArtifacts.attach)
+    of = make_sync(RemoteArtifacts.list_artifacts)
+    read = make_sync(RemoteArtifacts.read)
+    download = make_sync(RemoteArtifacts.download)
 
 
 class SyncClient:
     """`Client`, waited for."""
 
-    def __init__(self, url: str, *, key: str | None = None, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, url: str, *, key: str | None = None, patience: float = REQUEST_TIMEOUT_S
+    ) -> None:
         self.portal = Portal()
         self.verbs = Client(url, key=key, patience=patience)
         self.admin = SyncAdmin(self.portal, self.verbs.admin)
         self.artifacts = SyncArtifacts(self.portal, self.verbs.artifacts)
 
-    publish = waited(Client.publish)
-    publish_many = waited(Client.publish_many)
-    claim = waited(Client.claim)
-    complete = waited(Client.complete)
-    complete_many = waited(Client.complete_many)
-    settle = waited(Client.settle)
-    settle_many = waited(Client.settle_many)
-    extend = waited(Client.extend)
-    extend_many = waited(Client.extend_many)
-    begin = waited(Client.begin)
-    progress = waited(Client.progress)
-    mark = waited(Client.mark)
+    publish = make_sync(Client.publish)
+    publish_many = make_sync(Client.publish_many)
+    claim = make_sync(Client.claim)
+    complete = make_sync(Client.complete)
+    complete_many = make_sync(Client.complete_many)
+    settle = make_sync(Client.settle)
+    settle_many = make_sync(Client.settle_many)
+    extend = make_sync(Client.extend)
+    extend_many = make_sync(Client.extend_many)
+    begin = make_sync(Client.begin)
+    progress = make_sync(Client.progress)
+    mark = make_sync(Client.mark)
 
     def __enter__(self) -> Self:
         return self

@@ -18,10 +18,10 @@ from penstock.errors import (
     PenstockError,
     StoreError,
 )
-from penstock.http.call import KEY, Call
-from penstock.http.envelope import envelope_of, internal, status_of
-from penstock.http.front import OTHER, Front, headers_of
-from penstock.http.openapi import document
+from penstock.http.call import KEY, RequestContext
+from penstock.http.envelope import encode_error, encode_internal_error, find_status
+from penstock.http.front import OTHER, AsgiApp, make_error_headers
+from penstock.http.openapi import make_document
 from penstock.http.route import Route
 from penstock.http.routes.access import access
 from penstock.http.routes.artifacts import artifacts
@@ -33,7 +33,7 @@ from penstock.http.routes.queues import queues, scopes
 from penstock.http.routes.schedules import schedules
 from penstock.http.routes.subscriptions import subscriptions
 from penstock.http.routes.system import system
-from penstock.http.service import Service
+from penstock.http.service import ServerState
 
 PARTS = (
     scopes,
@@ -51,11 +51,11 @@ PARTS = (
 log: FilteringBoundLogger = structlog.get_logger()
 
 
-def application(service: Service) -> Front:
-    return Front(service, cold_routes())
+def make_app(service: ServerState) -> AsgiApp:
+    return AsgiApp(service, make_fastapi_app())
 
 
-def cold_routes() -> FastAPI:
+def make_fastapi_app() -> FastAPI:
     """Those that need not be quick. What they serve comes with each call."""
     app = FastAPI(title="Penstock", version=version("penstock"), redirect_slashes=False,
                   docs_url=None, redoc_url=None)  # fmt: skip
@@ -72,39 +72,39 @@ def cold_routes() -> FastAPI:
                 response_model=None,
                 status_code=route.status,
             )
-    app.add_exception_handler(PenstockError, refused)
-    app.add_exception_handler(RequestValidationError, unfit)
-    app.add_exception_handler(HTTPException, not_routed)
-    app.add_exception_handler(Exception, failed)
+    app.add_exception_handler(PenstockError, handle_penstock_error)
+    app.add_exception_handler(RequestValidationError, handle_invalid_request)
+    app.add_exception_handler(HTTPException, handle_http_exception)
+    app.add_exception_handler(Exception, handle_unexpected_error)
 
     @cache
     def openapi() -> dict[str, Any]:
-        return document(app, routes)
+        return make_document(app, routes)
 
     vars(app)["openapi"] = openapi
     return app
 
 
 def answer(request: Request, error: PenstockError) -> Response:
-    call: Call = request.scope[KEY]
+    call: RequestContext = request.scope[KEY]
     if isinstance(error, StoreError):
         call.service.outages.report_failure("http", error)
     route = request.scope.get("route")
     path = OTHER if route is None else route.path
     call.service.refusals.note(call.caller, request.scope, path, error)
-    status = status_of(error)
-    headers = {name.decode(): value.decode() for name, value in headers_of(error, status)}
+    status = find_status(error)
+    headers = {name.decode(): value.decode() for name, value in make_error_headers(error, status)}
     return Response(
-        envelope_of(error, call.request_id), status, headers, media_type="application/json"
+        encode_error(error, call.request_id), status, headers, media_type="application/json"
     )
 
 
-async def refused(request: Request, error: Exception) -> Response:
+async def handle_penstock_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PenstockError)
     return answer(request, error)
 
 
-async def unfit(request: Request, error: Exception) -> Response:
+async def handle_invalid_request(request: Request, error: Exception) -> Response:
     """What FastAPI found wrong with the path, the query or the headers."""
     assert isinstance(error, RequestValidationError)
     details = tuple((".".join(map(str, each["loc"][1:])), each["msg"]) for each in error.errors())
@@ -113,7 +113,7 @@ async def unfit(request: Request, error: Exception) -> Response:
     return answer(request, told)
 
 
-async def not_routed(request: Request, error: Exception) -> Response:
+async def handle_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
     if error.status_code == 404:
@@ -125,7 +125,7 @@ async def not_routed(request: Request, error: Exception) -> Response:
     return answer(request, Malformed(str(error.detail)))
 
 
-async def failed(request: Request, error: Exception) -> Response:
+async def handle_unexpected_error(request: Request, error: Exception) -> Response:
     """The front logs it."""
-    call: Call = request.scope[KEY]
-    return Response(internal(call.request_id), 500, media_type="application/json")
+    call: RequestContext = request.scope[KEY]
+    return Response(encode_internal_error(call.request_id), 500, media_type="application/json")

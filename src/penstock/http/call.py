@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from penstock.access import Right
 from penstock.admin import Admin
 from penstock.broker import Broker
-from penstock.checks import readable
-from penstock.document import Act, acting
+from penstock.checks import replace_surrogates
+from penstock.document import AuditEntry, acting
 from penstock.errors import BodyTooLarge, InvalidInput, RequestTimeout
-from penstock.http.caller import Caller, Requirement
-from penstock.http.service import Limits, Service
+from penstock.http.caller import Principal, Requirement
+from penstock.http.service import ServerLimits, ServerState
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -26,18 +26,18 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 KEY = "penstock"
 CLOSE = (b"connection", b"close")
 # An ASGI extension: a whole answer by one call.
-WHOLE = "penstock.whole"
+RESPONDER_EXTENSION = "penstock.whole"
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-LONGEST_TARGET = 300
+MAX_TARGET_LENGTH = 300
 MIN_BYTES_PER_S = 1_000
 ANSWERED = frozenset({Right.MANAGE, Right.ACCESS})
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The caller has left; nobody is there to be answered."""
 
 
-class Call:
+class RequestContext:
     """`scope` is the namespace of queues the caller means."""
 
     __slots__ = (
@@ -46,14 +46,14 @@ class Call:
     )  # fmt: skip
 
     def __init__(
-        self, service: Service, caller: Caller, scope: str, request_id: str, receive: Receive
+        self, service: ServerState, caller: Principal, scope: str, request_id: str, receive: Receive
     ) -> None:
         self.service = service
         self.caller = caller
         self.scope = scope
         self.request_id = request_id
         self.receive = receive
-        self.broker: Broker = service.broker(caller.tenant)
+        self.broker: Broker = service.get_broker(caller.tenant)
         # What the route is about; what operators do is done with it alone.
         self.right: Right | None = None
         self.path = ""
@@ -72,7 +72,7 @@ class Call:
     @property
     def target(self) -> str:
         where = "" if self.scope == "default" else f"?scope={self.scope}"
-        return readable(self.path[:LONGEST_TARGET] + where)
+        return replace_surrogates(self.path[:MAX_TARGET_LENGTH] + where)
 
     def allows(self, scope: str, queue: str) -> bool:
         return self.right is not None and self.caller.access.allows(self.right, scope, queue)
@@ -87,7 +87,7 @@ class Call:
         self.caller.check_requirement(required)
         if required.right in ANSWERED:
             acting.set(
-                Act(
+                AuditEntry(
                     subject=self.caller.subject,
                     tenant=self.caller.tenant,
                     scope=scope,
@@ -133,7 +133,7 @@ class Call:
         yield rest
 
 
-async def read_body(receive: Receive, limits: Limits) -> bytes:
+async def read_body(receive: Receive, limits: ServerLimits) -> bytes:
     """Whole. One that comes in pieces without end is refused when it is too much, or too slow."""
     reader = BodyReader(receive, limits.body_timeout)
     pieces, size, more = [], 0, True
@@ -175,7 +175,7 @@ class BodyReader:
         return piece, more
 
 
-def fitting(body: bytes, limits: Limits) -> bytes:
+def fitting(body: bytes, limits: ServerLimits) -> bytes:
     if len(body) > limits.body:
         raise BodyTooLarge(f"the request has more than {limits.body} bytes")
     return body
@@ -185,7 +185,7 @@ async def next_piece(receive: Receive) -> tuple[bytes, bool]:
     """And whether there are more."""
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise Gone
+        raise ClientDisconnected
     return message.get("body", b""), message.get("more_body", False)
 
 

@@ -10,23 +10,23 @@ from structlog.typing import FilteringBoundLogger
 from penstock.broker import Broker
 from penstock.callback import Ended, decode
 from penstock.errors import Archived, PenstockError
-from penstock.http.sending import Answered, Letter, Sender
+from penstock.http.sending import WebhookRequest, WebhookResult, WebhookSender
 from penstock.message import Fail, HistoryRow, Leased, Nack, Record, Release, Settlement
 from penstock.queue import CALLBACK, Queue, QueueState
-from penstock.signing import Signing
+from penstock.signing import WebhookSecrets
 from penstock.ticket import Claim
-from penstock.wire.callbacks import callback_of
+from penstock.wire.callbacks import make_callback
 
 # At a time, in one server.
-MOST = 32
+MAX_IN_FLIGHT = 32
 # The queue is looked at so often while it has more than is under way, while there are callbacks,
 # and for so long after the last one.
-AT_ONCE, SOON, A_WHILE = 0.01, 0.1, 30.0
+AT_ONCE, MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.01, 0.1, 30.0
 encode = msgspec.json.Encoder().encode
 log: FilteringBoundLogger = structlog.get_logger()
 
 
-class Lost(Exception):
+class CallbackLost(Exception):
     """There is nothing to tell any more, and never will be."""
 
 
@@ -34,11 +34,11 @@ class CallbackDispatcher:
     name = "callback_dispatcher"
     every = 1.0
 
-    def __init__(self, broker: Broker, sender: Sender, by: str) -> None:
+    def __init__(self, broker: Broker, sender: WebhookSender, by: str) -> None:
         self.broker = broker
         self.store = broker.store
         self.sender = sender
-        self.signing = Signing(broker.store)
+        self.signing = WebhookSecrets(broker.store)
         self.by = by
         self.sending: set[asyncio.Task[None]] = set()
         self.busy_until = 0.0
@@ -54,9 +54,9 @@ class CallbackDispatcher:
             await asyncio.wait(self.sending)
 
     async def tick(self) -> float:
-        queue = await self.broker.directory.named("default", "default", CALLBACK)
-        room = MOST - len(self.sending)
-        if room and served(queue):
+        queue = await self.broker.directory.get_by_name("default", "default", CALLBACK)
+        room = MAX_IN_FLIGHT - len(self.sending)
+        if room and list_served(queue):
             claim = Claim((queue.id,), self.by, room, queue.settings.lease)
             for message in (await self.store.claim(claim)).messages:
                 self.begin(message)
@@ -65,10 +65,10 @@ class CallbackDispatcher:
     def wait(self) -> float:
         now = asyncio.get_running_loop().time()
         if self.sending:
-            self.busy_until = now + A_WHILE
-        if len(self.sending) == MOST:
+            self.busy_until = now + MAX_POLL_INTERVAL_S
+        if len(self.sending) == MAX_IN_FLIGHT:
             return AT_ONCE
-        return SOON if now < self.busy_until else self.every
+        return MIN_POLL_INTERVAL_S if now < self.busy_until else self.every
 
     def begin(self, message: Leased) -> None:
         task = asyncio.create_task(self.deliver(message), name=f"callback {message.id}")
@@ -98,31 +98,31 @@ class CallbackDispatcher:
         """None if it was taken."""
         try:
             letter = await self.letter(message)
-        except Lost as error:
+        except CallbackLost as error:
             return Fail(str(error))
         except PenstockError as error:
             return Nack(f"not sent: {error}")
-        return settlement_of(await self.sender.post(letter))
+        return choose_settlement(await self.sender.post(letter))
 
-    async def letter(self, message: Leased) -> Letter:
+    async def letter(self, message: Leased) -> WebhookRequest:
         """As the message it is about stands in the store now."""
         ended = read(message)
         record = await self.found(ended)
         if (url := record.message.meta.callback) is None:
-            raise Lost(f"message {ended.id} has no callback")
-        row = end_of(record, ended)
-        queue = await self.broker.directory.numbered(record.message.queue_id)
-        body = encode(callback_of(record, row, queue, await self.result(record, row)))
+            raise CallbackLost(f"message {ended.id} has no callback")
+        row = find_end(record, ended)
+        queue = await self.broker.directory.get_by_id(record.message.queue_id)
+        body = encode(make_callback(record, row, queue, await self.result(record, row)))
         secrets = await self.signing.secrets(queue.scope.tenant)
-        return Letter(url, str(message.id), body, secrets.valid)
+        return WebhookRequest(url, str(message.id), body, secrets.valid)
 
     async def found(self, ended: Ended) -> Record:
         try:
             record = await self.store.get(int(ended.id))
         except Archived as error:
-            raise Lost(str(error)) from None
+            raise CallbackLost(str(error)) from None
         if record is None:
-            raise Lost(f"no message with id {ended.id}")
+            raise CallbackLost(f"no message with id {ended.id}")
         return record
 
     async def result(self, record: Record, row: HistoryRow) -> bytes | None:
@@ -134,24 +134,24 @@ def read(message: Leased) -> Ended:
         ended = decode(message.body)
         int(ended.id)
     except (msgspec.DecodeError, ValueError):
-        raise Lost("its body does not say which message ended") from None
+        raise CallbackLost("its body does not say which message ended") from None
     return ended
 
 
-def end_of(record: Record, ended: Ended) -> HistoryRow:
+def find_end(record: Record, ended: Ended) -> HistoryRow:
     """The row that tells of it: the last one, should there be several."""
     for row in reversed(record.timeline):
         if row.state is ended.state:
             return row
-    raise Lost(f"message {ended.id} was never {ended.state}")
+    raise CallbackLost(f"message {ended.id} was never {ended.state}")
 
 
-def settlement_of(answered: Answered) -> Settlement | None:
+def choose_settlement(answered: WebhookResult) -> Settlement | None:
     if answered.good:
         return None
     return Fail(str(answered)) if answered.gone else Nack(str(answered))
 
 
-def served(queue: Queue) -> bool:
+def list_served(queue: Queue) -> bool:
     """By its own state: that its scope is paused is of no matter to other tenants."""
     return queue.state is QueueState.ACTIVE

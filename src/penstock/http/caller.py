@@ -43,7 +43,7 @@ class Requirement(Struct, frozen=True):
     extent: Extent = Extent.QUEUE
 
 
-class Caller:
+class Principal:
     """Queues are the tenant's; a lock token is of use to its holder alone."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Caller:
         if required.extent in (Extent.TENANT, Extent.STORE):
             self.access.check(required.right, EVERY)
 
-    def fitting(self, types: Iterable[str]) -> tuple[str, ...]:
+    def filter_types(self, types: Iterable[str]) -> tuple[str, ...]:
         """The types a claim is to be served: those asked for, or all the caller may have."""
         asked = tuple(types)
         if EVERY in self.types:
@@ -91,7 +91,7 @@ class Caller:
 
 
 # Without credentials there is one caller: whoever can reach the loopback of this machine.
-OPERATOR = Caller("local", OWNER, EVERYTHING)
+OPERATOR = Principal("local", OWNER, EVERYTHING)
 
 
 def refuse_exposed(host: str, *, asks: bool) -> None:
@@ -102,7 +102,7 @@ def refuse_exposed(host: str, *, asks: bool) -> None:
         )
 
 
-def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
+def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
     """A web page that the operator looks at is not the operator: its browser says where it is from,
     and a name that was made to lead here is not one of ours. Nor is the client of a proxy."""
     host = origin = None
@@ -126,14 +126,14 @@ def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
 
 
 def refuse_foreign(host: bytes | None, origin: bytes | None) -> None:
-    if host is not None and not is_ours(host):
+    if host is not None and not is_local_host(host):
         raise Forbidden(f"host {host.decode('latin-1')[:100]!r} is not this machine's loopback")
     if origin is not None and origin != b"http://" + (host or b""):
         raise Forbidden(f"origin {origin.decode('latin-1')[:100]!r} is another site")
 
 
 @lru_cache(64)
-def is_ours(host: bytes) -> bool:
+def is_local_host(host: bytes) -> bool:
     """With its port or without."""
     name, colon, port = host.rpartition(b":")
     return (name if colon and port.isdigit() else host) in NAMES

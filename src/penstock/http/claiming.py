@@ -5,27 +5,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.access import Right
-from penstock.consumer import Taken
+from penstock.consumer import ClaimResult
 from penstock.errors import Forbidden, PenstockError
-from penstock.http.call import Call
-from penstock.http.counts import SECOND
-from penstock.http.events import Event, Told
-from penstock.http.metrics import tally
-from penstock.http.parking import Waiter, Wish, give_back
+from penstock.http.call import RequestContext
+from penstock.http.counts import MICROS_PER_SECOND
+from penstock.http.events import EncodedEvent, Event
+from penstock.http.metrics import count_values
+from penstock.http.parking import ClaimKey, Waiter, give_back
 from penstock.http.tokens import HeldLock
 from penstock.message import PLAIN, Flag, Leased, Meta
 from penstock.queue import DEAD_LETTER
-from penstock.wire.consume import Claim, Deliveries, Delivery
-from penstock.wire.texts import time_at, time_of, told
+from penstock.wire.consume import ClaimRequest, Deliveries, Delivery
+from penstock.wire.texts import encode_body, to_datetime, to_optional_datetime
 
 # Messages of one claim whose waits are measured.
-SAMPLE = 10
+WAIT_SAMPLE_SIZE = 10
 # Seconds for which a waiting claim goes by the rights that it came with.
 RIGHTS_HOLD_S = 1.0
 
 
-async def claim(call: Call, sent: Claim) -> Deliveries:
-    wish, began = await wish_of(call, sent), time.monotonic()
+async def claim(call: RequestContext, sent: ClaimRequest) -> Deliveries:
+    wish, began = await make_claim_key(call, sent), time.monotonic()
     waiter = call.service.parking.join(
         call.broker,
         wish,
@@ -45,21 +45,23 @@ async def claim(call: Call, sent: Claim) -> Deliveries:
     if taken.messages and time.monotonic() - began > RIGHTS_HOLD_S:
         await check_again(call, sent, wish, taken)
     tell(call, taken, waiter)
-    return Deliveries([delivery_of(call, each) for each in taken.messages], taken.queues)
+    return Deliveries([make_delivery(call, each) for each in taken.messages], taken.queues)
 
 
-async def check_again(call: Call, sent: Claim, wish: Wish, taken: Taken) -> None:
+async def check_again(
+    call: RequestContext, sent: ClaimRequest, wish: ClaimKey, taken: ClaimResult
+) -> None:
     """Gives the messages back if rights were taken away while the claim waited."""
     try:
         call.caller = await call.service.gate.recognise(call.asgi_scope)
-        if lost_rights(wish, await wish_of(call, sent), taken):
+        if lost_rights(wish, await make_claim_key(call, sent), taken):
             raise Forbidden("the rights of this caller changed while it waited; claim again")
     except PenstockError:
         await give_back(call.broker, taken.messages)
         raise
 
 
-def lost_rights(before: Wish, now: Wish, taken: Taken) -> bool:
+def lost_rights(before: ClaimKey, now: ClaimKey, taken: ClaimResult) -> bool:
     """Types of the claim, or the right on a queue whose dead letter was taken."""
     dead = now.dead_of
     return before.wants != now.wants or any(
@@ -68,14 +70,14 @@ def lost_rights(before: Wish, now: Wish, taken: Taken) -> bool:
     )
 
 
-async def wish_of(call: Call, sent: Claim) -> Wish:
+async def make_claim_key(call: RequestContext, sent: ClaimRequest) -> ClaimKey:
     for want in sent.queues:
         call.check(Right.CONSUME, want.queue)
     from_dead = any(want.queue == DEAD_LETTER for want in sent.queues)
-    return Wish(
+    return ClaimKey(
         call.caller.tenant,
         call.scope,
-        tuple((want.queue, call.caller.fitting(want.types)) for want in sent.queues),
+        tuple((want.queue, call.caller.filter_types(want.types)) for want in sent.queues),
         sent.lease,
         sent.begins,
         sent.merge,
@@ -83,14 +85,14 @@ async def wish_of(call: Call, sent: Claim) -> Wish:
     )
 
 
-async def dead_queues(call: Call) -> tuple[int, ...] | None:
+async def dead_queues(call: RequestContext) -> tuple[int, ...] | None:
     """The queues whose dead letters this caller may claim; None is all of the scope."""
     allows = call.caller.access.allows
     if allows(Right.CONSUME, call.scope):
         return None
     found = tuple(
         queue.id
-        for queue in await call.broker.directory.all()
+        for queue in await call.broker.directory.list_queues()
         if (queue.scope.tenant, queue.scope.name) == (call.caller.tenant, call.scope)
         and not queue.system
         and allows(Right.CONSUME, call.scope, queue.name)
@@ -100,9 +102,9 @@ async def dead_queues(call: Call) -> tuple[int, ...] | None:
     return found
 
 
-def delivery_of(call: Call, message: Leased) -> Delivery:
+def make_delivery(call: RequestContext, message: Leased) -> Delivery:
     meta = message.meta
-    body, base64 = told(message.body)
+    body, base64 = encode_body(message.body)
     return Delivery(
         str(message.id),
         call.service.tokens.sign(held_lock(message), call.caller.holder),
@@ -111,14 +113,14 @@ def delivery_of(call: Call, message: Leased) -> Delivery:
         message.priority,
         message.attempts,
         message.deliveries,
-        time_at(message.created_at),
-        time_at(message.lease_until),
+        to_datetime(message.created_at),
+        to_datetime(message.lease_until),
         body,
         base64,
         meta.content_type,
         message.fence,
         message.suspect,
-        *(() if meta is PLAIN else further(meta)),
+        *(() if meta is PLAIN else add_rare_fields(meta)),
     )
 
 
@@ -127,13 +129,13 @@ def held_lock(message: Leased) -> HeldLock:
     return HeldLock(message.id, message.fence, message.queue_id, from_dead)
 
 
-def further(meta: Meta) -> tuple[Any, ...]:
+def add_rare_fields(meta: Meta) -> tuple[Any, ...]:
     """What few messages have."""
     return (
         meta.name,
         meta.headers,
         meta.labels,
-        time_of(meta.deadline),
+        to_optional_datetime(meta.deadline),
         meta.timeout,
         meta.lease,
         meta.max_attempts,
@@ -146,24 +148,24 @@ def further(meta: Meta) -> tuple[Any, ...]:
     )
 
 
-def tell(call: Call, taken: Taken, waiter: Waiter) -> None:
+def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
     """Counts them; a claim is told live only, since history has no row of it."""
     metrics, queues = call.service.metrics, call.broker.directory.by_id
-    for queue_id, count in tally([each.queue_id for each in taken.messages]):
+    for queue_id, count in count_values([each.queue_id for each in taken.messages]):
         metrics.claimed.add(metrics.queue(queues[queue_id].name), by=count)
-    for message in taken.messages[:: len(taken.messages) // SAMPLE + 1]:
+    for message in taken.messages[:: len(taken.messages) // WAIT_SAMPLE_SIZE + 1]:
         if message.deliveries == 1:
-            waited = max(0.0, time.time() - message.created_at / SECOND)
+            waited = max(0.0, time.time() - message.created_at / MICROS_PER_SECOND)
             metrics.waits.add(metrics.queue(queues[message.queue_id].name), waited)
     if call.service.hub.listeners:
-        call.service.hub.tell([claimed(call, each, waiter) for each in taken.messages])
+        call.service.hub.tell([make_claimed_event(call, each, waiter) for each in taken.messages])
 
 
-def claimed(call: Call, message: Leased, waiter: Waiter) -> Told:
+def make_claimed_event(call: RequestContext, message: Leased, waiter: Waiter) -> EncodedEvent:
     event = Event(
         "message.claimed", datetime.now(UTC), call.scope,
         call.broker.directory.by_id[message.queue_id].name, str(message.id),
         message.type, "claimed", message.attempts, waiter.consumer,
         correlation_id=message.meta.correlation_id,
     )  # fmt: skip
-    return Told(event, call.caller.tenant)
+    return EncodedEvent(event, call.caller.tenant)

@@ -10,25 +10,25 @@ from penstock.artifacts.upload import Upload
 from penstock.artifacts.verbs import Artifacts
 from penstock.checks import clip
 from penstock.errors import AlreadySettled, InvalidInput, PenstockError, StoreError
-from penstock.http.call import Call
+from penstock.http.call import RequestContext
 from penstock.http.settling import Settling
 from penstock.ticket import Lock
-from penstock.wire.artifacts import Attached
-from penstock.wire.consume import Complete, Settled, SettleOutcomes
+from penstock.wire.artifacts import InlineArtifact
+from penstock.wire.consume import CompleteRequest, Settled, SettleOutcomes
 
 # It was done, or may have been: then the files are its own.
-DONE = (AlreadySettled, StoreError)
+MAYBE_DONE_ERRORS = (AlreadySettled, StoreError)
 
 
-class Tried(Struct, frozen=True):
+class AttachResult(Struct, frozen=True):
     """What an item is settled by, or why it is not; and the files it brought."""
 
     lock: Lock | PenstockError
     names: Sequence[str] = ()
 
 
-class Completing(Settling[Complete]):
-    async def settle(self, call: Call, lock: Lock, sent: Complete) -> Settled:
+class CompletionWithFiles(Settling[CompleteRequest]):
+    async def settle(self, call: RequestContext, lock: Lock, sent: CompleteRequest) -> Settled:
         if not sent.artifacts:
             return await super().settle(call, lock, sent)
         artifacts = call.broker.artifacts
@@ -37,11 +37,14 @@ class Completing(Settling[Complete]):
             try:
                 return await super().settle(call, lock, sent)
             except PenstockError as error:
-                await take_back(artifacts, [Tried(lock, names)], error)
+                await take_back(artifacts, [AttachResult(lock, names)], error)
                 raise
 
     async def settle_many(
-        self, call: Call, read: Sequence[Lock | PenstockError], sent: Sequence[Complete]
+        self,
+        call: RequestContext,
+        read: Sequence[Lock | PenstockError],
+        sent: Sequence[CompleteRequest],
     ) -> SettleOutcomes:
         if not any(item.artifacts for item in sent):
             return await super().settle_many(call, read, sent)
@@ -59,18 +62,20 @@ class Completing(Settling[Complete]):
         return done
 
 
-async def try_attach(artifacts: Artifacts, lock: Lock | PenstockError, sent: Complete) -> Tried:
+async def try_attach(
+    artifacts: Artifacts, lock: Lock | PenstockError, sent: CompleteRequest
+) -> AttachResult:
     if isinstance(lock, PenstockError) or not sent.artifacts:
-        return Tried(lock)
+        return AttachResult(lock)
     try:
-        return Tried(lock, await attach(artifacts, lock, sent.artifacts))
+        return AttachResult(lock, await attach(artifacts, lock, sent.artifacts))
     except PenstockError as error:
-        return Tried(error)
+        return AttachResult(error)
 
 
-async def attach(artifacts: Artifacts, lock: Lock, sent: Sequence[Attached]) -> list[str]:
+async def attach(artifacts: Artifacts, lock: Lock, sent: Sequence[InlineArtifact]) -> list[str]:
     """The names that are new. Of a lock that is not held, nothing is written at all."""
-    contents = [(each.name, content_of(each)) for each in sent]
+    contents = [(each.name, decode_content(each)) for each in sent]
     await artifacts.check_held(lock)
     uploads: list[Upload] = []
     try:
@@ -81,7 +86,7 @@ async def attach(artifacts: Artifacts, lock: Lock, sent: Sequence[Attached]) -> 
         await artifacts.room.discard(uploads)
 
 
-def content_of(attached: Attached) -> bytes:
+def decode_content(attached: InlineArtifact) -> bytes:
     try:
         return b64decode(attached.content, validate=True)
     except (NotBase64, ValueError):
@@ -89,9 +94,9 @@ def content_of(attached: Attached) -> bytes:
 
 
 async def take_back(
-    artifacts: Artifacts, tried: Sequence[Tried], error: PenstockError | None = None
+    artifacts: Artifacts, tried: Sequence[AttachResult], error: PenstockError | None = None
 ) -> None:
-    if isinstance(error, DONE):
+    if isinstance(error, MAYBE_DONE_ERRORS):
         return
     for each in tried:
         if isinstance(each.lock, Lock):

@@ -60,22 +60,24 @@ class Envelope(Struct, frozen=True):
 encode = msgspec.json.Encoder().encode
 
 
-def status_of(error: PenstockError) -> int:
+def find_status(error: PenstockError) -> int:
     """Of the nearest class that has one."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def envelope_of(error: PenstockError, request_id: str) -> bytes:
+def encode_error(error: PenstockError, request_id: str) -> bytes:
     details = [Detail(field, message) for field, message in error.details]
     return encode(Envelope(Error(error.code, str(error), details, request_id)))
 
 
-def internal(request_id: str) -> bytes:
+def encode_internal_error(request_id: str) -> bytes:
     text = "something went wrong in the server; its log has the request id"
     return encode(Envelope(Error("INTERNAL", text, [], request_id)))
 
 
-def unreadable(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> PenstockError:
+def make_malformed_error(
+    error: msgspec.DecodeError | UnicodeDecodeError | RecursionError,
+) -> PenstockError:
     """What msgspec says of a body: not JSON, or JSON that is not what the route takes."""
     if not isinstance(error, msgspec.ValidationError):
         return errors.Malformed(f"the body is not JSON: {error}")

@@ -17,12 +17,12 @@ from penstock.wire.texts import Time
 # So many of a crowd read in one turn of the loop.
 WOKEN_AT_ONCE = 20
 # A listener who is so many events behind is let go, and comes back by its last event id.
-MOST_BEHIND = 1_000
-MOST_LISTENERS = 2_000
+MAX_BACKLOG = 1_000
+MAX_LISTENERS = 2_000
 # Messages whose type and correlation id are known without a look.
-MOST_KNOWN = 20_000
+MAX_KNOWN_MESSAGES = 20_000
 # The follower may lag behind somebody's long transaction; past these an event may come twice.
-MOST_ANNOUNCED = 100_000
+MAX_ANNOUNCED = 100_000
 OF_VERB = {
     Verb.REDRIVE: "message.redriven",
     Verb.RELEASE: "message.released",
@@ -58,7 +58,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
     correlation_id: str | None = None
 
 
-class Told(Struct, frozen=True, dict=True):
+class EncodedEvent(Struct, frozen=True, dict=True):
     """An event, whose it is, and from where to go on after it."""
 
     event: Event
@@ -82,7 +82,7 @@ class Filter(Struct, frozen=True):
     # Of what is about no queue, whether all may be seen.
     allows: Callable[[str, str], bool] = lambda scope, queue: True
 
-    def fits(self, told: Told) -> bool:
+    def matches(self, told: EncodedEvent) -> bool:
         event = told.event
         return (
             told.tenant == self.tenant
@@ -104,12 +104,12 @@ class Listener:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.closed = False
 
-    def tell(self, told: Told) -> None:
-        if not self.lost.done() and self.filter.fits(told):
+    def tell(self, told: EncodedEvent) -> None:
+        if not self.lost.done() and self.filter.matches(told):
             self.hear(told.frame)
 
     def hear(self, frame: bytes) -> None:
-        if len(self.unread) >= MOST_BEHIND:
+        if len(self.unread) >= MAX_BACKLOG:
             self.unread.clear()
             self.lost.set_result(None)
             return
@@ -148,8 +148,8 @@ class Hub:
         return bool(self.listeners or self.awaited)
 
     def listen(self, filter: Filter) -> Listener:
-        if len(self.listeners) >= MOST_LISTENERS:
-            raise TooManyWaiting(f"{MOST_LISTENERS} listen here already")
+        if len(self.listeners) >= MAX_LISTENERS:
+            raise TooManyWaiting(f"{MAX_LISTENERS} listen here already")
         listener = Listener(filter, self.wake)
         if self.closed:
             listener.close()
@@ -159,7 +159,7 @@ class Hub:
     def leave(self, listener: Listener) -> None:
         self.listeners.discard(listener)
 
-    def tell(self, events: Iterable[Told]) -> None:
+    def tell(self, events: Iterable[EncodedEvent]) -> None:
         for told in events:
             for listener in self.listeners:
                 listener.tell(told)
@@ -176,7 +176,7 @@ class Hub:
         if self.asleep:
             asyncio.get_running_loop().call_soon(self.wake_some)
 
-    def pulse(self) -> None:
+    def send_keepalives(self) -> None:
         for listener in self.listeners:
             if not listener.unread:
                 listener.hear(KEEPALIVE_COMMENT)
@@ -194,21 +194,21 @@ class Hub:
         if not self.awaited[id]:
             del self.awaited[id]
 
-    def happened(self, ids: Iterable[int]) -> None:
+    def notify_ended(self, ids: Iterable[int]) -> None:
         for id in ids:
             for each in self.awaited.get(id, ()):
                 each.set()
 
-    def know(self, id: int, type: str, correlation_id: str | None) -> None:
+    def remember(self, id: int, type: str, correlation_id: str | None) -> None:
         self.known[id] = (type, correlation_id)
-        if len(self.known) > MOST_KNOWN:
+        if len(self.known) > MAX_KNOWN_MESSAGES:
             self.known.popitem(last=False)
 
-    def announce(self, told: Told, id: int) -> None:
+    def announce(self, told: EncodedEvent, id: int) -> None:
         """A message published here: told at once, unless the follower was quicker, and not again
         when it reads it."""
         if self.listeners and id not in self.known:
-            if len(self.announced) >= MOST_ANNOUNCED:
+            if len(self.announced) >= MAX_ANNOUNCED:
                 self.announced.clear()
             self.announced.add(id)
             self.tell((told,))
@@ -220,7 +220,7 @@ class Hub:
         id = int(event.id)
         announced = id in self.announced
         self.announced.discard(id)
-        self.know(id, event.type or "", event.correlation_id)
+        self.remember(id, event.type or "", event.correlation_id)
         return not announced
 
     def close(self) -> None:
@@ -228,10 +228,10 @@ class Hub:
         self.closed = True
         for listener in self.listeners:
             listener.close()
-        self.happened(list(self.awaited))
+        self.notify_ended(list(self.awaited))
 
 
-class Pulse:
+class WakeSignal:
     """A sign of life for whoever listens: that the client is gone shows when it is sent."""
 
     name = "event_pulse"
@@ -241,11 +241,11 @@ class Pulse:
         self.hub = hub
 
     async def tick(self) -> float:
-        self.hub.pulse()
+        self.hub.send_keepalives()
         return self.every
 
 
-def kind_of(row: HistoryRow) -> str:
+def classify(row: HistoryRow) -> str:
     if row.state is State.DEAD:
         return "message.dead"
     if row.verb in OF_VERB:

@@ -24,42 +24,42 @@ from penstock.errors import (
 from penstock.http.call import (
     CLOSE,
     KEY,
-    WHOLE,
-    Call,
-    Gone,
+    RESPONDER_EXTENSION,
+    ClientDisconnected,
     Headers,
     Message,
     Receive,
+    RequestContext,
     Scope,
     Send,
     scope_of,
 )
-from penstock.http.caller import Caller
-from penstock.http.envelope import RETRY_AFTER, envelope_of, internal, status_of
+from penstock.http.caller import Principal
+from penstock.http.envelope import RETRY_AFTER, encode_error, encode_internal_error, find_status
 from penstock.http.hot import OPERATIONS
 from penstock.http.refusals import COUNTED
-from penstock.http.service import Service
-from penstock.runner import identity
+from penstock.http.service import ServerState
+from penstock.runner import make_identity
 
 log: FilteringBoundLogger = structlog.get_logger()
 encode = msgspec.json.Encoder().encode
 JSON = (b"content-type", b"application/json")
-LONGEST_ID = 128
+MAX_REQUEST_ID_LENGTH = 128
 OTHER = "other"
 # What a load balancer asks, and how to ask for the rest.
-OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
-NOBODY = Caller("nobody", "default", Access(()))
+PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
+ANONYMOUS = Principal("nobody", "default", Access(()))
 
 
-class Front:
-    def __init__(self, service: Service, app: FastAPI) -> None:
+class AsgiApp:
+    def __init__(self, service: ServerState, app: FastAPI) -> None:
         self.service = service
         self.app = app
         self.routes = {
-            path: (operation.reader(), operation.act, operation.status, operation.right)
+            path: (operation.make_reader(), operation.act, operation.status, operation.right)
             for path, operation in OPERATIONS.items()
         }
-        self.name = identity()
+        self.name = make_identity()
         self.numbers = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,11 +69,11 @@ class Front:
         began = time.perf_counter()
         if self.service.proxies is not None:
             scope["client"] = self.service.proxies.client_of(scope)
-        answer = Answer(scope, send, self.request_id(scope["headers"]))
+        answer = AsgiResponse(scope, send, self.request_id(scope["headers"]))
         route = scope["path"] if scope["path"] in self.routes else OTHER
         try:
             await self.serve(scope, receive, answer)
-        except Gone:
+        except ClientDisconnected:
             return
         except PenstockError as error:
             if isinstance(error, StoreError):
@@ -87,15 +87,17 @@ class Front:
             await answer.fail()
         found = scope.get("route")
         route = route if found is None else found.path
-        self.service.metrics.answered(route, answer.status, time.perf_counter() - began)
+        self.service.metrics.observe_request(route, answer.status, time.perf_counter() - began)
 
-    async def serve(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
+    async def serve(self, scope: Scope, receive: Receive, answer: "AsgiResponse") -> None:
         # A connection may carry over what the request before it set.
         acting.set(None)
         answer.caller = caller = await self.admit(scope)
         found = self.routes.get(scope["path"])
         if found is None:
-            scope[KEY] = call = Call(self.service, caller, "default", answer.request_id, receive)
+            scope[KEY] = call = RequestContext(
+                self.service, caller, "default", answer.request_id, receive
+            )
             call.asgi_scope = scope
             await self.serve_cold(scope, receive, answer)
             return
@@ -104,7 +106,7 @@ class Front:
         read, act, status, right = found
         caller.access.check_some(right)
         namespace = scope_of(scope["query_string"])
-        call = Call(self.service, caller, namespace, answer.request_id, receive)
+        call = RequestContext(self.service, caller, namespace, answer.request_id, receive)
         call.headers = scope["headers"]
         call.asgi_scope = scope
         call.whole = answer.whole
@@ -113,8 +115,8 @@ class Front:
         self.service.outages.report_success("http")
         await answer.send(status, done)
 
-    async def serve_cold(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
-        if scope["method"] != "HEAD" or scope["path"] not in OPEN:
+    async def serve_cold(self, scope: Scope, receive: Receive, answer: "AsgiResponse") -> None:
+        if scope["method"] != "HEAD" or scope["path"] not in PUBLIC_PATHS:
             await self.app(scope, receive, answer.send_marked)
             return
         # Load balancers ask so. The connection leaves out the body.
@@ -122,9 +124,9 @@ class Front:
         await self.app(asked, receive, answer.send_marked)
         scope["route"] = asked.get("route")
 
-    async def admit(self, scope: Scope) -> Caller:
+    async def admit(self, scope: Scope) -> Principal:
         gate = self.service.gate
-        return NOBODY if gate.asks and scope["path"] in OPEN else await gate.admit(scope)
+        return ANONYMOUS if gate.asks and scope["path"] in PUBLIC_PATHS else await gate.admit(scope)
 
     def template_of(self, scope: Scope) -> str:
         """The path of the request's route, also of a request that was refused before routing."""
@@ -138,14 +140,18 @@ class Front:
     def request_id(self, headers: Headers) -> str:
         """The caller's own, if it is fit to be printed; else a new one."""
         for name, value in headers:
-            if name == b"x-request-id" and 0 < len(value) <= LONGEST_ID and value.isascii():
+            if (
+                name == b"x-request-id"
+                and 0 < len(value) <= MAX_REQUEST_ID_LENGTH
+                and value.isascii()
+            ):
                 text = value.decode()
                 if text.isprintable():
                     return text
         return f"{self.name}-{next(self.numbers)}"
 
 
-class Answer:
+class AsgiResponse:
     """One answer, on whichever way it is given."""
 
     __slots__ = ("caller", "request_id", "status", "to", "whole")
@@ -153,10 +159,12 @@ class Answer:
     def __init__(self, scope: Scope, to: Send, request_id: str) -> None:
         self.to = to
         offered = scope.get("extensions", {})
-        self.whole = offered[WHOLE]["answer"] if WHOLE in offered else None
+        self.whole = (
+            offered[RESPONDER_EXTENSION]["answer"] if RESPONDER_EXTENSION in offered else None
+        )
         self.request_id = request_id
         self.status = 0
-        self.caller: Caller | None = None
+        self.caller: Principal | None = None
 
     async def send(self, status: int, body: bytes, more: Headers | None = None) -> None:
         self.status = status
@@ -182,16 +190,18 @@ class Answer:
         return b"x-request-id", self.request_id.encode()
 
     async def refuse(self, error: PenstockError) -> None:
-        status = status_of(error)
-        await self.send(status, envelope_of(error, self.request_id), headers_of(error, status))
+        status = find_status(error)
+        await self.send(
+            status, encode_error(error, self.request_id), make_error_headers(error, status)
+        )
 
     async def fail(self) -> None:
         """Only if nothing was sent: half an answer cannot become another one."""
         if not self.status:
-            await self.send(500, internal(self.request_id))
+            await self.send(500, encode_internal_error(self.request_id))
 
 
-def headers_of(error: PenstockError, status: int) -> Headers:
+def make_error_headers(error: PenstockError, status: int) -> Headers:
     headers: Headers = []
     if status in RETRY_AFTER:
         headers.append((b"retry-after", RETRY_AFTER[status]))

@@ -26,20 +26,20 @@ METADATA = frozenset(
 )
 
 
-class Beyond(OSError):
+class EgressDenied(OSError):
     """It leads to where this server does not send."""
 
 
-class Reach(Struct, frozen=True):
+class EgressPolicy(Struct, frozen=True):
     """`private`: also to this machine and its neighbours. Without `ports`, to any."""
 
     private: bool = False
     ports: frozenset[int] | None = PORTS
 
-    def why_not(self, address: Address, port: int) -> str | None:
+    def explain_refusal(self, address: Address, port: int) -> str | None:
         if self.ports is not None and port not in self.ports:
             return f"port {port} is not one of {', '.join(map(str, sorted(self.ports)))}"
-        return None if self.allows(plain(address)) else "its address is not public"
+        return None if self.allows(unwrap_ipv4(address)) else "its address is not public"
 
     def allows(self, address: Address) -> bool:
         if address in METADATA or any(address in tunnel for tunnel in TUNNELS):
@@ -50,12 +50,12 @@ class Reach(Struct, frozen=True):
             return False
         return address.is_global or (self.private and (address.is_private or address in SHARED))
 
-    def socket(self, info: AddrInfoType) -> socket.socket:
+    def open_socket(self, info: AddrInfoType) -> socket.socket:
         """For the very address that is connected to, whatever name led to it."""
         family, kind, protocol, _, where = info
         host, port = str(where[0]), int(where[1])
-        if (wrong := self.why_not(ip_address(host.partition("%")[0]), port)) is not None:
-            raise Beyond(wrong)
+        if (wrong := self.explain_refusal(ip_address(host.partition("%")[0]), port)) is not None:
+            raise EgressDenied(wrong)
         return socket.socket(family, kind, protocol)
 
     def refuse(self, field: str, url: str) -> None:
@@ -63,8 +63,8 @@ class Reach(Struct, frozen=True):
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         host = (parts.hostname or "").rstrip(".")
-        address = literal(host)
-        wrong = self.why_not(address or PUBLIC, port)
+        address = parse_literal(host)
+        wrong = self.explain_refusal(address or PUBLIC, port)
         if wrong is None and address is None and not self.private and is_inside(host):
             wrong = f"{host} is a name of this machine or its network"
         if wrong is not None:
@@ -76,13 +76,13 @@ class Reach(Struct, frozen=True):
 PUBLIC = IPv4Address("1.1.1.1")
 
 
-def plain(address: Address) -> Address:
+def unwrap_ipv4(address: Address) -> Address:
     """What an IPv4 address that is written as IPv6 stands for."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 
 
-def literal(host: str) -> Address | None:
+def parse_literal(host: str) -> Address | None:
     """The address that the host is, however it is written: 127.1, 0x7f.1 and the like, too."""
     try:
         return ip_address(host.partition("%")[0])

@@ -8,14 +8,19 @@ from msgspec import Struct
 
 from penstock.access import Right
 from penstock.http import settling
-from penstock.http.call import Call
+from penstock.http.call import RequestContext
 from penstock.http.claiming import claim
-from penstock.http.completing import Completing
-from penstock.http.envelope import unreadable
+from penstock.http.completing import CompletionWithFiles
+from penstock.http.envelope import make_malformed_error
 from penstock.http.producing import publish, publish_many
 from penstock.http.settling import Settling
 from penstock.wire import consume as wire
-from penstock.wire.publish import Accepted, Publish, PublishMany, PublishOutcomes
+from penstock.wire.publish import (
+    PublishBatchRequest,
+    PublishOutcomes,
+    PublishRequest,
+    PublishResult,
+)
 
 TOKEN = "7.3.2.5d41402abc4b2a76b9719d911017c592ab01"
 
@@ -27,7 +32,7 @@ class Operation(Struct, frozen=True):
     summary: str
     takes: Any
     gives: Any
-    act: Callable[[Call, Any], Awaitable[Any]]
+    act: Callable[[RequestContext, Any], Awaitable[Any]]
     example: Any
     answer: Any
     # For the queues in question, which the act checks.
@@ -36,14 +41,14 @@ class Operation(Struct, frozen=True):
     # It is about the queues of a scope; a token says by itself what it is about.
     scoped: bool = False
 
-    def reader(self) -> Callable[[bytes], Any]:
+    def make_reader(self) -> Callable[[bytes], Any]:
         decode = msgspec.json.Decoder(self.takes).decode
 
         def read(body: bytes) -> Any:
             try:
                 return decode(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise unreadable(error) from None
+                raise make_malformed_error(error) from None
 
         return read
 
@@ -52,8 +57,8 @@ PRODUCING = (
     Operation(
         "/v1/publish",
         "Publish a message",
-        Publish,
-        Accepted,
+        PublishRequest,
+        PublishResult,
         publish,
         {"queue": "mail", "type": "mail.send", "body": {"to": "ada@example.org"}},
         {"id": "7", "duplicate": False},
@@ -64,7 +69,7 @@ PRODUCING = (
     Operation(
         "/v1/publish/batch",
         "Publish many messages",
-        PublishMany,
+        PublishBatchRequest,
         PublishOutcomes,
         publish_many,
         {"messages": [{"queue": "mail", "body": 1}, {"queue": "mail", "body": 2}], "atomic": True},
@@ -76,7 +81,7 @@ PRODUCING = (
 CLAIMING = Operation(
     "/v1/claim",
     "Claim messages",
-    wire.Claim,
+    wire.ClaimRequest,
     wire.Deliveries,
     claim,
     {"queues": [{"queue": "mail"}], "limit": 10, "wait": 20, "consumer": "worker-1"},
@@ -103,20 +108,22 @@ CLAIMING = Operation(
 )
 
 
-def both(
+def make_pair(
     verb: str, takes: Any, act: Any, summary: str, example: dict[str, Any], answer: dict[str, Any]
 ) -> tuple[Operation, Operation]:
     """A verb for one item, and for many."""
-    acts = (Completing if verb == "complete" else Settling)(verb, act)
+    acts = (CompletionWithFiles if verb == "complete" else Settling)(verb, act)
     sent, told = {"token": TOKEN, **example}, {"id": "7", **answer}
     return (
-        Operation(f"/v1/{verb}", summary, takes, wire.Settled, acts.one, sent, told, Right.CONSUME),
+        Operation(
+            f"/v1/{verb}", summary, takes, wire.Settled, acts.settle_one, sent, told, Right.CONSUME
+        ),
         Operation(
             f"/v1/{verb}/batch",
             f"{summary} (many)",
             wire.Items[takes],
             wire.SettleOutcomes,
-            acts.many,
+            acts.settle_batch,
             {"items": [sent]},
             {"items": [told], "done": 1, "refused": 0},
             Right.CONSUME,
@@ -125,24 +132,24 @@ def both(
 
 
 SETTLING = (
-    *both("complete", wire.Complete, settling.complete, "It worked",
+    *make_pair("complete", wire.CompleteRequest, settling.complete, "It worked",
           {"result": {"sent": True}}, {"state": "completed"}),
-    *both("fail", wire.Fail, settling.by(settling.fail), "It is final: never again",
+    *make_pair("fail", wire.FailRequest, settling.make_settle(settling.fail), "It is final: never again",
           {"error": "the order was withdrawn"}, {"state": "failed"}),
-    *both("nack", wire.Nack, settling.by(settling.nack), "It did not work: try again",
+    *make_pair("nack", wire.NackRequest, settling.make_settle(settling.nack), "It did not work: try again",
           {"error": "the mail server is away", "delay": 60}, {"state": "scheduled"}),
-    *both("reject", wire.Reject, settling.by(settling.reject), "To the dead letters",
+    *make_pair("reject", wire.RejectRequest, settling.make_settle(settling.reject), "To the dead letters",
           {"error": "this is no address"}, {"state": "dead"}),
-    *both("release", wire.Release, settling.by(settling.release), "Back unworked",
+    *make_pair("release", wire.ReleaseRequest, settling.make_settle(settling.release), "Back unworked",
           {}, {"state": "ready"}),
-    *both("park", wire.Park, settling.by(settling.park), "Back until somebody knows its type",
+    *make_pair("park", wire.ParkRequest, settling.make_settle(settling.park), "Back until somebody knows its type",
           {}, {"state": "scheduled"}),
-    *both("cancel", wire.Stop, settling.by(settling.cancel), "You stopped, as you were asked to",
+    *make_pair("cancel", wire.SettleCancelledRequest, settling.make_settle(settling.cancel), "You stopped, as you were asked to",
           {}, {"state": "cancelled"}),
-    *both("extend", wire.Extend, settling.extend, "Lengthen the lease",
+    *make_pair("extend", wire.ExtendRequest, settling.extend, "Lengthen the lease",
           {"lease": 30}, {"lease_until": "2026-11-16T09:01:01.000000Z"}),
-    *both("begin", wire.Begin, settling.begin, "Say that work on a message begins", {}, {}),
-    *both("progress", wire.Progress, settling.progress, "Say how far it is",
+    *make_pair("begin", wire.BeginRequest, settling.begin, "Say that work on a message begins", {}, {}),
+    *make_pair("progress", wire.ProgressRequest, settling.progress, "Say how far it is",
           {"percent": 40, "note": "12 of 30"}, {}),
 )  # fmt: skip
 

@@ -12,8 +12,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from penstock.errors import PenstockError
 from penstock.http.call import CLOSE, Headers
-from penstock.http.envelope import RETRY_AFTER, envelope_of, status_of
-from penstock.runner import identity
+from penstock.http.envelope import RETRY_AFTER, encode_error, find_status
+from penstock.runner import make_identity
 
 MAX_DISCARDED_BYTES = 16 * 1_048_576
 LINGER_TIMEOUT_S = 5.0
@@ -65,8 +65,8 @@ class AnswerTransport(asyncio.Transport):
 
 def error_response(error: PenstockError, default_headers: Headers) -> bytes:
     """The answer to what never became a request."""
-    status, request_id = status_of(error), identity()
-    body = envelope_of(error, request_id)
+    status, request_id = find_status(error), make_identity()
+    body = encode_error(error, request_id)
     headers = [
         *default_headers,
         (b"content-type", b"application/json"),

@@ -8,19 +8,19 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.directory import Directory
-from penstock.http.counts import SECOND, Counts, Snapshot
-from penstock.http.tallies import Count, Times
-from penstock.stores.pool import Pool
+from penstock.directory import QueueCache
+from penstock.http.counts import MICROS_PER_SECOND, QueueCounts, Snapshot
+from penstock.http.tallies import CounterMetric, HistogramMetric
+from penstock.stores.pool import ConnectionPool
 
 T = TypeVar("T")
 # Names of queues past these are "other".
-MOST_QUEUES = 200
+MAX_QUEUE_LABELS = 200
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 OTHER = "other"
 
 
-def tally(values: Sequence[T]) -> Iterable[tuple[T, int]]:
+def count_values(values: Sequence[T]) -> Iterable[tuple[T, int]]:
     """Each with how often it is there; most often they are all the same."""
     if values and values.count(values[0]) == len(values):
         return ((values[0], len(values)),)
@@ -30,35 +30,41 @@ def tally(values: Sequence[T]) -> Iterable[tuple[T, int]]:
 class Metrics:
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
-        self.published = Count(own, "penstock_published", "Messages published here.", "queue")
-        self.refused = Count(own, "penstock_refused", "Messages refused here.", "code")
-        self.claimed = Count(own, "penstock_claimed", "Messages claimed here.", "queue")
-        self.settled = Count(
+        self.published = CounterMetric(
+            own, "penstock_published", "Messages published here.", "queue"
+        )
+        self.refused = CounterMetric(own, "penstock_refused", "Messages refused here.", "code")
+        self.claimed = CounterMetric(own, "penstock_claimed", "Messages claimed here.", "queue")
+        self.settled = CounterMetric(
             own, "penstock_settled", "What consumers said here.", "verb", "outcome"
         )
-        self.requests = Count(
+        self.requests = CounterMetric(
             own, "penstock_http_requests", "Requests answered.", "route", "status"
         )
-        self.seconds = Times(own, "penstock_http_seconds", "How long they took.", "route")
-        self.runs = Times(own, "penstock_run_seconds", "How long runs took, of a sample.", "queue")
-        self.waits = Times(
+        self.seconds = HistogramMetric(own, "penstock_http_seconds", "How long they took.", "route")
+        self.runs = HistogramMetric(
+            own, "penstock_run_seconds", "How long runs took, of a sample.", "queue"
+        )
+        self.waits = HistogramMetric(
             own,
             "penstock_wait_seconds",
             "From published to first claimed here, of a sample.",
             "queue",
         )
-        self.lost = Count(own, "penstock_lost_leases", "Leases that ran out, of a sample.", "queue")
+        self.lost = CounterMetric(
+            own, "penstock_lost_leases", "Leases that ran out, of a sample.", "queue"
+        )
         self.lag = Gauge("penstock_loop_lag_seconds", "How late the event loop was.", registry=own)
         self.queues: set[str] = set()
 
     def queue(self, name: str) -> str:
         if name not in self.queues:
-            if len(self.queues) >= MOST_QUEUES:
+            if len(self.queues) >= MAX_QUEUE_LABELS:
                 return OTHER
             self.queues.add(name)
         return name
 
-    def answered(self, route: str, status: int, took: float) -> None:
+    def observe_request(self, route: str, status: int, took: float) -> None:
         """A route is one of ours, never what a caller typed."""
         self.requests.add(route, str(status))
         self.seconds.add(route, took)
@@ -67,14 +73,14 @@ class Metrics:
         """A gauge that is read when it is scraped."""
         Gauge(name, text, registry=self.registry).set_function(value)
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         return generate_latest(self.registry)
 
 
 class Depths(Collector):
     """The last count there is, as gauges."""
 
-    def __init__(self, counts: Counts, directory: Directory, metrics: Metrics) -> None:
+    def __init__(self, counts: QueueCounts, directory: QueueCache, metrics: Metrics) -> None:
         self.counts = counts
         self.directory = directory
         self.metrics = metrics
@@ -86,12 +92,12 @@ class Depths(Collector):
         family = GaugeMetricFamily(
             "penstock_depth", "Messages by place.", labels=["queue", "place"]
         )
-        for (queue, place), count in self.sums().items():
+        for (queue, place), count in self.sum_depths().items():
             family.add_metric([queue, place], count)
         yield family
-        yield self.ages()
+        yield self.collect_ages()
 
-    def ages(self) -> Metric:
+    def collect_ages(self) -> Metric:
         """Of queues that share a name, the longest."""
         family = GaugeMetricFamily(
             "penstock_oldest_claimable_seconds", "How long the next message waits.",
@@ -103,12 +109,12 @@ class Depths(Collector):
             queue = self.directory.by_id.get(queue_id)
             if queue is not None:
                 name = self.metrics.queue(queue.name)
-                ages[name] = max(ages.get(name, 0.0), (snapshot.at - since) / SECOND)
+                ages[name] = max(ages.get(name, 0.0), (snapshot.at - since) / MICROS_PER_SECOND)
         for name, age in ages.items():
             family.add_metric([name], age)
         return family
 
-    def sums(self) -> dict[tuple[str, str], int]:
+    def sum_depths(self) -> dict[tuple[str, str], int]:
         """Queues of the same name in several scopes, and those past the limit, are added up."""
         snapshot = self.counts.ask()
         sums: dict[tuple[str, str], int] = {}
@@ -120,7 +126,7 @@ class Depths(Collector):
         return sums
 
 
-def watch_pool(metrics: Metrics, pool: Pool[Any]) -> None:
+def watch_pool(metrics: Metrics, pool: ConnectionPool[Any]) -> None:
     """The connections to the store."""
     metrics.watch("penstock_pool_used", "Connections in use.", lambda: float(len(pool.used)))
     metrics.watch("penstock_pool_idle", "Connections at rest.", lambda: float(len(pool.idle)))

@@ -10,33 +10,33 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.errors import NotFound, StoreError
-from penstock.http.sending import Letter, Sender
-from penstock.http.subscribers import Kept, Subscribers
+from penstock.http.sending import WebhookRequest, WebhookSender
+from penstock.http.subscribers import StoredSubscription, SubscriptionStore
 from penstock.message import Moment
-from penstock.notice import Subscription, chosen
+from penstock.notice import WebhookSubscription, choose_subscribers
 from penstock.queue import Queue
-from penstock.signing import Signing
+from penstock.signing import WebhookSecrets
 from penstock.store import Store
-from penstock.wire.subscriptions import notice_of
+from penstock.wire.subscriptions import make_notice
 
 # Under way at a time, in one server; what comes beyond them is not sent.
-MOST = 64
+MAX_IN_FLIGHT = 64
 encode = msgspec.json.Encoder().encode
 log: FilteringBoundLogger = structlog.get_logger()
 
 
-class NoticeSender:
+class SubscriptionNotifier:
     name = "notice_sender"
     every = 1.0
 
-    def __init__(self, store: Store, directory: Directory, sender: Sender) -> None:
+    def __init__(self, store: Store, directory: QueueCache, sender: WebhookSender) -> None:
         self.store = store
         self.directory = directory
         self.sender = sender
-        self.signing = Signing(store)
-        self.subscribers = Subscribers(store)
+        self.signing = WebhookSecrets(store)
+        self.subscribers = SubscriptionStore(store)
         self.sending: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -49,10 +49,10 @@ class NoticeSender:
             await asyncio.wait(self.sending)
 
     async def tick(self) -> float:
-        kept = {each.subscription.id: each for each in await self.subscribers.all()}
-        for (tenant, scope, name), listening in by_queue(kept.values()).items():
+        kept = {each.subscription.id: each for each in await self.subscribers.list_all()}
+        for (tenant, scope, name), listening in group_by_queue(kept.values()).items():
             try:
-                queue = await self.directory.named(tenant, scope, name)
+                queue = await self.directory.get_by_name(tenant, scope, name)
             except NotFound:
                 continue
             if queue.serves:
@@ -60,7 +60,10 @@ class NoticeSender:
         return self.every
 
     async def look(
-        self, queue: Queue, listening: Sequence[Subscription], kept: dict[str, Kept]
+        self,
+        queue: Queue,
+        listening: Sequence[WebhookSubscription],
+        kept: dict[str, StoredSubscription],
     ) -> None:
         """Tells those whom work waits for. Who was told of another queue just now has been saved
         since, and waits for the next look."""
@@ -68,26 +71,30 @@ class NoticeSender:
         work = {types: await self.store.has_ready(queue.id, types) for types in kinds}
         waiting = [each for each in listening if work[each.types]]
         now = await self.store.now() if waiting else 0
-        for each in chosen(waiting, queue.name, now):
-            if len(self.sending) < MOST and await self.mark(kept[each.id], queue.name, now):
+        for each in choose_subscribers(waiting, queue.name, now):
+            if len(self.sending) < MAX_IN_FLIGHT and await self.mark(
+                kept[each.id], queue.name, now
+            ):
                 self.begin(each, queue, now)
 
-    async def mark(self, kept: Kept, queue: str, now: Moment) -> bool:
+    async def mark(self, kept: StoredSubscription, queue: str, now: Moment) -> bool:
         """Before it is sent: of several servers, one sends."""
         subscription = kept.subscription
         told = {name: at for name, at in subscription.told.items() if name in subscription.queues}
         return await self.subscribers.save(kept, replace(subscription, told={**told, queue: now}))
 
-    def begin(self, subscription: Subscription, queue: Queue, now: Moment) -> None:
+    def begin(self, subscription: WebhookSubscription, queue: Queue, now: Moment) -> None:
         task = asyncio.create_task(self.send(subscription, queue, now), name="notice")
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)
 
-    async def send(self, subscription: Subscription, queue: Queue, now: Moment) -> None:
-        body = encode(notice_of(queue.scope.name, queue.name, now))
+    async def send(self, subscription: WebhookSubscription, queue: Queue, now: Moment) -> None:
+        body = encode(make_notice(queue.scope.name, queue.name, now))
         try:
             secrets = await self.signing.secrets(subscription.tenant)
-            letter = Letter(subscription.url, f"{subscription.id}-{now}", body, secrets.valid)
+            letter = WebhookRequest(
+                subscription.url, f"{subscription.id}-{now}", body, secrets.valid
+            )
             answered = await self.sender.post(letter)
             if answered.gone:
                 await self.subscribers.delete(subscription.id)
@@ -98,10 +105,10 @@ class NoticeSender:
             log.info("notice_not_taken", subscription=subscription.id, answer=str(answered))
 
 
-def by_queue(
-    kept: Iterable[Kept],
-) -> dict[tuple[str, str, str], list[Subscription]]:
-    found: defaultdict[tuple[str, str, str], list[Subscription]] = defaultdict(list)
+def group_by_queue(
+    kept: Iterable[StoredSubscription],
+) -> dict[tuple[str, str, str], list[WebhookSubscription]]:
+    found: defaultdict[tuple[str, str, str], list[WebhookSubscription]] = defaultdict(list)
     for one in (each.subscription for each in kept):
         for queue in one.queues:
             found[one.tenant, one.scope, queue].append(one)

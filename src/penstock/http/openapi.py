@@ -35,7 +35,7 @@ class Schemas:
             repr(kind): schema for kind, schema in zip(self.kinds, told, strict=True)
         }
 
-    def content(self, kind: Any, example: Any = None) -> dict[str, Any]:
+    def describe_content(self, kind: Any, example: Any = None) -> dict[str, Any]:
         """Of a noun, or of a media type that is not JSON."""
         if isinstance(kind, str):
             schema = {} if kind == "application/json" else {"type": "string"}
@@ -44,7 +44,7 @@ class Schemas:
         return {"application/json": {"schema": self.references[repr(kind)], **shown}}
 
 
-def document(app: FastAPI, routes: dict[str, list[Route]]) -> dict[str, Any]:
+def make_document(app: FastAPI, routes: dict[str, list[Route]]) -> dict[str, Any]:
     listed = [route for each in routes.values() for route in each]
     kinds = [each.takes for each in listed] + [each.gives for each in listed]
     hot = OPERATIONS.values()
@@ -54,30 +54,30 @@ def document(app: FastAPI, routes: dict[str, list[Route]]) -> dict[str, Any]:
         path = made["paths"][route.path.replace(":path", "")]
         describe(path[route.method.lower()], route, schemas)
     for path, operation in OPERATIONS.items():
-        made["paths"][path] = {"post": hot_route(operation, schemas)}
+        made["paths"][path] = {"post": describe_operation(operation, schemas)}
     made["components"] = {"schemas": schemas.components}
     return made
 
 
 def describe(told: dict[str, Any], route: Route, schemas: Schemas) -> None:
     if route.takes is not None:
-        content = schemas.content(route.takes, route.example)
+        content = schemas.describe_content(route.takes, route.example)
         told["requestBody"] = {"required": False, "content": content}
     good: dict[str, Any] = {"description": route.summary}
     if route.gives is not None:
-        good["content"] = schemas.content(route.gives)
+        good["content"] = schemas.describe_content(route.gives)
     others = {str(status): {"description": text} for status, text in route.also.items()}
-    told["responses"] = {str(route.status): good, **others, **bad(schemas)}
+    told["responses"] = {str(route.status): good, **others, **describe_errors(schemas)}
 
 
-def bad(schemas: Schemas) -> dict[str, Any]:
-    return {"default": {"description": "An error.", "content": schemas.content(Envelope)}}
+def describe_errors(schemas: Schemas) -> dict[str, Any]:
+    return {"default": {"description": "An error.", "content": schemas.describe_content(Envelope)}}
 
 
-def hot_route(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+def describe_operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     good = {
         "description": operation.summary,
-        "content": schemas.content(operation.gives, operation.answer),
+        "content": schemas.describe_content(operation.gives, operation.answer),
     }
     return {
         "tags": [VERBS],
@@ -86,7 +86,7 @@ def hot_route(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         "parameters": [SCOPE] if operation.scoped else [],
         "requestBody": {
             "required": True,
-            "content": schemas.content(operation.takes, operation.example),
+            "content": schemas.describe_content(operation.takes, operation.example),
         },
-        "responses": {str(operation.status): good, **bad(schemas)},
+        "responses": {str(operation.status): good, **describe_errors(schemas)},
     }

@@ -4,10 +4,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-MOST = 10_000
+MAX_BUCKETS = 10_000
 
 
-class Bucket:
+class TokenBucket:
     __slots__ = ("at", "left", "rate", "size")
 
     def __init__(self, rate: float, size: float, now: float) -> None:
@@ -24,25 +24,25 @@ class Bucket:
         return True
 
 
-class Buckets:
+class RateLimiter:
     """One a name; whoever was not heard of for longest is forgotten, and begins anew."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self.all: OrderedDict[str, Bucket] = OrderedDict()
+        self.all: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, name: str, rate: float, size: float) -> bool:
         now = self.clock()
         bucket = self.all.get(name)
         if bucket is None or bucket.rate != rate:
-            bucket = self.all[name] = Bucket(rate, size, now)
-            if len(self.all) > MOST:
+            bucket = self.all[name] = TokenBucket(rate, size, now)
+            if len(self.all) > MAX_BUCKETS:
                 self.all.popitem(last=False)
         else:
             self.all.move_to_end(name)
         return bucket.take(now)
 
-    def spent(self, name: str) -> bool:
+    def is_spent(self, name: str) -> bool:
         """Without taking."""
         bucket = self.all.get(name)
         return bucket is not None and bucket.left + (self.clock() - bucket.at) * bucket.rate < 1

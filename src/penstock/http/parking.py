@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from penstock.broker import Broker
-from penstock.consumer import LONGEST_WAIT, Taken
+from penstock.consumer import MAX_WAIT_S, ClaimResult
 from penstock.errors import PenstockError, TooManyWaiting
 from penstock.message import Leased, Release
 
 # So many messages at most are claimed at once for whoever waits.
-MOST_AT_ONCE = 500
+MAX_CLAIM_BATCH = 500
 # Wake-ups are hints; this is how often the store is asked without one.
-LOOK = 1.0
+POLL_INTERVAL_S = 1.0
 
 
-class Wish(Struct, frozen=True):
+class ClaimKey(Struct, frozen=True):
     """What is claimed. Those who wish the same are in one line."""
 
     tenant: str
@@ -35,16 +35,16 @@ class Waiter:
 
     __slots__ = ("consumer", "future", "limit", "line", "number", "patient", "timer")
 
-    def __init__(self, line: "Line", consumer: str, limit: int, patient: bool) -> None:
+    def __init__(self, line: "WaitQueue", consumer: str, limit: int, patient: bool) -> None:
         self.line = line
         self.number = line.joined
         self.consumer = consumer
         self.limit = limit
         self.patient = patient
-        self.future: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[ClaimResult] = asyncio.get_running_loop().create_future()
         self.timer: asyncio.TimerHandle | None = None
 
-    def answer(self, taken: Taken) -> None:
+    def answer(self, taken: ClaimResult) -> None:
         self.leave()
         if not self.future.done():
             self.future.set_result(taken)
@@ -58,15 +58,15 @@ class Waiter:
         self.answer(self.line.nothing)
 
     def leave(self) -> None:
-        self.line.waiting(self.patient).pop(self.number, None)
+        self.line.get_waiters(self.patient).pop(self.number, None)
         if self.timer is not None:
             self.timer.cancel()
 
 
-class Line:
+class WaitQueue:
     """The claims of one wish. One claim of the store at a time, for the first of those who wait."""
 
-    def __init__(self, wish: Wish, broker: Broker) -> None:
+    def __init__(self, wish: ClaimKey, broker: Broker) -> None:
         self.wish = wish
         self.broker = broker
         self.joined = 0
@@ -74,7 +74,7 @@ class Line:
         self.looked = 0
         self.patients: OrderedDict[int, Waiter] = OrderedDict()
         self.others: OrderedDict[int, Waiter] = OrderedDict()
-        self.nothing = Taken([], {})
+        self.nothing = ClaimResult([], {})
         self.serving: asyncio.Task[None] | None = None
         self.woken: asyncio.Future[None] | None = None
 
@@ -82,13 +82,13 @@ class Line:
     def open(self) -> bool:
         return self.serving is not None and not self.serving.done()
 
-    def waiting(self, patient: bool) -> OrderedDict[int, Waiter]:
+    def get_waiters(self, patient: bool) -> OrderedDict[int, Waiter]:
         return self.patients if patient else self.others
 
     def join(self, consumer: str, limit: int, wait: float) -> Waiter:
         self.joined += 1
         waiter = Waiter(self, consumer, limit, wait > 0)
-        self.waiting(waiter.patient)[waiter.number] = waiter
+        self.get_waiters(waiter.patient)[waiter.number] = waiter
         if waiter.patient:
             waiter.timer = asyncio.get_running_loop().call_later(wait, waiter.give_up)
         else:
@@ -123,10 +123,10 @@ class Line:
 
     async def look(self) -> bool:
         """One claim of the store, for the first in line. True if there may be more."""
-        group, joined = self.first(), self.joined
+        group, joined = self.take_first_group(), self.joined
         wanted = sum(waiter.limit for waiter in group)
         taken = await self.claim(group[0].consumer, wanted)
-        self.nothing = Taken([], taken.queues)
+        self.nothing = ClaimResult([], taken.queues)
         if left := hand_out(group, taken):
             await give_back(self.broker, left)
         if len(taken.messages) == wanted:
@@ -136,19 +136,19 @@ class Line:
             waiter.answer(self.nothing)
         return False
 
-    def first(self) -> list[Waiter]:
+    def take_first_group(self) -> list[Waiter]:
         """Those from the front who claim as the same consumer."""
         group: list[Waiter] = []
         wanted = 0
         for line in (self.patients, self.others):
             for waiter in line.values():
                 wanted += waiter.limit
-                if group and (waiter.consumer != group[0].consumer or wanted > MOST_AT_ONCE):
+                if group and (waiter.consumer != group[0].consumer or wanted > MAX_CLAIM_BATCH):
                     return group
                 group.append(waiter)
         return group
 
-    async def claim(self, consumer: str, limit: int) -> Taken:
+    async def claim(self, consumer: str, limit: int) -> ClaimResult:
         wish = self.wish
         return await self.broker.claim(
             *wish.wants,
@@ -164,7 +164,9 @@ class Line:
     async def pause(self, since: int) -> None:
         """Until there may be work, or somebody who does not wait."""
         self.woken = asyncio.get_running_loop().create_future()
-        ready = asyncio.ensure_future(self.broker.store.wait_ready(self.served(), LOOK, since))
+        ready = asyncio.ensure_future(
+            self.broker.store.wait_ready(self.list_served_queues(), POLL_INTERVAL_S, since)
+        )
         try:
             await asyncio.wait({ready, self.woken}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -175,19 +177,19 @@ class Line:
         if not ready.cancelled():
             ready.result()
 
-    def served(self) -> list[int]:
+    def list_served_queues(self) -> list[int]:
         known, wish = self.broker.directory.by_name, self.wish
         queues = [known.get((wish.tenant, wish.scope, name)) for name, _ in wish.wants]
         return [queue.id for queue in queues if queue is not None and queue.serves]
 
 
-def hand_out(group: Sequence[Waiter], taken: Taken) -> list[Leased]:
+def hand_out(group: Sequence[Waiter], taken: ClaimResult) -> list[Leased]:
     """To each in turn as much as it wants; what nobody is there for any more is left."""
     given = 0
     for waiter in group:
         share = taken.messages[given : given + waiter.limit]
         if share and not waiter.future.done():
-            waiter.answer(Taken(share, taken.queues))
+            waiter.answer(ClaimResult(share, taken.queues))
             given += len(share)
     return taken.messages[given:]
 
@@ -196,26 +198,28 @@ async def give_back(broker: Broker, messages: Sequence[Leased]) -> None:
     await broker.settle_many([(message, Release()) for message in messages])
 
 
-class Parking:
+class LongPoller:
     """All lines of a server."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.lines: dict[Wish, Line] = {}
+        self.lines: dict[ClaimKey, WaitQueue] = {}
         self.closed = False
 
     @property
     def waiting(self) -> int:
         return sum(len(line.patients) for line in self.lines.values())
 
-    def join(self, broker: Broker, wish: Wish, consumer: str, limit: int, wait: float) -> Waiter:
-        wait = 0.0 if self.closed else min(wait, LONGEST_WAIT)
+    def join(
+        self, broker: Broker, wish: ClaimKey, consumer: str, limit: int, wait: float
+    ) -> Waiter:
+        wait = 0.0 if self.closed else min(wait, MAX_WAIT_S)
         if wait > 0 and self.waiting >= self.most:
             raise TooManyWaiting(f"{self.most} claims wait here already")
         line = self.lines.get(wish)
         if line is None:
             self.forget()
-            line = self.lines[wish] = Line(wish, broker)
+            line = self.lines[wish] = WaitQueue(wish, broker)
         return line.join(consumer, limit, wait)
 
     def forget(self) -> None:
@@ -235,7 +239,7 @@ class Parking:
                 waiter.give_up()
             line.wake()
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """What is being claimed is handed out or given back."""
         if serving := [line.serving for line in self.lines.values() if line.serving is not None]:
             await asyncio.wait(serving)

@@ -9,7 +9,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.errors import Malformed, PenstockError, RequestTimeout
-from penstock.http.call import CLOSE, WHOLE, Headers
+from penstock.http.call import CLOSE, RESPONDER_EXTENSION, Headers
 from penstock.http.lingering_close import (
     AnswerTransport,
     LingeringClose,
@@ -20,8 +20,8 @@ from penstock.http.timeouts import ReadTimer, WriteTimer
 from penstock.http.uvicorn_config import UvicornConfig
 
 # Of a head; of a chunk's extension or anything else around a body, too.
-MOST_BYTES = 65_536
-MOST_HEADERS = 200
+MAX_HEAD_BYTES = 65_536
+MAX_HEADERS = 200
 MAX_PIPELINED = 32
 # While the server stops: how long it waits for the next byte of a request.
 STOP_STALL_TIMEOUT_S = 3.0
@@ -32,7 +32,7 @@ ONE_HOST = "a request needs exactly one Host header"
 
 
 class Protocol(HttpToolsProtocol):
-    whole: "Whole | None" = None
+    whole: "ConnectionResponder | None" = None
     # Bytes since the last progress: a complete head, a piece of a body, the end of a request.
     unframed = 0
     in_head = False
@@ -62,9 +62,9 @@ class Protocol(HttpToolsProtocol):
         self.timer.await_head()
 
     def data_received(self, data: bytes) -> None:
-        if len(data) > MOST_BYTES:
-            for start in range(0, len(data), MOST_BYTES):
-                self.data_received(data[start : start + MOST_BYTES])
+        if len(data) > MAX_HEAD_BYTES:
+            for start in range(0, len(data), MAX_HEAD_BYTES):
+                self.data_received(data[start : start + MAX_HEAD_BYTES])
             return
         if self.ignoring or self.closing:
             return
@@ -76,7 +76,7 @@ class Protocol(HttpToolsProtocol):
             pass
         except httptools.HttpParserError:
             return self.refuse(Malformed(self.problem))
-        if self.unframed >= MOST_BYTES:
+        if self.unframed >= MAX_HEAD_BYTES:
             self.refuse(Malformed(TOO_LONG))
         elif self.in_head and self.timer.head_since is None:
             self.timer.await_head()
@@ -93,7 +93,7 @@ class Protocol(HttpToolsProtocol):
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
-        if len(self.headers) > MOST_HEADERS:
+        if len(self.headers) > MAX_HEADERS:
             self.stop_parsing(TOO_LONG)
 
     def on_headers_complete(self) -> None:
@@ -138,9 +138,9 @@ class Protocol(HttpToolsProtocol):
         return True
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self.whole = Whole(cycle, self.half_closed)
+        self.whole = ConnectionResponder(cycle, self.half_closed)
         cycle.transport = self.answers
-        cycle.scope["extensions"] = {WHOLE: {"answer": self.whole}}
+        cycle.scope["extensions"] = {RESPONDER_EXTENSION: {"answer": self.whole}}
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
@@ -239,7 +239,7 @@ class Protocol(HttpToolsProtocol):
         self.loop.call_later(STOP_STALL_TIMEOUT_S, self.check_stalled, self.received)
 
 
-class Whole:
+class ConnectionResponder:
     """Head and body at once, both ways: uvicorn hands a body over in pieces, and writes head and
     body one by one, so that a caller is woken for each."""
 
@@ -265,7 +265,7 @@ class Whole:
         if self.left:
             notice()
 
-    def unwatch(self) -> bool:
+    def stop_watching(self) -> bool:
         """True if the caller has left."""
         self.gone = None
         return self.left
@@ -282,13 +282,13 @@ class Whole:
         if cycle.disconnected:
             return
         cycle.response_started = cycle.response_complete = True
-        cycle.transport.write(self.written(status, headers, body))
+        cycle.transport.write(self.encode_response(status, headers, body))
         cycle.message_event.set()
         if not cycle.keep_alive:
             cycle.transport.close()
         cycle.on_response()
 
-    def written(self, status: int, headers: Headers, body: bytes) -> bytes:
+    def encode_response(self, status: int, headers: Headers, body: bytes) -> bytes:
         cycle = self.cycle
         if CLOSE in headers:
             cycle.keep_alive = False

@@ -4,25 +4,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from penstock.checks import readable
-from penstock.document import Act
+from penstock.checks import replace_surrogates
+from penstock.document import AuditEntry
 from penstock.errors import Forbidden, PenstockError, RateLimited, Unauthenticated
-from penstock.http.caller import OWNER, Caller
+from penstock.http.caller import OWNER, Principal
 from penstock.store import Store
 
 COUNTED = (Forbidden, Unauthenticated, RateLimited)
-MOST = 1_000
-LONGEST = 200
+MAX_ENTRIES = 1_000
+MAX_TEXT_LENGTH = 200
 
 
-class Refusal(NamedTuple):
+class Denial(NamedTuple):
     tenant: str
     subject: str
     target: str
     code: str
 
 
-class Refusals:
+class DenialLog:
     """The first of a kind at once, how many came after it within the minute."""
 
     name = "refusal_recorder"
@@ -31,20 +31,20 @@ class Refusals:
     def __init__(self, store: Store, nudge: Callable[[], None]) -> None:
         self.store = store
         self.nudge = nudge
-        self.counts: Counter[Refusal] = Counter()
-        self.seen: set[Refusal] = set()
+        self.counts: Counter[Denial] = Counter()
+        self.seen: set[Denial] = set()
 
     def note(
-        self, caller: Caller | None, scope: Mapping[str, Any], route: str, error: PenstockError
+        self, caller: Principal | None, scope: Mapping[str, Any], route: str, error: PenstockError
     ) -> None:
         """The route is told by its template: what a request puts into its path may be a secret."""
         if not isinstance(error, COUNTED):
             return
-        refusal = refusal_of(caller, scope, route, error)
-        if refusal not in self.counts and len(self.counts) >= MOST:
-            refusal = Refusal(OWNER, "others", "", error.code)
+        refusal = make_denial(caller, scope, route, error)
+        if refusal not in self.counts and len(self.counts) >= MAX_ENTRIES:
+            refusal = Denial(OWNER, "others", "", error.code)
         self.counts[refusal] += 1
-        if refusal not in self.seen and len(self.seen) < MOST:
+        if refusal not in self.seen and len(self.seen) < MAX_ENTRIES:
             self.seen.add(refusal)
             self.nudge()
 
@@ -55,7 +55,7 @@ class Refusals:
             return self.every
         await self.store.record(
             [
-                Act(
+                AuditEntry(
                     tenant=refusal.tenant,
                     subject=refusal.subject,
                     verb="refused",
@@ -68,10 +68,12 @@ class Refusals:
         return self.every
 
 
-def refusal_of(
-    caller: Caller | None, scope: Mapping[str, Any], route: str, error: PenstockError
-) -> Refusal:
+def make_denial(
+    caller: Principal | None, scope: Mapping[str, Any], route: str, error: PenstockError
+) -> Denial:
     client = scope.get("client")
     subject = caller.subject if caller else f"address {client[0] if client else '?'}"
-    target = f"{scope['method']} {route}"[:LONGEST]
-    return Refusal(caller.tenant if caller else OWNER, subject, readable(target), error.code)
+    target = f"{scope['method']} {route}"[:MAX_TEXT_LENGTH]
+    return Denial(
+        caller.tenant if caller else OWNER, subject, replace_surrogates(target), error.code
+    )

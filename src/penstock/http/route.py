@@ -9,9 +9,9 @@ from fastapi import Depends, Path, Query, Request, Response
 from msgspec import Struct
 
 from penstock.access import Right
-from penstock.http.call import KEY, Call
+from penstock.http.call import KEY, RequestContext
 from penstock.http.caller import Extent, Requirement
-from penstock.http.envelope import unreadable
+from penstock.http.envelope import make_malformed_error
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -37,7 +37,7 @@ class Route(Struct, frozen=True):
     also: dict[int, str] = {}
 
 
-class Routes:
+class RouteTable:
     """Those of one part of the service."""
 
     def __init__(self, tag: str) -> None:
@@ -62,7 +62,7 @@ class Routes:
         def declare(endpoint: Endpoint) -> Endpoint:
             needed = RIGHTS.get(method, Right.MANAGE) if right == "by method" else right
             requires = Requirement(needed, extent)
-            answers = answering(endpoint, status, requires, summary)
+            answers = make_endpoint(endpoint, status, requires, summary)
             more = (takes, status, example, also or {})
             self.all.append(Route(method, path, summary, gives, answers, requires, *more))
             return endpoint
@@ -70,13 +70,13 @@ class Routes:
         return declare
 
 
-def answering(
+def make_endpoint(
     endpoint: Callable[..., Awaitable[Any]], status: int, requires: Requirement, summary: str
 ) -> Callable[..., Any]:
     """What the endpoint gives, as JSON; None is no content."""
 
     @functools.wraps(endpoint)
-    async def answer(call: Call, **kwargs: Any) -> Response:
+    async def answer(call: RequestContext, **kwargs: Any) -> Response:
         given = await endpoint(call, **kwargs)
         if isinstance(given, Response):
             return given
@@ -88,48 +88,48 @@ def answering(
     return answer
 
 
-async def call_alone(request: Request) -> Call:
+async def call_alone(request: Request) -> RequestContext:
     """Of a route that is about no one scope."""
     return enter(request, "")
 
 
-def enter(request: Request, scope: str) -> Call:
+def enter(request: Request, scope: str) -> RequestContext:
     """Before anything else of the request is read."""
-    call: Call = request.scope[KEY]
+    call: RequestContext = request.scope[KEY]
     call.path = request.url.path
     required, summary = vars(request.scope["endpoint"])[REQUIRES]
     call.enter(required, summary, scope)
     return call
 
 
-async def call_of(
+async def get_context(
     request: Request,
     scope: Annotated[str, Query(pattern=NAME, description="The namespace of queues.")] = "default",
-) -> Call:
-    call: Call = request.scope[KEY]
+) -> RequestContext:
+    call: RequestContext = request.scope[KEY]
     call.scope = scope
     return enter(request, scope)
 
 
-def sent(kind: Any) -> Any:
+def make_body_dependency(kind: Any) -> Any:
     """The body, read as that noun."""
     decode = msgspec.json.Decoder(kind).decode
 
     async def read(request: Request) -> Any:
-        call: Call = request.scope[KEY]
+        call: RequestContext = request.scope[KEY]
         try:
             return decode(await call.body() or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise unreadable(error) from None
+            raise make_malformed_error(error) from None
 
     return Depends(read)
 
 
-Called = Annotated[Call, Depends(call_of)]
+Called = Annotated[RequestContext, Depends(get_context)]
 QueueName = Annotated[str, Path(pattern=NAME, description="The name of a queue.")]
 Reference = Annotated[
     str, Path(min_length=1, max_length=400, description="An id, or `queue/name`.")
 ]
 
 
-Alone = Annotated[Call, Depends(call_alone)]
+Alone = Annotated[RequestContext, Depends(call_alone)]

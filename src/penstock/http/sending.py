@@ -9,15 +9,15 @@ from msgspec import Struct
 from standardwebhooks import Webhook
 from yarl import URL
 
-from penstock.http.guard import Beyond, Reach
+from penstock.http.guard import EgressDenied, EgressPolicy
 
 # Seconds for all of it; bytes of an answer, of which nothing but the status matters.
-PATIENCE = 10.0
-MOST_READ = 65_536
+REQUEST_TIMEOUT_S = 10.0
+MAX_RESPONSE_BYTES = 65_536
 GONE = 410
 
 
-class Letter(Struct, frozen=True):
+class WebhookRequest(Struct, frozen=True):
     """`id` stays the same when it is sent again: by it receivers know what they have seen."""
 
     url: str
@@ -26,7 +26,7 @@ class Letter(Struct, frozen=True):
     secrets: Sequence[str]
 
 
-class Answered(Struct, frozen=True):
+class WebhookResult(Struct, frozen=True):
     """`status`: None if there was no answer, and then `trouble` says why."""
 
     status: int | None
@@ -48,10 +48,10 @@ class Answered(Struct, frozen=True):
         return f"answered {self.status}{moved}"
 
 
-class Sender:
+class WebhookSender:
     """Connections to receivers, on one loop; opened on first use."""
 
-    def __init__(self, reach: Reach, patience: float = PATIENCE) -> None:
+    def __init__(self, reach: EgressPolicy, patience: float = REQUEST_TIMEOUT_S) -> None:
         self.reach = reach
         self.patience = patience
         self.session: aiohttp.ClientSession | None = None
@@ -64,11 +64,11 @@ class Sender:
             await self.session.close()
             self.session = None
 
-    def opened(self) -> aiohttp.ClientSession:
+    def ensure_session(self) -> aiohttp.ClientSession:
         if self.session is None:
             # A name is resolved at each connection, and what it led to is what is looked at.
             connector = aiohttp.TCPConnector(
-                socket_factory=self.reach.socket, use_dns_cache=False, limit=0
+                socket_factory=self.reach.open_socket, use_dns_cache=False, limit=0
             )
             self.session = aiohttp.ClientSession(
                 connector=connector,
@@ -79,21 +79,21 @@ class Sender:
             )
         return self.session
 
-    async def post(self, letter: Letter) -> Answered:
+    async def post(self, letter: WebhookRequest) -> WebhookResult:
         """Whatever goes wrong is an answer, too."""
         try:
-            async with self.opened().post(
+            async with self.ensure_session().post(
                 URL(letter.url, encoded=True),
                 data=letter.body,
-                headers=headers_of(letter, datetime.now(UTC)),
+                headers=make_headers(letter, datetime.now(UTC)),
                 allow_redirects=False,
             ) as response:
                 await drain(response)
-                return Answered(response.status)
+                return WebhookResult(response.status)
         except TimeoutError:
-            return Answered(None, f"no answer within {self.patience:g} s")
+            return WebhookResult(None, f"no answer within {self.patience:g} s")
         except (aiohttp.ClientError, ValueError) as error:
-            return Answered(None, trouble_of(error))
+            return WebhookResult(None, describe_error(error))
 
 
 async def drain(response: aiohttp.ClientResponse) -> None:
@@ -101,12 +101,12 @@ async def drain(response: aiohttp.ClientResponse) -> None:
     read = 0
     async for chunk in response.content.iter_any():
         read += len(chunk)
-        if read > MOST_READ:
+        if read > MAX_RESPONSE_BYTES:
             response.close()
             return
 
 
-def headers_of(letter: Letter, now: datetime) -> dict[str, str]:
+def make_headers(letter: WebhookRequest, now: datetime) -> dict[str, str]:
     text = letter.body.decode()
     signatures = [Webhook(secret).sign(letter.id, now, text) for secret in letter.secrets]
     return {
@@ -118,14 +118,14 @@ def headers_of(letter: Letter, now: datetime) -> dict[str, str]:
     }
 
 
-def trouble_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Without the addresses that a name led to: they are nobody else's business."""
     match error:
         case aiohttp.ClientConnectorDNSError():
             return "no connection: its name leads nowhere"
         case aiohttp.ClientConnectorCertificateError():
             return "no connection: its certificate is not valid"
-        case aiohttp.ClientConnectorError(os_error=Beyond() as beyond):
+        case aiohttp.ClientConnectorError(os_error=EgressDenied() as beyond):
             return f"not sent: {beyond}"
         case aiohttp.ClientConnectorError(os_error=OSError(strerror=str(why))):
             return f"no connection: {why.partition(' (')[0]}"

@@ -14,15 +14,15 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from penstock import stores
-from penstock.artifacts.place import opened, usual
-from penstock.artifacts.rules import LARGEST, limits_of
-from penstock.artifacts.verbs import Room
+from penstock.artifacts.place import default_location, open_storage
+from penstock.artifacts.rules import MAX_FILE_BYTES, make_limits
+from penstock.artifacts.verbs import ArtifactRoom
 from penstock.http.accept import Acceptor, raise_file_limit
-from penstock.http.application import application
-from penstock.http.gate import Gate, OpenGate
-from penstock.http.identity.nouns import Believed
+from penstock.http.application import make_app
+from penstock.http.gate import Authenticator, OpenAuthenticator
+from penstock.http.identity.nouns import TrustedIssuers
 from penstock.http.protocol import Protocol
-from penstock.http.service import Limits, Service
+from penstock.http.service import ServerLimits, ServerState
 from penstock.http.trusted_proxies import TrustedProxies
 from penstock.http.uvicorn_config import UvicornConfig
 
@@ -34,13 +34,13 @@ class Serving(Struct, frozen=True):
 
     url: str
     grace: float = 30.0
-    limits: Limits = Limits()
+    limits: ServerLimits = ServerLimits()
     parent: int | None = None
     # A directory or a bucket; unsaid, beside the store.
     artifacts: str | None = None
-    max_artifact: int = LARGEST
+    max_artifact: int = MAX_FILE_BYTES
     # Whom to believe; None asks for nothing.
-    believed: Believed | None = None
+    believed: TrustedIssuers | None = None
     # Addresses and networks of reverse proxies whose X-Forwarded-For is believed.
     trusted_proxies: tuple[str, ...] = ()
 
@@ -48,7 +48,9 @@ class Serving(Struct, frozen=True):
 class Server(uvicorn.Server):
     """Signals are the service's own; whoever waits is answered before anybody is waited for."""
 
-    def __init__(self, config: UvicornConfig, service: Service, parent: int | None = None) -> None:
+    def __init__(
+        self, config: UvicornConfig, service: ServerState, parent: int | None = None
+    ) -> None:
         super().__init__(config)
         self.uvicorn_config = config
         self.service = service
@@ -72,7 +74,7 @@ class Server(uvicorn.Server):
             acceptor.close()
         self.service.close()
         await super().shutdown(sockets)
-        await self.service.parking.drained()
+        await self.service.parking.wait_until_drained()
 
     def stop(self, number: int) -> None:
         """The first signal asks; the second is a crash, and the leases will tell."""
@@ -102,18 +104,20 @@ def bind(host: str, port: int) -> socket.socket:
 async def serve(plan: Serving, listener: socket.socket) -> None:
     async with await stores.open(plan.url) as store:
         secret = await store.secret()
-        place = opened(plan.artifacts or usual(plan.url), secret)
-        room = Room(place, limits_of(plan.max_artifact))
-        gate = OpenGate() if plan.believed is None else Gate(store, plan.believed)
+        place = open_storage(plan.artifacts or default_location(plan.url), secret)
+        room = ArtifactRoom(place, make_limits(plan.max_artifact))
+        gate = OpenAuthenticator() if plan.believed is None else Authenticator(store, plan.believed)
         proxies = TrustedProxies(plan.trusted_proxies) if plan.trusted_proxies else None
-        service = Service(store, secret, plan.limits, room=room, gate=gate, proxies=proxies)
-        config = UvicornConfig(application(service), plan.limits, plan.grace)
+        service = ServerState(store, secret, plan.limits, room=room, gate=gate, proxies=proxies)
+        config = UvicornConfig(make_app(service), plan.limits, plan.grace)
         server = Server(config, service, plan.parent)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
         settle_down()
         async with service.sender, service.callbacks, service.notices, service.runner:
-            log.info("server_started", address=told(listener), engine=store.capabilities.engine)
+            log.info(
+                "server_started", address=format_address(listener), engine=store.capabilities.engine
+            )
             if not gate.asks:
                 log.warning(
                     "no_credentials_asked", so="whoever reaches this address may do everything"
@@ -129,6 +133,6 @@ def settle_down() -> None:
     gc.set_threshold(20_000, 50, 100)
 
 
-def told(listener: socket.socket) -> str:
+def format_address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

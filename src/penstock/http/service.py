@@ -5,32 +5,32 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from penstock.agents import all_agents
-from penstock.artifacts.verbs import Room
+from penstock.agents import make_agents
+from penstock.artifacts.verbs import ArtifactRoom
 from penstock.broker import Broker
 from penstock.http.callbacks import CallbackDispatcher
 from penstock.http.caller import OWNER
-from penstock.http.counts import Counts, Paces, Snapshotter, run_of
-from penstock.http.events import Event, Hub, Pulse, Told
-from penstock.http.follower import Follower
-from penstock.http.gate import Gate, OpenGate
-from penstock.http.guard import Reach
+from penstock.http.counts import QueueCounts, QueueRates, QueueStatsSampler, estimate_run_time
+from penstock.http.events import EncodedEvent, Event, Hub, WakeSignal
+from penstock.http.follower import HistoryTail
+from penstock.http.gate import Authenticator, OpenAuthenticator
+from penstock.http.guard import EgressPolicy
 from penstock.http.metrics import Depths, LagWatch, Metrics, watch_pool
-from penstock.http.notices import NoticeSender
-from penstock.http.parking import Parking
-from penstock.http.refusals import Refusals
-from penstock.http.sending import Sender
+from penstock.http.notices import SubscriptionNotifier
+from penstock.http.parking import LongPoller
+from penstock.http.refusals import DenialLog
+from penstock.http.sending import WebhookSender
 from penstock.http.tokens import Tokens
 from penstock.http.trusted_proxies import TrustedProxies
 from penstock.message import HistoryRow, Verb
 from penstock.outage import Outages
-from penstock.runner import Agent, Runner, identity
-from penstock.signing import Signing
+from penstock.runner import Agent, Runner, make_identity
+from penstock.signing import WebhookSecrets
 from penstock.store import Store
-from penstock.stores.pool import Pool
+from penstock.stores.pool import ConnectionPool
 
 
-class Limits(Struct, frozen=True):
+class ServerLimits(Struct, frozen=True):
     """Past these a request is refused."""
 
     body: int = 32 * 1_048_576
@@ -41,46 +41,46 @@ class Limits(Struct, frozen=True):
     waiting: int = 20_000
     allow_shell: bool = False
     # Of callbacks and notices.
-    reach: Reach = Reach()
+    reach: EgressPolicy = EgressPolicy()
 
 
-class Service:
+class ServerState:
     def __init__(
         self,
         store: Store,
         secret: bytes,
-        limits: Limits,
+        limits: ServerLimits,
         *,
-        room: Room | None = None,
-        gate: Gate | OpenGate | None = None,
+        room: ArtifactRoom | None = None,
+        gate: Authenticator | OpenAuthenticator | None = None,
         proxies: TrustedProxies | None = None,
         agents: bool = True,
     ) -> None:
         self.store = store
         self.room = room
-        self.gate = gate or OpenGate()
+        self.gate = gate or OpenAuthenticator()
         self.proxies = proxies
-        self.refusals = Refusals(store, self.nudge_refusals)
+        self.refusals = DenialLog(store, self.flush_denials)
         self.limits = limits
         self.tokens = Tokens(secret)
         self.brokers: dict[str, Broker] = {}
         # Row ids of workers that were here before.
         self.workers_seen: set[str] = set()
         self.outages = Outages()
-        self.parking = Parking(limits.waiting)
+        self.parking = LongPoller(limits.waiting)
         self.hub = Hub()
         self.metrics = Metrics()
-        self.counts = Counts(store)
-        self.paces = Paces(store)
-        broker = self.broker("default")
-        self.signing = Signing(store)
-        self.sender = Sender(limits.reach)
-        self.callbacks = CallbackDispatcher(broker, self.sender, identity())
-        self.notices = NoticeSender(store, broker.directory, self.sender)
+        self.counts = QueueCounts(store)
+        self.paces = QueueRates(store)
+        broker = self.get_broker("default")
+        self.signing = WebhookSecrets(store)
+        self.sender = WebhookSender(limits.reach)
+        self.callbacks = CallbackDispatcher(broker, self.sender, make_identity())
+        self.notices = SubscriptionNotifier(store, broker.directory, self.sender)
         self.subscribers = self.notices.subscribers
-        self.follower = Follower(store, broker.directory, self.hub, self.outages)
+        self.follower = HistoryTail(store, broker.directory, self.hub, self.outages)
         self.runner = Runner(
-            self.own_agents(broker) if agents else self.watchers(),
+            self.own_agents(broker) if agents else self.make_local_agents(),
             self.tell_of_agent,
             self.outages,
         )
@@ -89,7 +89,7 @@ class Service:
     def measure(self, broker: Broker) -> None:
         """What is read when it is scraped."""
         self.metrics.registry.register(Depths(self.counts, broker.directory, self.metrics))
-        if isinstance(pool := getattr(self.store, "pool", None), Pool):
+        if isinstance(pool := getattr(self.store, "pool", None), ConnectionPool):
             watch_pool(self.metrics, pool)
         self.metrics.watch(
             "penstock_waiting_claims", "Long polls.", lambda: float(self.parking.waiting)
@@ -99,20 +99,20 @@ class Service:
         )
 
     def own_agents(self, broker: Broker) -> list[Agent]:
-        upkeep = all_agents(self.store, broker.directory, identity(), self.room)
-        return [*upkeep, self.callbacks, self.notices, *self.watchers()]
+        upkeep = make_agents(self.store, broker.directory, make_identity(), self.room)
+        return [*upkeep, self.callbacks, self.notices, *self.make_local_agents()]
 
-    def watchers(self) -> list[Agent]:
+    def make_local_agents(self) -> list[Agent]:
         """What a server does for itself alone."""
         return [
             self.follower,
             self.refusals,
-            Snapshotter(self.counts, self.paces, self.told),
-            Pulse(self.hub),
+            QueueStatsSampler(self.counts, self.paces, self.observe_run),
+            WakeSignal(self.hub),
             LagWatch(self.metrics, time.monotonic),
         ]
 
-    def told(self, row: HistoryRow) -> None:
+    def observe_run(self, row: HistoryRow) -> None:
         """Of a sample: how long it ran, or that its lease was lost."""
         queue = self.follower.directory.by_id.get(row.queue_id)
         if queue is None:
@@ -120,17 +120,17 @@ class Service:
         name = self.metrics.queue(queue.name)
         if row.verb is Verb.RECLAIM:
             self.metrics.lost.add(name)
-        elif (run := run_of(row)) is not None:
+        elif (run := estimate_run_time(row)) is not None:
             self.metrics.runs.add(name, run)
 
-    def broker(self, tenant: str) -> Broker:
+    def get_broker(self, tenant: str) -> Broker:
         if tenant not in self.brokers:
             self.brokers[tenant] = Broker(
                 self.store, tenant=tenant, room=self.room, outages=self.outages
             )
         return self.brokers[tenant]
 
-    def nudge(self) -> None:
+    def wake_tail(self) -> None:
         """Whoever listens hears of what was just done."""
         if self.hub.wanted:
             self.runner.nudge(self.follower.name)
@@ -139,9 +139,9 @@ class Service:
         """The owner of the store hears of it."""
         kind = "agent.recovered" if error is None else "agent.failed"
         event = Event(kind, datetime.now(UTC), "", "", type=name, error=error)
-        self.hub.tell((Told(event, OWNER),))
+        self.hub.tell((EncodedEvent(event, OWNER),))
 
-    def nudge_refusals(self) -> None:
+    def flush_denials(self) -> None:
         self.runner.nudge(self.refusals.name)
 
     def close(self) -> None:

@@ -10,18 +10,18 @@ from penstock import checks
 from penstock import message as settlements
 from penstock.access import EVERY, Right
 from penstock.broker import Broker
-from penstock.consumer import each, expect
+from penstock.consumer import expect, settle_each
 from penstock.errors import AlreadySettled, Forbidden, InvalidInput, NotFound, PenstockError
-from penstock.http.call import Call
-from penstock.http.events import Event, Told
-from penstock.http.metrics import tally
+from penstock.http.call import RequestContext
+from penstock.http.events import EncodedEvent, Event
+from penstock.http.metrics import count_values
 from penstock.http.tokens import HeldLock
 from penstock.message import Settlement, State
 from penstock.queue import DEAD_LETTER
 from penstock.ticket import DONE, Answer, AnswerKind, Completion, Extension, Lock, Mark
 from penstock.wire import consume as wire
 from penstock.wire.publish import Problem
-from penstock.wire.texts import body_of, time_at
+from penstock.wire.texts import decode_body, to_datetime
 
 Sent = TypeVar("Sent", bound=Any)
 Held: TypeAlias = Sequence[tuple[Lock, Sent]]
@@ -38,25 +38,27 @@ class Settling(Generic[Sent]):
         self.verb = verb
         self.act = act
 
-    async def one(self, call: Call, sent: Sent) -> wire.Settled:
+    async def settle_one(self, call: RequestContext, sent: Sent) -> wire.Settled:
         lock = await read_lock(call, sent.token)
         return await self.settle(call, lock, sent)
 
-    async def settle(self, call: Call, lock: Lock, sent: Sent) -> wire.Settled:
+    async def settle(self, call: RequestContext, lock: Lock, sent: Sent) -> wire.Settled:
         (answer,) = await self.act(call.broker, [(lock, sent)])
         self.tell(call, [lock], [answer])
-        settled(answer, lock)
-        until = UNSET if answer.lease_until is None else time_at(answer.lease_until)
+        raise_unless_done(answer, lock)
+        until = UNSET if answer.lease_until is None else to_datetime(answer.lease_until)
         return wire.Settled(str(lock.id), answer.state, until, answer.cancel_requested)
 
-    async def many(self, call: Call, sent: wire.Items[Sent]) -> wire.SettleOutcomes:
+    async def settle_batch(
+        self, call: RequestContext, sent: wire.Items[Sent]
+    ) -> wire.SettleOutcomes:
         read = [try_read(call, item.token) for item in sent.items]
         if not may_consume_all(call):
             read = [await try_check(call, each) for each in read]
         return await self.settle_many(call, read, sent.items)
 
     async def settle_many(
-        self, call: Call, read: Sequence[Lock | PenstockError], sent: Sequence[Sent]
+        self, call: RequestContext, read: Sequence[Lock | PenstockError], sent: Sequence[Sent]
     ) -> wire.SettleOutcomes:
         held = [
             (lock, item) for lock, item in zip(read, sent, strict=True) if isinstance(lock, Lock)
@@ -64,36 +66,38 @@ class Settling(Generic[Sent]):
         answers = await self.act(call.broker, held) if held else []
         self.tell(call, [lock for lock, _ in held], answers)
         told = iter(answers)
-        items = [outcome(lock, next(told) if isinstance(lock, Lock) else None) for lock in read]
+        items = [
+            make_outcome(lock, next(told) if isinstance(lock, Lock) else None) for lock in read
+        ]
         refused = sum(item.error is not None for item in items)
         return wire.SettleOutcomes(items, len(items) - refused, refused)
 
-    def tell(self, call: Call, locks: Sequence[Lock], answers: Sequence[Answer]) -> None:
+    def tell(self, call: RequestContext, locks: Sequence[Lock], answers: Sequence[Answer]) -> None:
         """Counts them. History tells of settlements, nobody but us of an extension."""
         service = call.service
-        for kind, count in tally([answer.kind for answer in answers]):
+        for kind, count in count_values([answer.kind for answer in answers]):
             service.metrics.settled.add(self.verb, kind.value, by=count)
         if self.verb == "extend" and service.hub.listeners:
             service.hub.tell(
                 [
-                    extended(call, lock)
+                    make_extended_event(call, lock)
                     for lock, answer in zip(locks, answers, strict=True)
                     if answer.kind is AnswerKind.DONE
                 ]
             )
-        service.nudge()
+        service.wake_tail()
 
 
-def extended(call: Call, lock: Lock) -> Told:
+def make_extended_event(call: RequestContext, lock: Lock) -> EncodedEvent:
     event = Event("message.extended", datetime.now(UTC), call.scope, "", str(lock.id))
-    return Told(event, call.caller.tenant)
+    return EncodedEvent(event, call.caller.tenant)
 
 
-def may_consume_all(call: Call) -> bool:
+def may_consume_all(call: RequestContext) -> bool:
     return call.caller.access.allows(Right.CONSUME, EVERY)
 
 
-async def read_lock(call: Call, token: str) -> HeldLock:
+async def read_lock(call: RequestContext, token: str) -> HeldLock:
     """The lock of a token, if it is the caller's and the caller may still consume the message."""
     lock = call.service.tokens.read(token, call.caller.holder)
     if not may_consume_all(call):
@@ -101,10 +105,10 @@ async def read_lock(call: Call, token: str) -> HeldLock:
     return lock
 
 
-async def check_consume(call: Call, lock: HeldLock) -> None:
+async def check_consume(call: RequestContext, lock: HeldLock) -> None:
     """By the rights of this moment and the queue's name of today."""
     caller = call.caller
-    queue = await call.broker.directory.numbered(lock.queue_id)
+    queue = await call.broker.directory.get_by_id(lock.queue_id)
     if queue.scope.tenant != caller.tenant:
         raise NotFound(f"no message with id {lock.id}")
     caller.access.check(Right.CONSUME, queue.scope.name, queue.name)
@@ -112,7 +116,9 @@ async def check_consume(call: Call, lock: HeldLock) -> None:
         caller.access.check(Right.CONSUME, queue.scope.name, DEAD_LETTER)
 
 
-async def try_check(call: Call, lock: HeldLock | PenstockError) -> HeldLock | PenstockError:
+async def try_check(
+    call: RequestContext, lock: HeldLock | PenstockError
+) -> HeldLock | PenstockError:
     if isinstance(lock, PenstockError):
         return lock
     try:
@@ -122,14 +128,14 @@ async def try_check(call: Call, lock: HeldLock | PenstockError) -> HeldLock | Pe
     return lock
 
 
-def try_read(call: Call, token: str) -> HeldLock | PenstockError:
+def try_read(call: RequestContext, token: str) -> HeldLock | PenstockError:
     try:
         return call.service.tokens.read(token, call.caller.holder)
     except PenstockError as error:
         return error
 
 
-def settled(answer: Answer, lock: Lock) -> None:
+def raise_unless_done(answer: Answer, lock: Lock) -> None:
     """Raises what a call that was not done now stands for."""
     if answer.kind is AnswerKind.DONE:
         return
@@ -141,83 +147,83 @@ def settled(answer: Answer, lock: Lock) -> None:
         raise error
 
 
-def outcome(lock: Lock | PenstockError, answer: Answer | None) -> wire.SettleOutcome:
+def make_outcome(lock: Lock | PenstockError, answer: Answer | None) -> wire.SettleOutcome:
     if isinstance(lock, PenstockError):
-        return wire.SettleOutcome(error=problem(lock))
+        return wire.SettleOutcome(error=make_problem(lock))
     assert answer is not None
     try:
-        settled(answer, lock)
+        raise_unless_done(answer, lock)
     except PenstockError as error:
-        return wire.SettleOutcome(str(lock.id), answer.state, error=problem(error))
-    until = UNSET if answer.lease_until is None else time_at(answer.lease_until)
+        return wire.SettleOutcome(str(lock.id), answer.state, error=make_problem(error))
+    until = UNSET if answer.lease_until is None else to_datetime(answer.lease_until)
     return wire.SettleOutcome(str(lock.id), answer.state, until, answer.cancel_requested)
 
 
-def problem(error: PenstockError) -> Problem:
+def make_problem(error: PenstockError) -> Problem:
     return Problem(error.code, str(error))
 
 
-async def complete(broker: Broker, held: Held[wire.Complete]) -> list[Answer]:
-    items = [Completion(lock.id, lock.fence, result_of(sent)) for lock, sent in held]
+async def complete(broker: Broker, held: Held[wire.CompleteRequest]) -> list[Answer]:
+    items = [Completion(lock.id, lock.fence, decode_result(sent)) for lock, sent in held]
     return [COMPLETED if answer == DONE else answer for answer in await broker.complete_many(items)]
 
 
-def result_of(sent: wire.Complete) -> bytes | None:
+def decode_result(sent: wire.CompleteRequest) -> bytes | None:
     if sent.result_base64 is None and sent.result is UNSET:
         return None
     try:
-        return body_of(sent.result, sent.result_base64)
+        return decode_body(sent.result, sent.result_base64)
     except InvalidInput as error:
         raise InvalidInput(str(error).replace("body", "result")) from None
 
 
-async def extend(broker: Broker, held: Held[wire.Extend]) -> list[Answer]:
+async def extend(broker: Broker, held: Held[wire.ExtendRequest]) -> list[Answer]:
     return await broker.extend_many(
         [Extension(lock.id, lock.fence, sent.lease) for lock, sent in held]
     )
 
 
-async def begin(broker: Broker, held: Held[wire.Begin]) -> list[Answer]:
+async def begin(broker: Broker, held: Held[wire.BeginRequest]) -> list[Answer]:
     marks = [Mark(lock.id, lock.fence, begin=True) for lock, _ in held]
-    return await each(marks, broker.store.mark)
+    return await settle_each(marks, broker.store.mark)
 
 
-async def progress(broker: Broker, held: Held[wire.Progress]) -> list[Answer]:
-    marks = [Mark(lock.id, lock.fence, False, sent.percent, note_of(sent)) for lock, sent in held]
-    return await each(marks, broker.store.mark)
+async def progress(broker: Broker, held: Held[wire.ProgressRequest]) -> list[Answer]:
+    marks = [Mark(lock.id, lock.fence, False, sent.percent, read_note(sent)) for lock, sent in held]
+    return await settle_each(marks, broker.store.mark)
 
 
-def note_of(sent: wire.Progress) -> str | None:
-    return None if sent.note is None else checks.readable(sent.note)
+def read_note(sent: wire.ProgressRequest) -> str | None:
+    return None if sent.note is None else checks.replace_surrogates(sent.note)
 
 
-def by(settlement: Callable[[Sent], Settlement]) -> Act[Sent]:
+def make_settle(settlement: Callable[[Sent], Settlement]) -> Act[Sent]:
     async def act(broker: Broker, held: Held[Sent]) -> list[Answer]:
         return await broker.settle_many([(lock, settlement(sent)) for lock, sent in held])
 
     return act
 
 
-def nack(sent: wire.Nack) -> Settlement:
+def nack(sent: wire.NackRequest) -> Settlement:
     limits = sent.max_attempts, sent.max_total
     return settlements.Nack(sent.error, sent.delay, sent.reason, *limits, sent.traceback)
 
 
-def fail(sent: wire.Fail) -> Settlement:
+def fail(sent: wire.FailRequest) -> Settlement:
     return settlements.Fail(sent.error, sent.traceback)
 
 
-def reject(sent: wire.Reject) -> Settlement:
-    return settlements.Reject(sent.error, sent.traceback)
+def reject(sent: wire.RejectRequest) -> Settlement:
+    return settlements.SettleReject(sent.error, sent.traceback)
 
 
-def release(_: wire.Release) -> Settlement:
+def release(_: wire.ReleaseRequest) -> Settlement:
     return settlements.Release()
 
 
-def park(sent: wire.Park) -> Settlement:
+def park(sent: wire.ParkRequest) -> Settlement:
     return settlements.Park(sent.reason)
 
 
-def cancel(sent: wire.Stop) -> Settlement:
-    return settlements.Cancelled(sent.error)
+def cancel(sent: wire.SettleCancelledRequest) -> Settlement:
+    return settlements.SettleCancelled(sent.error)

@@ -9,10 +9,10 @@ from fastapi.sse import format_sse_event
 from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import IdentityUnavailable, PenstockError, StoreError
-from penstock.http.call import Call, Receive, Scope, Send
+from penstock.http.call import Receive, RequestContext, Scope, Send
 from penstock.http.events import Listener
-from penstock.http.follower import Mark, Reader
-from penstock.http.service import Service
+from penstock.http.follower import HistoryReader, ResumePoint
+from penstock.http.service import ServerState
 
 log: FilteringBoundLogger = structlog.get_logger()
 # Milliseconds until a client comes back.
@@ -21,8 +21,8 @@ RETRY = 1_000
 RIGHTS_INTERVAL_S = 1.0
 
 
-async def events(
-    service: Service, listener: Listener, begun: Mark, missed: Mark | None
+async def stream_events(
+    service: ServerState, listener: Listener, begun: ResumePoint, missed: ResumePoint | None
 ) -> AsyncIterator[bytes]:
     """Listening began before: nothing falls between what was missed and what happens."""
     yield format_sse_event(comment="penstock", retry=RETRY, id=str(missed or begun))
@@ -34,24 +34,26 @@ async def events(
     yield format_sse_event(comment="the server stops")
 
 
-async def catch_up(service: Service, listener: Listener, missed: Mark) -> AsyncIterator[bytes]:
-    directory = service.broker(listener.filter.tenant).directory
-    reader = Reader(service.store, directory, service.hub, missed)
+async def catch_up(
+    service: ServerState, listener: Listener, missed: ResumePoint
+) -> AsyncIterator[bytes]:
+    directory = service.get_broker(listener.filter.tenant).directory
+    reader = HistoryReader(service.store, directory, service.hub, missed)
     while not listener.closed:
         async with service.follower.turns:
             told = await reader.read()
         if not told:
             return
-        yield b"".join(each.frame for each in told if listener.filter.fits(each))
+        yield b"".join(each.frame for each in told if listener.filter.matches(each))
 
 
-async def left(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """When the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def watch_rights(call: Call) -> None:
+async def watch_rights(call: RequestContext) -> None:
     """Returns when the caller is let in no more; until then events are filtered by its rights of
     the moment."""
     while call.right is None or call.right in call.caller.access.rights:
@@ -70,7 +72,13 @@ class EventStream(Response):
     """Sent for as long as the client is there and reads. One that does not is cut off, since it
     would not read a farewell either."""
 
-    def __init__(self, call: Call, listener: Listener, begun: Mark, missed: Mark | None) -> None:
+    def __init__(
+        self,
+        call: RequestContext,
+        listener: Listener,
+        begun: ResumePoint,
+        missed: ResumePoint | None,
+    ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"},
                          media_type="text/event-stream")  # fmt: skip
         del self.headers["content-length"]
@@ -82,7 +90,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self.send_all(send))
-        leaving = asyncio.ensure_future(left(receive))
+        leaving = asyncio.ensure_future(wait_for_disconnect(receive))
         tasks: set[asyncio.Future[None]] = {sending, leaving, self.listener.lost}
         if self.service.gate.asks:
             tasks.add(asyncio.ensure_future(watch_rights(self.call)))
@@ -100,7 +108,7 @@ class EventStream(Response):
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         try:
-            async for frames in events(self.service, self.listener, self.begun, self.missed):
+            async for frames in stream_events(self.service, self.listener, self.begun, self.missed):
                 await send({"type": "http.response.body", "body": frames, "more_body": True})
         except StoreError as error:
             # It has begun: the client comes back, and goes on after the last it heard.

@@ -17,7 +17,7 @@ SECONDS = (
 BOUNDS = (*map(str, SECONDS), "+Inf")
 
 
-class Family(Collector):
+class MetricFamily(Collector):
     def __init__(
         self, registry: CollectorRegistry, name: str, text: str, labels: Sequence[str]
     ) -> None:
@@ -30,7 +30,7 @@ class Family(Collector):
         return ()
 
 
-class Count(Family):
+class CounterMetric(MetricFamily):
     def __init__(self, registry: CollectorRegistry, name: str, text: str, *labels: str) -> None:
         super().__init__(registry, name, text, labels)
         self.counts: Counter[tuple[str, ...]] = Counter()
@@ -45,7 +45,7 @@ class Count(Family):
         yield family
 
 
-class Times(Family):
+class HistogramMetric(MetricFamily):
     """How long something took, by one label."""
 
     def __init__(self, registry: CollectorRegistry, name: str, text: str, label: str) -> None:

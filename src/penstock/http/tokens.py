@@ -10,7 +10,7 @@ from penstock.ticket import Lock
 
 # Bytes of what says to whom a token was given, and of what says that we gave it.
 SUBJECT, MAC = 6, 12
-LONGEST_NUMBER = 19
+MAX_DIGITS = 19
 
 
 class HeldLock(Lock, frozen=True, gc=False):
@@ -37,9 +37,9 @@ class Tokens:
     def sign(self, lock: HeldLock, subject: str) -> str:
         dead = "d" if lock.from_dead else ""
         text = f"{lock.id}.{lock.fence}.{lock.queue_id}{dead}.{self.mark_of(subject)}"
-        return text + self.mac(text)
+        return text + self.compute_mac(text)
 
-    def mac(self, text: str) -> str:
+    def compute_mac(self, text: str) -> str:
         keyed = self.keyed.copy()
         keyed.update(text.encode())
         return keyed.hexdigest()
@@ -47,7 +47,7 @@ class Tokens:
     def read(self, token: str, subject: str) -> HeldLock:
         """What bears our mac has the form we gave it."""
         text, mac = token[: -2 * MAC], token[-2 * MAC :]
-        if not token.isascii() or not compare_digest(mac, self.mac(text)):
+        if not token.isascii() or not compare_digest(mac, self.compute_mac(text)):
             raise InvalidToken(
                 "the token is not one that a claim of this store gave, or was changed"
             )
@@ -56,11 +56,11 @@ class Tokens:
             raise Forbidden(f"the lock of message {id} is another caller's")
         return HeldLock(int(id), int(fence), int(queue.rstrip("d")), queue.endswith("d"))
 
-    def seal(self, before: int, filter: tuple[object, ...]) -> str:
+    def seal_cursor(self, before: int, filter: tuple[object, ...]) -> str:
         """A cursor: where a list goes on, of use with the same filter alone."""
         return f"{before}.{self._filter_mac(before, filter)}"
 
-    def unseal(self, cursor: str, filter: tuple[object, ...]) -> int:
+    def unseal_cursor(self, cursor: str, filter: tuple[object, ...]) -> int:
         before, _, mac = cursor.partition(".")
         if not is_number(before) or not mac.isascii():
             raise InvalidToken("the cursor is not one of ours")
@@ -75,4 +75,4 @@ class Tokens:
 
 
 def is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS

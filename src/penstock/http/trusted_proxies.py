@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
 
 from penstock.errors import InvalidInput
-from penstock.http.guard import plain
+from penstock.http.guard import unwrap_ipv4
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -59,6 +59,6 @@ def address_in(text: str) -> str | None:
     elif host.count(":") == 1:
         host = host.partition(":")[0]
     try:
-        return str(plain(ip_address(host)))
+        return str(unwrap_ipv4(ip_address(host)))
     except ValueError:
         return None

@@ -4,13 +4,13 @@ from typing import Any
 
 import uvicorn
 
-from penstock.http.service import Limits
+from penstock.http.service import ServerLimits
 
 KEEP_ALIVE_S = 75
 
 
 class UvicornConfig(uvicorn.Config):
-    def __init__(self, app: Any, limits: Limits, grace: float = 30.0) -> None:
+    def __init__(self, app: Any, limits: ServerLimits, grace: float = 30.0) -> None:
         super().__init__(
             app,
             http="httptools",

@@ -7,46 +7,46 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.pipeline.balance import Balance, balance
-    from penstock.pipeline.compact import Compacted, compact
-    from penstock.pipeline.extract import Extracted, extract
-    from penstock.pipeline.reading import joined, read_lake, read_results
-    from penstock.pipeline.replay import Replayed, Wish, replay
-    from penstock.pipeline.rules import Rules
-    from penstock.pipeline.run import Ran, run
-    from penstock.pipeline.session import register, started
-    from penstock.pipeline.work import completing
+    from penstock.pipeline.compact import CompactResult, compact
+    from penstock.pipeline.extract import ExtractResult, extract
+    from penstock.pipeline.reading import join_tables, read_lake, read_results
+    from penstock.pipeline.replay import ReplayRequest, ReplayResult, replay
+    from penstock.pipeline.rules import AnomalyThresholds
+    from penstock.pipeline.run import RunResult, run
+    from penstock.pipeline.session import register, start_session
+    from penstock.pipeline.work import complete_after
 
 __all__ = [
+    "AnomalyThresholds",
     "Balance",
-    "Compacted",
-    "Extracted",
-    "Ran",
-    "Replayed",
-    "Rules",
-    "Wish",
+    "CompactResult",
+    "ExtractResult",
+    "ReplayRequest",
+    "ReplayResult",
+    "RunResult",
     "balance",
     "compact",
-    "completing",
+    "complete_after",
     "extract",
-    "joined",
+    "join_tables",
     "read_lake",
     "read_results",
     "register",
     "replay",
     "run",
-    "started",
+    "start_session",
 ]
 
 HOMES = {
     "balance": ("Balance", "balance"),
-    "compact": ("Compacted", "compact"),
-    "extract": ("Extracted", "extract"),
-    "reading": ("joined", "read_lake", "read_results"),
-    "replay": ("Replayed", "Wish", "replay"),
-    "rules": ("Rules",),
-    "run": ("Ran", "run"),
-    "session": ("register", "started"),
-    "work": ("completing",),
+    "compact": ("CompactResult", "compact"),
+    "extract": ("ExtractResult", "extract"),
+    "reading": ("join_tables", "read_lake", "read_results"),
+    "replay": ("ReplayRequest", "ReplayResult", "replay"),
+    "rules": ("AnomalyThresholds",),
+    "run": ("RunResult", "run"),
+    "session": ("register", "start_session"),
+    "work": ("complete_after",),
 }
 
 

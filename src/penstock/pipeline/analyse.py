@@ -15,22 +15,22 @@ from pyspark.sql import functions as f
 from penstock.message import Moment
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
-from penstock.pipeline.attempts import attempts, limits_of
-from penstock.pipeline.consumers import consumers
+from penstock.pipeline.attempts import make_attempts, make_limits
+from penstock.pipeline.consumers import make_consumers
 from penstock.pipeline.delta_log import sync_delta, sync_results
-from penstock.pipeline.frames import within
-from penstock.pipeline.judging import Judge
+from penstock.pipeline.frames import filter_hours
+from penstock.pipeline.judging import AnomalyJob
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
-from penstock.pipeline.metrics import metrics
+from penstock.pipeline.metrics import make_metrics
 from penstock.pipeline.periods import DAY, text_day
-from penstock.pipeline.remaking import Remaker
+from penstock.pipeline.remaking import PartitionWriter
 from penstock.pipeline.results import Results
-from penstock.pipeline.rules import Rules
-from penstock.pipeline.session import tuned
-from penstock.pipeline.span import Span, between, span_of
-from penstock.pipeline.stores import everywhere, identity, using
-from penstock.pipeline.triage import triage
+from penstock.pipeline.rules import AnomalyThresholds
+from penstock.pipeline.session import tune
+from penstock.pipeline.span import HourSpan, filter_between, make_span
+from penstock.pipeline.stores import make_absolute_url, make_identity, use_store
+from penstock.pipeline.triage import make_triage
 from penstock.queue import Queue
 from penstock.store import Store
 from penstock.stores import urls
@@ -40,7 +40,7 @@ STEPS = ("attempts", "metrics", "consumers", "backlog", "triage", "anomalies")
 AT_ONCE = 2
 
 
-class Analysed(Struct, frozen=True):
+class AnalyticsResult(Struct, frozen=True):
     """The results as they are now, and the hours that were made anew."""
 
     results: Results
@@ -48,21 +48,23 @@ class Analysed(Struct, frozen=True):
     attempts: int = 0
 
 
-def analyse(
+def analyze(
     spark: SparkSession,
     url: str,
     lake: str,
-    rules: Rules | None = None,
+    rules: AnomalyThresholds | None = None,
     *,
     progress: Callable[[str], None] = lambda _: None,
-) -> Analysed:
+) -> AnalyticsResult:
     """Killed at any moment, it leaves the results as they were, and the next run goes on."""
-    url = everywhere(url)
-    with lakes.held(lake, using(url, identity)) as place:
+    url = make_absolute_url(url)
+    with lakes.hold_lock(lake, use_store(url, make_identity)) as place:
         # First: what is swept must not be in a Delta log any more.
         sync_delta(place)
         results.sweep(place)
-        job = Job(spark, place, rules or Rules(), using(url, partial(look_at, url)))
+        job = AnalyticsJob(
+            spark, place, rules or AnomalyThresholds(), use_store(url, partial(look_at, url))
+        )
         done = job.run(progress)
         sync_results(place)
         return done
@@ -77,66 +79,70 @@ class Source(Struct, frozen=True):
 
 
 async def look_at(url: str, store: Store) -> Source:
-    return Source(urls.told(url), await store.now(), list(await store.queues()))
+    return Source(urls.redact_url(url), await store.now(), list(await store.queues()))
 
 
-class Job:
+class AnalyticsJob:
     """One run over one lake."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, rules: Rules, source: Source) -> None:
+    def __init__(
+        self, spark: SparkSession, lake: Lake, rules: AnomalyThresholds, source: Source
+    ) -> None:
         self.spark = spark
         self.lake = lake
         self.rules = rules
         self.source = source
         self.chain = lake.manifests()
         # Before it is looked which the newest are: another run may publish some meanwhile.
-        self.number = results.next_number(lake)
-        self.old = usable(results.newest(lake), self.chain, lake, rules)
+        self.number = results.choose_next_number(lake)
+        self.old = choose_usable(results.read_newest(lake), self.chain, lake, rules)
         self.fresh = [each for each in self.chain if each.first > self.old.through]
 
-    def run(self, progress: Callable[[str], None]) -> Analysed:
+    def run(self, progress: Callable[[str], None]) -> AnalyticsResult:
         same_rules = self.old.rules == self.rules.digest
         if not self.fresh and (same_rules or not self.chain):
-            return Analysed(self.old)
+            return AnalyticsResult(self.old)
         concerned = self.fresh if same_rules else self.chain
-        with tuned(self.spark, rows_in(concerned)):
-            make = Remaker(self.spark, self.lake, self.old, self.number)
-            return self.made(make, self.span(make, concerned), progress)
+        with tune(self.spark, count_rows(concerned)):
+            make = PartitionWriter(self.spark, self.lake, self.old, self.number)
+            return self.make_tables(make, self.span(make, concerned), progress)
 
-    def span(self, make: Remaker, concerned: Sequence[Manifest]) -> Span:
-        return span_of(make.source("history", concerned), make.source("message", concerned))
+    def span(self, make: PartitionWriter, concerned: Sequence[Manifest]) -> HourSpan:
+        return make_span(make.source("history", concerned), make.source("message", concerned))
 
-    def made(self, make: Remaker, span: Span, progress: Callable[[str], None]) -> Analysed:
+    def make_tables(
+        self, make: PartitionWriter, span: HourSpan, progress: Callable[[str], None]
+    ) -> AnalyticsResult:
         new = self.make_attempts(make, span)
         progress("attempts")
         tables = Tables(make, make.source("message", self.chain), span, self.rules)
         tables.remake_metrics()
         progress("metrics")
-        for step in in_parallel(tables.steps()):
+        for step in run_in_parallel(tables.steps()):
             progress(step)
-        judge = Judge(make, self.rules, span, self.old.reached)
-        judge.remake(tables.claims(), tables.rows(), tables.messages())
+        judge = AnomalyJob(make, self.rules, span, self.old.reached)
+        judge.remake(tables.claims(), tables.attempt_rows(), tables.messages())
         progress("anomalies")
         done = self.publish(make, span)
-        return Analysed(done, span.hours, new)
+        return AnalyticsResult(done, span.hours, new)
 
-    def make_attempts(self, make: Remaker, span: Span) -> int:
+    def make_attempts(self, make: PartitionWriter, span: HourSpan) -> int:
         """Returns how many there are more."""
         if not self.fresh:
             return 0
         history = make.source("history", self.fresh)
         ids = span.first_id, span.last_id
-        messages = between(make.source("message", self.chain), *ids)
-        rests = between(make.source("history", self.chain).filter("not final"), *ids)
-        limits = limits_of(self.spark, self.source.queues)
+        messages = filter_between(make.source("message", self.chain), *ids)
+        rests = filter_between(make.source("history", self.chain).filter("not final"), *ids)
+        limits = make_limits(self.spark, self.source.queues)
         today = text_day(self.reached(span) // 1_000_000)
-        merged = results.days_to_merge(self.old.of("attempt"), today)
-        return make.append("attempt", attempts(history, messages, rests, limits), merged)
+        merged = results.days_to_merge(self.old.list_files("attempt"), today)
+        return make.append("attempt", make_attempts(history, messages, rests, limits), merged)
 
-    def reached(self, span: Span) -> Moment:
+    def reached(self, span: HourSpan) -> Moment:
         return max(self.old.reached, span.reached)
 
-    def publish(self, make: Remaker, span: Span) -> Results:
+    def publish(self, make: PartitionWriter, span: HourSpan) -> Results:
         return results.publish(
             self.lake,
             Results(
@@ -156,21 +162,23 @@ class Job:
 class Tables:
     """What is made of attempts and messages alone."""
 
-    def __init__(self, make: Remaker, messages: DataFrame, span: Span, rules: Rules) -> None:
+    def __init__(
+        self, make: PartitionWriter, messages: DataFrame, span: HourSpan, rules: AnomalyThresholds
+    ) -> None:
         self.make = make
         self.all_messages = messages
         self.hours = span.hours
         self.rules = rules
 
-    def rows(self) -> DataFrame:
-        return within(self.make.table("attempt", days_of(self.hours)), "at", self.hours)
+    def attempt_rows(self) -> DataFrame:
+        return filter_hours(self.make.table("attempt", days_of(self.hours)), "at", self.hours)
 
     def claims(self) -> DataFrame:
         """They end on any day: the clocks of two rows may differ."""
-        return within(self.make.table("attempt"), "claimed_at", self.hours)
+        return filter_hours(self.make.table("attempt"), "claimed_at", self.hours)
 
     def messages(self) -> DataFrame:
-        return within(self.all_messages, "created_at", self.hours)
+        return filter_hours(self.all_messages, "created_at", self.hours)
 
     def steps(self) -> dict[str, Callable[[], None]]:
         """Those that need the metrics, or nothing of each other."""
@@ -181,35 +189,35 @@ class Tables:
         }
 
     def remake_metrics(self) -> None:
-        made = metrics(self.rows(), self.messages(), self.rules.flash_under)
+        made = make_metrics(self.attempt_rows(), self.messages(), self.rules.flash_under)
         self.make.replace("metrics_hour", made, self.hours)
 
     def remake_consumers(self) -> None:
-        self.make.replace("consumer_hour", consumers(self.rows()), self.hours)
+        self.make.replace("consumer_hour", make_consumers(self.attempt_rows()), self.hours)
 
     def remake_backlog(self) -> None:
-        self.make.replace_backlog(self.rows(), self.messages(), self.hours)
+        self.make.replace_backlog(self.attempt_rows(), self.messages(), self.hours)
 
     def remake_triage(self) -> None:
         """By day, so of all the day's attempts."""
         days = sorted({hour - hour % DAY for hour in self.hours})
-        rows = within(self.make.table("attempt", days_of(days)), "at", days, DAY)
+        rows = filter_hours(self.make.table("attempt", days_of(days)), "at", days, DAY)
         told = self.make.table("metrics_hour", days_of(days))
-        messages = those_of(rows, self.all_messages)
-        self.make.replace("triage", triage(rows, messages, told), days)
+        messages = keep_tried_messages(rows, self.all_messages)
+        self.make.replace("triage", make_triage(rows, messages, told), days)
 
 
 def days_of(hours: Iterable[int]) -> set[str]:
     return {text_day(hour) for hour in hours}
 
 
-def those_of(attempts: DataFrame, messages: DataFrame) -> DataFrame:
+def keep_tried_messages(attempts: DataFrame, messages: DataFrame) -> DataFrame:
     """The messages from the first to the last that were tried: the files of others are not read."""
     (ids,) = attempts.agg(f.min("id"), f.max("id")).collect()
-    return between(messages, ids[0] or 0, ids[1] or 0)
+    return filter_between(messages, ids[0] or 0, ids[1] or 0)
 
 
-def in_parallel(steps: dict[str, Callable[[], None]]) -> Iterable[str]:
+def run_in_parallel(steps: dict[str, Callable[[], None]]) -> Iterable[str]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         names = {pool.submit(step): name for name, step in steps.items()}
         for done in as_completed(names):
@@ -217,7 +225,9 @@ def in_parallel(steps: dict[str, Callable[[], None]]) -> Iterable[str]:
             yield names[done]
 
 
-def usable(found: Results | None, manifests: list[Manifest], lake: Lake, rules: Rules) -> Results:
+def choose_usable(
+    found: Results | None, manifests: list[Manifest], lake: Lake, rules: AnomalyThresholds
+) -> Results:
     """What of earlier results can stay. Other rules leave the attempts alone."""
     nothing = Results(results.VERSION, lake.label.id, 0, 0, 0, "", ())
     if found is None or found.lake != lake.label.id:
@@ -228,9 +238,9 @@ def usable(found: Results | None, manifests: list[Manifest], lake: Lake, rules: 
         return nothing
     if found.rules == rules.digest:
         return found
-    kept = tuple(found.of("attempt"))
+    kept = tuple(found.list_files("attempt"))
     return Results(found.schema, found.lake, found.number, found.through, 0, "", kept)
 
 
-def rows_in(manifests: Sequence[Manifest]) -> int:
+def count_rows(manifests: Sequence[Manifest]) -> int:
     return sum(part.rows for part in chain.from_iterable(each.parts for each in manifests))

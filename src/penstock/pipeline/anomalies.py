@@ -6,9 +6,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.pipeline.frames import NAMES, floor, names
+from penstock.pipeline.frames import NAMES, floor_time, name_columns
 from penstock.pipeline.periods import HOUR
-from penstock.pipeline.rules import SEVERITIES, Rules
+from penstock.pipeline.rules import SEVERITIES, AnomalyThresholds
 
 KEYS = ["hour", "kind", "queue_id", "type", "consumer"]
 COLUMNS = [
@@ -17,7 +17,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def by_message(attempts: DataFrame, rules: Rules) -> DataFrame:
+def find_by_message(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
     """Counted, with the message that is farthest beyond."""
     run, size, lease = f.col("run"), f.col("body_bytes"), f.col("lease")
     first = (f.col("deliveries") <= 1) & f.col("rested").isNull()
@@ -42,17 +42,17 @@ def by_message(attempts: DataFrame, rules: Rules) -> DataFrame:
         "poison_message": (poisoned, f.col("alike"), rules.poison_attempts),
     }
     wanted = {kind: each for kind, each in found.items() if kind not in rules.off}
-    return told(attempts, wanted).filter(enough(rules)) if wanted else empty(attempts)
+    return explode_kinds(attempts, wanted).filter(enough(rules)) if wanted else make_empty(attempts)
 
 
-def enough(rules: Rules) -> Column:
+def enough(rules: AnomalyThresholds) -> Column:
     """Whether the hour has as many of the kind as the rules ask for."""
     kind, count = f.col("kind"), f.col("count")
     few = [(kind == name) & (count < least) for name, least in least_counts(rules).items()]
     return ~reduce(Column.__or__, few)
 
 
-def least_counts(rules: Rules) -> dict[str, int]:
+def least_counts(rules: AnomalyThresholds) -> dict[str, int]:
     """How many an hour must have to be an anomaly; of other kinds one is enough."""
     return {
         "lost_lease": rules.lost_least,
@@ -61,7 +61,7 @@ def least_counts(rules: Rules) -> dict[str, int]:
     }
 
 
-def told(attempts: DataFrame, found: dict[str, tuple[Column, Column, float]]) -> DataFrame:
+def explode_kinds(attempts: DataFrame, found: dict[str, tuple[Column, Column, float]]) -> DataFrame:
     """A row may be several anomalies, and is none most often."""
     each = [
         f.struct(
@@ -73,28 +73,28 @@ def told(attempts: DataFrame, found: dict[str, tuple[Column, Column, float]]) ->
     ]
     any_of = reduce(Column.__or__, (condition for condition, _, _ in found.values()))
     rows = attempts.filter(any_of).select(
-        floor("at", HOUR).alias("hour"), "queue_id", "type", *NAMES, "id", "at", "position",
+        floor_time("at", HOUR).alias("hour"), "queue_id", "type", *NAMES, "id", "at", "position",
         f.inline(f.array(*each)),
     )  # fmt: skip
     worst = f.max(f.struct("value", -f.col("position"), "id"))
     grouped = rows.filter("kind is not null").groupBy("hour", "kind", "queue_id", "type").agg(
-        *names(), f.count("*").alias("count"), worst.alias("worst"),
-        f.first("threshold").alias("threshold"), *ends("at"),
+        *name_columns(), f.count("*").alias("count"), worst.alias("worst"),
+        f.first("threshold").alias("threshold"), *first_and_last("at"),
     )  # fmt: skip
     return grouped.select(
         "*", f.col("worst.value").alias("value"), f.col("worst.id").alias("message_id")
     ).drop("worst")
 
 
-def empty(attempts: DataFrame) -> DataFrame:
+def make_empty(attempts: DataFrame) -> DataFrame:
     return attempts.select("queue_id", "type", *NAMES).filter("false")
 
 
-def ends(moment: str) -> list[Column]:
+def first_and_last(moment: str) -> list[Column]:
     return [f.min(moment).alias("first_at"), f.max(moment).alias("last_at")]
 
 
-def by_hour(metrics: DataFrame, rules: Rules) -> DataFrame:
+def find_by_hour(metrics: DataFrame, rules: AnomalyThresholds) -> DataFrame:
     """From what the hour's metrics say."""
     flash = metrics.filter("flash > 0").select(
         *SHARED, f.lit("flash_message").alias("kind"), f.col("flash").alias("count"),
@@ -113,7 +113,7 @@ def by_hour(metrics: DataFrame, rules: Rules) -> DataFrame:
 SHARED = ["hour", "queue_id", "type", *NAMES]
 
 
-def stuck(consumers: DataFrame, rules: Rules) -> DataFrame:
+def find_stuck_consumers(consumers: DataFrame, rules: AnomalyThresholds) -> DataFrame:
     """Loses what it takes, and completes nothing."""
     found = consumers.filter((f.col("lost") >= rules.stuck_leases) & (f.col("completed") == 0))
     return found.select(
@@ -123,43 +123,47 @@ def stuck(consumers: DataFrame, rules: Rules) -> DataFrame:
     )  # fmt: skip
 
 
-def bursts(attempts: DataFrame, rules: Rules) -> DataFrame:
+def find_claim_bursts(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
     """Of claims by one consumer, in seconds that follow each other in one hour."""
     claims = attempts.filter(f.col("consumer").isNotNull())
-    return crowded(
+    return find_crowded_seconds(
         claims, "claimed_at", ["queue_id", "consumer"], rules.burst_claims, rules.burst_within
     ).withColumn("kind", f.lit("claim_burst"))
 
 
-def bulks(messages: DataFrame, rules: Rules) -> DataFrame:
+def find_bulk_publishes(messages: DataFrame, rules: AnomalyThresholds) -> DataFrame:
     """Of messages published to one queue."""
-    return crowded(
+    return find_crowded_seconds(
         messages, "created_at", ["queue_id", "type"], rules.bulk_messages, rules.bulk_within
     ).withColumn("kind", f.lit("bulk_publish"))
 
 
-def crowded(rows: DataFrame, moment: str, keys: list[str], most: int, within: int) -> DataFrame:
+def find_crowded_seconds(
+    rows: DataFrame, moment: str, keys: list[str], most: int, within: int
+) -> DataFrame:
     place = ["hour", *keys]
     seconds = rows.select(
-        floor(moment, HOUR).alias("hour"), f.unix_seconds(moment).alias("second"),
+        floor_time(moment, HOUR).alias("hour"), f.unix_seconds(moment).alias("second"),
         f.col(moment).alias("moment"), *keys, *NAMES,
     )  # fmt: skip
     # Most hours as a whole have fewer, and need no closer look.
     busy = seconds.groupBy(*place).count().filter(f.col("count") >= most)
     near = seconds.join(f.broadcast(busy), place, "left_semi")
-    one = near.groupBy(*place, *NAMES, "second").agg(f.count("*").alias("one"), *ends("moment"))
+    one = near.groupBy(*place, *NAMES, "second").agg(
+        f.count("*").alias("one"), *first_and_last("moment")
+    )
     line = Window.partitionBy(*place).orderBy("second").rangeBetween(1 - within, 0)
     summed = one.withColumn("several", f.sum("one").over(line))
     found = summed.filter(f.col("several") >= most).groupBy(*place)
     return found.agg(
-        *names(), f.max("several").alias("count"),
+        *name_columns(), f.max("several").alias("count"),
         f.max("several").cast("double").alias("value"),
         f.lit(float(most)).alias("threshold"), f.min("first_at").alias("first_at"),
         f.max("last_at").alias("last_at"),
     )  # fmt: skip
 
 
-def collected(parts: Iterable[DataFrame], rules: Rules) -> DataFrame:
+def collect_anomalies(parts: Iterable[DataFrame], rules: AnomalyThresholds) -> DataFrame:
     """Of all kinds, under ids that are the same whenever it is looked for again."""
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
     for name, kind in ABSENT.items():

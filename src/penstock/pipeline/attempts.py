@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.pipeline.fingerprints import fingerprint
+from penstock.pipeline.fingerprints import make_fingerprint
 from penstock.queue import Queue
 
 # How a delivery ends that was worked on.
@@ -21,34 +21,34 @@ LIMITS = pa.schema([
 ])  # fmt: skip
 
 
-def attempts(
+def make_attempts(
     history: DataFrame, messages: DataFrame, rests: DataFrame, limits: DataFrame
 ) -> DataFrame:
     """`rests` is the history that was not the end of its message, from its beginning."""
     size = f.octet_length("body").cast("long").alias("body_bytes")
     known = messages.select("id", *OF_MESSAGE, size)
-    rows = history.withColumn("fingerprint", fingerprint(f.col("error")))
+    rows = history.withColumn("fingerprint", make_fingerprint(f.col("error")))
     # Nothing is sorted, and each part fits in memory: the caller sees to the number of parts.
     both = rows.join(known.hint("shuffle_hash"), "id", "left").join(
-        before(rests).hint("shuffle_hash"), "id", "left"
+        collect_rests(rests).hint("shuffle_hash"), "id", "left"
     )
-    return placed(both.join(f.broadcast(limits), "queue_id", "left"))
+    return place_rows(both.join(f.broadcast(limits), "queue_id", "left"))
 
 
-def before(rests: DataFrame) -> DataFrame:
+def collect_rests(rests: DataFrame) -> DataFrame:
     """Where a message has rested so far, for each of its rows to find the last one before it."""
     rest = f.struct(
         "position",
         f.coalesce("due_at", "at").alias("ready_at"),
         "state",
         "consumer",
-        fingerprint(f.col("error")).alias("fingerprint"),
+        make_fingerprint(f.col("error")).alias("fingerprint"),
         f.col("verb").isin(*FAILED).alias("failed"),
     )
     return rests.groupBy("id").agg(f.collect_list(rest).alias("rests"))
 
 
-def placed(rows: DataFrame) -> DataFrame:
+def place_rows(rows: DataFrame) -> DataFrame:
     earlier = f.filter("rests", lambda rest: rest.position < f.col("position"))
     rows = rows.withColumn("earlier", earlier)
     rows = rows.withColumn("last", f.array_max("earlier"))
@@ -65,8 +65,8 @@ def placed(rows: DataFrame) -> DataFrame:
         "claimed_at", "at", "due_at", "verb", "state", "reason", "error", "fingerprint",
         "attempts", "deliveries", "consumer", "final", "correlation_id", "body_bytes",
         f.coalesce("lease", "queue_lease").alias("lease"), attempts_left().alias("attempts_left"),
-        f.col("last.state").alias("rested"), seconds("ready_at", "claimed_at").alias("wait"),
-        seconds("claimed_at", "at").alias("run"), *alike(),
+        f.col("last.state").alias("rested"), seconds_between("ready_at", "claimed_at").alias("wait"),
+        seconds_between("claimed_at", "at").alias("run"), *count_alike(),
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def attempts_left() -> Column:
     return (f.coalesce("max_attempts", "limit") - used).cast("int")
 
 
-def seconds(start: str, end: str) -> Column:
+def seconds_between(start: str, end: str) -> Column:
     """The clocks of two rows may differ by a little on a store of many machines.
 
     Null where a moment is: greatest() alone skips nulls and would say 0.
@@ -84,7 +84,7 @@ def seconds(start: str, end: str) -> Column:
     return f.when(length.isNotNull(), f.greatest(length, f.lit(0.0)))
 
 
-def alike() -> list[Column]:
+def count_alike() -> list[Column]:
     """How often the message failed like this by now, and in how many hands."""
     failed = f.col("verb").isin(*FAILED) & f.col("fingerprint").isNotNull()
     others = f.transform("like", lambda rest: rest.consumer)
@@ -96,7 +96,7 @@ def alike() -> list[Column]:
     ]
 
 
-def limits_of(spark: SparkSession, queues: Iterable[Queue]) -> DataFrame:
+def make_limits(spark: SparkSession, queues: Iterable[Queue]) -> DataFrame:
     """What the queues allow now. What they allowed then is not written down."""
     rows = [
         {
@@ -111,9 +111,9 @@ def limits_of(spark: SparkSession, queues: Iterable[Queue]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(rows, LIMITS))
 
 
-def worked() -> Column:
+def is_worked() -> Column:
     return f.col("claimed_at").isNotNull() & f.col("verb").isin(*WORKED)
 
 
-def failed() -> Column:
+def is_failed() -> Column:
     return f.col("verb").isin(*FAILED)

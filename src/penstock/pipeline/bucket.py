@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow.parquet as parquet
 
-from penstock.artifacts.bucket import PAGE, PIECE, connected, told
+from penstock.artifacts.bucket import CHUNK_BYTES, PAGE_SIZE, connect, translate_errors
 
 if TYPE_CHECKING:
     from obstore import GetResult
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 NO_BUCKET = "NoSuchBucket"
 
 
-class Bucket:
+class S3LakeFiles:
     """Nobody is kept away: of two who write the same name one is told that it is there."""
 
     exclusive = False
 
     def __init__(self, url: str) -> None:
         self.where = url
-        self.objects = connected(url, "lakes")
+        self.objects = connect(url, "lakes")
 
-    def told(self) -> AbstractContextManager[None]:
-        return told(f"lake {self.where!r}")
+    def translate_errors(self) -> AbstractContextManager[None]:
+        return translate_errors(f"lake {self.where!r}")
 
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -48,7 +48,7 @@ class Bucket:
             return None
 
     def read(self, name: str) -> bytes | None:
-        with self.told():
+        with self.translate_errors():
             found = self.found(name)
             return None if found is None else bytes(found.bytes())
 
@@ -56,7 +56,7 @@ class Bucket:
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        with self.told():
+        with self.translate_errors():
             try:
                 obstore.put(self.objects, name, text, mode="create")
             except AlreadyExistsError:
@@ -72,14 +72,14 @@ class Bucket:
             path = Path(folder) / "new"
             yield path
             if path.exists():
-                with self.told():
+                with self.translate_errors():
                     obstore.put(self.objects, name, path)
 
     def names(self, folder: str = "") -> Iterator[str]:
         import obstore
 
-        with self.told():
-            for page in obstore.list(self.objects, folder, chunk_size=PAGE):
+        with self.translate_errors():
+            for page in obstore.list(self.objects, folder, chunk_size=PAGE_SIZE):
                 for each in page:
                     yield each["path"]
 
@@ -87,23 +87,23 @@ class Bucket:
         import obstore
 
         if paths := list(names):
-            with self.told():
+            with self.translate_errors():
                 obstore.delete(self.objects, paths)
 
     def digest(self, name: str) -> str | None:
         digest = hashlib.sha256()
-        with self.told():
+        with self.translate_errors():
             found = self.found(name)
             if found is None:
                 return None
-            for piece in found.stream(PIECE):
+            for piece in found.stream(CHUNK_BYTES):
                 digest.update(piece)
         return digest.hexdigest()
 
     def size(self, name: str) -> int:
         import obstore
 
-        with self.told(), suppress(FileNotFoundError):
+        with self.translate_errors(), suppress(FileNotFoundError):
             return obstore.head(self.objects, name)["size"]
         raise FileNotFoundError(f"{self.where}/{name} is not there")
 
@@ -111,18 +111,18 @@ class Bucket:
         return parquet.ParquetFile(Distant(self, name), pre_buffer=True)
 
     def frame(self, spark: "SparkSession", names: Sequence[str], schema: Any) -> "DataFrame":
-        from penstock.pipeline.transfer import known
+        from penstock.pipeline.transfer import register_format
 
         listed = msgspec.json.encode(list(names)).decode()
-        reader = spark.read.format(known(spark)).schema(schema)
+        reader = spark.read.format(register_format(spark)).schema(schema)
         return reader.options(lake=self.where, names=listed).load()
 
     def save(self, rows: "DataFrame", folder: str) -> list[tuple[str, int]]:
         """A task that is repeated writes its files again: only the writer knows which count."""
-        from penstock.pipeline.transfer import known
+        from penstock.pipeline.transfer import register_format
 
         report = f"_saved-{uuid.uuid4().hex}.json"
-        writer = rows.write.format(known(rows.sparkSession)).mode("append")
+        writer = rows.write.format(register_format(rows.sparkSession)).mode("append")
         try:
             writer.options(lake=self.where, folder=folder, report=report).save()
             saved = msgspec.json.decode(self.read(report) or b"", type=list[tuple[str, int]])
@@ -134,7 +134,7 @@ class Bucket:
 class Distant(io.RawIOBase):
     """An object as a file that is read here and there: each time by one request."""
 
-    def __init__(self, bucket: Bucket, name: str) -> None:
+    def __init__(self, bucket: S3LakeFiles, name: str) -> None:
         self.bucket = bucket
         self.name = name
         self.at = 0
@@ -159,7 +159,7 @@ class Distant(io.RawIOBase):
         size = min(len(buffer), self.length - self.at)
         if size <= 0:
             return 0
-        with self.bucket.told():
+        with self.bucket.translate_errors():
             piece = obstore.get_range(self.bucket.objects, self.name, start=self.at, length=size)
         buffer[:size] = memoryview(piece)
         self.at += size

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from penstock.pipeline.sentences import Row, place
+from penstock.pipeline.sentences import Row, format_place
 
 
 class CausePlace(Struct, frozen=True):
@@ -51,7 +51,7 @@ def make_cause(rows: list[Row]) -> Cause:
 def make_place(rows: list[Row]) -> CausePlace:
     newest = max(rows, key=lambda row: row["last_at"])
     return CausePlace(
-        name=place(newest),
+        name=format_place(newest),
         count=sum(row["count"] for row in rows),
         messages=sum(row["messages"] for row in rows),
         dead=sum(row["dead"] for row in rows),

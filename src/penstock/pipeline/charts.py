@@ -14,7 +14,7 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 12, 22, 26
 TICKS = 4
 # Seconds between the times that are written below a chart.
 STEPS = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 48 * HOUR, 168 * HOUR)
-MOST_TIMES = 8
+MAX_TIME_LABELS = 8
 # For readers of a page that leave its style out: a line is no area.
 BARE = 'fill="none" stroke="currentColor"'
 
@@ -22,7 +22,7 @@ Point: TypeAlias = tuple[float, float]
 Writer: TypeAlias = Callable[[float | None], str]
 
 
-class Line(Struct, frozen=True):
+class ChartLine(Struct, frozen=True):
     """A series: its name, the class that colours it, and its points; a gap is a missing value."""
 
     name: str
@@ -31,7 +31,7 @@ class Line(Struct, frozen=True):
     filled: bool = False
 
 
-class Mark(Struct, frozen=True):
+class ChartMark(Struct, frozen=True):
     """Something that happened at a moment, and how bad it is."""
 
     at: int
@@ -61,29 +61,29 @@ class Scale(Struct, frozen=True):
         return HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM)
 
 
-def chart(
+def draw_chart(
     title: str,
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     period: tuple[int, int],
-    marks: Iterable[Mark] = (),
+    marks: Iterable[ChartMark] = (),
     write: Writer = str,
     *,
     logarithmic: bool = False,
 ) -> str:
     values = [value for line in lines for _, value in line.points if value is not None]
     if not values:
-        return nothing(title)
-    scale = logarithm(values, period) if logarithmic else linear(values, period)
+        return draw_empty(title)
+    scale = make_log_scale(values, period) if logarithmic else make_linear_scale(values, period)
     parts = [
-        *axis(scale, write),
-        *times(scale),
-        *(mark_of(mark, scale) for mark in marks),
+        *draw_axis(scale, write),
+        *draw_times(scale),
+        *(draw_mark(mark, scale) for mark in marks),
         *(drawn for line in lines for drawn in draw(line, scale, write)),
     ]
-    return figure(title, lines, parts)
+    return draw_figure(title, lines, parts)
 
 
-def figure(title: str, lines: Sequence[Line], parts: Iterable[str]) -> str:
+def draw_figure(title: str, lines: Sequence[ChartLine], parts: Iterable[str]) -> str:
     keys = "".join(f'<span class="key {each.style}">{escape(each.name)}</span>' for each in lines)
     drawing = "\n".join(parts)
     return (
@@ -93,17 +93,17 @@ def figure(title: str, lines: Sequence[Line], parts: Iterable[str]) -> str:
     )
 
 
-def nothing(title: str) -> str:
-    return figure(
+def draw_empty(title: str) -> str:
+    return draw_figure(
         title, (), [f'<text class="none" x="{WIDTH / 2}" y="{HEIGHT / 2}">nothing</text>']
     )
 
 
-def linear(values: Sequence[float], period: tuple[int, int]) -> Scale:
+def make_linear_scale(values: Sequence[float], period: tuple[int, int]) -> Scale:
     return Scale(*period, 0, round_up(max(values) or 1))
 
 
-def logarithm(values: Sequence[float], period: tuple[int, int]) -> Scale:
+def make_log_scale(values: Sequence[float], period: tuple[int, int]) -> Scale:
     """Whole powers of ten around what there is."""
     least = min(value for value in [*values, 1e9] if value > 0)
     low = 10 ** math.floor(math.log10(max(least, 1e-6)))
@@ -117,15 +117,15 @@ def round_up(value: float) -> float:
     return next(each * power for each in (1, 2, 4, 6, 8, 10) if each * power >= value * 0.999999)
 
 
-def axis(scale: Scale, write: Writer) -> Iterable[str]:
-    for value in levels(scale):
+def draw_axis(scale: Scale, write: Writer) -> Iterable[str]:
+    for value in choose_levels(scale):
         y = scale.y(value)
         yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         text = escape(write(value))
         yield f'<text class="level" x="{LEFT - 6}" y="{y + 4:.1f}">{text}</text>'
 
 
-def levels(scale: Scale) -> list[float]:
+def choose_levels(scale: Scale) -> list[float]:
     if not scale.logarithmic:
         return [scale.low + (scale.high - scale.low) * n / TICKS for n in range(TICKS + 1)]
     powers = round(math.log10(scale.high / scale.low))
@@ -133,9 +133,9 @@ def levels(scale: Scale) -> list[float]:
     return [scale.low * 10**n for n in range(0, powers + 1, step)]
 
 
-def times(scale: Scale) -> Iterable[str]:
+def draw_times(scale: Scale) -> Iterable[str]:
     span = scale.end - scale.begin
-    step = next((each for each in STEPS if span / each <= MOST_TIMES), STEPS[-1] * 4)
+    step = next((each for each in STEPS if span / each <= MAX_TIME_LABELS), STEPS[-1] * 4)
     for moment in range(-(-scale.begin // step) * step, scale.end + 1, step):
         form = "%H:%M" if step < 24 * HOUR and moment % (24 * HOUR) else "%d %b"
         x = scale.x(moment)
@@ -145,9 +145,9 @@ def times(scale: Scale) -> Iterable[str]:
         yield f'<text class="{style}" x="{x:.1f}" y="{HEIGHT - 8}">{when(moment):{form}}</text>'
 
 
-def draw(line: Line, scale: Scale, write: Writer) -> Iterable[str]:
+def draw(line: ChartLine, scale: Scale, write: Writer) -> Iterable[str]:
     """Pieces between gaps; a piece of one point is a dot. Points tell their value on hovering."""
-    for piece in pieces(line.points):
+    for piece in split_at_gaps(line.points):
         places = [(scale.x(moment), scale.y(value)) for moment, value in piece]
         path = " L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         if line.filled:
@@ -156,11 +156,11 @@ def draw(line: Line, scale: Scale, write: Writer) -> Iterable[str]:
             yield f'<path class="area {line.style}" opacity="0.16" d="{outline}"/>'
         yield f'<path class="line {line.style}" {BARE} d="M{path}"/>'
         if len(piece) <= 400:
-            yield from dots(line, piece, places, write)
+            yield from draw_dots(line, piece, places, write)
 
 
-def dots(
-    line: Line, piece: Sequence[tuple[int, float]], places: Sequence[Point], write: Writer
+def draw_dots(
+    line: ChartLine, piece: Sequence[tuple[int, float]], places: Sequence[Point], write: Writer
 ) -> Iterable[str]:
     style, seen = ("dot", 1) if len(piece) == 1 else ("dot quiet", 0)
     for (moment, value), (x, y) in zip(piece, places, strict=True):
@@ -169,7 +169,7 @@ def dots(
         yield f'<circle class="{style} {line.style}" {place}><title>{told}</title></circle>'
 
 
-def pieces(points: Sequence[tuple[int, float | None]]) -> Iterable[list[tuple[int, float]]]:
+def split_at_gaps(points: Sequence[tuple[int, float | None]]) -> Iterable[list[tuple[int, float]]]:
     piece: list[tuple[int, float]] = []
     for moment, value in points:
         if value is None:
@@ -182,7 +182,7 @@ def pieces(points: Sequence[tuple[int, float | None]]) -> Iterable[list[tuple[in
         yield piece
 
 
-def mark_of(mark: Mark, scale: Scale) -> str:
+def draw_mark(mark: ChartMark, scale: Scale) -> str:
     x = scale.x(mark.at)
     return (
         f'<g class="mark {mark.severity}"><line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 6}"'
@@ -191,7 +191,7 @@ def mark_of(mark: Mark, scale: Scale) -> str:
     )
 
 
-def sparkline(values: Sequence[float | None], style: str) -> str:
+def draw_sparkline(values: Sequence[float | None], style: str) -> str:
     """A small line in a table."""
     known = [value or 0 for value in values]
     high = max(known, default=0) or 1
@@ -203,5 +203,5 @@ def sparkline(values: Sequence[float | None], style: str) -> str:
     return f'<svg class="spark" viewBox="0 0 120 24">{line}</svg>'
 
 
-def bar(part: float, style: str) -> str:
+def draw_bar(part: float, style: str) -> str:
     return f'<span class="bar {style}" style="width:{max(part * 100, 0.5):.1f}%"></span>'

@@ -13,15 +13,15 @@ from msgspec.structs import asdict
 
 from penstock.broker import Broker
 from penstock.errors import InvalidInput, InvalidState
-from penstock.message import Leased, Message
-from penstock.pipeline.options import needed_url, said, whole
-from penstock.pipeline.rows import batch_of
+from penstock.message import Leased, StoredMessage
+from penstock.pipeline.options import parse_int, read_option, require_url
+from penstock.pipeline.rows import make_batch
 from penstock.pipeline.schema import MESSAGE
-from penstock.pipeline.stores import everywhere, identity
+from penstock.pipeline.stores import make_absolute_url, make_identity
 from penstock.store import Store
 from penstock.ticket import Completion, Extension, Lease, Lock
 
-KNOWN = {"url", "queue", "scope", "lease", "partitionrows", "maxrowspertrigger", "path"}
+KNOWN_OPTIONS = {"url", "queue", "scope", "lease", "partitionrows", "maxrowspertrigger", "path"}
 # Messages of a micro-batch, of a task, and of one claim.
 LIMIT, PARTITION, MOST = 1_000, 250, 1_000
 LEASE = 300
@@ -36,7 +36,7 @@ LEASED = pa.schema([
 Offset: TypeAlias = dict[str, Any]
 
 
-class Wanted(Struct, frozen=True):
+class QueueOffset(Struct, frozen=True):
     url: str
     queue: str
     scope: str
@@ -45,32 +45,34 @@ class Wanted(Struct, frozen=True):
     limit: int
 
 
-def parse_wanted(given: MutableMapping[str, str]) -> Wanted:
-    options = said(given, KNOWN)
-    return Wanted(
-        everywhere(needed_url(options)),
+def parse_wanted(given: MutableMapping[str, str]) -> QueueOffset:
+    options = read_option(given, KNOWN_OPTIONS)
+    return QueueOffset(
+        make_absolute_url(require_url(options)),
         options["queue"],
         options.get("scope", "default"),
-        whole("lease", options.get("lease")) or LEASE,
-        whole("partitionRows", options.get("partitionrows")) or PARTITION,
-        whole("maxRowsPerTrigger", options.get("maxrowspertrigger")) or LIMIT,
+        parse_int("lease", options.get("lease")) or LEASE,
+        parse_int("partitionRows", options.get("partitionrows")) or PARTITION,
+        parse_int("maxRowsPerTrigger", options.get("maxrowspertrigger")) or LIMIT,
     )
 
 
-async def nothing(store: Store, wanted: Wanted) -> Offset:
+async def make_first_offset(store: Store, wanted: QueueOffset) -> Offset:
     """Where a stream begins; the queue must be there."""
     await Broker(store).admin.queue(wanted.queue, scope=wanted.scope)
-    return {"store": await identity(store), "batch": 0, "held": []}
+    return {"store": await make_identity(store), "batch": 0, "held": []}
 
 
-async def waiting(store: Store, wanted: Wanted) -> int:
+async def count_waiting(store: Store, wanted: QueueOffset) -> int:
     """How many there are to claim, now or once those before them in line have ended."""
     queue = await Broker(store).admin.queue(wanted.queue, scope=wanted.scope)
     depths = await store.depths(0)
     return sum(depths.get((queue.id, place), 0) for place in ("ready", "scheduled"))
 
 
-async def claimed(store: Store, wanted: Wanted, consumer: str, start: Offset, most: int) -> Offset:
+async def claim_batch(
+    store: Store, wanted: QueueOffset, consumer: str, start: Offset, most: int
+) -> Offset:
     """The next micro-batch; the start again if there is nothing to claim."""
     await refuse_foreign(store, start)
     broker, held, left = Broker(store), [], most
@@ -81,7 +83,7 @@ async def claimed(store: Store, wanted: Wanted, consumer: str, start: Offset, mo
         )  # fmt: skip
         if not taken.messages:
             break
-        held += by_fence(taken.messages)
+        held += group_by_fence(taken.messages)
         left -= len(taken.messages)
     return start | {"batch": start["batch"] + 1, "held": held} if held else start
 
@@ -89,37 +91,37 @@ async def claimed(store: Store, wanted: Wanted, consumer: str, start: Offset, mo
 async def refuse_foreign(store: Store, start: Offset) -> None:
     if "held" not in start:
         raise InvalidState("the checkpoint is not of a queue; start the stream with a new one")
-    if start["store"] != await identity(store):
+    if start["store"] != await make_identity(store):
         raise InvalidState("the checkpoint is of another store; start the stream with a new one")
 
 
-def by_fence(messages: Sequence[Leased]) -> list[list[Any]]:
+def group_by_fence(messages: Sequence[Leased]) -> list[list[Any]]:
     ids: dict[int, list[int]] = {}
     for message in messages:
         ids.setdefault(message.fence, []).append(message.id)
     return [[fence, group] for fence, group in ids.items()]
 
 
-def locks(offset: Offset) -> list[Lock]:
+def list_locks(offset: Offset) -> list[Lock]:
     return [Lock(id, fence) for fence, ids in offset["held"] for id in ids]
 
 
 async def extend(store: Store, held: Sequence[Lock], lease: float) -> None:
     """Those that were lost meanwhile stay lost."""
     broker = Broker(store)
-    for part in parts(held, MOST):
+    for part in split_parts(held, MOST):
         await broker.extend_many([Extension(each.id, each.fence, lease) for each in part])
 
 
 async def complete(store: Store, end: Offset) -> None:
     await refuse_foreign(store, end)
-    await complete_all(store, locks(end))
+    await complete_all(store, list_locks(end))
 
 
 async def complete_all(store: Store, held: Sequence[Lock]) -> None:
     """Those that were completed before, or are another's now, are left as they are."""
     broker = Broker(store)
-    for part in parts(held, MOST):
+    for part in split_parts(held, MOST):
         await broker.complete_many([Completion(each.id, each.fence) for each in part])
 
 
@@ -130,11 +132,11 @@ async def read(store: Store, held: Sequence[Lock]) -> Any:
     for lease in await store.leases(held):
         record = None if lease is None else await store.get(lease.id)
         if lease is not None and record is not None:
-            found.append(leased(record.message, lease))
-    return batch_of(found, LEASED, queues)
+            found.append(make_leased(record.message, lease))
+    return make_batch(found, LEASED, queues)
 
 
-def leased(message: Message, lease: Lease) -> Leased:
+def make_leased(message: StoredMessage, lease: Lease) -> Leased:
     return Leased(
         **asdict(message),
         fence=lease.fence,
@@ -145,7 +147,7 @@ def leased(message: Message, lease: Lease) -> Leased:
     )
 
 
-def parts(held: Sequence[Lock], most: int) -> Iterator[Sequence[Lock]]:
+def split_parts(held: Sequence[Lock], most: int) -> Iterator[Sequence[Lock]]:
     return (held[start : start + most] for start in range(0, len(held), most))
 
 

@@ -19,7 +19,9 @@ class Columnar(Protocol):
         too large; a single position is never divided."""
 
 
-async def columns(store: Columnar, table: str, after: int, last: int) -> AsyncIterator[Columns]:
+async def read_columns(
+    store: Columnar, table: str, after: int, last: int
+) -> AsyncIterator[Columns]:
     """In pages, if the rows are as close to each other as those of the page before."""
     span = (last - after) // 100 + 1
     while after < last:
@@ -30,10 +32,10 @@ async def columns(store: Columnar, table: str, after: int, last: int) -> AsyncIt
             continue
         if found["id"]:
             yield found
-        after, span = end, next_span(span, found)
+        after, span = end, choose_next_span(span, found)
 
 
-def next_span(span: int, found: Columns) -> int:
+def choose_next_span(span: int, found: Columns) -> int:
     """Towards three quarters of a page."""
     full = max(len(found["id"]) / ROWS, sum(map(len, found.get("body", ()))) / BYTES)
     return max(int(span * min(0.75 / full, LEAP)) if full else span * LEAP, 1)

@@ -10,7 +10,7 @@ from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
 from penstock.pipeline.delta_log import sync_batches, sync_delta
 from penstock.pipeline.lake import Lake
-from penstock.pipeline.manifest import Manifest, Part
+from penstock.pipeline.manifest import LakePart, Manifest
 from penstock.pipeline.schema import TABLES, VERSION
 from penstock.pipeline.writing import Merger, run
 
@@ -20,7 +20,7 @@ LARGE_BYTES = 128_000_000
 MAX_MERGED_BYTES = 256_000_000
 
 
-class Compacted(Struct, frozen=True):
+class CompactResult(Struct, frozen=True):
     """How many batches share a manifest now, how many small files became how many, and how many
     manifests were removed for good."""
 
@@ -30,9 +30,9 @@ class Compacted(Struct, frozen=True):
     removed: int
 
 
-def compact(spark: SparkSession, lake: str) -> Compacted:
+def compact(spark: SparkSession, lake: str) -> CompactResult:
     """What it stands for is removed by the next compaction, when nobody reads it any more."""
-    with lakes.held(lake, lakes.find(lake).label.store) as place:
+    with lakes.hold_lock(lake, lakes.find(lake).label.store) as place:
         # First: what is dropped must not be in a Delta log any more.
         sync_delta(place)
         removed = place.drop_compacted()
@@ -42,11 +42,11 @@ def compact(spark: SparkSession, lake: str) -> Compacted:
                 small, merged = merge(spark, place, chain)
                 batches, before, after = batches + len(chain), before + small, after + merged
         sync_batches(place)
-        return Compacted(batches, before, after, removed)
+        return CompactResult(batches, before, after, removed)
 
 
 def analysed_through(lake: Lake) -> int:
-    found = results.newest(lake)
+    found = results.read_newest(lake)
     return 0 if found is None else found.through
 
 
@@ -73,13 +73,13 @@ def merge(spark: SparkSession, lake: Lake, chain: Sequence[Manifest]) -> tuple[i
     return len(gone), len(written)
 
 
-def paths_of(parts: Sequence[Part]) -> tuple[str, ...]:
+def paths_of(parts: Sequence[LakePart]) -> tuple[str, ...]:
     return tuple(part.path for part in parts)
 
 
-def neighbours(parts: Sequence[Part], table: str) -> Iterator[list[Part]]:
+def neighbours(parts: Sequence[LakePart], table: str) -> Iterator[list[LakePart]]:
     """Finds two or more small parts that follow each other, up to the size of one file."""
-    group: list[Part] = []
+    group: list[LakePart] = []
     for part in [*(each for each in parts if each.table == table), None]:
         if part is None or not joins(group, part):
             if len(group) > 1:
@@ -89,19 +89,19 @@ def neighbours(parts: Sequence[Part], table: str) -> Iterator[list[Part]]:
             group.append(part)
 
 
-def joins(group: Sequence[Part], part: Part) -> bool:
+def joins(group: Sequence[LakePart], part: LakePart) -> bool:
     total = sum(each.bytes for each in group) + part.bytes
     return part.bytes < LARGE_BYTES and total <= MAX_MERGED_BYTES
 
 
-def merged_manifest(chain: Sequence[Manifest], parts: tuple[Part, ...]) -> Manifest:
+def merged_manifest(chain: Sequence[Manifest], parts: tuple[LakePart, ...]) -> Manifest:
     first, last = chain[0], chain[-1]
     return Manifest(
         VERSION, last.lake, first.first, last.last, first.start, last.end, last.witness, parts
     )
 
 
-def refuse_unequal(before: Sequence[Part], after: Sequence[Part]) -> None:
+def refuse_unequal(before: Sequence[LakePart], after: Sequence[LakePart]) -> None:
     for table in TABLES:
         rows = [sum(part.rows for part in each if part.table == table) for each in (before, after)]
         if rows[0] != rows[1]:

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from penstock.pipeline.lake import within
-from penstock.pipeline.manifest import Manifest, Part
+from penstock.pipeline.lake import is_within
+from penstock.pipeline.manifest import LakePart, Manifest
 from penstock.pipeline.results import Results, ResultTable
 from penstock.pipeline.schema import Table
 
@@ -183,7 +183,7 @@ def batch_commits(snapshot: Snapshot, chain: Sequence[Manifest], table: Table) -
     held = set(snapshot.files)
     for manifest in chain:
         if manifest.last > snapshot.number:
-            stale = {path for path in held if within(path, manifest.name)}
+            stale = {path for path in held if is_within(path, manifest.name)}
             commit = exchange(stale, adds_of(manifest.parts, table))
             yield Commit("WRITE", manifest.last, *commit)
             held = held.difference(commit[1]).union(add.path for add in commit[0])
@@ -202,7 +202,7 @@ def result_commits(
     number = 0 if found is None else found.number
     wanted = {
         file.path.removeprefix(f"{table}/"): (file.day or None, file.rows)
-        for file in (found.of(table) if found else ())
+        for file in (found.list_files(table) if found else ())
     }
     if number == snapshot.number and wanted.keys() == snapshot.files.keys():
         return
@@ -219,7 +219,7 @@ def exchange(held: set[str], wanted: Mapping[str, Add]) -> tuple[tuple[Add, ...]
     return adds, tuple(sorted(held - wanted.keys()))
 
 
-def adds_of(parts: Iterable[Part], table: Table) -> dict[str, Add]:
+def adds_of(parts: Iterable[LakePart], table: Table) -> dict[str, Add]:
     adds = (
         Add(
             path=part.path.removeprefix(f"{table}/"),

@@ -34,7 +34,7 @@ from penstock.pipeline.delta import (
     result_commits,
 )
 from penstock.pipeline.delta_schema import result_fields, table_fields
-from penstock.pipeline.files import DELTA_LOG, Files
+from penstock.pipeline.files import DELTA_LOG, LakeFiles
 from penstock.pipeline.lake import AT_ONCE, Lake
 from penstock.pipeline.results import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.schema import TABLES, Table
@@ -72,7 +72,7 @@ MAPS = {"partitionValues", "options", "configuration", "tags"}
 class DeltaLog:
     """The log of one table."""
 
-    def __init__(self, files: Files, lake: str, table: str, metadata: Metadata) -> None:
+    def __init__(self, files: LakeFiles, lake: str, table: str, metadata: Metadata) -> None:
         self.files = files
         self.lake = lake
         self.folder = f"{table}/{DELTA_LOG}"
@@ -220,7 +220,7 @@ def sync_results(lake: Lake) -> None:
 def append_results(lake: Lake, logs: Mapping[ResultTable, DeltaLog]) -> bool:
     """Reads in the order of `append_batches`. Makes no log before there are results."""
     snapshots = {table: log.read() for table, log in logs.items()}
-    found = results.newest(lake)
+    found = results.read_newest(lake)
     made = [table for table in logs if found or snapshots[table].version >= 0]
     sizes = {table: sizes_of(lake.files, found, table, snapshots[table]) for table in made}
     plans = {
@@ -231,10 +231,10 @@ def append_results(lake: Lake, logs: Mapping[ResultTable, DeltaLog]) -> bool:
 
 
 def sizes_of(
-    files: Files, found: Results | None, table: ResultTable, snapshot: Snapshot
+    files: LakeFiles, found: Results | None, table: ResultTable, snapshot: Snapshot
 ) -> dict[str, int]:
     """Returns the sizes of files that the log does not have yet."""
-    paths = [file.path for file in found.of(table)] if found else []
+    paths = [file.path for file in found.list_files(table)] if found else []
     named = {path.removeprefix(f"{table}/"): path for path in paths}
     return {name: files.size(path) for name, path in named.items() if name not in snapshot.files}
 

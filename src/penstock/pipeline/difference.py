@@ -7,7 +7,7 @@ from msgspec import Struct
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.pipeline.ranges import position
+from penstock.pipeline.ranges import get_position
 from penstock.pipeline.schema import SCHEMAS, Table, added_columns
 from penstock.ticket import Cursor
 
@@ -18,7 +18,7 @@ KIND = """CASE WHEN lake.mark IS NULL THEN 'lost'
 # A queue may have got another name since.
 RENAMED = ("tenant", "scope", "queue")
 # How many are told.
-MOST = 1_000
+MAX_DIFFERENCES = 1_000
 
 
 class Difference(Struct, frozen=True):
@@ -31,16 +31,16 @@ class Difference(Struct, frozen=True):
     position: int | None = None
 
 
-def doubled(rows: DataFrame, table: Table) -> DataFrame:
-    grouped = rows.groupBy(KEYS[table]).agg(*first_of(table), f.count("*").alias("times"))
-    return told(grouped.filter("times > 1").withColumn("kind", f.lit("doubled")), table)
+def find_doubled(rows: DataFrame, table: Table) -> DataFrame:
+    grouped = rows.groupBy(KEYS[table]).agg(*take_first(table), f.count("*").alias("times"))
+    return select_columns(grouped.filter("times > 1").withColumn("kind", f.lit("doubled")), table)
 
 
-def first_of(table: Table) -> list[Column]:
+def take_first(table: Table) -> list[Column]:
     return [f.min(name).alias(name) for name in ("queue_id", "id") if name != KEYS[table]]
 
 
-def compared(
+def compare_tables(
     spark: SparkSession, url: str, table: Table, lake: DataFrame, ended: DataFrame, end: Cursor
 ) -> DataFrame:
     """Rows are written once, so each is on both sides alike, or retention took it.
@@ -49,23 +49,26 @@ def compared(
     difference.
     """
     source = spark.read.format("penstock").option("url", url).option("table", table)
-    store = source.option("until", str(position(end, table))).load()
+    store = source.option("until", str(get_position(end, table))).load()
     key = KEYS[table]
-    ours, theirs = marked(lake, table, "lake").dropDuplicates([key]), marked(store, table, "store")
+    ours, theirs = (
+        mark_columns(lake, table, "lake").dropDuplicates([key]),
+        mark_columns(store, table, "store"),
+    )
     differ = " or ".join(["not lake.mark <=> store.mark", *map(differs, added_columns(table))])
     both = ours.join(theirs, key, "full").filter(differ)
     named = [f.expr(f"coalesce(store.{name}, lake.{name})").alias(name) for name in NAMED[table]]
     found = both.select(f.expr(KIND).alias("kind"), key, *named)
     archived = ended.select("id").distinct().withColumn("archived", f.lit(True))
     kept = found.join(archived, "id", "left").filter("kind <> 'extra' or archived is null")
-    return told(kept, table)
+    return select_columns(kept, table)
 
 
 def differs(column: str) -> str:
     return f"(lake.{column} is not null and not lake.{column} <=> store.{column})"
 
 
-def marked(rows: DataFrame, table: Table, name: str) -> DataFrame:
+def mark_columns(rows: DataFrame, table: Table, name: str) -> DataFrame:
     added = added_columns(table)
     columns = [each for each in SCHEMAS[table].names if each not in (*RENAMED, *added)]
     text = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
@@ -73,11 +76,11 @@ def marked(rows: DataFrame, table: Table, name: str) -> DataFrame:
     return rows.select(KEYS[table], *NAMED[table], *added, mark).alias(name)
 
 
-def told(rows: DataFrame, table: Table) -> DataFrame:
+def select_columns(rows: DataFrame, table: Table) -> DataFrame:
     at = f.col("position") if table == "history" else f.lit(None).cast("long")
     return rows.select("kind", f.lit(table).alias("table"), "queue_id", "id", at.alias("position"))
 
 
-def collected(found: list[DataFrame]) -> tuple[Difference, ...]:
+def collect_differences(found: list[DataFrame]) -> tuple[Difference, ...]:
     rows = reduce(DataFrame.unionByName, found).orderBy("kind", "table", "id", "position")
-    return tuple(Difference(**row.asDict()) for row in rows.limit(MOST).collect())
+    return tuple(Difference(**row.asDict()) for row in rows.limit(MAX_DIFFERENCES).collect())

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from penstock.errors import InvalidInput
 from penstock.message import Dedup, Draft
-from penstock.pipeline.target import Target
+from penstock.pipeline.target import SinkOptions
 
 TEXT, WHOLE = (StringType,), (ByteType, ShortType, IntegerType, LongType)
 NUMBER, MOMENT, PAIRS = (*WHOLE, FloatType, DoubleType), (TimestampType,), (MapType,)
@@ -38,7 +38,7 @@ CALLED = {TEXT: "text", WHOLE: "a whole number", NUMBER: "a number", MOMENT: "a 
           PAIRS: "a map of texts", KINDS["body"]: "text or binary"}  # fmt: skip
 
 
-def refuse_odd(schema: StructType, target: Target) -> None:
+def refuse_odd(schema: StructType, target: SinkOptions) -> None:
     """Before a task is started."""
     for field in schema.fields:
         kinds = KINDS.get(field.name)
@@ -58,23 +58,23 @@ def refuse_odd(schema: StructType, target: Target) -> None:
         raise InvalidInput("the rows need a column queue, or the writer an option queue")
 
 
-def drafts_of(batch: Any, target: Target) -> Iterator[Draft]:
+def make_drafts(batch: Any, target: SinkOptions) -> Iterator[Draft]:
     """An absent value is what the field is by default."""
     rows = pa.RecordBatch.from_arrays(
-        [counted(column) for column in batch.columns], names=batch.schema.names
+        [to_micros(column) for column in batch.columns], names=batch.schema.names
     )
     for row in rows.to_pylist():
-        yield draft_of({name: value for name, value in row.items() if value is not None}, target)
+        yield make_draft({name: value for name, value in row.items() if value is not None}, target)
 
 
-def counted(column: Any) -> Any:
+def to_micros(column: Any) -> Any:
     """Moments as microseconds."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return column
 
 
-def draft_of(given: dict[str, Any], target: Target) -> Draft:
+def make_draft(given: dict[str, Any], target: SinkOptions) -> Draft:
     key = given.pop("key", None)
     if not key:
         raise InvalidInput("a row has no key: by it a message is published once")

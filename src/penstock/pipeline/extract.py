@@ -9,14 +9,21 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
-from penstock.message import Message
+from penstock.message import StoredMessage
 from penstock.pipeline import lake as lakes
 from penstock.pipeline.delta_log import sync_batches, sync_delta
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
-from penstock.pipeline.ranges import Range, latest, pages, position, ranges, stride
+from penstock.pipeline.ranges import (
+    Range,
+    compute_stride,
+    find_latest,
+    get_position,
+    make_ranges,
+    read_pages,
+)
 from penstock.pipeline.schema import TABLES, VERSION
-from penstock.pipeline.stores import everywhere, identity, using
+from penstock.pipeline.stores import make_absolute_url, make_identity, use_store
 from penstock.pipeline.writing import Extraction, run
 from penstock.store import Store
 from penstock.ticket import Cursor
@@ -25,7 +32,7 @@ from penstock.ticket import Cursor
 BATCH, PART = 2_000_000, 200_000
 
 
-class Extracted(Struct, frozen=True):
+class ExtractResult(Struct, frozen=True):
     """What one call brought into the lake, and how far the lake is now."""
 
     batches: int
@@ -41,59 +48,59 @@ def extract(
     *,
     batch: int = BATCH,
     progress: Callable[[Manifest], None] = lambda _: None,
-) -> Extracted:
+) -> ExtractResult:
     """All that is final now. Killed at any moment, the next call goes on without loss or double."""
-    url = everywhere(url)
-    with lakes.held(lake, using(url, identity)) as place:
+    url = make_absolute_url(url)
+    with lakes.hold_lock(lake, use_store(url, make_identity)) as place:
         sync_delta(place)
         # In this order: a manifest is always written before it is recorded.
-        recorded = using(url, partial(record_of, place))
+        recorded = use_store(url, partial(make_record, place))
         chain = place.manifests()
-        cursor, target = using(url, partial(resume, place, chain, recorded))
+        cursor, target = use_store(url, partial(resume, place, chain, recorded))
         number = chain[-1].last if chain else 0
         written: list[Manifest] = []
         while cursor != target:
             number += 1
-            end = using(url, partial(next_end, cursor, target, batch))
+            end = use_store(url, partial(choose_next_end, cursor, target, batch))
             manifest = extract_batch(spark, url, place, number, cursor, end)
             written.append(manifest)
             progress(manifest)
             cursor = manifest.end
-        return summed(written, cursor)
+        return summarize(written, cursor)
 
 
-async def next_end(start: Cursor, target: Cursor, rows: int, store: Store) -> Cursor:
+async def choose_next_end(start: Cursor, target: Cursor, rows: int, store: Store) -> Cursor:
     ends = []
     for table in TABLES:
-        first, step = await stride(
-            store, table, position(start, table), position(target, table), rows
+        first, step = await compute_stride(
+            store, table, get_position(start, table), get_position(target, table), rows
         )
-        ends.append(min(first + step, position(target, table)))
+        ends.append(min(first + step, get_position(target, table)))
     return Cursor(target.epoch, *ends)
 
 
-async def divided(start: Cursor, end: Cursor, store: Store) -> list[Range]:
-    return [part for table in TABLES for part in await ranges(store, table, start, end, PART)]
+async def divide_range(start: Cursor, end: Cursor, store: Store) -> list[Range]:
+    return [part for table in TABLES for part in await make_ranges(store, table, start, end, PART)]
 
 
-def summed(written: list[Manifest], cursor: Cursor) -> Extracted:
+def summarize(written: list[Manifest], cursor: Cursor) -> ExtractResult:
     parts = [part for manifest in written for part in manifest.parts]
     messages, history = (
         sum(part.rows for part in parts if part.table == table) for table in TABLES
     )
-    return Extracted(len(written), messages, history, cursor)
+    return ExtractResult(len(written), messages, history, cursor)
 
 
 def extract_batch(
     spark: SparkSession, url: str, lake: Lake, number: int, start: Cursor, end: Cursor
 ) -> Manifest:
     """The manifest first, then the store's record of it: retention never runs ahead of the lake."""
-    stretches = using(url, partial(divided, start, end))
+    stretches = use_store(url, partial(divide_range, start, end))
     parts = run(spark, lake.where, f"{number:010}", [Extraction(url, part) for part in stretches])
-    seen = using(url, lambda store: witness(store, end))
+    seen = use_store(url, lambda store: make_witness(store, end))
     manifest = Manifest(VERSION, lake.label.id, number, number, start, end, seen, parts)
     lake.publish(manifest)
-    using(url, partial(record, lake, end))
+    use_store(url, partial(record, lake, end))
     sync_batches(lake)
     return manifest
 
@@ -104,7 +111,7 @@ async def resume(
     """Where the lake is and where the store is. From here on retention waits for the lake."""
     end = chain[-1].end if chain else Cursor()
     await refuse_strange(lake, chain, recorded, store)
-    target = await latest(store, end)
+    target = await find_latest(store, end)
     cursor = Cursor(target.epoch, end.message, end.history)
     await record(lake, cursor, store)
     return cursor, target
@@ -112,13 +119,13 @@ async def resume(
 
 async def record(lake: Lake, cursor: Cursor, store: Store) -> None:
     """Never back: another extract may have come further meanwhile, where none can be kept away."""
-    if not any(map(gt, await record_of(lake, store), places(cursor))):
+    if not any(map(gt, await make_record(lake, store), get_positions(cursor))):
         await store.save_cursor(lake.cursor_name, cursor)
 
 
-async def record_of(lake: Lake, store: Store) -> tuple[int, int]:
+async def make_record(lake: Lake, store: Store) -> tuple[int, int]:
     exported = (await store.cursors()).get(lake.cursor_name)
-    return places(exported.cursor) if exported else (0, 0)
+    return get_positions(exported.cursor) if exported else (0, 0)
 
 
 async def refuse_strange(
@@ -128,7 +135,7 @@ async def refuse_strange(
 
     Behind it, the store must have the rows at the end of the lake, or it was restored.
     """
-    reached = places(chain[-1].end) if chain else (0, 0)
+    reached = get_positions(chain[-1].end) if chain else (0, 0)
     if recorded == reached:
         return
     if any(map(gt, recorded, reached)):
@@ -136,23 +143,23 @@ async def refuse_strange(
             f"lake {lake.where!r} lost batches: the store gave it all up to {recorded}, and it has"
             f" {reached}: put back a copy of it, or begin a new lake"
         )
-    if await witness(store, chain[-1].end) != chain[-1].witness:
+    if await make_witness(store, chain[-1].end) != chain[-1].witness:
         raise InvalidState(
             f"the store went back in time: lake {lake.where!r} has it up to {reached}, and the"
             f" store knows of {recorded}; was it restored from a backup? Begin a new lake for it"
         )
 
 
-def places(cursor: Cursor) -> tuple[int, int]:
+def get_positions(cursor: Cursor) -> tuple[int, int]:
     return cursor.message, cursor.history
 
 
-async def witness(store: Store, end: Cursor) -> str:
+async def make_witness(store: Store, end: Cursor) -> str:
     """Of the rows at the very end."""
     digest = sha256()
     for table in TABLES:
-        last = position(end, table)
-        async for rows in pages(store, Range(table, max(last - 1, 0), last)):
+        last = get_position(end, table)
+        async for rows in read_pages(store, Range(table, max(last - 1, 0), last)):
             for row in sorted(rows, key=lambda row: row.id):
                 digest.update(testimony(row).encode())
     return digest.hexdigest()
@@ -160,6 +167,6 @@ async def witness(store: Store, end: Cursor) -> str:
 
 def testimony(row: Struct) -> str:
     """Without what later versions tell of a message, so that witnesses of older lakes hold."""
-    if not isinstance(row, Message):
+    if not isinstance(row, StoredMessage):
         return repr(row)
-    return repr(Message(*(getattr(row, name) for name in Message.__struct_fields__)))
+    return repr(StoredMessage(*(getattr(row, name) for name in StoredMessage.__struct_fields__)))

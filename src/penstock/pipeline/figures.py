@@ -12,7 +12,7 @@ from penstock.message import Moment
 from penstock.pipeline import results
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.periods import DAY, HOUR, text_day, when
-from penstock.pipeline.quantiles import quantile
+from penstock.pipeline.quantiles import compute_quantile
 from penstock.pipeline.results import Results, ResultTable
 from penstock.pipeline.sentences import Row
 
@@ -21,10 +21,10 @@ TIMES = ("wait", "run")
 PERCENTS = (50, 95, 99)
 GRAVITY = {"critical": 0, "warning": 1, "info": 2}
 # How many rows of a table a person, or a service, is given at most.
-MOST_ANOMALIES, MOST_CLUSTERS, MOST_CONSUMERS = 1_000, 200, 200
+MAX_ANOMALIES, MAX_CLUSTERS, MAX_CONSUMERS = 1_000, 200, 200
 
 
-class Figures(Struct, frozen=True):
+class ReportData(Struct, frozen=True):
     """Rows by hour of each queue, and of all; `hours` are those of the period, in order."""
 
     # Where the lake is, which store it is of, and when its results were made of it.
@@ -44,7 +44,7 @@ class Figures(Struct, frozen=True):
     clusters: list[Row]
 
 
-class Reader:
+class ResultsReader:
     """Of the days that a period touches."""
 
     def __init__(self, lake: Lake, found: Results, hours: Sequence[int]) -> None:
@@ -54,7 +54,7 @@ class Reader:
         self.begin, self.end = when(hours[0]), when(hours[-1] + HOUR)
 
     def table(self, name: ResultTable, moment: str, columns: list[str] | None = None) -> Any:
-        files = self.found.of(name, self.days)
+        files = self.found.list_files(name, self.days)
         if not files:
             return None
         # Whether a column may be null is of no interest here, and may differ between files.
@@ -86,9 +86,9 @@ class Reader:
         return rows
 
 
-def figures(lake: Lake, hours: int) -> Figures:
+def read_report_data(lake: Lake, hours: int) -> ReportData:
     """Of the hours up to the last one that the lake tells of."""
-    found = results.newest(lake)
+    found = results.read_newest(lake)
     if found is None or not found.through:
         raise InvalidInput(
             f"lake {lake.where!r} has no results yet; penstock pipeline run makes them"
@@ -96,16 +96,16 @@ def figures(lake: Lake, hours: int) -> Figures:
     last = found.reached // 1_000_000
     last -= last % HOUR
     period = tuple(range(last - (hours - 1) * HOUR, last + HOUR, HOUR))
-    return gathered(Reader(lake, found, period), period)
+    return gather_data(ResultsReader(lake, found, period), period)
 
 
-def gathered(reader: Reader, period: tuple[int, ...]) -> Figures:
+def gather_data(reader: ResultsReader, period: tuple[int, ...]) -> ReportData:
     table = reader.table("metrics_hour", "hour")
-    queues = {} if table is None else names_of(table)
+    queues = {} if table is None else name_queues(table)
     by_queue: dict[int, dict[int, Row]] = {queue_id: {} for queue_id in queues}
-    for (queue_id, hour), row in summed(table, ["queue_id", "hour"]).items():
+    for (queue_id, hour), row in sum_rows(table, ["queue_id", "hour"]).items():
         by_queue[queue_id][int(hour.timestamp())] = row
-    return Figures(
+    return ReportData(
         lake=reader.lake.where,
         store=reader.found.store,
         made_at=reader.found.made_at,
@@ -113,17 +113,17 @@ def gathered(reader: Reader, period: tuple[int, ...]) -> Figures:
         hours=period,
         queues=queues,
         by_queue=by_queue,
-        totals={key[0]: row for key, row in summed(table, ["queue_id"]).items()},
-        overall={int(key[0].timestamp()): row for key, row in summed(table, ["hour"]).items()},
-        total=next(iter(summed(table, []).values()), empty()),
-        backlog=backlog_of(reader),
-        consumers=consumers_of(reader),
-        anomalies=anomalies_of(reader),
-        clusters=clusters_of(reader, period),
+        totals={key[0]: row for key, row in sum_rows(table, ["queue_id"]).items()},
+        overall={int(key[0].timestamp()): row for key, row in sum_rows(table, ["hour"]).items()},
+        total=next(iter(sum_rows(table, []).values()), make_empty_row()),
+        backlog=read_backlog(reader),
+        consumers=read_consumers(reader),
+        anomalies=read_anomalies(reader),
+        clusters=read_clusters(reader, period),
     )
 
 
-def names_of(table: Any) -> dict[int, str]:
+def name_queues(table: Any) -> dict[int, str]:
     """The scope is named where it is not the one that always exists."""
     names: dict[int, str] = {}
     for row in table.select(["queue_id", "scope", "queue"]).to_pylist():
@@ -134,34 +134,34 @@ def names_of(table: Any) -> dict[int, str]:
     return dict(sorted(names.items(), key=lambda pair: pair[1]))
 
 
-def empty() -> Row:
-    return with_rates(empty_times() | dict.fromkeys(COUNTS, 0))
+def make_empty_row() -> Row:
+    return add_rates(make_empty_times() | dict.fromkeys(COUNTS, 0))
 
 
-def summed(table: Any, keys: list[str]) -> dict[tuple[Any, ...], Row]:
+def sum_rows(table: Any, keys: list[str]) -> dict[tuple[Any, ...], Row]:
     """Counts added up, percentiles of the histograms added up."""
     if table is None or not table.num_rows:
         return {}
     if not keys:
         table, keys = table.append_column("all", pa.array([0] * table.num_rows)), ["all"]
     sums = table.group_by(keys).aggregate([(name, "sum") for name in COUNTS]).to_pylist()
-    found = {tuple(row[key] for key in keys): counted(row) for row in sums}
+    found = {tuple(row[key] for key in keys): count_row(row) for row in sums}
     for name in TIMES:
-        for key, buckets in merged(table, keys, f"{name}_histogram").items():
+        for key, buckets in merge_histograms(table, keys, f"{name}_histogram").items():
             for percent in PERCENTS:
-                found[key][f"{name}_p{percent}"] = quantile(sorted(buckets), percent)
+                found[key][f"{name}_p{percent}"] = compute_quantile(sorted(buckets), percent)
     return found
 
 
-def counted(row: Row) -> Row:
-    return with_rates(empty_times() | {name: row[f"{name}_sum"] for name in COUNTS})
+def count_row(row: Row) -> Row:
+    return add_rates(make_empty_times() | {name: row[f"{name}_sum"] for name in COUNTS})
 
 
-def empty_times() -> Row:
+def make_empty_times() -> Row:
     return {f"{name}_p{percent}": None for name in TIMES for percent in PERCENTS}
 
 
-def with_rates(row: Row) -> Row:
+def add_rates(row: Row) -> Row:
     tried = row["attempts"]
     rates = {
         "failure_rate": row["failures"] / tried if tried else None,
@@ -170,7 +170,9 @@ def with_rates(row: Row) -> Row:
     return row | rates
 
 
-def merged(table: Any, keys: list[str], name: str) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
+def merge_histograms(
+    table: Any, keys: list[str], name: str
+) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
     lists = table.column(name).combine_chunks()
     owners, flat = compute.list_parent_indices(lists), compute.list_flatten(lists)
     spread = pa.table(
@@ -184,7 +186,7 @@ def merged(table: Any, keys: list[str], name: str) -> dict[tuple[Any, ...], list
     return found
 
 
-def backlog_of(reader: Reader) -> dict[int, list[Row]]:
+def read_backlog(reader: ResultsReader) -> dict[int, list[Row]]:
     found: dict[int, list[Row]] = {}
     for row in reader.rows("backlog_minute", "minute"):
         kept = {name: row[name] for name in ("minute", "arrived", "left", "backlog", "dead")}
@@ -192,18 +194,18 @@ def backlog_of(reader: Reader) -> dict[int, list[Row]]:
     return {key: sorted(rows, key=lambda row: row["minute"]) for key, rows in found.items()}
 
 
-def consumers_of(reader: Reader) -> list[Row]:
+def read_consumers(reader: ResultsReader) -> list[Row]:
     """The busiest."""
     found: dict[tuple[str, str | None], Row] = {}
     for row in reader.rows("consumer_hour", "hour"):
         key = row["consumer"], row["queue"]
         old = found.get(key)
-        found[key] = row if old is None else together(old, row)
+        found[key] = row if old is None else add_consumers(old, row)
     ranked = sorted(found.values(), key=lambda row: (-row["attempts"], row["consumer"]))
-    return ranked[:MOST_CONSUMERS]
+    return ranked[:MAX_CONSUMERS]
 
 
-def together(one: Row, other: Row) -> Row:
+def add_consumers(one: Row, other: Row) -> Row:
     sums = {
         name: one[name] + other[name]
         for name in ("attempts", "completed", "failures", "lost", "busy")
@@ -219,19 +221,19 @@ def together(one: Row, other: Row) -> Row:
     )
 
 
-def anomalies_of(reader: Reader) -> list[Row]:
+def read_anomalies(reader: ResultsReader) -> list[Row]:
     """The gravest first, then the newest."""
     rows = reader.rows("anomaly", "hour")
-    return sorted(rows, key=gravity)[:MOST_ANOMALIES]
+    return sorted(rows, key=severity_key)[:MAX_ANOMALIES]
 
 
-def gravity(row: Row) -> tuple[Any, ...]:
+def severity_key(row: Row) -> tuple[Any, ...]:
     return GRAVITY[row["severity"]], -row["hour"].timestamp(), row["kind"], row["id"]
 
 
-def clusters_of(reader: Reader, period: Iterable[int]) -> list[Row]:
+def read_clusters(reader: ResultsReader, period: Iterable[int]) -> list[Row]:
     """A cluster is of a day, so of the whole days that the period touches."""
     days = sorted({hour - hour % DAY for hour in period})
-    whole = Reader(reader.lake, reader.found, [*days, days[-1] + DAY - HOUR])
+    whole = ResultsReader(reader.lake, reader.found, [*days, days[-1] + DAY - HOUR])
     rows = whole.rows("triage", "day_at")
-    return sorted(rows, key=lambda row: (-row["count"], row["id"]))[:MOST_CLUSTERS]
+    return sorted(rows, key=lambda row: (-row["count"], row["id"]))[:MAX_CLUSTERS]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 DELTA_LOG = "_delta_log"
 
 
-class Files(Protocol):
+class LakeFiles(Protocol):
     """By their names, which are relative to the lake."""
 
     # Opened anywhere, it is the same files.
@@ -58,16 +58,16 @@ def is_data(name: str) -> bool:
     return f"/{DELTA_LOG}/" not in name
 
 
-def opened(place: str) -> Files:
+def open_files(place: str) -> LakeFiles:
     scheme, mark, rest = place.partition("://")
     if scheme == "s3" and mark:
-        from penstock.pipeline.bucket import Bucket
+        from penstock.pipeline.bucket import S3LakeFiles
 
-        return Bucket(place.rstrip("/"))
+        return S3LakeFiles(place.rstrip("/"))
     if mark and scheme != "file":
         raise NotYet(
             f"lake {place!r}: a lake is a directory or in s3://; {scheme}:// is not built yet"
         )
-    from penstock.pipeline.folder import Folder
+    from penstock.pipeline.folder import LocalLakeFiles
 
-    return Folder(Path(rest if mark else place).absolute())
+    return LocalLakeFiles(Path(rest if mark else place).absolute())

@@ -29,16 +29,16 @@ COMPARISONS = {
 }
 
 
-def takes(each: Filter, schema: Any) -> bool:
+def is_supported(each: Filter, schema: Any) -> bool:
     """Only what is applied exactly as Spark would: it does not look again."""
-    name = column_of(each)
+    name = get_column(each)
     if name is None:
         return False
     kind = schema.field(name).type
     return kind in (pa.int64(), pa.bool_(), pa.string(), MOMENT)
 
 
-def column_of(each: Filter) -> str | None:
+def get_column(each: Filter) -> str | None:
     if not isinstance(each, TAKEN) or len(each.attribute) != 1:
         return None
     return each.attribute[0]
@@ -46,13 +46,13 @@ def column_of(each: Filter) -> str | None:
 
 def apply(filters: list[Filter], batch: Any) -> Any:
     for each in filters:
-        batch = batch.filter(matches(each, batch))
+        batch = batch.filter(match_batch(each, batch))
     return batch
 
 
-def matches(each: Filter, batch: Any) -> Any:
+def match_batch(each: Filter, batch: Any) -> Any:
     """An absent value matches nothing but IsNull."""
-    column = batch.column(column_of(each))
+    column = batch.column(get_column(each))
     match each:
         case IsNull():
             return compute.is_null(column)

@@ -4,7 +4,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 # Of a long trace the beginning and the end say what it was.
-LONGEST = 2_000
+MAX_ERROR_LENGTH = 2_000
 # In this order.
 TEMPLATES = (
     (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<id>"),
@@ -20,12 +20,14 @@ TEMPLATES = (
 TELLTALES = {"<address>": "@", "<url>": "://"}
 
 
-def template(error: Column) -> Column:
+def make_template(error: Column) -> Column:
     """The error with a mark for everything that differs from case to case."""
     text = f.when(
-        f.length(error) > LONGEST,
+        f.length(error) > MAX_ERROR_LENGTH,
         f.concat(
-            f.substring(error, 1, LONGEST // 2), f.lit(" … "), f.right(error, f.lit(LONGEST // 2))
+            f.substring(error, 1, MAX_ERROR_LENGTH // 2),
+            f.lit(" … "),
+            f.right(error, f.lit(MAX_ERROR_LENGTH // 2)),
         ),
     ).otherwise(error)
     for pattern, mark in TEMPLATES:
@@ -36,6 +38,6 @@ def template(error: Column) -> Column:
     return f.trim(text)
 
 
-def fingerprint(error: Column) -> Column:
+def make_fingerprint(error: Column) -> Column:
     """Sixteen letters for a template; null without an error."""
-    return f.substring(f.sha2(template(error), 256), 1, 16)
+    return f.substring(f.sha2(make_template(error), 256), 1, 16)

@@ -21,7 +21,7 @@ LOCK = "_lock"
 DRAFT = ".draft-"
 
 
-class Folder:
+class LocalLakeFiles:
     exclusive = True
 
     def __init__(self, root: Path) -> None:
@@ -118,12 +118,12 @@ class Folder:
         if "day" in rows.columns:
             writer = writer.partitionBy("day")
         writer.parquet(f"{self.where}/{folder}")
-        saved = list(self.saved(self.root / folder))
+        saved = list(self.list_saved(self.root / folder))
         # Spark adds check sums and a mark of success, which keep others from reading the folder.
         self.remove(set(self.names(folder)) - {name for name, _ in saved})
         return saved
 
-    def saved(self, folder: Path) -> Iterator[tuple[str, int]]:
+    def list_saved(self, folder: Path) -> Iterator[tuple[str, int]]:
         for path in sorted(folder.rglob("*.parquet")):
             if rows := parquet.read_metadata(path).num_rows:
                 sync(path)

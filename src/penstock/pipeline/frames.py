@@ -11,26 +11,28 @@ from penstock.pipeline.periods import HOUR, when
 NAMES = ("tenant", "scope", "queue")
 
 
-def floor(moment: str, seconds: int) -> Column:
+def floor_time(moment: str, seconds: int) -> Column:
     """The beginning of the minute, hour or day that a moment is in."""
     micros = f.unix_micros(moment)
     return f.timestamp_micros(micros - f.pmod(micros, f.lit(seconds * 1_000_000)))
 
 
-def epoch(moment: str) -> Column:
+def to_epoch(moment: str) -> Column:
     return f.unix_seconds(moment)
 
 
-def day_of(hour: str) -> Column:
+def format_day(hour: str) -> Column:
     return f.date_format(hour, "yyyy-MM-dd")
 
 
-def names() -> list[Column]:
+def name_columns() -> list[Column]:
     """Aggregate: of few rows, because Spark sorts all of them for the greatest of a text."""
     return [f.max(name).alias(name) for name in NAMES]
 
 
-def within(rows: DataFrame, moment: str, begins: Collection[int], length: int = HOUR) -> DataFrame:
+def filter_hours(
+    rows: DataFrame, moment: str, begins: Collection[int], length: int = HOUR
+) -> DataFrame:
     """Those whose moment is in one of the hours, or days; files without any are not read."""
     if not begins:
         return rows.filter("false")
@@ -38,8 +40,8 @@ def within(rows: DataFrame, moment: str, begins: Collection[int], length: int = 
     near = rows.filter((f.col(moment) >= f.lit(low)) & (f.col(moment) < f.lit(high)))
     if len(begins) == (max(begins) - min(begins)) // length + 1:
         return near
-    return near.filter(listed(floor(moment, length), sorted(begins)))
+    return near.filter(is_in_hours(floor_time(moment, length), sorted(begins)))
 
 
-def listed(begin: Column, begins: Sequence[int]) -> Column:
+def is_in_hours(begin: Column, begins: Sequence[int]) -> Column:
     return f.unix_seconds(begin).isin(list(begins))

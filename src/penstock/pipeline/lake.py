@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from penstock.errors import InvalidInput, InvalidState
-from penstock.pipeline.files import Files, is_data, opened
+from penstock.pipeline.files import LakeFiles, is_data, open_files
 from penstock.pipeline.manifest import Label, Manifest, decode, decode_label, encode
 from penstock.pipeline.schema import TABLES, VERSION
 from penstock.ticket import Cursor
@@ -27,7 +27,7 @@ AT_ONCE = 16
 
 
 class Lake:
-    def __init__(self, files: Files, label: Label) -> None:
+    def __init__(self, files: LakeFiles, label: Label) -> None:
         self.files = files
         self.label = label
 
@@ -57,7 +57,7 @@ class Lake:
     def decoded(self, name: str, text: bytes) -> Manifest:
         path = f"{self.where}/{name}"
         manifest = decode(text, path)
-        if manifest.lake != self.label.id or name != manifest_name(manifest):
+        if manifest.lake != self.label.id or name != make_manifest_name(manifest):
             raise InvalidState(f"{path!r} is the manifest of another lake or batch")
         return manifest
 
@@ -81,26 +81,26 @@ class Lake:
 
     def publish(self, manifest: Manifest) -> None:
         """From now on its files are in the lake, also after a power cut."""
-        written = self.files.write_once(manifest_name(manifest), encode(manifest))
+        written = self.files.write_once(make_manifest_name(manifest), encode(manifest))
         if not written or self.overtaken(manifest):
             raise InvalidState(f"another process wrote batch {manifest.last} of {self.where!r}")
 
     def overtaken(self, manifest: Manifest) -> bool:
         """Another one stands for these batches: it was compacted while this one took its time."""
-        others = {*self.manifest_names()} - {manifest_name(manifest)}
-        return any(within(manifest_name(manifest), other) for other in others)
+        others = {*self.manifest_names()} - {make_manifest_name(manifest)}
+        return any(is_within(make_manifest_name(manifest), other) for other in others)
 
     def sweep(self) -> int:
         """Removes files of batches that never came to be, and never will."""
         manifests = self.all_manifests()
         named = {part.path for each in manifests for part in each.parts}
-        over = [manifest_name(each) for each in manifests]
+        over = [make_manifest_name(each) for each in manifests]
         strays = [
             name
             for table in TABLES
             for name in filter(is_data, self.files.names(table))
             if name not in named
-            and (self.files.exclusive or any(within(name, each) for each in over))
+            and (self.files.exclusive or any(is_within(name, each) for each in over))
         ]
         self.files.remove(strays)
         return len(strays)
@@ -109,7 +109,7 @@ class Lake:
         """Removes what a compaction stands for; readers that began before it are done by then."""
         manifests = self.all_manifests()
         kept = {each.name for each in self.chained(manifests)}
-        gone = [manifest_name(each) for each in manifests if each.name not in kept]
+        gone = [make_manifest_name(each) for each in manifests if each.name not in kept]
         self.files.remove(gone)
         self.sweep()
         return len(gone)
@@ -120,18 +120,18 @@ class Lake:
         return chain[-1].end if chain else Cursor()
 
 
-def manifest_name(manifest: Manifest) -> str:
+def make_manifest_name(manifest: Manifest) -> str:
     return f"{MANIFESTS}/{manifest.name}"
 
 
-def within(name: str, other: str) -> bool:
+def is_within(name: str, other: str) -> bool:
     """Whether the batches that the one is named after are among those of the other."""
-    first, last = batches_of(name)
-    low, high = batches_of(other)
+    first, last = list_batches(name)
+    low, high = list_batches(other)
     return low <= first and last <= high
 
 
-def batches_of(name: str) -> tuple[int, int]:
+def list_batches(name: str) -> tuple[int, int]:
     found = BATCHES.search(name)
     if found is None:
         return 0, 0
@@ -140,10 +140,10 @@ def batches_of(name: str) -> tuple[int, int]:
 
 def find(place: str) -> Lake:
     """A lake that is there."""
-    return labelled(opened(place))
+    return read_label(open_files(place))
 
 
-def labelled(files: Files) -> Lake:
+def read_label(files: LakeFiles) -> Lake:
     text = files.read(LABEL)
     if text is None:
         raise InvalidInput(f"no lake at {files.where!r}; penstock pipeline extract makes one")
@@ -151,18 +151,18 @@ def labelled(files: Files) -> Lake:
 
 
 @contextmanager
-def held(place: str, store: str) -> Iterator[Lake]:
+def hold_lock(place: str, store: str) -> Iterator[Lake]:
     """The lake of this store, made if it is not there; for one process at a time, if it may be."""
-    files = opened(place)
+    files = open_files(place)
     with files.hold():
         make(files, store)
-        lake = labelled(files)
+        lake = read_label(files)
         refuse_foreign(lake, store)
         lake.sweep()
         yield lake
 
 
-def make(files: Files, store: str) -> None:
+def make(files: LakeFiles, store: str) -> None:
     # Before the label is looked for: another process may be making the lake.
     others = list(islice(files.names(), 3))
     if files.read(LABEL) is not None:

@@ -11,7 +11,7 @@ from penstock.pipeline.schema import VERSION, Table
 from penstock.ticket import Cursor
 
 
-class Part(Struct, frozen=True):
+class LakePart(Struct, frozen=True):
     """One Parquet file; its path is relative to the lake."""
 
     table: Table
@@ -35,7 +35,7 @@ class Manifest(Struct, frozen=True):
     end: Cursor
     # Of the rows at `end`: a store that went back in time has others there.
     witness: str
-    parts: tuple[Part, ...]
+    parts: tuple[LakePart, ...]
     # Of all the rest, so that a torn or edited manifest is noticed.
     check: str = ""
 
@@ -57,10 +57,10 @@ class Versioned(Struct, frozen=True):
 
 
 def encode(manifest: Manifest) -> bytes:
-    return msgspec.json.encode(replace(manifest, check=checked(manifest)))
+    return msgspec.json.encode(replace(manifest, check=compute_checksum(manifest)))
 
 
-def checked(manifest: Manifest) -> str:
+def compute_checksum(manifest: Manifest) -> str:
     return sha256(msgspec.json.encode(replace(manifest, check=""))).hexdigest()
 
 
@@ -69,9 +69,9 @@ def decode(text: bytes, path: str) -> Manifest:
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.DecodeError:
-        raise torn(path) from None
-    if manifest.check != checked(manifest):
-        raise torn(path)
+        raise make_torn_error(path) from None
+    if manifest.check != compute_checksum(manifest):
+        raise make_torn_error(path)
     return manifest
 
 
@@ -80,21 +80,21 @@ def decode_label(text: bytes, path: str) -> Label:
     try:
         return msgspec.json.decode(text, type=Label)
     except msgspec.DecodeError:
-        raise torn(path) from None
+        raise make_torn_error(path) from None
 
 
 def refuse_newer(text: bytes, path: str) -> None:
     try:
         version = msgspec.json.decode(text, type=Versioned).schema
     except msgspec.DecodeError:
-        raise torn(path) from None
+        raise make_torn_error(path) from None
     if version > VERSION:
         raise InvalidState(
             f"{path!r} has schema {version}, and this Penstock knows up to {VERSION}: upgrade it"
         )
 
 
-def torn(path: str) -> InvalidState:
+def make_torn_error(path: str) -> InvalidState:
     return InvalidState(
         f"{path!r} is torn or was edited: put back a copy of it, or begin a new lake"
     )

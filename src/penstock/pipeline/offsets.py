@@ -3,9 +3,15 @@
 from typing import Any, TypeAlias
 
 from penstock.errors import InvalidState
-from penstock.pipeline.ranges import PAGE, last_position, one_table, position, rows_of
+from penstock.pipeline.ranges import (
+    PAGE,
+    find_last_position,
+    get_position,
+    make_table_cursor,
+    read_rows,
+)
 from penstock.pipeline.schema import Table
-from penstock.pipeline.stores import identity
+from penstock.pipeline.stores import make_identity
 from penstock.store import Store
 from penstock.ticket import Cursor
 
@@ -13,22 +19,25 @@ from penstock.ticket import Cursor
 Offset: TypeAlias = dict[str, Any]
 
 
-async def first(store: Store) -> Offset:
-    return {"store": await identity(store), "position": 0}
+async def make_first_offset(store: Store) -> Offset:
+    return {"store": await make_identity(store), "position": 0}
 
 
-async def last(store: Store, table: Table) -> Offset:
-    return {"store": await identity(store), "position": await last_position(store, table, 0)}
+async def make_last_offset(store: Store, table: Table) -> Offset:
+    return {
+        "store": await make_identity(store),
+        "position": await find_last_position(store, table, 0),
+    }
 
 
-async def after(
+async def make_next_offset(
     store: Store, table: Table, start: Offset, rows: int | None, target: Offset | None
 ) -> Offset:
     """The end of the next micro-batch, not past the target; the start if nothing is new."""
     await refuse_foreign(store, table, start)
     begin = start["position"]
     if rows is None:
-        end = await last_position(store, table, begin)
+        end = await find_last_position(store, table, begin)
     else:
         end = await skip(store, table, begin, rows)
     if target is not None:
@@ -37,35 +46,35 @@ async def after(
 
 
 async def refuse_foreign(store: Store, table: Table, start: Offset) -> None:
-    if start["store"] != await identity(store):
+    if start["store"] != await make_identity(store):
         raise InvalidState("the checkpoint is of another store; start the stream with a new one")
-    if not await came_to(store, table, start["position"]):
+    if not await read_position(store, table, start["position"]):
         raise InvalidState(
             f"the checkpoint is at position {start['position']} of {table}, and the store has not"
             " come that far: was it restored from a backup? Start the stream with a new checkpoint"
         )
 
 
-async def came_to(store: Store, table: Table, place: int) -> bool:
+async def read_position(store: Store, table: Table, place: int) -> bool:
     """By the row there, or, if retention took it, by one behind it."""
-    there = await one_table(store, table, place - 1, 1, place) if place else None
-    if there is None or rows_of(there, table):
+    there = await make_table_cursor(store, table, place - 1, 1, place) if place else None
+    if there is None or read_rows(there, table):
         return True
-    return await last_position(store, table, 0) >= place
+    return await find_last_position(store, table, 0) >= place
 
 
 async def skip(store: Store, table: Table, begin: int, rows: int) -> int:
     """The position after so many rows; what shares a position stays together."""
     left = rows
     while left > 0:
-        feed = await one_table(store, table, begin, min(left, PAGE))
-        found = rows_of(feed, table)
+        feed = await make_table_cursor(store, table, begin, min(left, PAGE))
+        found = read_rows(feed, table)
         if not found:
             return begin
-        begin, left = position(feed.cursor, table), left - len(found)
+        begin, left = get_position(feed.cursor, table), left - len(found)
     return begin
 
 
-def cursor(offset: Offset, table: Table) -> Cursor:
+def make_cursor(offset: Offset, table: Table) -> Cursor:
     at: int = offset["position"]
     return Cursor(message=at) if table == "message" else Cursor(history=at)

@@ -6,16 +6,16 @@ from typing import Any
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
-from penstock.pipeline.schema import Table, chosen, table_named
-from penstock.pipeline.stores import everywhere
+from penstock.pipeline.schema import Table, choose_columns, get_table
+from penstock.pipeline.stores import make_absolute_url
 
-KNOWN = {
+KNOWN_OPTIONS = {
     "url", "table", "columns", "partitionrows", "maxrowspertrigger", "until", "path", "pushfilters",
 }  # fmt: skip
 PARTITION_ROWS = 100_000
 
 
-class Options(Struct, frozen=True):
+class ReaderOptions(Struct, frozen=True):
     url: str
     table: Table
     columns: tuple[str, ...]
@@ -30,23 +30,23 @@ class Options(Struct, frozen=True):
 
     @property
     def schema(self) -> Any:
-        return chosen(self.table, self.columns)
+        return choose_columns(self.table, self.columns)
 
 
-def parse(given: MutableMapping[str, str]) -> Options:
-    options = said(given, KNOWN)
-    return Options(
-        everywhere(needed_url(options)),
-        table_named(options.get("table", "message")),
+def parse(given: MutableMapping[str, str]) -> ReaderOptions:
+    options = read_option(given, KNOWN_OPTIONS)
+    return ReaderOptions(
+        make_absolute_url(require_url(options)),
+        get_table(options.get("table", "message")),
         tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
-        whole("partitionRows", options.get("partitionrows")) or PARTITION_ROWS,
-        whole("maxRowsPerTrigger", options.get("maxrowspertrigger")),
-        whole("until", options.get("until"), 0),
-        truth("pushFilters", options.get("pushfilters", "false")),
+        parse_int("partitionRows", options.get("partitionrows")) or PARTITION_ROWS,
+        parse_int("maxRowsPerTrigger", options.get("maxrowspertrigger")),
+        parse_int("until", options.get("until"), 0),
+        parse_bool("pushFilters", options.get("pushfilters", "false")),
     )
 
 
-def said(given: MutableMapping[str, str], known: Collection[str]) -> dict[str, str]:
+def read_option(given: MutableMapping[str, str], known: Collection[str]) -> dict[str, str]:
     """By names in small letters: Spark does not keep their case."""
     options = {name.lower(): value for name, value in given.items()}
     if unknown := options.keys() - set(known):
@@ -54,19 +54,19 @@ def said(given: MutableMapping[str, str], known: Collection[str]) -> dict[str, s
     return options
 
 
-def needed_url(options: Mapping[str, str]) -> str:
+def require_url(options: Mapping[str, str]) -> str:
     if not options.get("url"):
         raise InvalidInput("the format penstock needs an option url, like sqlite:///penstock.db")
     return options["url"]
 
 
-def truth(name: str, text: str) -> bool:
+def parse_bool(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise InvalidInput(f"{name} is true or false, not {text!r}")
     return text.lower() == "true"
 
 
-def whole(name: str, text: str | None, least: int = 1) -> int | None:
+def parse_int(name: str, text: str | None, least: int = 1) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < least:

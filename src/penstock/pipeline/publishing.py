@@ -11,43 +11,43 @@ from msgspec.structs import replace
 from penstock.broker import Broker
 from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreUnreachable
 from penstock.message import Draft, Flag
-from penstock.pipeline.stores import existing
-from penstock.pipeline.target import Target
-from penstock.publisher import REFUSALS, refused_text
+from penstock.pipeline.stores import open_existing
+from penstock.pipeline.target import SinkOptions
+from penstock.publisher import REFUSALS, describe_refusal
 from penstock.store import Store
 from penstock.ticket import Dedupe, Entry, Published
 
 # Messages of one durable step.
-BATCH = 200
+BATCH_SIZE = 200
 # How often, and after how long, a step is asked for again that met another, or was not answered.
-LOOKS, A_LOOK = 50, 0.1
+RETRY_ATTEMPTS, RETRY_DELAY_S = 50, 0.1
 # A key of its own kind: not freed when its message ends, as a unique one is.
 NAMESPACE = "kept"
 ANY_BODY = blake2b(digest_size=16).digest()
 PASSING = (OutcomeUnknown, StoreUnreachable, StoreBusy)
 
 
-class Sent(Struct, frozen=True):
+class SinkResult(Struct, frozen=True):
     """How many were published, and how many had been before."""
 
     published: int = 0
     repeated: int = 0
 
-    def __add__(self, other: "Sent") -> "Sent":
-        return Sent(self.published + other.published, self.repeated + other.repeated)
+    def __add__(self, other: "SinkResult") -> "SinkResult":
+        return SinkResult(self.published + other.published, self.repeated + other.repeated)
 
 
-def publish_all(target: Target, drafts: Iterable[Iterable[Draft]]) -> Sent:
+def publish_all(target: SinkOptions, drafts: Iterable[Iterable[Draft]]) -> SinkResult:
     """In their order, for a caller without an event loop: a task of Spark.
 
     A step is whole or not at all. So whoever does the same again, or at the same time, goes on
     where the other stopped, and a message never overtakes the one before it.
     """
     with asyncio.Runner() as runner:
-        store = runner.run(existing(target.url))
+        store = runner.run(open_existing(target.url))
         try:
-            broker, pace, sent = Broker(store), Pace(target.rate), Sent()
-            for step in steps(drafts, pace.step):
+            broker, pace, sent = Broker(store), PublishRate(target.rate), SinkResult()
+            for step in split_steps(drafts, pace.step):
                 runner.run(pace.wait(len(step)))
                 sent += runner.run(publish(broker, target, step))
             return sent
@@ -55,19 +55,19 @@ def publish_all(target: Target, drafts: Iterable[Iterable[Draft]]) -> Sent:
             runner.run(store.close())
 
 
-def steps(drafts: Iterable[Iterable[Draft]], most: int) -> Iterator[list[Draft]]:
+def split_steps(drafts: Iterable[Iterable[Draft]], most: int) -> Iterator[list[Draft]]:
     for group in drafts:
         rest = iter(group)
         while step := list(islice(rest, most)):
             yield step
 
 
-class Pace:
+class PublishRate:
     """At most `rate` messages a second."""
 
     def __init__(self, rate: float | None) -> None:
         self.rate = rate
-        self.step = BATCH if rate is None else max(1, min(BATCH, int(rate / 10)))
+        self.step = BATCH_SIZE if rate is None else max(1, min(BATCH_SIZE, int(rate / 10)))
         self.started: float | None = None
         self.count = 0
 
@@ -87,19 +87,19 @@ async def refuse_closed(store: Store, queues: Iterable[str], scope: str) -> None
         await broker.admit(Draft(queue=name), scope=scope)
 
 
-async def publish(broker: Broker, target: Target, drafts: Sequence[Draft]) -> Sent:
-    entries = [await admitted(broker, target, draft) for draft in drafts]
+async def publish(broker: Broker, target: SinkOptions, drafts: Sequence[Draft]) -> SinkResult:
+    entries = [await admit_drafts(broker, target, draft) for draft in drafts]
     if not target.publish:
-        return Sent()
-    outcomes = await insist(broker.store, entries)
+        return SinkResult()
+    outcomes = await retry_busy(broker.store, entries)
     for draft, outcome in zip(drafts, outcomes, strict=True):
         if outcome.code in REFUSALS:
-            raise REFUSALS[outcome.code](refused_text(outcome.code, draft))
+            raise REFUSALS[outcome.code](describe_refusal(outcome.code, draft))
     repeated = sum(outcome.duplicate for outcome in outcomes)
-    return Sent(len(outcomes) - repeated, repeated)
+    return SinkResult(len(outcomes) - repeated, repeated)
 
 
-async def admitted(broker: Broker, target: Target, draft: Draft) -> Entry:
+async def admit_drafts(broker: Broker, target: SinkOptions, draft: Draft) -> Entry:
     entry = await broker.admit(draft, scope=target.scope)
     key = "" if draft.dedup is None else draft.dedup.key
     digest = ANY_BODY
@@ -109,15 +109,15 @@ async def admitted(broker: Broker, target: Target, draft: Draft) -> Entry:
     return replace(entry, dedup=kept, flags=entry.flags & ~Flag.UNIQUE)
 
 
-async def insist(store: Store, entries: Sequence[Entry]) -> list[Published]:
+async def retry_busy(store: Store, entries: Sequence[Entry]) -> list[Published]:
     """All of them or none. With their keys, what may have been published is asked for again."""
-    for _ in range(LOOKS):
+    for _ in range(RETRY_ATTEMPTS):
         try:
             outcomes = await store.enqueue(entries, atomic=True)
         except PASSING:
-            await asyncio.sleep(A_LOOK)
+            await asyncio.sleep(RETRY_DELAY_S)
             continue
         if all(outcome.code != Busy.code for outcome in outcomes):
             return outcomes
-        await asyncio.sleep(A_LOOK)
+        await asyncio.sleep(RETRY_DELAY_S)
     return await store.enqueue(entries, atomic=True)

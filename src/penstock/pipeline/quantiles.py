@@ -8,16 +8,16 @@ GROWTH = 1.02
 SMALLEST = 1e-6
 
 
-def quantile(buckets: Sequence[tuple[int, int]], percent: int) -> float | None:
+def compute_quantile(buckets: Sequence[tuple[int, int]], percent: int) -> float | None:
     """The middle of the bucket that holds it; the buckets are in order. None of nothing."""
     left = ceil(sum(count for _, count in buckets) * percent / 100)
     for bucket, count in buckets:
         left -= count
         if left <= 0:
-            return middle(bucket)
+            return bucket_middle(bucket)
     return None
 
 
-def middle(bucket: int) -> float:
+def bucket_middle(bucket: int) -> float:
     """Seconds: at most 1 % from everything in the bucket."""
     return float(GROWTH**bucket * 2 / (1 + GROWTH))

@@ -10,19 +10,19 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.message import NEVER, HistoryRow, Message
-from penstock.pipeline.columns import BYTES, ROWS, Columnar, columns
-from penstock.pipeline.rows import batch, batch_of
+from penstock.message import NEVER, HistoryRow, StoredMessage
+from penstock.pipeline.columns import BYTES, ROWS, Columnar, read_columns
+from penstock.pipeline.rows import make_arrow_batch, make_batch
 from penstock.pipeline.schema import Table
-from penstock.pipeline.stores import existing
+from penstock.pipeline.stores import open_existing
 from penstock.store import Store
 from penstock.ticket import Cursor, Feed
 
 # Rows of a page, at first and at most; and how much of bodies is too much, or little.
 FIRST_PAGE, PAGE = 1_000, ROWS
 # How many rows show how dense the others are, and how many parts are too many.
-SAMPLE, MOST_PARTS = 1_000, 10_000
-MOST_BYTES, FEW_BYTES = BYTES, 4_000_000
+SAMPLE_ROWS, MAX_PARTS = 1_000, 10_000
+MAX_PAGE_BYTES, FEW_BYTES = BYTES, 4_000_000
 
 
 class Range(Struct, frozen=True):
@@ -34,51 +34,55 @@ class Range(Struct, frozen=True):
     epoch: int = 0
 
 
-async def ranges(store: Store, table: Table, after: Cursor, last: Cursor, rows: int) -> list[Range]:
+async def make_ranges(
+    store: Store, table: Table, after: Cursor, last: Cursor, rows: int
+) -> list[Range]:
     """What is between the two, in parts of about so many rows."""
-    end = position(last, table)
-    first, step = await stride(store, table, position(after, table), end, rows)
-    step = max(step, (end - first) // MOST_PARTS + 1)
+    end = get_position(last, table)
+    first, step = await compute_stride(store, table, get_position(after, table), end, rows)
+    step = max(step, (end - first) // MAX_PARTS + 1)
     return [
         Range(table, start, min(start + step, end), last.epoch) for start in range(first, end, step)
     ]
 
 
-async def stride(store: Store, table: Table, after: int, end: int, rows: int) -> tuple[int, int]:
+async def compute_stride(
+    store: Store, table: Table, after: int, end: int, rows: int
+) -> tuple[int, int]:
     """Where the next row is about to come, and how many positions hold about so many rows.
 
     A position is a row here, a transaction of thousands there: the first ones show it.
     """
-    next_row = await one_table(store, table, after, 1, end)
-    if not rows_of(next_row, table):
+    next_row = await make_table_cursor(store, table, after, 1, end)
+    if not read_rows(next_row, table):
         return NEVER, 1
-    begin = position(next_row.cursor, table)
-    sample = await one_table(store, table, begin, SAMPLE, end)
-    found, span = len(rows_of(sample, table)), position(sample.cursor, table) - begin
+    begin = get_position(next_row.cursor, table)
+    sample = await make_table_cursor(store, table, begin, SAMPLE_ROWS, end)
+    found, span = len(read_rows(sample, table)), get_position(sample.cursor, table) - begin
     return begin - 1, max(rows * span // found, 1) if found else rows
 
 
-def position(cursor: Cursor, table: Table) -> int:
+def get_position(cursor: Cursor, table: Table) -> int:
     return cursor.message if table == "message" else cursor.history
 
 
-async def latest(store: Store, after: Cursor) -> Cursor:
+async def find_latest(store: Store, after: Cursor) -> Cursor:
     """The last position of each table that holds a row and is final; `after` if there is none."""
     epoch = (await store.feed(replace(after, message=NEVER, history=NEVER), 1)).cursor.epoch
     # History first: no row of it is without its message.
-    history = await last_position(store, "history", after.history)
-    message = await last_position(store, "message", after.message)
+    history = await find_last_position(store, "history", after.history)
+    message = await find_last_position(store, "message", after.message)
     return Cursor(epoch, message, history)
 
 
-async def last_position(store: Store, table: Table, after: int) -> int:
+async def find_last_position(store: Store, table: Table, after: int) -> int:
     """Leaps, then halves: the feed after a position holds something, or nothing ever further."""
     found, step, beyond = after, 1, NEVER
     while found + 1 < beyond:
         probed = min(found + step, beyond - 1) - 1
-        feed = await one_table(store, table, probed, 1)
-        if rows_of(feed, table):
-            found, step = position(feed.cursor, table), step * 2
+        feed = await make_table_cursor(store, table, probed, 1)
+        if read_rows(feed, table):
+            found, step = get_position(feed.cursor, table), step * 2
         else:
             beyond = probed + 1
         if beyond != NEVER:
@@ -86,7 +90,7 @@ async def last_position(store: Store, table: Table, after: int) -> int:
     return found
 
 
-async def one_table(
+async def make_table_cursor(
     store: Store, table: Table, after: int, limit: int, known: int | None = None
 ) -> Feed:
     """A feed of one table: that of the other ends before it begins."""
@@ -95,24 +99,24 @@ async def one_table(
     return await store.feed(Cursor(0, message, history), limit, final)
 
 
-def rows_of(feed: Feed, table: Table) -> Sequence[Message] | Sequence[HistoryRow]:
+def read_rows(feed: Feed, table: Table) -> Sequence[StoredMessage] | Sequence[HistoryRow]:
     return feed.messages if table == "message" else feed.history
 
 
-async def pages(
+async def read_pages(
     store: Store, part: Range
-) -> AsyncIterator[Sequence[Message] | Sequence[HistoryRow]]:
+) -> AsyncIterator[Sequence[StoredMessage] | Sequence[HistoryRow]]:
     """Exactly the rows of the range. A page that reaches past its end is asked for again, smaller.
 
     What shares a position is never divided, so a page of one is either inside or outside.
     """
     after, limit = part.after, FIRST_PAGE
     while after < part.last:
-        feed = await one_table(store, part.table, after, limit, part.last)
-        rows, reached = rows_of(feed, part.table), position(feed.cursor, part.table)
+        feed = await make_table_cursor(store, part.table, after, limit, part.last)
+        rows, reached = read_rows(feed, part.table), get_position(feed.cursor, part.table)
         if reached <= part.last and rows:
             yield rows
-            after, limit = reached, next_limit(limit, rows)
+            after, limit = reached, choose_next_limit(limit, rows)
         elif not rows or limit == 1:
             return
         else:
@@ -121,10 +125,10 @@ async def pages(
             limit = max(min(share, limit // 2), 1)
 
 
-def next_limit(limit: int, rows: Sequence[Message] | Sequence[HistoryRow]) -> int:
+def choose_next_limit(limit: int, rows: Sequence[StoredMessage] | Sequence[HistoryRow]) -> int:
     """Bodies may be small or large: a page is to fit in memory either way."""
-    size = sum(len(row.body) for row in rows if isinstance(row, Message))
-    if size > MOST_BYTES:
+    size = sum(len(row.body) for row in rows if isinstance(row, StoredMessage))
+    if size > MAX_PAGE_BYTES:
         return max(limit // 2, 1)
     return min(limit * 4, PAGE) if size < FEW_BYTES else limit
 
@@ -132,24 +136,24 @@ def next_limit(limit: int, rows: Sequence[Message] | Sequence[HistoryRow]) -> in
 def read(url: str, part: Range, schema: Any) -> Iterator[Any]:
     """Arrow batches of a range, for a caller without an event loop: a task of Spark."""
     with asyncio.Runner() as runner:
-        store = runner.run(existing(url))
+        store = runner.run(open_existing(url))
         try:
-            source = batches(store, part, schema)
-            while (batch := runner.run(next_of(source))) is not None:
+            source = make_batches(store, part, schema)
+            while (batch := runner.run(read_next(source))) is not None:
                 yield batch
         finally:
             runner.run(store.close())
 
 
-async def next_of(source: AsyncIterator[Any]) -> Any:
+async def read_next(source: AsyncIterator[Any]) -> Any:
     return await anext(source, None)
 
 
-async def batches(store: Store, part: Range, schema: Any) -> AsyncIterator[Any]:
+async def make_batches(store: Store, part: Range, schema: Any) -> AsyncIterator[Any]:
     queues = {queue.id: queue for queue in await store.queues()}
     if isinstance(store, Columnar):
-        async for values in columns(store, part.table, part.after, part.last):
-            yield batch(values.__getitem__, schema, queues)
+        async for values in read_columns(store, part.table, part.after, part.last):
+            yield make_arrow_batch(values.__getitem__, schema, queues)
     else:
-        async for rows in pages(store, part):
-            yield batch_of(rows, schema, queues)
+        async for rows in read_pages(store, part):
+            yield make_batch(rows, schema, queues)

@@ -8,10 +8,10 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline import lake as lakes
 from penstock.pipeline import results
-from penstock.pipeline.files import Files
+from penstock.pipeline.files import LakeFiles
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.results import ResultTable
-from penstock.pipeline.schema import SCHEMAS, Table, spark_schema
+from penstock.pipeline.schema import SCHEMAS, Table, to_spark_schema
 from penstock.pipeline.tables import SCHEMAS as RESULT_SCHEMAS
 
 OF_BOTH = ("queue_id", "tenant", "scope", "queue")
@@ -20,37 +20,41 @@ OF_BOTH = ("queue_id", "tenant", "scope", "queue")
 def read_lake(spark: SparkSession, lake: str, table: Table | Literal["joined"]) -> DataFrame:
     """Every row that a manifest names. A column that an older file does not have is null."""
     if table == "joined":
-        return joined(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
+        return join_tables(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
     found = lakes.find(lake)
-    return read_parts(spark, found.files, paths(found.manifests(), table), table)
+    return read_parts(spark, found.files, list_paths(found.manifests(), table), table)
 
 
 def read_results(spark: SparkSession, lake: str, table: ResultTable) -> DataFrame:
     """What the last run made; nothing before the first."""
     place = lakes.find(lake)
-    found = results.newest(place)
-    files = found.of(table) if found is not None else []
+    found = results.read_newest(place)
+    files = found.list_files(table) if found is not None else []
     return read_files(spark, place.files, [file.path for file in files], RESULT_SCHEMAS[table])
 
 
-def paths(manifests: Sequence[Manifest], table: Table) -> list[str]:
+def list_paths(manifests: Sequence[Manifest], table: Table) -> list[str]:
     return [part.path for each in manifests for part in each.parts if part.table == table]
 
 
-def read_parts(spark: SparkSession, files: Files, names: Sequence[str], table: Table) -> DataFrame:
-    return read_files(spark, files, names, spark_schema(SCHEMAS[table]))
+def read_parts(
+    spark: SparkSession, files: LakeFiles, names: Sequence[str], table: Table
+) -> DataFrame:
+    return read_files(spark, files, names, to_spark_schema(SCHEMAS[table]))
 
 
-def read_files(spark: SparkSession, files: Files, names: Sequence[str], schema: Any) -> DataFrame:
-    return files.frame(spark, names, schema) if names else nothing(spark, schema)
+def read_files(
+    spark: SparkSession, files: LakeFiles, names: Sequence[str], schema: Any
+) -> DataFrame:
+    return files.frame(spark, names, schema) if names else make_empty(spark, schema)
 
 
-def nothing(spark: SparkSession, schema: Any) -> DataFrame:
+def make_empty(spark: SparkSession, schema: Any) -> DataFrame:
     """Of an empty list Spark would make it in processes of Python, which take long to start."""
     row = f.from_json(f.lit(""), schema).alias("row")
     return spark.range(0).select(row).select("row.*")
 
 
-def joined(messages: DataFrame, history: DataFrame) -> DataFrame:
+def join_tables(messages: DataFrame, history: DataFrame) -> DataFrame:
     """Attempts with the message each was about; a message that is not there leaves nulls."""
     return history.join(messages.drop(*OF_BOTH), "id", "left")

@@ -9,17 +9,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.pipeline import backlog, results
-from penstock.pipeline.frames import floor, listed
+from penstock.pipeline.frames import floor_time, is_in_hours
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.periods import DAY, HOUR, text_day
-from penstock.pipeline.reading import paths, read_files, read_parts
+from penstock.pipeline.reading import list_paths, read_files, read_parts
 from penstock.pipeline.results import File, Results, ResultTable
 from penstock.pipeline.schema import MOMENT, Table
-from penstock.pipeline.tables import MOMENTS, SCHEMAS, shaped
+from penstock.pipeline.tables import MOMENTS, SCHEMAS, shape_table
 
 
-class Remaker:
+class PartitionWriter:
     def __init__(self, spark: SparkSession, lake: Lake, old: Results, number: int) -> None:
         self.spark = spark
         self.lake = lake
@@ -30,11 +30,11 @@ class Remaker:
         self.changing = Lock()
 
     def source(self, table: Table, manifests: Sequence[Manifest]) -> DataFrame:
-        return read_parts(self.spark, self.lake.files, paths(manifests, table), table)
+        return read_parts(self.spark, self.lake.files, list_paths(manifests, table), table)
 
     def table(self, table: ResultTable, days: Collection[str] | None = None) -> DataFrame:
         """As it is by now, what this run made included."""
-        return self.read(table, [each for each in self.files if chosen(each, table, days)])
+        return self.read(table, [each for each in self.files if choose_days(each, table, days)])
 
     def read(self, table: ResultTable, files: Iterable[File]) -> DataFrame:
         names = [file.path for file in files]
@@ -45,7 +45,7 @@ class Remaker:
 
         Returns how many rows were added.
         """
-        old = self.old.of(table, merged)
+        old = self.old.list_files(table, merged)
         if old:
             known = self.read(table, old)
             made = known.unionByName(made.select(*known.columns))
@@ -55,20 +55,20 @@ class Remaker:
     def replace(self, table: ResultTable, made: DataFrame, begins: Collection[int]) -> None:
         """`begins` are the hours, or days, that `made` is all of."""
         days = {text_day(each) for each in begins}
-        if self.old.of(table, days):
+        if self.old.list_files(table, days):
             length = DAY if table == "triage" else HOUR
-            rest = self.read(table, self.old.of(table, days)).filter(
-                ~listed(floor(MOMENTS[table], length), sorted(begins))
+            rest = self.read(table, self.old.list_files(table, days)).filter(
+                ~is_in_hours(floor_time(MOMENTS[table], length), sorted(begins))
             )
             made = rest.unionByName(made.select(*rest.columns))
         self.put(table, made, days)
 
     def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> list[File]:
         """Writes rows, and forgets the files that the table had of these days."""
-        spread = self.spread_by_day(shaped(rows, table))
+        spread = self.spread_by_day(shape_table(rows, table))
         written = results.write(self.lake, spread, table, self.number)
         with self.changing:
-            kept = [each for each in self.files if not chosen(each, table, days)]
+            kept = [each for each in self.files if not choose_days(each, table, days)]
             self.files = [*kept, *written]
         return written
 
@@ -82,15 +82,17 @@ class Remaker:
         """And of the days after it, which begin with what it leaves them."""
         table: ResultTable = "backlog_minute"
         first = text_day(min(hours))
-        later = [each for each in self.old.of(table) if each.day >= first]
-        before = max((each.day for each in self.old.of(table) if each.day < first), default=None)
+        later = [each for each in self.old.list_files(table) if each.day >= first]
+        before = max((each.day for each in self.old.list_files(table) if each.day < first), default=None)
         # Small, and looked at twice.
-        fresh = backlog.changes(rows, messages).persist()
-        kept = self.read(table, later).filter(~listed(floor("minute", HOUR), sorted(hours)))
+        fresh = backlog.make_changes(rows, messages).persist()
+        kept = self.read(table, later).filter(
+            ~is_in_hours(floor_time("minute", HOUR), sorted(hours))
+        )
         changed = fresh.unionByName(kept.select(*fresh.columns)) if later else fresh
-        carried = backlog.last_of(self.read(table, self.old.of(table, {before or ""})))
+        carried = backlog.keep_last(self.read(table, self.old.list_files(table, {before or ""})))
         days = {text_day(hour) for hour in hours} | {each.day for each in later}
-        self.put(table, backlog.backlog(changed, carried, self.starts(days)), days)
+        self.put(table, backlog.make_backlog(changed, carried, self.starts(days)), days)
         fresh.unpersist()
 
     def starts(self, days: Collection[str]) -> DataFrame:
@@ -98,5 +100,5 @@ class Remaker:
         return self.spark.createDataFrame(pa.table({"day_at": pa.array(moments, MOMENT)}))
 
 
-def chosen(file: File, table: ResultTable, days: Collection[str] | None) -> bool:
+def choose_days(file: File, table: ResultTable, days: Collection[str] | None) -> bool:
     return file.table == table and (days is None or file.day in days)

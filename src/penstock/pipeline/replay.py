@@ -16,12 +16,12 @@ from pyspark.sql.types import BinaryType, StringType
 from penstock.errors import InvalidInput, NotFound
 from penstock.message import FINAL, State
 from penstock.pipeline import lake as lakes
-from penstock.pipeline.publishing import Sent, refuse_closed
+from penstock.pipeline.publishing import SinkResult, refuse_closed
 from penstock.pipeline.reading import read_lake
-from penstock.pipeline.sending import checked, sent
-from penstock.pipeline.stores import everywhere, identity, using
-from penstock.pipeline.target import Target
-from penstock.pipeline.trouble import cause
+from penstock.pipeline.sending import check_rows, send_rows
+from penstock.pipeline.stores import make_absolute_url, make_identity, use_store
+from penstock.pipeline.target import SinkOptions
+from penstock.pipeline.trouble import find_cause
 from penstock.queue import Queue, QueueState
 from penstock.store import Store
 
@@ -37,7 +37,7 @@ COPIED = (
 )  # fmt: skip
 
 
-class Wish(Struct, frozen=True):
+class ReplayRequest(Struct, frozen=True):
     """What is to be replayed. The same wish again is the same replay."""
 
     where: str
@@ -53,7 +53,7 @@ class Wish(Struct, frozen=True):
         return f"replay-{sha256(said.encode()).hexdigest()[:16]}"
 
 
-class Replayed(Struct, frozen=True):
+class ReplayResult(Struct, frozen=True):
     """How many messages go to which queue, and how many were published now or had been before."""
 
     name: str
@@ -70,65 +70,67 @@ def replay(
     spark: SparkSession,
     url: str,
     lake: str,
-    wish: Wish,
+    wish: ReplayRequest,
     *,
     rate: float | None = None,
     dry_run: bool = False,
-) -> Replayed:
+) -> ReplayResult:
     """Every message that ended, matches, and was not replayed by this wish before.
 
     All is computed and looked at before the first one is published. Killed at any moment, the
     next call publishes the rest.
     """
-    url = everywhere(url)
+    url = make_absolute_url(url)
     place = lakes.find(lake)
-    lakes.refuse_foreign(place, using(url, identity))
+    lakes.refuse_foreign(place, use_store(url, make_identity))
     if wish.to is not None:
-        using(url, partial(refuse_closed, queues=[wish.to], scope=wish.scope))
-    rows = planned(spark, lake, wish, using(url, living))
-    rows = in_line(rows, rate).persist(StorageLevel.DISK_ONLY)
+        use_store(url, partial(refuse_closed, queues=[wish.to], scope=wish.scope))
+    rows = plan_replay(spark, lake, wish, use_store(url, find_living))
+    rows = sort_in_line(rows, rate).persist(StorageLevel.DISK_ONLY)
     try:
-        target = Target(url, wish.title, scope=wish.scope, rate=rate, conflict="ignore")
-        counts = counted(rows, wish)
+        target = SinkOptions(url, wish.title, scope=wish.scope, rate=rate, conflict="ignore")
+        counts = count_by_queue(rows, wish)
         if not counts:
-            return Replayed(wish.title, counts)
-        using(url, partial(refuse_closed, queues=counts, scope=wish.scope))
-        checked(rows, target)
-        done = Sent() if dry_run else sent(rows, target, place.files)
-        return Replayed(wish.title, counts, done.published, done.repeated)
+            return ReplayResult(wish.title, counts)
+        use_store(url, partial(refuse_closed, queues=counts, scope=wish.scope))
+        check_rows(rows, target)
+        done = SinkResult() if dry_run else send_rows(rows, target, place.files)
+        return ReplayResult(wish.title, counts, done.published, done.repeated)
     finally:
         rows.unpersist()
 
 
-async def living(store: Store) -> list[Queue]:
+async def find_living(store: Store) -> list[Queue]:
     return [queue for queue in await store.queues() if queue.state is not QueueState.DELETED]
 
 
-def planned(spark: SparkSession, lake: str, wish: Wish, queues: Sequence[Queue]) -> DataFrame:
+def plan_replay(
+    spark: SparkSession, lake: str, wish: ReplayRequest, queues: Sequence[Queue]
+) -> DataFrame:
     """The rows as the sink takes them."""
-    known = lived(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
-    with explained("--where", wish.where):
+    known = filter_lived(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
+    with explain_errors("--where", wish.where):
         matching = known.filter(wish.where)
         matching.schema  # noqa: B018 - a remote Spark looks at it no sooner
     # As whoever publishes them: what belongs to another tenant stays there.
     ours = (f.col("tenant") == TENANT) & (f.col("scope") == wish.scope)
-    chosen = matching.filter(ours & f.col("state").isin(*ENDED) & ~made_by(wish.title))
+    chosen = matching.filter(ours & f.col("state").isin(*ENDED) & ~find_children(wish.title))
     called = spark.createDataFrame(
         [(queue.id, queue.name) for queue in queues], "queue_id long, called string"
     )
-    bodied = patched(chosen, wish.patch).join(f.broadcast(called), "queue_id", "left")
+    bodied = apply_patch(chosen, wish.patch).join(f.broadcast(called), "queue_id", "left")
     queue = f.col("called") if wish.to is None else f.lit(wish.to)
     return bodied.select(
         f.col("id").cast("string").alias("key"),
         queue.alias("queue"),
         f.col("id").alias("parent_id"),
         f.col("body"),
-        marked(wish.title).alias("headers"),
+        mark_replayed(wish.title).alias("headers"),
         *COPIED,
     )
 
 
-def lived(messages: DataFrame, history: DataFrame) -> DataFrame:
+def filter_lived(messages: DataFrame, history: DataFrame) -> DataFrame:
     """Messages with what became of them last, and their bodies as text."""
     told = f.struct(*LAST, f.col("at").alias("ended_at"))
     last = history.groupBy("id").agg(f.max_by(told, "position").alias("last"))
@@ -136,28 +138,28 @@ def lived(messages: DataFrame, history: DataFrame) -> DataFrame:
     return messages.join(last, "id", "left").select(messages["*"], text, "last.*")
 
 
-def lineage() -> Column:
+def add_lineage() -> Column:
     return f.coalesce(f.try_element_at(f.col("headers"), f.lit(HEADER)), f.lit(""))
 
 
-def made_by(title: str) -> Column:
+def find_children(title: str) -> Column:
     """A copy is not copied again by whoever made it, nor what was made of it since."""
-    return f.array_contains(f.split(lineage(), ","), title)
+    return f.array_contains(f.split(add_lineage(), ","), title)
 
 
-def marked(title: str) -> Column:
+def mark_replayed(title: str) -> Column:
     others = f.map_filter(f.col("headers"), lambda key, _: key != HEADER)
-    before = f.when(lineage() == "", f.lit(title)).otherwise(
-        f.concat(lineage(), f.lit(f",{title}"))
+    before = f.when(add_lineage() == "", f.lit(title)).otherwise(
+        f.concat(add_lineage(), f.lit(f",{title}"))
     )
     return f.map_concat(f.coalesce(others, f.create_map().cast("map<string,string>")),
                         f.create_map(f.lit(HEADER), before))  # fmt: skip
 
 
-def patched(rows: DataFrame, patch: str | None) -> DataFrame:
+def apply_patch(rows: DataFrame, patch: str | None) -> DataFrame:
     if patch is None:
         return rows
-    with explained("--patch", patch):
+    with explain_errors("--patch", patch):
         changed = rows.withColumn("body", f.expr(patch))
         kind = changed.schema["body"].dataType
     if not isinstance(kind, StringType | BinaryType):
@@ -167,14 +169,14 @@ def patched(rows: DataFrame, patch: str | None) -> DataFrame:
     return changed.withColumn("body", f.col("body").cast("binary"))
 
 
-def in_line(rows: DataFrame, rate: float | None) -> DataFrame:
+def sort_in_line(rows: DataFrame, rate: float | None) -> DataFrame:
     """What has the same ordering key is published by one task; with a rate one does it all."""
     line = f.coalesce(f.col("ordering_key"), f.col("key"))
     divided = rows.repartition(line) if rate is None else rows.repartition(1)
     return divided.sortWithinPartitions("parent_id")
 
 
-def counted(rows: DataFrame, wish: Wish) -> dict[str, int]:
+def count_by_queue(rows: DataFrame, wish: ReplayRequest) -> dict[str, int]:
     """By queue. With this all expressions were computed, for every message."""
     sums = rows.groupBy("queue").agg(
         f.count("*"), f.count_distinct("key"), f.count_if(f.col("body").isNull())
@@ -184,7 +186,7 @@ def counted(rows: DataFrame, wish: Wish) -> dict[str, int]:
     except PySparkException as error:
         said = " ".join(filter(None, ("--where", repr(wish.where), wish.patch and "--patch",
                                       wish.patch and repr(wish.patch))))  # fmt: skip
-        raise InvalidInput(f"{said} fails for a message: {cause(error)}") from None
+        raise InvalidInput(f"{said} fails for a message: {find_cause(error)}") from None
     for queue, count, messages, empty in found:
         if queue is None:
             raise NotFound(f"the queue of {count} messages is gone: --to names another")
@@ -196,8 +198,8 @@ def counted(rows: DataFrame, wish: Wish) -> dict[str, int]:
 
 
 @contextmanager
-def explained(option: str, text: str) -> Iterator[None]:
+def explain_errors(option: str, text: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        raise InvalidInput(f"{option} {text!r}: {cause(error)}") from None
+        raise InvalidInput(f"{option} {text!r}: {find_cause(error)}") from None

@@ -6,10 +6,18 @@ from importlib.resources import files
 from typing import Any
 
 from penstock.pipeline.causes import Cause, CausePlace, group_by_cause
-from penstock.pipeline.charts import Line, Mark, bar, chart, sparkline
-from penstock.pipeline.figures import Figures
+from penstock.pipeline.charts import ChartLine, ChartMark, draw_bar, draw_chart, draw_sparkline
+from penstock.pipeline.figures import ReportData
 from penstock.pipeline.periods import HOUR, when
-from penstock.pipeline.sentences import Row, counted, length, number, place, sentence, share
+from penstock.pipeline.sentences import (
+    Row,
+    format_anomaly,
+    format_count,
+    format_place,
+    length,
+    number,
+    share,
+)
 from penstock.pipeline.verdict import (
     FAILURE_CRITICAL,
     FAILURE_WARNING,
@@ -20,21 +28,21 @@ from penstock.pipeline.verdict import (
 
 MINUTE = 60
 # As many points as a chart of this width can show.
-MOST_POINTS = 480
+MAX_POINTS = 480
 SHOWN_ANOMALIES, SHOWN_CAUSES, SHOWN_PLACES, SHOWN_CONSUMERS = 25, 12, 5, 15
 STYLE = "report.css"
 
 
-def page(told: Figures, now: float) -> str:
+def render_page(told: ReportData, now: float) -> str:
     """The worst first: what to look at, then how it went, then who did what."""
     parts = [
-        heading(told, now),
-        tiles(told),
-        attention(told.anomalies),
-        charts(told),
-        failures(told.clusters),
+        render_heading(told, now),
+        render_tiles(told),
+        render_attention(told.anomalies),
+        render_charts(told),
+        render_failures(told.clusters),
         queue_table(told),
-        consumer_table(told.consumers),
+        render_consumers(told.consumers),
         FOOTER,
     ]
     style = files("penstock.pipeline").joinpath(STYLE).read_text("utf-8")
@@ -47,7 +55,7 @@ def page(told: Figures, now: float) -> str:
     )
 
 
-def heading(told: Figures, now: float) -> str:
+def render_heading(told: ReportData, now: float) -> str:
     first, last = when(told.hours[0]), when(told.reached // 1_000_000)
     age = length(max(now - told.reached / 1_000_000, 0))
     return (
@@ -56,11 +64,11 @@ def heading(told: Figures, now: float) -> str:
         f'<p class="source">Store <code>{escape(told.store)}</code>, lake'
         f" <code>{escape(told.lake)}</code>. Updated"
         f" {when(told.made_at // 1_000_000):%d %b %Y %H:%M} UTC, the newest data is {age} old.</p>"
-        f"{verdict(find_concerns(told, now))}</header>"
+        f"{render_verdict(find_concerns(told, now))}</header>"
     )
 
 
-def verdict(concerns: Sequence[Concern]) -> str:
+def render_verdict(concerns: Sequence[Concern]) -> str:
     """One word for somebody who has just been woken."""
     if not concerns:
         return '<p class="verdict fine"><b>Nothing unusual</b></p>'
@@ -70,9 +78,9 @@ def verdict(concerns: Sequence[Concern]) -> str:
     return f'<p class="verdict {severity}"><b>{words}:</b> {reasons}</p>'
 
 
-def tiles(told: Figures) -> str:
+def render_tiles(told: ReportData) -> str:
     total, rate = told.total, told.total["failure_rate"]
-    backlog, dead = now_waiting(told)
+    backlog, dead = count_waiting(told)
     shown = [
         ("published", number(total["published"]), ""),
         ("completed", number(total["completed"]), ""),
@@ -89,24 +97,24 @@ def tiles(told: Figures) -> str:
     return f'<section class="tiles">{cells}</section>'
 
 
-def now_waiting(told: Figures) -> tuple[int, int]:
+def count_waiting(told: ReportData) -> tuple[int, int]:
     last = [rows[-1] for rows in told.backlog.values()]
     return sum(row["backlog"] for row in last), sum(row["dead"] for row in last)
 
 
-def attention(anomalies: Sequence[Row]) -> str:
+def render_attention(anomalies: Sequence[Row]) -> str:
     """Hours of the same kind in the same place are one line."""
     grave_ones = [row for row in anomalies if row["severity"] != "info"]
     if not grave_ones:
         return ""
-    lines = [attention_line(rows) for rows in alike(grave_ones)[:SHOWN_ANOMALIES]]
-    left = len(alike(grave_ones)) - len(lines)
+    lines = [render_attention_line(rows) for rows in group_alike(grave_ones)[:SHOWN_ANOMALIES]]
+    left = len(group_alike(grave_ones)) - len(lines)
     more = f'<p class="more">and {left} more</p>' if left > 0 else ""
     listed = f'<ul class="anomalies">{"".join(lines)}</ul>'
     return f"<section><h2>What to look at</h2>{listed}{more}</section>"
 
 
-def alike(anomalies: Iterable[Row]) -> list[list[Row]]:
+def group_alike(anomalies: Iterable[Row]) -> list[list[Row]]:
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in anomalies:
         key = row["kind"], row["queue_id"], row["type"], row["consumer"]
@@ -114,9 +122,9 @@ def alike(anomalies: Iterable[Row]) -> list[list[Row]]:
     return list(found.values())
 
 
-def attention_line(rows: list[Row]) -> str:
+def render_attention_line(rows: list[Row]) -> str:
     newest = rows[0]
-    where = place(newest)
+    where = format_place(newest)
     others = len(rows) - 1
     before = f", and {others} hour{'s' if others > 1 else ''} before" if others else ""
     hours = f"{newest['hour']:%d %b %H:%M}{before}"
@@ -124,7 +132,7 @@ def attention_line(rows: list[Row]) -> str:
     return (
         f'<li class="{newest["severity"]}"><b>{escape(newest["kind"].replace("_", " "))}</b>'
         f' <span class="where">{escape(where)}</span>'
-        f' {escape(sentence(newest))}{example} <span class="when">{hours}</span></li>'
+        f' {escape(format_anomaly(newest))}{example} <span class="when">{hours}</span></li>'
     )
 
 
@@ -132,50 +140,56 @@ def show_command(row: Row) -> str:
     return f"<code>penstock show {row['message_id']}</code>"
 
 
-def charts(told: Figures) -> str:
-    period, grave_ones = (told.hours[0], told.hours[-1] + HOUR), marks(told.anomalies)
+def render_charts(told: ReportData) -> str:
+    period, grave_ones = (told.hours[0], told.hours[-1] + HOUR), make_marks(told.anomalies)
     counts = [
-        of_hours(told, "published", "published", "blue"),
-        of_hours(told, "completed", "completed", "green", filled=True),
-        of_hours(told, "failures", "failed attempts", "red"),
+        make_hour_line(told, "published", "published", "blue"),
+        make_hour_line(told, "completed", "completed", "green", filled=True),
+        make_hour_line(told, "failures", "failed attempts", "red"),
     ]
-    wait, run = percent_lines(told, "wait"), percent_lines(told, "run")
+    wait, run = make_percentile_lines(told, "wait"), make_percentile_lines(told, "run")
     drawn = [
-        chart("Messages an hour", counts, period, grave_ones, number),
-        chart("Backlog", backlog_lines(told), period, grave_ones, number),
-        chart("Wait before a claim", wait, period, grave_ones, length, logarithmic=True),
-        chart("Run of an attempt", run, period, grave_ones, length, logarithmic=True),
+        draw_chart("Messages an hour", counts, period, grave_ones, number),
+        draw_chart("Backlog", make_backlog_lines(told), period, grave_ones, number),
+        draw_chart("Wait before a claim", wait, period, grave_ones, length, logarithmic=True),
+        draw_chart("Run of an attempt", run, period, grave_ones, length, logarithmic=True),
     ]
     return f'<section class="charts">{"".join(drawn)}</section>'
 
 
-def marks(anomalies: Iterable[Row]) -> list[Mark]:
+def make_marks(anomalies: Iterable[Row]) -> list[ChartMark]:
     """One for each hour with something grave; pointing at it tells what."""
     found: dict[int, list[Row]] = {}
     for row in anomalies:
         if row["severity"] != "info":
             found.setdefault(int(row["hour"].timestamp()), []).append(row)
     return [
-        Mark(hour + HOUR // 2, rows[0]["severity"], "\n".join(told_of(row) for row in rows[:8]))
+        ChartMark(
+            hour + HOUR // 2,
+            rows[0]["severity"],
+            "\n".join(describe_anomaly(row) for row in rows[:8]),
+        )
         for hour, rows in sorted(found.items())
     ]
 
 
-def told_of(row: Row) -> str:
+def describe_anomaly(row: Row) -> str:
     kind = row["kind"].replace("_", " ")
-    return f"{row['hour']:%d %b %H:%M} {kind}, {row['queue']}: {sentence(row)}"
+    return f"{row['hour']:%d %b %H:%M} {kind}, {row['queue']}: {format_anomaly(row)}"
 
 
-def of_hours(told: Figures, column: str, name: str, style: str, *, filled: bool = False) -> Line:
+def make_hour_line(
+    told: ReportData, column: str, name: str, style: str, *, filled: bool = False
+) -> ChartLine:
     """In the middle of its hour; an hour without anything is 0."""
     points = [(hour + HOUR // 2, told.overall.get(hour, {}).get(column, 0)) for hour in told.hours]
-    return Line(name, style, points, filled)
+    return ChartLine(name, style, points, filled)
 
 
-def percent_lines(told: Figures, name: str) -> list[Line]:
+def make_percentile_lines(told: ReportData, name: str) -> list[ChartLine]:
     styles = {50: ("median", "green"), 95: ("95 %", "amber"), 99: ("99 %", "red")}
     return [
-        Line(text, style, [
+        ChartLine(text, style, [
             (hour + HOUR // 2, told.overall.get(hour, {}).get(f"{name}_p{percent}"))
             for hour in told.hours
         ])
@@ -183,17 +197,17 @@ def percent_lines(told: Figures, name: str) -> list[Line]:
     ]  # fmt: skip
 
 
-def backlog_lines(told: Figures) -> list[Line]:
+def make_backlog_lines(told: ReportData) -> list[ChartLine]:
     return [
-        Line("unfinished", "blue", by_minute(told, "backlog"), filled=True),
-        Line("dead letters", "red", by_minute(told, "dead")),
+        ChartLine("unfinished", "blue", make_minute_points(told, "backlog"), filled=True),
+        ChartLine("dead letters", "red", make_minute_points(told, "dead")),
     ]
 
 
-def by_minute(told: Figures, column: str) -> list[tuple[int, float | None]]:
+def make_minute_points(told: ReportData, column: str) -> list[tuple[int, float | None]]:
     """Of all queues; each keeps its last number until the next. The highest of each step."""
     begin, end = told.hours[0], told.reached // 1_000_000 + MINUTE
-    step = max(1, (end - begin) // MINUTE // MOST_POINTS) * MINUTE
+    step = max(1, (end - begin) // MINUTE // MAX_POINTS) * MINUTE
     changes = sorted(
         (int(row["minute"].timestamp()), queue_id, row[column])
         for queue_id, rows in told.backlog.items()
@@ -212,7 +226,7 @@ def by_minute(told: Figures, column: str) -> list[tuple[int, float | None]]:
     return points
 
 
-def failures(clusters: Sequence[Row]) -> str:
+def render_failures(clusters: Sequence[Row]) -> str:
     causes = group_by_cause(clusters)
     if not causes:
         return ""
@@ -228,7 +242,7 @@ def cause_row(cause: Cause, most: int) -> str:
     left = len(cause.places) - SHOWN_PLACES
     more = f'<div class="when">and {left} more queues and types</div>' if left > 0 else ""
     return (
-        f'<tr><td class="count">{number(cause.count)}{bar(cause.count / most, "red")}</td>'
+        f'<tr><td class="count">{number(cause.count)}{draw_bar(cause.count / most, "red")}</td>'
         f"<td><code>{escape(cause.template[:300])}</code>{places}{more}</td></tr>"
     )
 
@@ -242,25 +256,25 @@ def place_line(place: CausePlace) -> str:
     shared = f'<div class="common">in common: {escape(common)}</div>' if common else ""
     dead = f", {number(place.dead)} dead" if place.dead else ""
     return (
-        f'<div class="when">{escape(place.name)}: {counted(place.count, "failure", "failures")}'
-        f" of {counted(place.messages, 'message', 'messages')}{dead},"
+        f'<div class="when">{escape(place.name)}: {format_count(place.count, "failure", "failures")}'
+        f" of {format_count(place.messages, 'message', 'messages')}{dead},"
         f" last {place.newest['last_at']:%d %b %H:%M}, {show_command(place.newest)}</div>{shared}"
     )
 
 
-def queue_table(told: Figures) -> str:
+def queue_table(told: ReportData) -> str:
     heads = (
         "queue", "an hour", "published", "completed", "failed", "backlog", "dead", "wait 95 %",
         "run 95 %",
     )  # fmt: skip
     rows = [queue_row(told, queue_id, name) for queue_id, name in told.queues.items()]
-    return f"<section><h2>Queues</h2>{table(heads, rows)}</section>"
+    return f"<section><h2>Queues</h2>{render_table(heads, rows)}</section>"
 
 
-def queue_row(told: Figures, queue_id: int, name: str) -> list[str]:
+def queue_row(told: ReportData, queue_id: int, name: str) -> list[str]:
     total, hours = told.totals[queue_id], told.by_queue[queue_id]
     last = (told.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
-    line = sparkline([hours.get(hour, {}).get("completed") for hour in told.hours], "green")
+    line = draw_sparkline([hours.get(hour, {}).get("completed") for hour in told.hours], "green")
     return [
         escape(name), line, number(total["published"]), number(total["completed"]),
         share(total["failure_rate"]), number(last["backlog"]), number(last["dead"]),
@@ -268,7 +282,7 @@ def queue_row(told: Figures, queue_id: int, name: str) -> list[str]:
     ]  # fmt: skip
 
 
-def consumer_table(consumers: Sequence[Row]) -> str:
+def render_consumers(consumers: Sequence[Row]) -> str:
     if not consumers:
         return ""
     heads = ("consumer", "queue", "attempts", "failed", "lost", "mean run", "longest")
@@ -280,10 +294,10 @@ def consumer_table(consumers: Sequence[Row]) -> str:
         ]
         for row in consumers[:SHOWN_CONSUMERS]
     ]  # fmt: skip
-    return f"<section><h2>Busiest consumers</h2>{table(heads, rows)}</section>"
+    return f"<section><h2>Busiest consumers</h2>{render_table(heads, rows)}</section>"
 
 
-def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def render_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = "".join(f"<th>{each}</th>" for each in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -16,7 +16,7 @@ from penstock.errors import InvalidState
 from penstock.message import Moment
 from penstock.pipeline.files import is_data
 from penstock.pipeline.lake import Lake
-from penstock.pipeline.manifest import Versioned, torn
+from penstock.pipeline.manifest import Versioned, make_torn_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,21 +65,21 @@ class Results(Struct, frozen=True):
     def name(self) -> str:
         return f"{self.number:010}.json"
 
-    def of(self, table: ResultTable, days: Collection[str] | None = None) -> list[File]:
+    def list_files(self, table: ResultTable, days: Collection[str] | None = None) -> list[File]:
         ours = [file for file in self.files if file.table == table]
         return ours if days is None else [file for file in ours if file.day in days]
 
 
-def newest(lake: Lake) -> Results | None:
-    names = manifest_names(lake)
+def read_newest(lake: Lake) -> Results | None:
+    names = list_manifests(lake)
     return read(lake, names[-1]) if names else None
 
 
-def manifest_names(lake: Lake) -> list[str]:
+def list_manifests(lake: Lake) -> list[str]:
     return sorted(name for name in lake.files.names(FOLDER) if name.endswith(".json"))
 
 
-def number_of(name: str) -> int:
+def parse_number(name: str) -> int:
     return int(name.removeprefix(f"{FOLDER}/").removesuffix(".json"))
 
 
@@ -99,52 +99,52 @@ def decode(text: bytes, path: str) -> Results | None:
             )
         found = msgspec.json.decode(text, type=Results) if version == VERSION else None
     except msgspec.DecodeError:
-        raise torn(path) from None
-    if found is not None and found.check != checked(found):
-        raise torn(path)
+        raise make_torn_error(path) from None
+    if found is not None and found.check != compute_checksum(found):
+        raise make_torn_error(path)
     return found
 
 
-def checked(results: Results) -> str:
+def compute_checksum(results: Results) -> str:
     return sha256(msgspec.json.encode(replace(results, check=""))).hexdigest()
 
 
-def next_number(lake: Lake) -> int:
-    names = manifest_names(lake)
-    return number_of(names[-1]) + 1 if names else 1
+def choose_next_number(lake: Lake) -> int:
+    names = list_manifests(lake)
+    return parse_number(names[-1]) + 1 if names else 1
 
 
 def publish(lake: Lake, results: Results) -> Results:
-    whole = replace(results, check=checked(results))
+    whole = replace(results, check=compute_checksum(results))
     name = f"{FOLDER}/{whole.name}"
     written = lake.files.write_once(name, msgspec.json.encode(whole))
     # Those of others may have come and gone while these took their time.
-    if not written or manifest_names(lake)[-1] != name:
+    if not written or list_manifests(lake)[-1] != name:
         raise InvalidState(f"another process wrote results {whole.number} of {lake.where!r}")
     return whole
 
 
 def sweep(lake: Lake) -> None:
     """Keeps the last two: somebody may read what was the newest a moment ago."""
-    names = manifest_names(lake)
+    names = list_manifests(lake)
     lake.files.remove(names[:-2])
-    kept = {file.path for name in names[-2:] for file in files_of(lake, name)}
-    last = number_of(names[-1]) if names else 0
+    kept = {file.path for name in names[-2:] for file in list_manifest_files(lake, name)}
+    last = parse_number(names[-1]) if names else 0
     for table in RESULT_TABLES:
-        lake.files.remove(filter(is_data, strays(lake, table, kept, last)))
+        lake.files.remove(filter(is_data, find_strays(lake, table, kept, last)))
 
 
-def files_of(lake: Lake, name: str) -> tuple[File, ...]:
+def list_manifest_files(lake: Lake, name: str) -> tuple[File, ...]:
     found = read(lake, name)
     return found.files if found is not None else ()
 
 
-def strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int) -> list[str]:
+def find_strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int) -> list[str]:
     """What nobody names, nor is about to."""
     return [
         name
         for name in lake.files.names(table)
-        if name not in kept and (lake.files.exclusive or run_of(name) <= last)
+        if name not in kept and (lake.files.exclusive or parse_run(name) <= last)
     ]
 
 
@@ -153,7 +153,7 @@ def run_folder(table: ResultTable, number: int) -> str:
     return f"{table}/run-{number:010}"
 
 
-def run_of(name: str) -> int:
+def parse_run(name: str) -> int:
     found = RUN.search(name)
     return int(found[1]) if found else 0
 
@@ -162,7 +162,7 @@ def days_to_merge(files: Iterable[File], today: str) -> set[str]:
     """Days whose files become one: those that are over, and one with too many."""
     runs: dict[str, set[int]] = {}
     for file in files:
-        runs.setdefault(file.day, set()).add(run_of(file.path))
+        runs.setdefault(file.day, set()).add(parse_run(file.path))
     return {
         day for day, found in runs.items() if len(found) > (1 if day < today else MAX_RUNS_OF_A_DAY)
     }
@@ -171,9 +171,9 @@ def days_to_merge(files: Iterable[File], today: str) -> set[str]:
 def write(lake: Lake, rows: "DataFrame", table: ResultTable, number: int) -> list[File]:
     """By day. Not in the lake before a manifest names them."""
     saved = lake.files.save(rows, run_folder(table, number))
-    return [File(table, day_of(name), name, count) for name, count in saved]
+    return [File(table, parse_day(name), name, count) for name, count in saved]
 
 
-def day_of(name: str) -> str:
+def parse_day(name: str) -> str:
     found = RUN.search(name)
     return (found[2] or "") if found else ""

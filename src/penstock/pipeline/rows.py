@@ -6,33 +6,35 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.message import PLAIN, HistoryRow, Message, Meta
+from penstock.message import PLAIN, HistoryRow, Meta, StoredMessage
 from penstock.queue import Queue
 
 PLACE = {"tenant", "scope", "queue"}
 OF_META = set(Meta.__struct_fields__)
 
 
-def batch_of(
-    rows: Sequence[Message] | Sequence[HistoryRow], schema: Any, queues: Mapping[int, Queue]
+def make_batch(
+    rows: Sequence[StoredMessage] | Sequence[HistoryRow], schema: Any, queues: Mapping[int, Queue]
 ) -> Any:
-    return batch(lambda name: list(map(attrgetter(name), rows)), schema, queues)
+    return make_arrow_batch(lambda name: list(map(attrgetter(name), rows)), schema, queues)
 
 
-def batch(values: Callable[[str], list[Any]], schema: Any, queues: Mapping[int, Queue]) -> Any:
+def make_arrow_batch(
+    values: Callable[[str], list[Any]], schema: Any, queues: Mapping[int, Queue]
+) -> Any:
     """One Arrow batch. A queue that is gone has a number and no name."""
     metas = values("meta") if OF_META.intersection(schema.names) else []
     plain = all(meta is PLAIN for meta in metas)
     columns = [
-        repeated(field, len(metas))
+        make_repeated(field, len(metas))
         if plain and field.name in OF_META
-        else pa.array(column(values, metas, field.name, queues), field.type, from_pandas=False)
+        else pa.array(make_column(values, metas, field.name, queues), field.type, from_pandas=False)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def repeated(field: Any, times: int) -> Any:
+def make_repeated(field: Any, times: int) -> Any:
     """What every message has that says nothing else."""
     value = getattr(PLAIN, field.name)
     if value is None:
@@ -40,14 +42,14 @@ def repeated(field: Any, times: int) -> Any:
     return pa.repeat(pa.scalar(value, field.type), times)
 
 
-def column(
+def make_column(
     values: Callable[[str], list[Any]],
     metas: list[Meta],
     name: str,
     queues: Mapping[int, Queue],
 ) -> list[Any]:
     if name in PLACE:
-        names = {id: place_of(queue, name) for id, queue in queues.items()}
+        names = {id: get_queue_field(queue, name) for id, queue in queues.items()}
         return list(map(names.get, values("queue_id")))
     if name in ("headers", "labels"):
         texts = [getattr(meta, name) for meta in metas]
@@ -55,5 +57,5 @@ def column(
     return list(map(attrgetter(name), metas)) if name in OF_META else values(name)
 
 
-def place_of(queue: Queue, name: str) -> str:
+def get_queue_field(queue: Queue, name: str) -> str:
     return {"tenant": queue.scope.tenant, "scope": queue.scope.name, "queue": queue.name}[name]

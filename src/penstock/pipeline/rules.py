@@ -11,7 +11,7 @@ from msgspec import Struct
 from penstock.errors import InvalidInput
 
 
-class Rules(Struct, frozen=True, forbid_unknown_fields=True):
+class AnomalyThresholds(Struct, frozen=True, forbid_unknown_fields=True):
     """Lengths of time in seconds. A rule that is not wanted is named in `off`."""
 
     flash_under: float = 0.5
@@ -94,7 +94,7 @@ SEVERITIES = {
 }
 
 
-def load(path: str | None, changes: Sequence[str] = ()) -> Rules:
+def load(path: str | None, changes: Sequence[str] = ()) -> AnomalyThresholds:
     """Of a TOML file, with NAME=VALUE laid over it."""
     given = {} if path is None else from_file(path)
     for change in changes:
@@ -115,9 +115,9 @@ def from_file(path: str) -> dict[str, Any]:
         raise InvalidInput(f"the rules {path!r} are not TOML: {error}") from None
 
 
-def parse(given: Mapping[str, Any]) -> Rules:
+def parse(given: Mapping[str, Any]) -> AnomalyThresholds:
     try:
-        return msgspec.convert(given, Rules, strict=False)
+        return msgspec.convert(given, AnomalyThresholds, strict=False)
     except msgspec.ValidationError as error:
-        names = ", ".join(Rules.__struct_fields__)
+        names = ", ".join(AnomalyThresholds.__struct_fields__)
         raise InvalidInput(f"rules: {error}; there are {names}") from None

@@ -8,39 +8,39 @@ from pyspark.sql import SparkSession
 
 from penstock.pipeline import lake as lakes
 from penstock.pipeline.analyse import STEPS as ANALYSIS
-from penstock.pipeline.analyse import Analysed, analyse
-from penstock.pipeline.extract import Extracted, extract
-from penstock.pipeline.figures import Figures, figures
-from penstock.pipeline.rules import Rules
-from penstock.pipeline.stores import everywhere, using
-from penstock.pipeline.writeback import HOURS, Written, write_back
+from penstock.pipeline.analyse import AnalyticsResult, analyze
+from penstock.pipeline.extract import ExtractResult, extract
+from penstock.pipeline.figures import ReportData, read_report_data
+from penstock.pipeline.rules import AnomalyThresholds
+from penstock.pipeline.stores import make_absolute_url, use_store
+from penstock.pipeline.writeback import HOURS, WritebackResult, write_back
 
 STEPS = ("extract", *ANALYSIS, "write back")
 
 
-class Ran(Struct, frozen=True):
+class RunResult(Struct, frozen=True):
     """What each part did; the figures are None of a lake without any history."""
 
-    extracted: Extracted
-    analysed: Analysed
-    written: Written
-    figures: Figures | None
+    extracted: ExtractResult
+    analysed: AnalyticsResult
+    written: WritebackResult
+    figures: ReportData | None
 
 
 def run(
     spark: SparkSession,
     url: str,
     lake: str,
-    rules: Rules | None = None,
+    rules: AnomalyThresholds | None = None,
     *,
     progress: Callable[[str], None] = lambda _: None,
-) -> Ran:
+) -> RunResult:
     """Repeated, or after a kill, it goes on, and does nothing twice. `progress` hears each step."""
-    url = everywhere(url)
+    url = make_absolute_url(url)
     extracted = extract(spark, url, lake)
     progress("extract")
-    analysed = analyse(spark, url, lake, rules, progress=progress)
-    told = figures(lakes.find(lake), HOURS) if analysed.results.through else None
-    written = Written() if told is None else using(url, partial(write_back, told))
+    analysed = analyze(spark, url, lake, rules, progress=progress)
+    told = read_report_data(lakes.find(lake), HOURS) if analysed.results.through else None
+    written = WritebackResult() if told is None else use_store(url, partial(write_back, told))
     progress("write back")
-    return Ran(extracted, analysed, written, told)
+    return RunResult(extracted, analysed, written, told)

@@ -43,7 +43,7 @@ ADDED_COLUMNS: dict[int, dict[Table, tuple[str, ...]]] = {
 }
 
 
-def table_named(name: str) -> Table:
+def get_table(name: str) -> Table:
     for table in TABLES:
         if name == table:
             return table
@@ -51,7 +51,7 @@ def table_named(name: str) -> Table:
     raise InvalidInput(f"no table named {name!r}, only message and history{hint}")
 
 
-def chosen(table: Table, columns: Sequence[str]) -> Any:
+def choose_columns(table: Table, columns: Sequence[str]) -> Any:
     """The schema of these columns, in this order; of all of them if none is named."""
     whole = SCHEMAS[table]
     if unknown := [name for name in columns if name not in whole.names]:
@@ -66,19 +66,19 @@ def added_columns(table: Table) -> list[str]:
     return [name for each in ADDED_COLUMNS.values() for name in each.get(table, ())]
 
 
-def spark_schema(schema: Any) -> Any:
+def to_spark_schema(schema: Any) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)
 
 
-def arrow_schema(schema: Any) -> Any:
+def to_arrow_schema(schema: Any) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def widened(batch: Any, schema: Any) -> Any:
+def widen_batch(batch: Any, schema: Any) -> Any:
     """A column that an older file does not have is empty."""
     columns = [
         batch.column(field.name).cast(field.type)

@@ -6,27 +6,27 @@ import msgspec
 from msgspec.structs import asdict
 from pyspark.sql import DataFrame
 
-from penstock.pipeline.files import Files
-from penstock.pipeline.publishing import Sent
-from penstock.pipeline.target import Target
+from penstock.pipeline.files import LakeFiles
+from penstock.pipeline.publishing import SinkResult
+from penstock.pipeline.target import SinkOptions
 
 
-def checked(rows: DataFrame, target: Target) -> None:
+def check_rows(rows: DataFrame, target: SinkOptions) -> None:
     """Raises if one of them would be refused. None is published."""
     write(rows, msgspec.structs.replace(target, publish=False))
 
 
-def sent(rows: DataFrame, target: Target, files: Files) -> Sent:
+def send_rows(rows: DataFrame, target: SinkOptions, files: LakeFiles) -> SinkResult:
     """What was published is counted by the driver of Spark, which may be another machine."""
     report = f"_replay-{uuid.uuid4().hex}.json"
     try:
         write(rows, msgspec.structs.replace(target, report=f"{files.where}/{report}"))
-        return msgspec.json.decode(files.read(report) or b"", type=Sent)
+        return msgspec.json.decode(files.read(report) or b"", type=SinkResult)
     finally:
         files.remove([report])
 
 
-def write(rows: DataFrame, target: Target) -> None:
+def write(rows: DataFrame, target: SinkOptions) -> None:
     options = {name: value for name, value in asdict(target).items() if value is not None}
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value)
              for name, value in options.items()}  # fmt: skip

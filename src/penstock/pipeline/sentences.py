@@ -30,22 +30,22 @@ NOUNS = {
 }  # fmt: skip
 
 
-def sentence(anomaly: Row) -> str:
+def format_anomaly(anomaly: Row) -> str:
     value, usual = anomaly["value"] or 0.0, anomaly["threshold"] or 0.0
     return SENTENCES[anomaly["kind"]].format(
         count=number(anomaly["count"]),
-        **{several: counted(anomaly["count"], one, several) for one, several in NOUNS.items()},
+        **{several: format_count(anomaly["count"], one, several) for one, several in NOUNS.items()},
         consumer=anomaly["consumer"],
         **{f"value_{name}": write(value) for name, write in WRITERS.items()},
         **{f"threshold_{name}": write(usual) for name, write in WRITERS.items()},
     )
 
 
-def counted(count: int, one: str, several: str) -> str:
+def format_count(count: int, one: str, several: str) -> str:
     return f"1 {one}" if count == 1 else f"{number(count)} {several}"
 
 
-def place(row: Row) -> str:
+def format_place(row: Row) -> str:
     """The queue, and the type if there is one."""
     return " / ".join(filter(None, (row["queue"], shorten(row["type"] or ""))))
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import InvalidInput
 from penstock.pipeline.java import write_home
 from penstock.pipeline.source import PenstockSource
-from penstock.pipeline.trouble import cause
+from penstock.pipeline.trouble import find_cause
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 JAVA = (
@@ -43,17 +43,17 @@ SETTINGS = {
     PUSHDOWN: "true",
 }
 MASTER = re.compile(r"local(-cluster)?(\[[\w*, ]+\])?|yarn|(spark|k8s|sc)://\S+")
-HERE = "local[*]"
+LOCAL_MASTER = "local[*]"
 REMOTE = "sc://"
 # Set for a script that spark-submit runs: who submits it says where Spark is, and how large.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 # Seconds until a master that does not answer is taken for one that is not there.
-PATIENCE = 5.0
+CONNECT_TIMEOUT_S = 5.0
 # What is held in memory while rows are joined is one partition for each processor.
 FEW_ROWS, ROWS_OF_A_PARTITION = 200_000, 250_000
 # Lists are gathered in memory as well: Spark sorts all rows instead once there are 128 of them.
 LISTS = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(ROWS_OF_A_PARTITION)}
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 # What fails is raised in Python as well.
 QUIET = """rootLogger.level = fatal
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -68,7 +68,9 @@ appender.console.layout.pattern = %d %p %c: %m%n%ex
 
 
 @contextmanager
-def started(master: str = HERE, settings: Mapping[str, str] = NOTHING) -> Iterator[SparkSession]:
+def start_session(
+    master: str = LOCAL_MASTER, settings: Mapping[str, str] = NO_SETTINGS
+) -> Iterator[SparkSession]:
     """A session that knows the format penstock, and ends with the block.
 
     On this machine, on a cluster, or with sc:// on a server of Spark Connect. `settings` of Spark
@@ -81,20 +83,20 @@ def started(master: str = HERE, settings: Mapping[str, str] = NOTHING) -> Iterat
         yield register(running)
         return
     with tempfile.TemporaryDirectory(prefix="penstock-spark-") as scratch:
-        spark = reach(master, Path(scratch), dict(settings))
+        spark = connect(master, Path(scratch), dict(settings))
         try:
             yield register(spark)
         finally:
             spark.stop()
 
 
-def reach(master: str, scratch: Path, settings: dict[str, str]) -> SparkSession:
+def connect(master: str, scratch: Path, settings: dict[str, str]) -> SparkSession:
     # What may be set on a Spark that others started.
     ours = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
     if master.startswith(REMOTE):
         return attach(master, ours | settings)
     if SUBMITTED in os.environ:
-        return start(None if master == HERE else master, ours | settings)
+        return start(None if master == LOCAL_MASTER else master, ours | settings)
     refuse_absent(master)
     prepare(scratch, local=master.startswith("local"))
     places = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch)}
@@ -102,7 +104,7 @@ def reach(master: str, scratch: Path, settings: dict[str, str]) -> SparkSession:
 
 
 @contextmanager
-def tuned(spark: SparkSession, rows: int) -> Iterator[None]:
+def tune(spark: SparkSession, rows: int) -> Iterator[None]:
     """For a job over about so many rows: few are not worth compiling for, many are divided."""
     few = {
         "spark.sql.codegen.wholeStage": "false",
@@ -161,7 +163,9 @@ def attach(remote: str, settings: Mapping[str, str]) -> SparkSession:
         raise InvalidInput(f"{error}: pip install 'penstock[connect]'") from None
     except PySparkException as error:
         # Without what follows the host: a token may be in it.
-        raise InvalidInput(f"no Spark at {remote.partition('/;')[0]}: {cause(error)}") from None
+        raise InvalidInput(
+            f"no Spark at {remote.partition('/;')[0]}: {find_cause(error)}"
+        ) from None
     return session
 
 
@@ -174,7 +178,7 @@ def refuse_absent(master: str) -> None:
     for place in places.split(","):
         host, _, port = place.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
         except (OSError, ValueError, OverflowError) as error:
             missed.append(f"{place}: {error}")
         else:

@@ -13,54 +13,56 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidInput
-from penstock.pipeline.drafts import drafts_of, refuse_odd
-from penstock.pipeline.files import opened
-from penstock.pipeline.publishing import Sent, publish_all, refuse_closed
-from penstock.pipeline.stores import using
-from penstock.pipeline.target import Target, parse_target
+from penstock.pipeline.drafts import make_drafts, refuse_odd
+from penstock.pipeline.files import open_files
+from penstock.pipeline.publishing import SinkResult, publish_all, refuse_closed
+from penstock.pipeline.stores import use_store
+from penstock.pipeline.target import SinkOptions, parse_target
 
 
-class Receipt(WriterCommitMessage):
+class SinkReceipt(WriterCommitMessage):
     """What one task published."""
 
-    def __init__(self, sent: Sent) -> None:
+    def __init__(self, sent: SinkResult) -> None:
         self.sent = sent
 
 
-def target_of(options: Any, schema: StructType, overwrite: bool) -> Target:
+def make_sink_options(options: Any, schema: StructType, overwrite: bool) -> SinkOptions:
     target = parse_target(options)
     if overwrite:
         raise InvalidInput('a queue is not overwritten: write with mode("append")')
     refuse_odd(schema, target)
     if target.queue is not None:
-        using(target.url, partial(refuse_closed, queues=[target.queue], scope=target.scope))
+        use_store(target.url, partial(refuse_closed, queues=[target.queue], scope=target.scope))
     return target
 
 
-def write(target: Target, batches: Iterator[Any]) -> Receipt:
-    return Receipt(publish_all(target, (drafts_of(batch, target) for batch in batches)))
+def write(target: SinkOptions, batches: Iterator[Any]) -> SinkReceipt:
+    return SinkReceipt(publish_all(target, (make_drafts(batch, target) for batch in batches)))
 
 
-class Writer(DataSourceArrowWriter):
-    def __init__(self, target: Target) -> None:
+class SinkWriter(DataSourceArrowWriter):
+    def __init__(self, target: SinkOptions) -> None:
         self.target = target
 
-    def write(self, iterator: Iterator[Any]) -> Receipt:
+    def write(self, iterator: Iterator[Any]) -> SinkReceipt:
         return write(self.target, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """By then all is published; whoever asked for a report gets it."""
         if self.target.report is not None:
-            sent = sum((each.sent for each in messages if isinstance(each, Receipt)), Sent())
+            sent = sum(
+                (each.sent for each in messages if isinstance(each, SinkReceipt)), SinkResult()
+            )
             place, _, name = self.target.report.rpartition("/")
-            opened(place).write_once(name, msgspec.json.encode(sent))
+            open_files(place).write_once(name, msgspec.json.encode(sent))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """A micro-batch that is repeated has the same keys."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkOptions) -> None:
         self.target = target
 
-    def write(self, iterator: Iterator[Any]) -> Receipt:
+    def write(self, iterator: Iterator[Any]) -> SinkReceipt:
         return write(self.target, iterator)

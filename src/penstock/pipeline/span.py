@@ -5,11 +5,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.message import Moment
-from penstock.pipeline.frames import floor
+from penstock.pipeline.frames import floor_time
 from penstock.pipeline.periods import HOUR
 
 
-class Span(Struct, frozen=True):
+class HourSpan(Struct, frozen=True):
     """The hours that rows fall in, the messages they are about, and the last moment."""
 
     hours: tuple[int, ...]
@@ -18,7 +18,7 @@ class Span(Struct, frozen=True):
     reached: Moment
 
 
-def span_of(history: DataFrame, messages: DataFrame) -> Span:
+def make_span(history: DataFrame, messages: DataFrame) -> HourSpan:
     """Moments of an attempt count for its hours both when it was claimed and when it ended."""
     nobody = f.lit(None).cast("long").alias("id")
     moments = (
@@ -26,7 +26,7 @@ def span_of(history: DataFrame, messages: DataFrame) -> Span:
         .filter("moment is not null")
         .union(messages.select(f.col("created_at").alias("moment"), nobody))
     )
-    hour = f.unix_seconds(floor("moment", HOUR)).alias("hour")
+    hour = f.unix_seconds(floor_time("moment", HOUR)).alias("hour")
     found = moments.groupBy(hour).agg(
         f.unix_micros(f.max("moment")).alias("reached"),
         f.min("id").alias("first_id"),
@@ -34,7 +34,7 @@ def span_of(history: DataFrame, messages: DataFrame) -> Span:
     )
     rows = found.collect()
     ids = [row for row in rows if row.first_id is not None]
-    return Span(
+    return HourSpan(
         tuple(sorted(row.hour for row in rows)),
         min((row.first_id for row in ids), default=0),
         max((row.last_id for row in ids), default=0),
@@ -42,7 +42,7 @@ def span_of(history: DataFrame, messages: DataFrame) -> Span:
     )
 
 
-def between(rows: DataFrame, first_id: int, last_id: int) -> DataFrame:
+def filter_between(rows: DataFrame, first_id: int, last_id: int) -> DataFrame:
     """Rows of messages that may be concerned; files without any are not read."""
     number: Column = f.col("id")
     return rows.filter((number >= first_id) & (number <= last_id))

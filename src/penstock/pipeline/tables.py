@@ -47,7 +47,7 @@ MOMENTS: dict[ResultTable, str] = {
 }
 
 
-def shaped(rows: DataFrame, table: ResultTable) -> DataFrame:
+def shape_table(rows: DataFrame, table: ResultTable) -> DataFrame:
     """Selects the columns of the table in their order, all nullable, and the day of the row.
 
     Spark writes what cannot be null as a required column, so files of one table would differ.

@@ -6,18 +6,18 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
-from penstock.pipeline.options import needed_url, said
-from penstock.pipeline.stores import everywhere
+from penstock.pipeline.options import read_option, require_url
+from penstock.pipeline.stores import make_absolute_url
 
-KNOWN = {
+KNOWN_OPTIONS = {
     "url", "queue", "name", "scope", "rate", "conflict", "publish", "report", "path",
     "checkpointlocation",
 }  # fmt: skip
 # With a key behind it, it is to fit in a dedup key.
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 
 
-class Target(Struct, frozen=True):
+class SinkOptions(Struct, frozen=True):
     """Where rows go, and under which name their keys are kept."""
 
     url: str
@@ -35,30 +35,30 @@ class Target(Struct, frozen=True):
     report: str | None = None
 
 
-def parse_target(given: MutableMapping[str, str]) -> Target:
-    options = said(given, KNOWN)
-    return Target(
-        everywhere(needed_url(options)),
-        named(options.get("name")),
+def parse_target(given: MutableMapping[str, str]) -> SinkOptions:
+    options = read_option(given, KNOWN_OPTIONS)
+    return SinkOptions(
+        make_absolute_url(require_url(options)),
+        check_column_name(options.get("name")),
         options.get("queue"),
         options.get("scope", "default"),
-        None if "rate" not in options else rate_of(options["rate"]),
-        conflict_of(options.get("conflict", "refuse")),
+        None if "rate" not in options else parse_rate(options["rate"]),
+        parse_conflict(options.get("conflict", "refuse")),
         options.get("publish", "true") == "true",
         options.get("report"),
     )
 
 
-def named(name: str | None) -> str:
-    if not name or len(name) > LONGEST_NAME:
+def check_column_name(name: str | None) -> str:
+    if not name or len(name) > MAX_NAME_LENGTH:
         raise InvalidInput(
-            f"the format penstock needs an option name of 1 to {LONGEST_NAME} characters to write:"
+            f"the format penstock needs an option name of 1 to {MAX_NAME_LENGTH} characters to write:"
             " under one name a key is published once"
         )
     return name
 
 
-def rate_of(text: str) -> float:
+def parse_rate(text: str) -> float:
     """Rows a second: 50, or 50/s."""
     try:
         rate = float(text.strip().removesuffix("/s"))
@@ -69,7 +69,7 @@ def rate_of(text: str) -> float:
     return rate
 
 
-def conflict_of(text: str) -> Literal["refuse", "ignore"]:
+def parse_conflict(text: str) -> Literal["refuse", "ignore"]:
     if text == "ignore":
         return "ignore"
     if text != "refuse":

@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def spread(
+def map_tasks(
     spark: SparkSession, work: Callable[[Item], Result], items: Sequence[Item]
 ) -> list[Result]:
     """What the work gives for each. A task may be done more than once."""

@@ -20,15 +20,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.pipeline.files import Files, opened
-from penstock.pipeline.schema import arrow_schema, widened
+from penstock.pipeline.files import LakeFiles, open_files
+from penstock.pipeline.schema import to_arrow_schema, widen_batch
 from penstock.pipeline.writing import GROUP_ROWS
 
 # Of a batch that is handed to Spark.
 ROWS = 10_000
 
 
-def known(spark: SparkSession) -> str:
+def register_format(spark: SparkSession) -> str:
     """The format, which this session knows from now on."""
     spark.dataSource.register(BucketSource)
     # A sink is looked for in the session that is active in this thread: by this it becomes active.
@@ -41,15 +41,15 @@ class BucketSource(DataSource):
     def name(cls) -> str:
         return "penstock_bucket"
 
-    def reader(self, schema: StructType) -> "Reader":
+    def reader(self, schema: StructType) -> "S3Reader":
         names = msgspec.json.decode(self.options["names"], type=list[str])
-        return Reader(self.options["lake"], names, arrow_schema(schema))
+        return S3Reader(self.options["lake"], names, to_arrow_schema(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> "Writer":
-        return Writer(self.options["lake"], self.options["folder"], self.options["report"])
+    def writer(self, schema: StructType, overwrite: bool) -> "S3Writer":
+        return S3Writer(self.options["lake"], self.options["folder"], self.options["report"])
 
 
-class Reader(DataSourceReader):
+class S3Reader(DataSourceReader):
     """Takes no filters: Spark 4.3 applies those of one query to others of the same rows."""
 
     def __init__(self, lake: str, names: Sequence[str], schema: Any) -> None:
@@ -61,50 +61,50 @@ class Reader(DataSourceReader):
         return [InputPartition(name) for name in self.names]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        with opened(self.lake).parquet(partition.value) as file:
+        with open_files(self.lake).parquet(partition.value) as file:
             columns = [name for name in self.schema.names if name in file.schema_arrow.names]
             # One by one: what was read ahead is kept until all of it is handed out.
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(ROWS, row_groups=[group], columns=columns):
-                    yield widened(batch, self.schema)
+                    yield widen_batch(batch, self.schema)
 
 
-class Receipt(WriterCommitMessage):
+class S3Receipt(WriterCommitMessage):
     """The files of one task, and how many rows each has."""
 
     def __init__(self, saved: list[tuple[str, int]]) -> None:
         self.saved = saved
 
 
-class Writer(DataSourceArrowWriter):
+class S3Writer(DataSourceArrowWriter):
     def __init__(self, lake: str, folder: str, report: str) -> None:
         self.lake = lake
         self.folder = folder
         self.report = report
 
-    def write(self, iterator: Iterator[Any]) -> Receipt:
+    def write(self, iterator: Iterator[Any]) -> S3Receipt:
         with ExitStack() as stack:
-            parts = Parts(opened(self.lake), self.folder, stack)
+            parts = Parts(open_files(self.lake), self.folder, stack)
             for batch in iterator:
                 parts.add(batch)
-        return Receipt([(name, part.rows) for name, part in parts.begun.values()])
+        return S3Receipt([(name, part.rows) for name, part in parts.begun.values()])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        saved = [each for one in messages if isinstance(one, Receipt) for each in one.saved]
-        opened(self.lake).write_once(self.report, msgspec.json.encode(saved))
+        saved = [each for one in messages if isinstance(one, S3Receipt) for each in one.saved]
+        open_files(self.lake).write_once(self.report, msgspec.json.encode(saved))
 
 
 class Parts:
     """A file for each day that rows are of, or one if they are of none; until the stack ends."""
 
-    def __init__(self, files: Files, folder: str, stack: ExitStack) -> None:
+    def __init__(self, files: LakeFiles, folder: str, stack: ExitStack) -> None:
         self.files = files
         self.folder = folder
         self.stack = stack
         self.begun: dict[str, tuple[str, Growing]] = {}
 
     def add(self, batch: Any) -> None:
-        for folder, rows in divided(batch, self.folder):
+        for folder, rows in divide_batch(batch, self.folder):
             if folder not in self.begun:
                 self.begun[folder] = self.begin(folder, rows.schema)
             self.begun[folder][1].add(rows)
@@ -139,7 +139,7 @@ class Growing:
         self.writer.close()
 
 
-def divided(batch: Any, folder: str) -> Iterator[tuple[str, Any]]:
+def divide_batch(batch: Any, folder: str) -> Iterator[tuple[str, Any]]:
     """Where rows go. A day is in the name of its folder, and not in the file."""
     if "day" not in batch.schema.names:
         yield folder, batch

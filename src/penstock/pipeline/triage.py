@@ -3,58 +3,58 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.pipeline.attempts import failed, worked
-from penstock.pipeline.fingerprints import template
-from penstock.pipeline.frames import NAMES, floor, names
+from penstock.pipeline.attempts import is_failed, is_worked
+from penstock.pipeline.fingerprints import make_template
+from penstock.pipeline.frames import NAMES, floor_time, name_columns
 from penstock.pipeline.periods import DAY
 
 SERIES = ["day_at", "queue_id", "type"]
 CLUSTER = [*SERIES, "fingerprint"]
 PAIR = [*SERIES, "name", "value"]
 # Messages of a type and day that stand for all of them: the same ones whenever it is run.
-SAMPLE = 500
+SAMPLE_SIZE = 500
 EVERYONE = ""
-LONGEST_VALUE = 64
+MAX_VALUE_LENGTH = 64
 # In how many of a cluster's messages an attribute is worth a word, and how much more than usual.
-LEAST_SHARE, LEAST_LIFT, LEAST_MESSAGES = 0.3, 1.5, 10
+MIN_SHARE, MIN_LIFT, MIN_MESSAGES = 0.3, 1.5, 10
 # How likely chance alone may name an attribute on a day, of all that are looked at.
 MAX_CHANCE = 0.01
-MOST_ATTRIBUTES = 5
-LONGEST_ERROR = 1_000
+MAX_ATTRIBUTES = 5
+MAX_ERROR_LENGTH = 1_000
 
 
-def triage(attempts: DataFrame, messages: DataFrame, metrics: DataFrame) -> DataFrame:
+def make_triage(attempts: DataFrame, messages: DataFrame, metrics: DataFrame) -> DataFrame:
     """`metrics` are those of the same days."""
-    common = attributes(drawn(by_day(attempts), totals(metrics)), messages)
-    return named(clusters(attempts).join(common, CLUSTER, "left"))
+    common = find_attributes(draw_sample(add_day(attempts), make_totals(metrics)), messages)
+    return add_ids(make_clusters(attempts).join(common, CLUSTER, "left"))
 
 
-def by_day(attempts: DataFrame) -> DataFrame:
-    return attempts.filter(worked()).withColumn("day_at", floor("at", DAY))
+def add_day(attempts: DataFrame) -> DataFrame:
+    return attempts.filter(is_worked()).withColumn("day_at", floor_time("at", DAY))
 
 
-def broken(attempts: DataFrame) -> DataFrame:
-    return by_day(attempts).filter(failed() & f.col("fingerprint").isNotNull())
+def filter_failed(attempts: DataFrame) -> DataFrame:
+    return add_day(attempts).filter(is_failed() & f.col("fingerprint").isNotNull())
 
 
-def clusters(attempts: DataFrame) -> DataFrame:
+def make_clusters(attempts: DataFrame) -> DataFrame:
     """By what is left of an error without its particulars."""
     by_message = (
-        broken(attempts)
+        filter_failed(attempts)
         .groupBy(*CLUSTER, "id")
         .agg(
-            *names(),
+            *name_columns(),
             f.count("*").alias("count"),
             f.max(f.col("state") == "dead").alias("dead"),
             f.min("at").alias("first_at"),
             f.max("at").alias("last_at"),
             f.min(
-                f.struct("position", f.substring("error", 1, LONGEST_ERROR).alias("error"))
+                f.struct("position", f.substring("error", 1, MAX_ERROR_LENGTH).alias("error"))
             ).alias("one"),
         )
     )
     return by_message.groupBy(*CLUSTER).agg(
-        *names(),
+        *name_columns(),
         f.sum("count").alias("count"),
         f.count("*").alias("messages"),
         f.count_if("dead").alias("dead"),
@@ -64,7 +64,7 @@ def clusters(attempts: DataFrame) -> DataFrame:
     )
 
 
-def named(rows: DataFrame) -> DataFrame:
+def add_ids(rows: DataFrame) -> DataFrame:
     key = f.concat_ws(
         "|", f.unix_seconds("day_at").cast("string"), "queue_id", "type", "fingerprint"
     )
@@ -72,7 +72,7 @@ def named(rows: DataFrame) -> DataFrame:
     return rows.select(
         f.substring(f.sha2(key, 256), 1, 20).alias("id"), *CLUSTER, *NAMES, "count", "messages",
         "dead", "first_at", "last_at", f.col("one.id").alias("message_id"), error.alias("error"),
-        template(error).alias("template"),
+        make_template(error).alias("template"),
         f.coalesce("attributes", f.array().cast(ATTRIBUTES)).alias("attributes"),
     )  # fmt: skip
 
@@ -82,22 +82,22 @@ ATTRIBUTES = "array<struct<name:string,value:string,share:double,usual:double>>"
 ENTRIES = "array<struct<key:string,value:string>>"
 
 
-def totals(metrics: DataFrame) -> DataFrame:
+def make_totals(metrics: DataFrame) -> DataFrame:
     """How many attempts a day had, and how many of them failed; of days with any that did."""
-    days = metrics.withColumn("day_at", floor("hour", DAY)).groupBy(*SERIES)
+    days = metrics.withColumn("day_at", floor_time("hour", DAY)).groupBy(*SERIES)
     sums = days.agg(f.sum("attempts").alias("tried"), f.sum("failures").alias("missed"))
     return sums.filter("missed > 0")
 
 
-def drawn(rows: DataFrame, totals: DataFrame) -> DataFrame:
+def draw_sample(rows: DataFrame, totals: DataFrame) -> DataFrame:
     """Messages by a hash of their id: some that stand for all, and some of those that failed.
 
     `groups` are the clusters that a message stands for, and EVERYONE.
     """
     number = f.pmod(f.xxhash64("id"), f.lit(1_000_000)) / f.lit(1_000_000.0)
-    usual = number < f.lit(float(SAMPLE)) / f.col("tried")
-    broke = failed() & f.col("fingerprint").isNotNull()
-    hit = broke & (number < f.lit(float(SAMPLE)) / f.col("missed"))
+    usual = number < f.lit(float(SAMPLE_SIZE)) / f.col("tried")
+    broke = is_failed() & f.col("fingerprint").isNotNull()
+    hit = broke & (number < f.lit(float(SAMPLE_SIZE)) / f.col("missed"))
     # Nothing is known of a message that is not there. Told of the id as well, Spark sees that
     # what is counted and what is looked up are the same.
     with_message = rows.filter("created_at is not null and id is not null")
@@ -108,11 +108,11 @@ def drawn(rows: DataFrame, totals: DataFrame) -> DataFrame:
     return known.groupBy(*SERIES, "id").agg(together.alias("groups"))
 
 
-def attributes(drawn: DataFrame, messages: DataFrame) -> DataFrame:
+def find_attributes(drawn: DataFrame, messages: DataFrame) -> DataFrame:
     """Those that a cluster's messages have more often than all messages of their type."""
     bodies = messages.select("id", "body", "headers", "labels")
     told = bodies.join(drawn.hint("shuffle_hash"), "id").select(
-        *SERIES, "groups", said().alias("said")
+        *SERIES, "groups", extract_attributes().alias("said")
     )
     # What stands for a day is little: it comes together once, and then stays where it is. Not
     # outer, Spark would take every body apart twice, to leave out the empty ones first.
@@ -120,11 +120,11 @@ def attributes(drawn: DataFrame, messages: DataFrame) -> DataFrame:
     pairs = told.repartition(*SERIES).select(*SERIES, "groups", entry).filter("name is not null")
     each = pairs.select(*PAIR, f.explode("groups").alias("group"))
     counted = each.groupBy(*PAIR, "group").agg(f.count("*").alias("times"))
-    sized = counted.join(f.broadcast(sizes(drawn)), [*SERIES, "group"])
-    return notable(sized.withColumn("share", f.expr("times / size")))
+    sized = counted.join(f.broadcast(count_sizes(drawn)), [*SERIES, "group"])
+    return filter_notable(sized.withColumn("share", f.expr("times / size")))
 
 
-def sizes(drawn: DataFrame) -> DataFrame:
+def count_sizes(drawn: DataFrame) -> DataFrame:
     """Counts the messages that stand for a group, and beside it those that stand for all."""
     each = drawn.select(*SERIES, f.explode("groups").alias("group"))
     sized = each.groupBy(*SERIES, "group").agg(f.count("*").alias("size"))
@@ -133,11 +133,11 @@ def sizes(drawn: DataFrame) -> DataFrame:
     return sized.withColumn("everyone_size", f.coalesce(f.max(everyone).over(all_groups), f.lit(0)))
 
 
-def notable(shares: DataFrame) -> DataFrame:
+def filter_notable(shares: DataFrame) -> DataFrame:
     """The most unusual first."""
     everyone = f.col("group") == EVERYONE
-    large = shares.filter(~everyone & (f.col("size") >= LEAST_MESSAGES))
-    special = large.filter(f.col("share") >= LEAST_SHARE)
+    large = shares.filter(~everyone & (f.col("size") >= MIN_MESSAGES))
+    special = large.filter(f.col("share") >= MIN_SHARE)
     # Few values are, so few of those that everyone has are looked at.
     usual = shares.filter(everyone).join(
         f.broadcast(special.select(*PAIR).distinct()), PAIR, "left_semi"
@@ -145,7 +145,7 @@ def notable(shares: DataFrame) -> DataFrame:
     one = special.unionByName(usual).groupBy(*PAIR).agg(
         f.coalesce(f.max(f.when(everyone, f.col("times"))), f.lit(0)).alias("everyone_times"),
         # Not seen among those that stand for all: rarer than one of them.
-        f.coalesce(f.max(f.when(everyone, f.col("share"))), f.lit(1.0 / SAMPLE)).alias("usual"),
+        f.coalesce(f.max(f.when(everyone, f.col("share"))), f.lit(1.0 / SAMPLE_SIZE)).alias("usual"),
         f.collect_list(
             f.when(~everyone, f.struct("group", "times", "size", "everyone_size", "share"))
         ).alias("specials"),
@@ -153,9 +153,9 @@ def notable(shares: DataFrame) -> DataFrame:
     pairs = large.groupBy("day_at").agg(f.count("*").alias("pairs"))
     rows = one.select(*PAIR, "everyone_times", "usual", f.inline("specials"))
     found = rows.join(f.broadcast(pairs), "day_at").filter(
-        (f.col("share") >= f.col("usual") * LEAST_LIFT) & significant()
+        (f.col("share") >= f.col("usual") * MIN_LIFT) & significant()
     )
-    return ranked(found)
+    return rank_attributes(found)
 
 
 def significant() -> Column:
@@ -172,36 +172,36 @@ def significant() -> Column:
     return size * divergence > f.log(f.col("pairs") / MAX_CHANCE)
 
 
-def ranked(rows: DataFrame) -> DataFrame:
+def rank_attributes(rows: DataFrame) -> DataFrame:
     order = (-f.col("share") / f.col("usual")).alias("order")
     ranked = f.array_sort(f.collect_list(f.struct(order, *ATTRIBUTE)))
     plain = f.transform(
-        f.slice(ranked, 1, MOST_ATTRIBUTES),
+        f.slice(ranked, 1, MAX_ATTRIBUTES),
         lambda each: f.struct(*(each[name].alias(name) for name in ATTRIBUTE)),
     )
     grouped = rows.withColumnRenamed("group", "fingerprint").groupBy(*CLUSTER)
     return grouped.agg(plain.alias("attributes"))
 
 
-def said() -> Column:
+def extract_attributes() -> Column:
     """The attributes of a body that is a JSON object, of its headers and of its labels."""
     body = f.from_json(f.col("body").cast("string"), "map<string,string>")
     return f.concat(
-        entries(body),
-        prefixed("header ", entries(f.col("headers"))),
-        prefixed("label ", entries(f.col("labels"))),
+        map_entries(body),
+        prefix_names("header ", map_entries(f.col("headers"))),
+        prefix_names("label ", map_entries(f.col("labels"))),
     )
 
 
-def entries(texts: Column) -> Column:
+def map_entries(texts: Column) -> Column:
     short = f.filter(
         f.map_entries(texts),
-        lambda pair: (pair.key != "") & (f.length(pair.value) <= LONGEST_VALUE),
+        lambda pair: (pair.key != "") & (f.length(pair.value) <= MAX_VALUE_LENGTH),
     )
     return f.coalesce(short, f.array().cast(ENTRIES))
 
 
-def prefixed(prefix: str, pairs: Column) -> Column:
+def prefix_names(prefix: str, pairs: Column) -> Column:
     return f.transform(
         pairs,
         lambda pair: f.struct(

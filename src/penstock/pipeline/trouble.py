@@ -16,15 +16,15 @@ PYTHON_ERROR = re.compile(r"(penstock\.errors\.\w+|\w+Error): ")
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Of a task that failed its own error is of interest, and not the Java around it."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise understood(reason(str(error))) from None
+        raise parse_error(find_reason(str(error))) from None
 
 
-def understood(text: str) -> PenstockError:
+def parse_error(text: str) -> PenstockError:
     """One of ours is what it was where it was raised."""
     name, _, said = text.partition(": ")
     kind = getattr(errors, name, None)
@@ -33,14 +33,14 @@ def understood(text: str) -> PenstockError:
     return StoreError(f"Spark did not get through: {text}")
 
 
-def reason(text: str) -> str:
+def find_reason(text: str) -> str:
     """The last line of the Python trace in it, or the first line there is."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     raised = [line for line in lines if PYTHON_ERROR.match(line)]
     return (raised or lines or ["no reason given"])[0].removeprefix("penstock.errors.")
 
 
-def cause(error: PySparkException) -> str:
+def find_cause(error: PySparkException) -> str:
     """What Spark itself says is wrong, in a line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     found = SPARK_ERROR.match(lines[0]) if lines else None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from penstock.pipeline.figures import GRAVITY, Figures
+from penstock.pipeline.figures import GRAVITY, ReportData
 from penstock.pipeline.periods import DAY
 from penstock.pipeline.sentences import length, number, share
 
@@ -21,7 +21,7 @@ class Concern(Struct, frozen=True):
     text: str
 
 
-def find_concerns(told: Figures, now: float) -> list[Concern]:
+def find_concerns(told: ReportData, now: float) -> list[Concern]:
     """Returns the gravest first; nothing if all is as it should be. `now` is in seconds."""
     found = [
         *judge_failures(told),
@@ -32,13 +32,13 @@ def find_concerns(told: Figures, now: float) -> list[Concern]:
     return sorted(found, key=lambda each: GRAVITY[each.severity])
 
 
-def judge_failures(told: Figures) -> Iterator[Concern]:
+def judge_failures(told: ReportData) -> Iterator[Concern]:
     rate = told.total["failure_rate"]
     if severity := grave(rate, FAILURE_WARNING, FAILURE_CRITICAL):
         yield Concern(severity, f"{share(rate)} of attempts failed")
 
 
-def judge_backlog(told: Figures) -> Iterator[Concern]:
+def judge_backlog(told: ReportData) -> Iterator[Concern]:
     grown = sum(rows[-1]["backlog"] - before(rows[0]) for rows in told.backlog.values() if rows)
     part = grown / max(told.total["published"], 1)
     severity = grave(part, GROWTH_WARNING, GROWTH_CRITICAL)
@@ -51,13 +51,13 @@ def before(row: dict[str, int]) -> int:
     return row["backlog"] - row["arrived"] + row["left"]
 
 
-def judge_age(told: Figures, now: float) -> Iterator[Concern]:
+def judge_age(told: ReportData, now: float) -> Iterator[Concern]:
     age = now - told.reached / 1_000_000
     if age > MAX_AGE_S:
         yield Concern("warning", f"the newest data is {length(age)} old")
 
 
-def judge_anomalies(told: Figures) -> Iterable[Concern]:
+def judge_anomalies(told: ReportData) -> Iterable[Concern]:
     kinds = {(row["severity"], row["kind"]) for row in told.anomalies}
     for severity, kind in sorted(kinds):
         if severity != "info":

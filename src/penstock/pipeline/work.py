@@ -12,13 +12,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from penstock.errors import InvalidInput
 from penstock.pipeline import claims
-from penstock.pipeline.claims import LEASE, Offset, Wanted
-from penstock.pipeline.stores import everywhere, using
+from penstock.pipeline.claims import LEASE, Offset, QueueOffset
+from penstock.pipeline.stores import make_absolute_url, use_store
 from penstock.ticket import Lock
 
 
 class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: QueueOffset) -> None:
         self.wanted = wanted
         self.consumer = f"spark-{uuid.uuid4().hex[:12]}"
         # How many a run over what is there now may still claim.
@@ -27,44 +27,48 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.completed = 0
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        return using(self.wanted.url, lambda store: claims.nothing(store, self.wanted))
+        return use_store(
+            self.wanted.url, lambda store: claims.make_first_offset(store, self.wanted)
+        )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self.wanted.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.left = using(self.wanted.url, lambda store: claims.waiting(store, self.wanted))
+        self.left = use_store(
+            self.wanted.url, lambda store: claims.count_waiting(store, self.wanted)
+        )
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Spark plans a batch when the one before it is written down as done."""
         self.commit(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.wanted.limit
         most = most if self.left is None else min(most, self.left)
-        end = using(
+        end = use_store(
             self.wanted.url,
-            lambda store: claims.claimed(store, self.wanted, self.consumer, start, most),
+            lambda store: claims.claim_batch(store, self.wanted, self.consumer, start, most),
         )
         if self.left is not None and end is not start:
-            self.left -= len(claims.locks(end))
+            self.left -= len(claims.list_locks(end))
         return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Also of a batch that a killed driver left behind: its leases begin anew."""
-        held = claims.locks(end)
-        using(self.wanted.url, lambda store: claims.extend(store, held, self.wanted.lease))
-        return [InputPartition(part) for part in claims.parts(held, self.wanted.rows)]
+        held = claims.list_locks(end)
+        use_store(self.wanted.url, lambda store: claims.extend(store, held, self.wanted.lease))
+        return [InputPartition(part) for part in claims.split_parts(held, self.wanted.rows)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        yield using(self.wanted.url, lambda store: claims.read(store, partition.value))
+        yield use_store(self.wanted.url, lambda store: claims.read(store, partition.value))
 
     def commit(self, end: Offset) -> None:
         """Spark calls it for no batch that is the last of a run."""
         if end.get("batch", 1) > self.completed:
-            using(self.wanted.url, lambda store: claims.complete(store, end))
+            use_store(self.wanted.url, lambda store: claims.complete(store, end))
             self.completed = end["batch"]
 
 
-def completing(
+def complete_after(
     url: str, write: Callable[[DataFrame, int], None], *, lease: float = LEASE
 ) -> Callable[[DataFrame, int], None]:
     """For foreachBatch on a queue: what `write` has written is completed.
@@ -72,34 +76,34 @@ def completing(
     Meanwhile its leases are extended. If `write` raises, or its process dies, the stream gives it
     the same batch again when it is started the next time.
     """
-    url = everywhere(url)
+    url = make_absolute_url(url)
 
     def work(rows: DataFrame, batch: int) -> None:
         rows.persist()
         try:
-            held = held_by(rows)
-            with extended(url, held, lease):
+            held = list_held(rows)
+            with keep_extended(url, held, lease):
                 write(rows, batch)
-            using(url, lambda store: claims.complete_all(store, held))
+            use_store(url, lambda store: claims.complete_all(store, held))
         finally:
             rows.unpersist()
 
     return work
 
 
-def held_by(rows: DataFrame) -> list[Lock]:
+def list_held(rows: DataFrame) -> list[Lock]:
     if not {"id", "fence"} <= set(rows.columns):
         raise InvalidInput("the rows of a queue are completed by their id and fence: keep them")
     return [Lock(row.id, row.fence) for row in rows.select("id", "fence").collect()]
 
 
 @contextmanager
-def extended(url: str, held: Sequence[Lock], lease: float) -> Iterator[None]:
+def keep_extended(url: str, held: Sequence[Lock], lease: float) -> Iterator[None]:
     done = threading.Event()
 
     def keep() -> None:
         while not done.wait(lease / 3):
-            using(url, lambda store: claims.extend(store, held, lease))
+            use_store(url, lambda store: claims.extend(store, held, lease))
 
     thread = threading.Thread(target=keep, name="penstock-leases", daemon=True)
     thread.start()

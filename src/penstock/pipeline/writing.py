@@ -12,17 +12,17 @@ import pyarrow.parquet as parquet
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.files import opened
-from penstock.pipeline.manifest import Part
+from penstock.pipeline.files import open_files
+from penstock.pipeline.manifest import LakePart
 from penstock.pipeline.ranges import Range, read
-from penstock.pipeline.schema import SCHEMAS, VERSION, VERSION_KEY, Table, widened
-from penstock.pipeline.tasks import spread
+from penstock.pipeline.schema import SCHEMAS, VERSION, VERSION_KEY, Table, widen_batch
+from penstock.pipeline.tasks import map_tasks
 
 # Of one row group, which is what a task holds in memory.
 GROUP_ROWS, GROUP_BYTES = 100_000, 32_000_000
 
 
-class Task(Protocol):
+class LakeTask(Protocol):
     table: Table
 
     def read(self) -> Iterator[Any]:
@@ -51,38 +51,38 @@ class Merger(Struct, frozen=True):
     names: tuple[str, ...]
 
     def read(self) -> Iterator[Any]:
-        schema, files = SCHEMAS[self.table], opened(self.lake)
+        schema, files = SCHEMAS[self.table], open_files(self.lake)
         for name in self.names:
             with files.parquet(name) as file:
                 for batch in file.iter_batches(batch_size=GROUP_ROWS // 10):
-                    yield widened(batch, schema)
+                    yield widen_batch(batch, schema)
 
 
-def run(spark: SparkSession, lake: str, batch: str, tasks: Sequence[Any]) -> tuple[Part, ...]:
+def run(spark: SparkSession, lake: str, batch: str, tasks: Sequence[Any]) -> tuple[LakePart, ...]:
     """Each task in one of Spark's. What a repeated task wrote first is named by nobody."""
-    written = spread(spark, partial(write, lake, batch), list(enumerate(tasks)))
+    written = map_tasks(spark, partial(write, lake, batch), list(enumerate(tasks)))
     parts = [part for part in written if part is not None]
     return tuple(sorted(parts, key=lambda part: part.path))
 
 
-def write(lake: str, batch: str, numbered: tuple[int, Task]) -> Part | None:
+def write(lake: str, batch: str, numbered: tuple[int, LakeTask]) -> LakePart | None:
     number, task = numbered
     name = f"{task.table}/batch={batch}/part-{number:05}-{uuid.uuid4().hex[:8]}.parquet"
-    with opened(lake).new(name) as path:
+    with open_files(lake).new(name) as path:
         rows = fill(path, task)
         if not rows:
             path.unlink()
             return None
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return Part(task.table, name, rows, path.stat().st_size, digest)
+        return LakePart(task.table, name, rows, path.stat().st_size, digest)
 
 
-def fill(path: Path, task: Task) -> int:
+def fill(path: Path, task: LakeTask) -> int:
     schema = SCHEMAS[task.table].with_metadata({VERSION_KEY: str(VERSION).encode()})
     rows = 0
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        for group in groups(task.read()):
+        for group in group_batches(task.read()):
             writer.write_table(
                 pa.Table.from_batches(group).replace_schema_metadata(schema.metadata)
             )
@@ -90,7 +90,7 @@ def fill(path: Path, task: Task) -> int:
     return rows
 
 
-def groups(batches: Iterator[Any]) -> Iterator[list[Any]]:
+def group_batches(batches: Iterator[Any]) -> Iterator[list[Any]]:
     held: list[Any] = []
     for batch in batches:
         held.append(batch)

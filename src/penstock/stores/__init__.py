@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 from penstock.errors import InvalidInput
 from penstock.store import Clock, Durability, Store
-from penstock.stores.urls import split, take_durability, told
+from penstock.stores.urls import redact_url, split, take_durability
 
 # The packages of stores on a server, each with an extra of its name, by the schemes of their URLs.
 SERVERS = {
@@ -27,7 +27,7 @@ async def open(url: str, *, clock: Clock | None = None) -> Store:
     `?durability=fast` gives up the last second of commits to a power cut for speed.
     """
     if (package := SERVERS.get(split(url).scheme)) is not None:
-        store: Store = await part_of(package, "open").open_store(url, clock=clock)
+        store: Store = await load_part(package, "open").open_store(url, clock=clock)
         return store
     path, durability = parse_file(url)
     from penstock.stores.sqlite.open import open_sqlite
@@ -38,7 +38,7 @@ async def open(url: str, *, clock: Clock | None = None) -> Store:
 def preload(url: str) -> None:
     """Imports what `open` needs."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
-        part_of(package, "open")
+        load_part(package, "open")
     else:
         import_module("penstock.stores.sqlite.open")
 
@@ -46,7 +46,7 @@ def preload(url: str) -> None:
 async def exists(url: str) -> bool:
     """A store is there already. None is made, and one in memory is always there."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
-        there: bool = await part_of(package, "open").exists(url)
+        there: bool = await load_part(package, "open").exists(url)
         return there
     return has_file(url)
 
@@ -54,7 +54,7 @@ async def exists(url: str) -> bool:
 async def migrate(url: str, *, plan: bool = False) -> list[str]:
     """The steps that brought the store up to date; with `plan`, those that would."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
-        steps: list[str] = await part_of(package, "upgrade").upgrade(url, plan=plan)
+        steps: list[str] = await load_part(package, "upgrade").upgrade(url, plan=plan)
         return steps
     path, durability = parse_file(url)
     from penstock.stores.sqlite.upgrade import upgrade
@@ -67,7 +67,7 @@ def has_file(url: str) -> bool:
     return not path or os.path.exists(path)
 
 
-def part_of(package: str, name: str) -> ModuleType:
+def load_part(package: str, name: str) -> ModuleType:
     """Loaded when it is asked for: its driver is an extra."""
     try:
         return import_module(f"penstock.stores.{package}.{name}")
@@ -82,14 +82,14 @@ def parse_file(url: str) -> tuple[str, Durability]:
     options = {name: values[-1] for name, values in given.items()}
     if parts.scheme != "sqlite":
         raise InvalidInput(
-            f"store url {told(url)!r} does not begin with sqlite:, postgresql:, mariadb: or redis:"
+            f"store url {redact_url(url)!r} does not begin with sqlite:, postgresql:, mariadb: or redis:"
         )
     if parts.netloc:
-        raise InvalidInput(f"store url {told(url)!r} has a host; a file is sqlite:///name.db")
+        raise InvalidInput(f"store url {redact_url(url)!r} has a host; a file is sqlite:///name.db")
     if parts.fragment:
-        raise InvalidInput(f"store url {told(url)!r} has a '#', which means nothing here")
+        raise InvalidInput(f"store url {redact_url(url)!r} has a '#', which means nothing here")
     durability = take_durability(options)
     if options:
-        raise InvalidInput(f"store url {told(url)!r}: no option named {', '.join(options)}")
+        raise InvalidInput(f"store url {redact_url(url)!r}: no option named {', '.join(options)}")
     path = parts.path.removeprefix("/")
     return "" if path == ":memory:" else path, durability

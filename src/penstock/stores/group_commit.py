@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
-from penstock.store import Hot
+from penstock.store import StoreHotPath
 from penstock.ticket import (
     Answer,
     Completion,
@@ -20,7 +20,7 @@ from penstock.ticket import (
 
 # How often, and after how long, a publish asks again that met somebody's open transaction, or was
 # not answered.
-LOOKS, A_LOOK = 20, 0.1
+RETRY_ATTEMPTS, RETRY_DELAY_S = 20, 0.1
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Call = Callable[[Sequence[Item]], Awaitable[list[Result]]]
@@ -44,7 +44,7 @@ class Group(Generic[Item, Result]):
             self.future.set_exception(error)
 
 
-class Lane(Generic[Item, Result]):
+class Batcher(Generic[Item, Result]):
     """One call in flight; what arrives meanwhile goes together in the next one.
 
     A lone caller pays no task and no extra turn of the loop. A caller's items stay together.
@@ -120,15 +120,15 @@ class Lane(Generic[Item, Result]):
 class GroupCommit:
     """The hot verbs of a store, each in a lane of its own."""
 
-    def __init__(self, store: Hot, most: int = 1_000) -> None:
+    def __init__(self, store: StoreHotPath, most: int = 1_000) -> None:
         self.store = store
-        self._enqueue: Lane[Entry, Published] = Lane(store.enqueue, most)
+        self._enqueue: Batcher[Entry, Published] = Batcher(store.enqueue, most)
         # With a look at what is stored: the others need not wait for that.
-        self._enqueue_checked: Lane[Entry, Published] = Lane(store.enqueue, most)
-        self._complete: Lane[Completion, Answer] = Lane(store.complete, most)
-        self._extend: Lane[Extension, Answer] = Lane(store.extend, most)
-        self._leases: Lane[Lock, Lease | None] = Lane(store.leases, most)
-        self._settle: Lane[Move, Answer] = Lane(store.settle, most)
+        self._enqueue_checked: Batcher[Entry, Published] = Batcher(store.enqueue, most)
+        self._complete: Batcher[Completion, Answer] = Batcher(store.complete, most)
+        self._extend: Batcher[Extension, Answer] = Batcher(store.extend, most)
+        self._leases: Batcher[Lock, Lease | None] = Batcher(store.leases, most)
+        self._settle: Batcher[Move, Answer] = Batcher(store.settle, most)
 
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if atomic:
@@ -141,21 +141,23 @@ class GroupCommit:
             if any(entry.dedup is None for entry in entries):
                 raise
             return await self._ask_again(entries)
-        return outcomes if len(entries) > 1 else await self._insist(entries, outcomes)
+        return outcomes if len(entries) > 1 else await self._retry_busy(entries, outcomes)
 
-    async def _insist(self, entries: Sequence[Entry], outcomes: list[Published]) -> list[Published]:
+    async def _retry_busy(
+        self, entries: Sequence[Entry], outcomes: list[Published]
+    ) -> list[Published]:
         """Somebody's transaction is about to decide the same: nobody in the lane waits for it."""
-        for _ in range(LOOKS):
+        for _ in range(RETRY_ATTEMPTS):
             if outcomes[0].code != Busy.code:
                 break
-            await asyncio.sleep(A_LOOK)
+            await asyncio.sleep(RETRY_DELAY_S)
             outcomes = await self.store.enqueue(entries)
         return outcomes
 
     async def _ask_again(self, entries: Sequence[Entry]) -> list[Published]:
         """What has a dedup key and may have been written is found by it, or is written now."""
-        for _ in range(LOOKS):
-            await asyncio.sleep(A_LOOK)
+        for _ in range(RETRY_ATTEMPTS):
+            await asyncio.sleep(RETRY_DELAY_S)
             with suppress(OutcomeUnknown, StoreUnreachable, StoreBusy):
                 return await self.store.enqueue(entries)
         raise OutcomeUnknown("the store did not answer, and may have published it")

@@ -7,7 +7,7 @@ from typing import Any, Self
 from penstock.errors import StoreClosed
 
 
-class Handle(ABC):
+class ServerHandle(ABC):
     def __init__(self, where: str) -> None:
         self.where = where
         self.loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 from penstock.errors import StoreTooNew, StoreUnusable
-from penstock.stores.statements import folder_of, read_text
+from penstock.stores.statements import find_folder, read_text
 
 FLOOR = re.compile(r"^-- floor: (\d+)$", re.MULTILINE)
 
@@ -30,7 +30,7 @@ class Migration(Struct, frozen=True):
 
 
 def load(package: str) -> list[Migration]:
-    found = os.listdir(os.path.join(folder_of(package), "migrations"))
+    found = os.listdir(os.path.join(find_folder(package), "migrations"))
     names = sorted(name for name in found if name.endswith(".sql"))
     return [read(name, read_text(package, "migrations", name)) for name in names]
 
@@ -44,7 +44,7 @@ def read(file_name: str, text: str) -> Migration:
     return Migration(int(number), name, text, checksum, int(floor.group(1)), ONLINE in text)
 
 
-def missing(known: list[Migration], applied: dict[int, str], floor: int) -> list[Migration]:
+def find_missing(known: list[Migration], applied: dict[int, str], floor: int) -> list[Migration]:
     """The migrations to apply; raises when the store is not one this code may write to."""
     last = known[-1].number
     if floor > last:

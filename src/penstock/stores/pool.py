@@ -19,7 +19,7 @@ class Connection(Protocol):
 C = TypeVar("C", bound=Connection)
 
 
-class Pool(ABC, Generic[C]):
+class ConnectionPool(ABC, Generic[C]):
     def __init__(self, connect: Callable[[], Awaitable[C]], size: int, patience: float) -> None:
         self.connect = connect
         self.size = size
@@ -30,7 +30,7 @@ class Pool(ABC, Generic[C]):
         self.closed = False
 
     @abstractmethod
-    def harmless(self, error: BaseException) -> bool:
+    def is_harmless(self, error: BaseException) -> bool:
         """The connection goes on as if nothing had happened."""
 
     @abstractmethod
@@ -44,7 +44,7 @@ class Pool(ABC, Generic[C]):
         try:
             yield connection
         except BaseException as error:
-            if not self.harmless(error):
+            if not self.is_harmless(error):
                 connection.terminate()
                 if not isinstance(error, asyncio.CancelledError):
                     self.drop_idle()
@@ -78,7 +78,7 @@ class Pool(ABC, Generic[C]):
         except asyncio.CancelledError:
             if not future.cancelled():
                 # It was its turn when it left: it is another one's now.
-                self.next()
+                self.serve_waiting()
             raise
 
     async def grow(self) -> C:
@@ -90,7 +90,7 @@ class Pool(ABC, Generic[C]):
             return connection
         finally:
             self.used.discard(place)
-            self.next()
+            self.serve_waiting()
 
     def drop_idle(self) -> None:
         """What befell one connection has befallen the others: each would fail a call to say so."""
@@ -103,9 +103,9 @@ class Pool(ABC, Generic[C]):
             connection.terminate()
         elif not connection.is_closed():
             self.idle.append(connection)
-        self.next()
+        self.serve_waiting()
 
-    def next(self) -> None:
+    def serve_waiting(self) -> None:
         while self.waiting and (self.idle or len(self.used) < self.size):
             future = self.waiting.popleft()
             if not future.done():

@@ -14,9 +14,9 @@ def load(package: str, file: str) -> dict[str, str]:
 
 def read_text(package: str, *path: str) -> str:
     """importlib.resources would cost every command a tenth of its start."""
-    with open(os.path.join(folder_of(package), *path), encoding="utf-8") as file:
+    with open(os.path.join(find_folder(package), *path), encoding="utf-8") as file:
         return file.read()
 
 
-def folder_of(package: str) -> str:
+def find_folder(package: str) -> str:
     return import_module(package).__path__[0]

@@ -14,17 +14,17 @@ def split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         # Its text has the URL.
-        raise unreadable(url) from None
+        raise make_url_error(url) from None
 
 
-def unreadable(url: str) -> InvalidInput:
+def make_url_error(url: str) -> InvalidInput:
     return InvalidInput(
-        f"store url {told(url)!r} cannot be read: a port is a number up to 65535,"
+        f"store url {redact_url(url)!r} cannot be read: a port is a number up to 65535,"
         " and in a password / ? # @ are written %2F %3F %23 %40"
     )
 
 
-def told(url: str) -> str:
+def redact_url(url: str) -> str:
     """A password may hold what divides a URL: nothing before the last @ is told."""
     if url.startswith("sqlite:///"):
         return url
@@ -36,7 +36,7 @@ def told(url: str) -> str:
     return begin + place.rpartition("@")[2]
 
 
-def file_of(url: str) -> str | None:
+def get_file_path(url: str) -> str | None:
     """The file of a SQLite store; None for one in memory, or for another kind of store."""
     scheme, _, path = url.partition("?")[0].partition(":///")
     return None if scheme != "sqlite" or path in ("", ":memory:") else path

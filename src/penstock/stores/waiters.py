@@ -35,7 +35,7 @@ class Waiters:
         self.waiting.pop(future, None)
 
 
-async def until(heard: "asyncio.Future[None]", timeout: float) -> None:
+async def wait_until_heard(heard: "asyncio.Future[None]", timeout: float) -> None:
     """A timer that ends the future is cheaper than one that cancels a task."""
     timer = asyncio.get_running_loop().call_later(timeout, end_wait, heard)
     try:

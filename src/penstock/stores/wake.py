@@ -6,19 +6,19 @@ from collections.abc import Collection, Iterable
 from typing import Generic, TypeVar
 
 from penstock.store import Check
-from penstock.stores.waiters import Waiters, until
+from penstock.stores.waiters import Waiters, wait_until_heard
 
 # The first is told at once, what comes after it together.
-PAUSE = 0.005
-AFTER_TROUBLE = 1.0
+MIN_NOTIFY_INTERVAL_S = 0.005
+RETRY_DELAY_S = 1.0
 # Queues in one notice; PostgreSQL's may have 8,000 bytes.
-MOST = 500
-HEARING, DEAF = 1.0, 0.05
+MAX_QUEUES_PER_NOTICE = 500
+POLL_INTERVAL_LISTENING_S, POLL_INTERVAL_DEAF_S = 1.0, 0.05
 
-W = TypeVar("W", bound="Silence")
+W = TypeVar("W", bound="NullNotifier")
 
 
-class Silence(Waiters):
+class NullNotifier(Waiters):
     """There is no way to other processes: whoever waits there looks by itself."""
 
     hears = False
@@ -26,7 +26,7 @@ class Silence(Waiters):
     @property
     def longest_wait(self) -> float:
         """How long a waiter may trust that it would be told."""
-        return HEARING if self.hears else DEAF
+        return POLL_INTERVAL_LISTENING_S if self.hears else POLL_INTERVAL_DEAF_S
 
     def tell(self, queue_ids: Iterable[int]) -> None:
         """After the commit, never in it."""
@@ -41,7 +41,7 @@ class Silence(Waiters):
         return Check("wake", "whoever waits looks by itself")
 
 
-class Hearing(Silence, ABC):
+class Listener(NullNotifier, ABC):
     """There is a channel that tells of what other processes did."""
 
     # What a channel may raise; whoever is not told looks by itself.
@@ -68,20 +68,20 @@ class Hearing(Silence, ABC):
             try:
                 await self.listen_once()
             except self.errors:
-                await asyncio.sleep(AFTER_TROUBLE)
+                await asyncio.sleep(RETRY_DELAY_S)
             finally:
                 self.hears = False
 
-    def heard(self, notice: str) -> None:
+    def handle_notice(self, notice: str) -> None:
         self.wake({int(word) for word in notice.split(",") if word.isdecimal()})
 
     async def close(self) -> None:
         await super().close()
-        await end(self.listening)
+        await cancel_task(self.listening)
         await self.drop()
 
 
-class Wake(Hearing):
+class Notifier(Listener):
     """And we tell them, after the commit."""
 
     def __init__(self) -> None:
@@ -105,9 +105,11 @@ class Wake(Hearing):
         try:
             while self.news:
                 queues, self.news = sorted(self.news), set()
-                for start in range(0, len(queues), MOST):
-                    await self.say(",".join(map(str, queues[start : start + MOST])))
-                await asyncio.sleep(PAUSE)
+                for start in range(0, len(queues), MAX_QUEUES_PER_NOTICE):
+                    await self.say(
+                        ",".join(map(str, queues[start : start + MAX_QUEUES_PER_NOTICE]))
+                    )
+                await asyncio.sleep(MIN_NOTIFY_INTERVAL_S)
         finally:
             self.telling = None
 
@@ -119,12 +121,12 @@ class Wake(Hearing):
 
     async def close(self) -> None:
         if self.telling is not None:
-            await asyncio.wait([self.telling], timeout=AFTER_TROUBLE)
-        await end(self.telling)
+            await asyncio.wait([self.telling], timeout=RETRY_DELAY_S)
+        await cancel_task(self.telling)
         await super().close()
 
 
-class Waited(ABC, Generic[W]):
+class WaitMixin(ABC, Generic[W]):
     """A store whose waiters are woken, or look by themselves."""
 
     waiters: W
@@ -150,10 +152,10 @@ class Waited(ABC, Generic[W]):
         if missed:
             heard.cancel()
             return
-        await until(heard, min(timeout, self.waiters.longest_wait))
+        await wait_until_heard(heard, min(timeout, self.waiters.longest_wait))
 
 
-async def end(task: "asyncio.Task[None] | None") -> None:
+async def cancel_task(task: "asyncio.Task[None] | None") -> None:
     if task is not None:
         task.cancel()
         await asyncio.wait([task])

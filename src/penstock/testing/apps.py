@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from penstock.app import Penstock
 from penstock.broker import Broker
 from penstock.message import Leased, Park
-from penstock.worker.context import Context, Nobody
+from penstock.worker.context import Context, NullReporter
 from penstock.worker.handler import Handler
 from penstock.worker.policy import judge
 
@@ -21,7 +21,7 @@ def work_of(app: Penstock, broker: Broker, queue: str) -> Work:
         if handler is None:
             await broker.settle(delivery, Park())
             return None
-        context = Context(delivery, queue, Nobody(), 30.0, 0.0)
+        context = Context(delivery, queue, NullReporter(), 30.0, 0.0)
         result, error = await run(handler, context)
         verdict = judge(handler.rules, delivery, error)
         if context.settled:

@@ -8,12 +8,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from penstock import stores
-from penstock.agents import all_agents
-from penstock.agents.visibility import VisibilityTimeoutEnforcer
+from penstock.agents import make_agents
+from penstock.agents.visibility import Reclaimer
 from penstock.app import Penstock
 from penstock.broker import Broker
-from penstock.directory import Directory
-from penstock.durations import seconds
+from penstock.directory import QueueCache
+from penstock.durations import parse_seconds
 from penstock.errors import InvalidInput, InvalidState, StoreError
 from penstock.message import Leased, Moment, Nack, State
 from penstock.runner import Agent
@@ -24,13 +24,13 @@ from penstock.testing.faults import Faults
 from penstock.ticket import Completion, Query
 
 Handler: TypeAlias = Callable[[Leased], Awaitable[bytes | None] | bytes | None]
-SECOND = 1_000_000
+MICROS_PER_SECOND = 1_000_000
 # Leases are looked at this often at least, or the next look would seem to follow an outage.
-LONGEST_GAP = 5 * SECOND
-MOST_RUNS = 100_000
+MAX_GAP_MICROS = 5 * MICROS_PER_SECOND
+MAX_RUNS = 100_000
 
 
-class Job(Struct, frozen=True):
+class SimulatedJob(Struct, frozen=True):
     scope: str
     queue: str
     handler: Handler
@@ -43,12 +43,12 @@ class Simulation:
         self.store = store
         self.clock = clock
         self.broker = Broker(store)
-        self.jobs: list[Job] = []
+        self.jobs: list[SimulatedJob] = []
         self.apps: list[Penstock] = []
         self.agents: list[Agent] = [
             agent
             for number in range(nodes)
-            for agent in all_agents(store, Directory(store), f"node-{number}")
+            for agent in make_agents(store, QueueCache(store), f"node-{number}")
         ]
         self.runs_at = dict.fromkeys(self.agents, clock())
         self.troubled = False
@@ -73,7 +73,7 @@ class Simulation:
 
     def handle(self, queue: str, handler: Handler, *, scope: str = "default") -> None:
         """Messages of the queue go to the handler: returning completes, raising is a nack."""
-        self.jobs.append(Job(scope, queue, handler))
+        self.jobs.append(SimulatedJob(scope, queue, handler))
 
     async def use(self, app: Penstock) -> None:
         """What the app enqueues comes in here, and its tasks, subscribers and crons run here."""
@@ -95,7 +95,7 @@ class Simulation:
 
     async def advance(self, duration: str | float) -> None:
         """Lets time pass. Agents and handlers run whenever something is due."""
-        until = self.clock() + round(seconds(duration) * SECOND)
+        until = self.clock() + round(parse_seconds(duration) * MICROS_PER_SECOND)
         await self.run_until_idle()
         while self.clock() < until:
             await self._pass(min(until, await self._next_moment()))
@@ -106,18 +106,18 @@ class Simulation:
 
     async def _run(self, agents: list[Agent]) -> None:
         self.troubled = False
-        for _ in range(MOST_RUNS):
+        for _ in range(MAX_RUNS):
             more = [await self._tick(agent) for agent in agents]
             if not await self._drain() and not any(more):
                 return
-        raise InvalidState(f"the agents are not idle after {MOST_RUNS} rounds at one moment")
+        raise InvalidState(f"the agents are not idle after {MAX_RUNS} rounds at one moment")
 
     async def _drain(self) -> bool:
         """Runs handlers until there is no message for any; true if there was one."""
-        for number in range(MOST_RUNS):
+        for number in range(MAX_RUNS):
             if not any([await self._work(job) for job in self.jobs]):
                 return number > 0
-        raise InvalidState(f"the handlers are not idle after {MOST_RUNS} rounds at one moment")
+        raise InvalidState(f"the handlers are not idle after {MAX_RUNS} rounds at one moment")
 
     async def _tick(self, agent: Agent) -> bool:
         """One run; true if there is more to do now. After a StoreError it runs again later."""
@@ -126,10 +126,10 @@ class Simulation:
         except StoreError:
             self.troubled = True
             wait = 1.0
-        self.runs_at[agent] = self.clock() + round(wait * SECOND)
+        self.runs_at[agent] = self.clock() + round(wait * MICROS_PER_SECOND)
         return wait == 0
 
-    async def _work(self, job: Job) -> bool:
+    async def _work(self, job: SimulatedJob) -> bool:
         """Runs the handler once, as a worker would."""
         try:
             taken = await self.broker.claim(job.queue, consumer="simulation", scope=job.scope)
@@ -140,7 +140,7 @@ class Simulation:
             return False
         return bool(taken.messages)
 
-    async def _handle(self, message: Leased, job: Job) -> None:
+    async def _handle(self, message: Leased, job: SimulatedJob) -> None:
         """A handler may have settled its message itself; then these find nothing to do."""
         try:
             answer = job.handler(message)
@@ -155,9 +155,9 @@ class Simulation:
 
     async def _pass(self, moment: Moment) -> None:
         """Moves the clock, and keeps an eye on the leases meanwhile."""
-        watchers = [each for each in self.agents if isinstance(each, VisibilityTimeoutEnforcer)]
-        while self.clock() + LONGEST_GAP < moment:
-            self.clock.now += LONGEST_GAP
+        watchers = [each for each in self.agents if isinstance(each, Reclaimer)]
+        while self.clock() + MAX_GAP_MICROS < moment:
+            self.clock.now += MAX_GAP_MICROS
             for watcher in watchers:
                 await self._tick(watcher)
         self.clock.now = moment
@@ -170,7 +170,7 @@ class Simulation:
             moments += await self._due_moments()
         except StoreError:
             self.troubled = True
-        soon = now + SECOND
+        soon = now + MICROS_PER_SECOND
         return min(
             [moment if moment > now else soon for moment in moments] + [soon] * self.troubled
         )
@@ -178,7 +178,7 @@ class Simulation:
     async def _due_moments(self) -> list[Moment]:
         promoted = await self.store.promote(1)
         ticks = [each.next_at for each in await self.store.schedules() if not each.paused]
-        queues = await self.broker.directory.all()
+        queues = await self.broker.directory.list_queues()
         claimed = Query(tuple(queue.id for queue in queues), State.CLAIMED, limit=1_000)
         leases = [record.lease_until for record in await self.store.find(claimed)]
         ends = [end + 1 for end in leases if end is not None]

@@ -5,9 +5,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.access import EVERY, Key, KeyState, Trust
-from penstock.document import Act
+from penstock.document import AuditEntry
 from penstock.message import NEVER, Moment
-from penstock.wire.texts import Time, time_at, time_of
+from penstock.wire.texts import Time, to_datetime, to_optional_datetime
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
 Grants = Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=100)]
@@ -27,7 +27,7 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     tenant: Name | None = None
 
 
-class KeyTold(Struct, frozen=True, omit_defaults=True):
+class KeyView(Struct, frozen=True, omit_defaults=True):
     """`key` is the key itself: told when it is made, and never again."""
 
     id: str
@@ -47,7 +47,7 @@ class KeyTold(Struct, frozen=True, omit_defaults=True):
 
 
 class Keys(Struct, frozen=True):
-    keys: list[KeyTold]
+    keys: list[KeyView]
 
 
 class Rotate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,17 +60,17 @@ class NewRole(Struct, frozen=True, forbid_unknown_fields=True):
     grants: Grants
 
 
-class RoleTold(Struct, frozen=True):
+class RoleView(Struct, frozen=True):
     name: str
     grants: tuple[str, ...]
     built_in: bool
 
 
 class Roles(Struct, frozen=True):
-    roles: list[RoleTold]
+    roles: list[RoleView]
 
 
-class TrustTold(Struct, frozen=True):
+class TrustView(Struct, frozen=True):
     """Callers at home in `trusted` may use these grants in `scope`."""
 
     scope: str
@@ -79,10 +79,10 @@ class TrustTold(Struct, frozen=True):
 
 
 class Trusts(Struct, frozen=True):
-    trusts: list[TrustTold]
+    trusts: list[TrustView]
 
 
-class ActTold(Struct, frozen=True, omit_defaults=True):
+class AuditEntryView(Struct, frozen=True, omit_defaults=True):
     id: str
     at: Time
     tenant: str
@@ -94,13 +94,13 @@ class ActTold(Struct, frozen=True, omit_defaults=True):
     request_id: str = ""
 
 
-class Acts(Struct, frozen=True):
-    acts: list[ActTold]
+class AuditPage(Struct, frozen=True):
+    acts: list[AuditEntryView]
     cursor: str | None = None
 
 
-def key_of(key: Key, now: Moment, token: str | None = None) -> KeyTold:
-    return KeyTold(
+def make_key_view(key: Key, now: Moment, token: str | None = None) -> KeyView:
+    return KeyView(
         key.id,
         key.name,
         key.tenant,
@@ -109,23 +109,23 @@ def key_of(key: Key, now: Moment, token: str | None = None) -> KeyTold:
         key.grants,
         key.scopes,
         key.types,
-        time_at(key.created_at),
+        to_datetime(key.created_at),
         key.created_by,
-        None if key.expires_at == NEVER else time_at(key.expires_at),
-        time_of(key.revoked_at),
+        None if key.expires_at == NEVER else to_datetime(key.expires_at),
+        to_optional_datetime(key.revoked_at),
         key.rate,
         token,
     )
 
 
-def trust_of(trust: Trust) -> TrustTold:
-    return TrustTold(trust.scope, trust.trusted, tuple(map(str, trust.grants)))
+def make_trust_view(trust: Trust) -> TrustView:
+    return TrustView(trust.scope, trust.trusted, tuple(map(str, trust.grants)))
 
 
-def act_of(act: Act) -> ActTold:
-    return ActTold(
+def make_audit_view(act: AuditEntry) -> AuditEntryView:
+    return AuditEntryView(
         str(act.id),
-        time_at(act.at),
+        to_datetime(act.at),
         act.tenant,
         act.subject,
         act.verb,

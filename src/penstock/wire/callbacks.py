@@ -2,16 +2,16 @@
 
 from msgspec import UNSET, Raw, Struct
 
-from penstock.callback import Secrets
+from penstock.callback import SigningSecrets
 from penstock.message import HistoryRow, Record, State
 from penstock.queue import Queue
-from penstock.wire.texts import Json, Time, is_json, time_at, time_of
+from penstock.wire.texts import Json, Time, is_json, to_datetime, to_optional_datetime
 
 # A longer result is fetched by whoever wants it.
-MOST_RESULT = 65_536
+MAX_RESULT_BYTES = 65_536
 
 
-class Outcome(Struct, frozen=True, omit_defaults=True):
+class CallbackResult(Struct, frozen=True, omit_defaults=True):
     """A message that ended. `result` is there if it is JSON, and not long."""
 
     id: str
@@ -35,7 +35,7 @@ class Callback(Struct, frozen=True):
 
     type: str
     timestamp: Time
-    data: Outcome
+    data: CallbackResult
 
 
 class CallbackSecret(Struct, frozen=True, omit_defaults=True):
@@ -46,18 +46,18 @@ class CallbackSecret(Struct, frozen=True, omit_defaults=True):
     until: Time | None = None
 
 
-def callback_of(record: Record, row: HistoryRow, queue: Queue, result: bytes | None) -> Callback:
+def make_callback(record: Record, row: HistoryRow, queue: Queue, result: bytes | None) -> Callback:
     message, meta = record.message, record.message.meta
-    shown = result and len(result) <= MOST_RESULT and is_json(result)
-    outcome = Outcome(
+    shown = result and len(result) <= MAX_RESULT_BYTES and is_json(result)
+    outcome = CallbackResult(
         str(message.id),
         queue.scope.name,
         queue.name,
         message.type,
         row.state,
         row.attempts,
-        time_at(message.created_at),
-        time_at(row.at),
+        to_datetime(message.created_at),
+        to_datetime(row.at),
         meta.name,
         row.reason,
         row.error,
@@ -65,8 +65,8 @@ def callback_of(record: Record, row: HistoryRow, queue: Queue, result: bytes | N
         meta.correlation_id,
         None if meta.parent_id is None else str(meta.parent_id),
     )
-    return Callback(f"message.{row.state}", time_at(row.at), outcome)
+    return Callback(f"message.{row.state}", to_datetime(row.at), outcome)
 
 
-def secret_of(secrets: Secrets) -> CallbackSecret:
-    return CallbackSecret(secrets.current, secrets.previous, time_of(secrets.until))
+def make_secret_view(secrets: SigningSecrets) -> CallbackSecret:
+    return CallbackSecret(secrets.current, secrets.previous, to_optional_datetime(secrets.until))

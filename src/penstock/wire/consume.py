@@ -5,25 +5,27 @@ from typing import Annotated, Generic, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.queue import QueueState
-from penstock.wire.artifacts import Attached
+from penstock.wire.artifacts import InlineArtifact
 from penstock.wire.publish import Problem
 from penstock.wire.texts import Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
 
-MOST_ITEMS = 1_000
+MAX_ITEMS = 1_000
 
 
-class Want(Struct, frozen=True, forbid_unknown_fields=True):
+class ClaimSource(Struct, frozen=True, forbid_unknown_fields=True):
     """A queue, and the types wanted of it; none means any."""
 
     queue: Name
     types: Annotated[list[Word], Meta(max_length=100)] = []
 
 
-class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ClaimRequest(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Up to `limit` messages of up to 16 queues. With `wait` it waits so many seconds for the
     first one, at most 30; whoever goes away meanwhile gets none."""
 
-    queues: Annotated[list[Want], Meta(min_length=1, max_length=16)]
+    queues: Annotated[list[ClaimSource], Meta(min_length=1, max_length=16)]
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 1
     wait: Annotated[float, Meta(ge=0, le=2**31)] = 0.0
     lease: Lease | None = None
@@ -72,16 +74,16 @@ class Deliveries(Struct, frozen=True):
     queues: dict[str, QueueState]
 
 
-class Complete(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class CompleteRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """It worked. `result` is any JSON; other bytes go in `result_base64`, files in `artifacts`."""
 
     token: Token
     result: Json = UNSET
     result_base64: str | None = None
-    artifacts: Annotated[list[Attached], Meta(max_length=1_000)] = []
+    artifacts: Annotated[list[InlineArtifact], Meta(max_length=1_000)] = []
 
 
-class Fail(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FailRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """It is final: never again, and not among the dead letters."""
 
     token: Token
@@ -89,7 +91,9 @@ class Fail(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     traceback: Text | None = None
 
 
-class Nack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class NackRequest(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """It did not work: again after `delay`, or the queue's backoff, while attempts are left."""
 
     token: Token
@@ -101,7 +105,7 @@ class Nack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     traceback: Text | None = None
 
 
-class Reject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RejectRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """To the dead letters, whatever attempts are left."""
 
     token: Token
@@ -109,40 +113,40 @@ class Reject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     traceback: Text | None = None
 
 
-class Release(Struct, frozen=True, forbid_unknown_fields=True):
+class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Back unworked: no attempt and no delivery is used."""
 
     token: Token
 
 
-class Park(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ParkRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """You do not know what to do with its type: it waits for somebody who does."""
 
     token: Token
     reason: Word = "UNKNOWN_TASK"
 
 
-class Stop(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class SettleCancelledRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """You stopped because a cancel was requested."""
 
     token: Token
     error: Text | None = None
 
 
-class Extend(Struct, frozen=True, forbid_unknown_fields=True):
+class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """At least so many seconds from now."""
 
     token: Token
     lease: Lease
 
 
-class Begin(Struct, frozen=True, forbid_unknown_fields=True):
+class BeginRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Work on the message begins now."""
 
     token: Token
 
 
-class Progress(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ProgressRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How far it is."""
 
     token: Token
@@ -183,4 +187,4 @@ Item = TypeVar("Item")
 class Items(Struct, Generic[Item], frozen=True, forbid_unknown_fields=True):
     """Many of the same verb; each answers for itself."""
 
-    items: Annotated[list[Item], Meta(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]

@@ -6,9 +6,9 @@ from msgspec import Meta, Struct
 
 from penstock.queue import Missed, Queue, QueueState, Schedule
 from penstock.settings import QueueSettings
-from penstock.ticket import Working
-from penstock.wire.publish import Publish, publish_of
-from penstock.wire.texts import Name, Time, Word, time_at, time_of
+from penstock.ticket import WorkerInfo
+from penstock.wire.publish import PublishRequest, make_publish_request
+from penstock.wire.texts import Name, Time, Word, to_datetime, to_optional_datetime
 
 Preset = Literal["default", "scaiqueue", "relay", "codeq", "faststream", "queuectl"]
 Settings = Annotated[
@@ -59,7 +59,7 @@ class Purged(Struct, frozen=True):
     purged: int
 
 
-class QueueTold(Struct, frozen=True):
+class QueueView(Struct, frozen=True):
     name: str
     scope: str
     state: QueueState
@@ -68,36 +68,36 @@ class QueueTold(Struct, frozen=True):
 
 
 class Queues(Struct, frozen=True):
-    queues: list[QueueTold]
+    queues: list[QueueView]
 
 
 class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Publishes `message` at each tick of `cron`, exactly one per tick."""
 
     cron: Annotated[str, Meta(min_length=1, max_length=200)]
-    message: Publish = Publish()
+    message: PublishRequest = PublishRequest()
     timezone: Word = "UTC"
     missed: Missed = Missed.ONE
     paused: bool = False
 
 
-class ScheduleTold(Struct, frozen=True, omit_defaults=True):
+class ScheduleView(Struct, frozen=True, omit_defaults=True):
     name: str
     queue: str
     cron: str
     timezone: str
     missed: Missed
     paused: bool
-    message: Publish
+    message: PublishRequest
     next_at: Time | None = None
     last_at: Time | None = None
 
 
 class Schedules(Struct, frozen=True):
-    schedules: list[ScheduleTold]
+    schedules: list[ScheduleView]
 
 
-class AgentTold(Struct, frozen=True, omit_defaults=True):
+class AgentView(Struct, frozen=True, omit_defaults=True):
     """How often it looks, and when it last had work to do; `error` if its last run here failed."""
 
     name: str
@@ -112,10 +112,10 @@ class AgentTold(Struct, frozen=True, omit_defaults=True):
 
 
 class Agents(Struct, frozen=True):
-    agents: list[AgentTold]
+    agents: list[AgentView]
 
 
-class WorkerTold(Struct, frozen=True):
+class WorkerView(Struct, frozen=True):
     id: str
     host: str
     pid: int
@@ -128,11 +128,11 @@ class WorkerTold(Struct, frozen=True):
 class Workers(Struct, frozen=True):
     """`now` is the store's."""
 
-    workers: list[WorkerTold]
+    workers: list[WorkerView]
     now: Time
 
 
-class Present(Struct, frozen=True, forbid_unknown_fields=True):
+class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     """A worker that says it is there; it does so every 30 s, and when it comes."""
 
     host: Annotated[str, Meta(max_length=200)]
@@ -140,7 +140,7 @@ class Present(Struct, frozen=True, forbid_unknown_fields=True):
     queues: Annotated[list[Name], Meta(max_length=1_000)]
 
 
-class QueueCounts(Struct, frozen=True):
+class QueueCountsView(Struct, frozen=True):
     """How many are where; of the ended, only the latest are counted."""
 
     queue: str
@@ -159,13 +159,13 @@ class QueueCounts(Struct, frozen=True):
 class Stats(Struct, frozen=True):
     """Counted at `counted_at`, not for this call: a count must not become a load."""
 
-    queues: list[QueueCounts]
+    queues: list[QueueCountsView]
     workers: int
     durability: str
     counted_at: Time
 
 
-class Need(Struct, frozen=True):
+class AutoscaleView(Struct, frozen=True):
     """How many workers a queue needs, and why."""
 
     queue: str
@@ -177,8 +177,8 @@ class Need(Struct, frozen=True):
     run_seconds: float
 
 
-class Needs(Struct, frozen=True):
-    queues: list[Need]
+class AutoscaleViews(Struct, frozen=True):
+    queues: list[AutoscaleView]
 
 
 class Health(Struct, frozen=True):
@@ -192,24 +192,24 @@ class Version(Struct, frozen=True):
     durability: str
 
 
-def queue_of(queue: Queue) -> QueueTold:
-    return QueueTold(queue.name, queue.scope.name, queue.state, queue.system, queue.settings)
+def make_queue_view(queue: Queue) -> QueueView:
+    return QueueView(queue.name, queue.scope.name, queue.state, queue.system, queue.settings)
 
 
-def schedule_of(schedule: Schedule, queue: str) -> ScheduleTold:
-    return ScheduleTold(
+def make_schedule_view(schedule: Schedule, queue: str) -> ScheduleView:
+    return ScheduleView(
         schedule.name,
         queue,
         schedule.cron,
         schedule.timezone,
         schedule.missed,
         schedule.paused,
-        publish_of(schedule.draft),
-        time_of(schedule.next_at or None),
-        time_of(schedule.last_at),
+        make_publish_request(schedule.draft),
+        to_optional_datetime(schedule.next_at or None),
+        to_optional_datetime(schedule.last_at),
     )
 
 
-def worker_of(row: Working, state: Literal["running", "stopping", "gone"]) -> WorkerTold:
-    times = time_at(row.started_at), time_at(row.seen_at)
-    return WorkerTold(row.id, row.host, row.pid, state, list(row.queues), *times)
+def make_worker_view(row: WorkerInfo, state: Literal["running", "stopping", "gone"]) -> WorkerView:
+    times = to_datetime(row.started_at), to_datetime(row.seen_at)
+    return WorkerView(row.id, row.host, row.pid, state, list(row.queues), *times)

@@ -19,10 +19,10 @@ from penstock.wire.texts import (
     Time,
     Url,
     Word,
-    body_of,
-    moment_of,
-    time_of,
-    told,
+    decode_body,
+    encode_body,
+    to_optional_datetime,
+    to_optional_moment,
 )
 
 Pairs = dict[Word, Annotated[str, Meta(max_length=8_192)]]
@@ -35,7 +35,9 @@ class DedupKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     window: Annotated[float, Meta(ge=0.001, le=316_224_000)] = 86_400.0
 
 
-class Publish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class PublishRequest(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """A message to publish. `body` is any JSON, kept as it is written; other bytes go in
     `body_base64`, with their `content_type`."""
 
@@ -67,10 +69,10 @@ class Publish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     callback: Url | None = None
 
 
-class PublishMany(Struct, frozen=True, forbid_unknown_fields=True):
+class PublishBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """One durable step. With `atomic` all are published or none; else each answers for itself."""
 
-    messages: Annotated[list[Publish], Meta(min_length=1, max_length=1_000)]
+    messages: Annotated[list[PublishRequest], Meta(min_length=1, max_length=1_000)]
     atomic: bool = False
 
 
@@ -81,7 +83,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     message: str
 
 
-class Accepted(Struct, frozen=True):
+class PublishResult(Struct, frozen=True):
     """`duplicate`: an earlier message with the same key stands in for this one."""
 
     id: str
@@ -107,31 +109,31 @@ class PublishOutcomes(Struct, frozen=True):
 # Most say no more than what they carry.
 CARRIED = {"queue", "type", "body", "priority"}
 RARE = itemgetter(
-    *(place for place, name in enumerate(Publish.__struct_fields__) if name not in CARRIED)
+    *(place for place, name in enumerate(PublishRequest.__struct_fields__) if name not in CARRIED)
 )
-UNSAID = RARE(astuple(Publish()))
+UNSET_VALUES = RARE(astuple(PublishRequest()))
 
 
-def draft_of(sent: Publish) -> Draft:
-    if sent.body is not UNSET and RARE(astuple(sent)) == UNSAID:
+def make_draft(sent: PublishRequest) -> Draft:
+    if sent.body is not UNSET and RARE(astuple(sent)) == UNSET_VALUES:
         return Draft(
             queue=sent.queue, type=sent.type, body=bytes(sent.body), priority=sent.priority
         )
     return Draft(
         queue=sent.queue,
         type=sent.type,
-        body=body_of(sent.body, sent.body_base64),
+        body=decode_body(sent.body, sent.body_base64),
         priority=sent.priority,
         delay=sent.delay,
-        run_at=moment_of(sent.run_at),
+        run_at=to_optional_moment(sent.run_at),
         ttl=sent.ttl,
-        expires_at=moment_of(sent.expires_at),
-        dedup=dedup_of(sent),
+        expires_at=to_optional_moment(sent.expires_at),
+        dedup=make_dedup(sent),
         name=sent.name,
         headers=sent.headers,
         labels=sent.labels,
         content_type=sent.content_type,
-        deadline=moment_of(sent.deadline),
+        deadline=to_optional_moment(sent.deadline),
         lease=sent.lease,
         timeout=sent.timeout,
         max_attempts=sent.max_attempts,
@@ -145,19 +147,19 @@ def draft_of(sent: Publish) -> Draft:
     )
 
 
-def dedup_of(sent: Publish) -> Dedup | None:
+def make_dedup(sent: PublishRequest) -> Dedup | None:
     """`unique` beats `dedup`: while it is unfinished there is no other."""
     if sent.unique is not None:
         return Dedup(sent.unique, window=None)
     return None if sent.dedup is None else Dedup(sent.dedup.key, sent.dedup.window)
 
 
-def publish_of(draft: Draft) -> Publish:
+def make_publish_request(draft: Draft) -> PublishRequest:
     """The other way: what a client sends of a draft."""
-    body, base64 = told(draft.body)
+    body, base64 = encode_body(draft.body)
     dedup = draft.dedup
     lasting = dedup is not None and dedup.window is None
-    return Publish(
+    return PublishRequest(
         queue=draft.queue,
         type=draft.type,
         body=body,
@@ -165,10 +167,10 @@ def publish_of(draft: Draft) -> Publish:
         content_type=draft.content_type,
         priority=draft.priority,
         delay=draft.delay,
-        run_at=time_of(draft.run_at),
+        run_at=to_optional_datetime(draft.run_at),
         ttl=draft.ttl,
-        expires_at=time_of(draft.expires_at),
-        deadline=time_of(draft.deadline),
+        expires_at=to_optional_datetime(draft.expires_at),
+        deadline=to_optional_datetime(draft.deadline),
         dedup=None if dedup is None or dedup.window is None else DedupKey(dedup.key, dedup.window),
         unique=dedup.key if dedup is not None and lasting else None,
         name=draft.name,

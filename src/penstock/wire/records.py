@@ -7,12 +7,21 @@ from msgspec import UNSET, Meta, Struct
 from penstock.message import HistoryRow, Record, State, Verb
 from penstock.message import Meta as MessageMeta
 from penstock.wire.publish import Problem
-from penstock.wire.texts import Id, Json, Name, Time, Word, time_at, time_of, told
+from penstock.wire.texts import (
+    Id,
+    Json,
+    Name,
+    Time,
+    Word,
+    encode_body,
+    to_datetime,
+    to_optional_datetime,
+)
 
 Cursor = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class Step(Struct, frozen=True, omit_defaults=True):
+class TimelineEntry(Struct, frozen=True, omit_defaults=True):
     """One ended delivery, expiry, cancel or redrive of a message's life."""
 
     at: Time
@@ -28,7 +37,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     traceback: str | None = None
 
 
-class Stored(Struct, frozen=True, omit_defaults=True):
+class MessageView(Struct, frozen=True, omit_defaults=True):
     """A message, and where it is now."""
 
     id: str
@@ -70,42 +79,44 @@ class Stored(Struct, frozen=True, omit_defaults=True):
     parent_id: str | None = None
     traceparent: str | None = None
     callback: str | None = None
-    timeline: list[Step] = []
+    timeline: list[TimelineEntry] = []
 
 
-class Page(Struct, frozen=True, omit_defaults=True):
+class MessagePage(Struct, frozen=True, omit_defaults=True):
     """The newest first. `cursor` gives the next page; without one, this was the last."""
 
-    messages: list[Stored]
+    messages: list[MessageView]
     cursor: str | None = None
 
 
-class Cancel(Struct, frozen=True, forbid_unknown_fields=True):
+class CancelRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """One that runs is asked to stop; with `force` its fence is void at once."""
 
     force: bool = False
 
 
-class Cancelled(Struct, frozen=True):
+class CancelResponse(Struct, frozen=True):
     id: str
     state: State
     cancel_requested: bool
 
 
-class Resend(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RedriveRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """With a body, a new message with that body takes the old one's place."""
 
     body: Json = UNSET
     body_base64: str | None = None
 
 
-class Redriven(Struct, frozen=True):
+class RedriveResponse(Struct, frozen=True):
     """The id under which it goes on."""
 
     id: str
 
 
-class Redrive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RedriveFilter(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Those named by `ids`; or all of a state that fit the filter, the newest first, at most
     `limit` of them and `rate` a second. `cursor` goes on where an answer ended."""
 
@@ -141,17 +152,17 @@ class Imported(Struct, frozen=True):
     errors: list[Problem]
 
 
-def step_of(row: HistoryRow) -> Step:
-    return Step(
-        time_at(row.at), row.verb, row.state, row.attempts, row.deliveries, time_of(row.claimed_at),
-        time_of(row.due_at), row.consumer, row.reason, row.error, row.traceback,
+def make_timeline_entry(row: HistoryRow) -> TimelineEntry:
+    return TimelineEntry(
+        to_datetime(row.at), row.verb, row.state, row.attempts, row.deliveries, to_optional_datetime(row.claimed_at),
+        to_optional_datetime(row.due_at), row.consumer, row.reason, row.error, row.traceback,
     )  # fmt: skip
 
 
-def stored_of(record: Record, queue: str, *, timeline: bool = False) -> Stored:
+def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> MessageView:
     message = record.message
-    body, base64 = told(message.body)
-    return Stored(
+    body, base64 = encode_body(message.body)
+    return MessageView(
         id=str(message.id),
         queue=queue,
         type=message.type,
@@ -159,35 +170,35 @@ def stored_of(record: Record, queue: str, *, timeline: bool = False) -> Stored:
         priority=message.priority,
         attempts=record.attempts,
         deliveries=record.deliveries,
-        created_at=time_at(message.created_at),
+        created_at=to_datetime(message.created_at),
         body=body,
         body_base64=base64,
         reason=record.reason,
         error=record.error,
-        run_at=time_of(record.run_at),
-        due_at=time_of(record.due_at),
-        expires_at=time_of(record.expires_at),
-        lease_until=time_of(record.lease_until),
+        run_at=to_optional_datetime(record.run_at),
+        due_at=to_optional_datetime(record.due_at),
+        expires_at=to_optional_datetime(record.expires_at),
+        lease_until=to_optional_datetime(record.lease_until),
         consumer=record.consumer,
-        claimed_at=time_of(record.claimed_at),
-        begun_at=time_of(record.begun_at),
+        claimed_at=to_optional_datetime(record.claimed_at),
+        begun_at=to_optional_datetime(record.begun_at),
         cancel_requested=record.cancel_requested,
         percent=record.percent,
         note=record.note,
         redrives=record.redrives,
-        timeline=[step_of(row) for row in record.timeline] if timeline else [],
-        **rare_of(message.meta),
+        timeline=[make_timeline_entry(row) for row in record.timeline] if timeline else [],
+        **list_rare_fields(message.meta),
     )
 
 
-def rare_of(meta: MessageMeta) -> dict[str, Any]:
+def list_rare_fields(meta: MessageMeta) -> dict[str, Any]:
     """What few messages say."""
     return {
         "content_type": meta.content_type,
         "name": meta.name,
         "headers": meta.headers,
         "labels": meta.labels,
-        "deadline": time_of(meta.deadline),
+        "deadline": to_optional_datetime(meta.deadline),
         "lease": meta.lease,
         "timeout": meta.timeout,
         "max_attempts": meta.max_attempts,

@@ -5,8 +5,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.message import Moment
-from penstock.notice import Mode, Subscription
-from penstock.wire.texts import Name, Time, Url, Word, time_at
+from penstock.notice import Mode, WebhookSubscription
+from penstock.wire.texts import Name, Time, Url, Word, to_datetime
 
 Ttl = Annotated[float, Meta(ge=10, le=3_600, description="Seconds until it ends.")]
 Interval = Annotated[float, Meta(ge=1, le=3_600, description="Seconds between two notices.")]
@@ -25,7 +25,7 @@ class NewSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     min_interval: Interval = 5.0
 
 
-class SubscriptionTold(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SubscriptionView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It ends at `expires_at`, unless a heartbeat comes before."""
 
     id: str
@@ -41,7 +41,7 @@ class SubscriptionTold(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Subscriptions(Struct, frozen=True):
-    subscriptions: list[SubscriptionTold]
+    subscriptions: list[SubscriptionView]
 
 
 class Available(Struct, frozen=True):
@@ -59,8 +59,10 @@ class Notice(Struct, frozen=True):
     data: Available
 
 
-def told_of(subscription: Subscription, expires_at: Moment) -> SubscriptionTold:
-    return SubscriptionTold(
+def make_subscription_view(
+    subscription: WebhookSubscription, expires_at: Moment
+) -> SubscriptionView:
+    return SubscriptionView(
         id=subscription.id,
         scope=subscription.scope,
         url=subscription.url,
@@ -68,11 +70,11 @@ def told_of(subscription: Subscription, expires_at: Moment) -> SubscriptionTold:
         mode=subscription.mode,
         ttl=subscription.ttl,
         min_interval=subscription.min_interval,
-        expires_at=time_at(expires_at),
+        expires_at=to_datetime(expires_at),
         types=list(subscription.types),
         group=subscription.group,
     )
 
 
-def notice_of(scope: str, queue: str, now: Moment) -> Notice:
-    return Notice("work.available", time_at(now), Available(scope, queue))
+def make_notice(scope: str, queue: str, now: Moment) -> Notice:
+    return Notice("work.available", to_datetime(now), Available(scope, queue))

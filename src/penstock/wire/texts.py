@@ -39,24 +39,24 @@ JSON = "application/json"
 
 
 @lru_cache(1_024)
-def time_at(moment: Moment) -> datetime:
+def to_datetime(moment: Moment) -> datetime:
     """Messages of one batch were created at one moment, those of one claim are leased until one."""
     return EPOCH + timedelta(microseconds=moment)
 
 
-def time_of(moment: Moment | None) -> datetime | None:
-    return None if moment is None else time_at(moment)
+def to_optional_datetime(moment: Moment | None) -> datetime | None:
+    return None if moment is None else to_datetime(moment)
 
 
-def moment_at(time: datetime) -> Moment:
+def to_moment(time: datetime) -> Moment:
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
-def moment_of(time: datetime | None) -> Moment | None:
-    return None if time is None else moment_at(time)
+def to_optional_moment(time: datetime | None) -> Moment | None:
+    return None if time is None else to_moment(time)
 
 
-def body_of(body: Json, base64: str | None) -> bytes:
+def decode_body(body: Json, base64: str | None) -> bytes:
     """The bytes of a message: the text of its JSON as it was sent, or what the base64 says."""
     if base64 is None:
         return b"" if body is UNSET else bytes(body)
@@ -68,7 +68,7 @@ def body_of(body: Json, base64: str | None) -> bytes:
         raise InvalidInput("body_base64 is not base64") from None
 
 
-def told(body: bytes) -> tuple[Json, str | None]:
+def encode_body(body: bytes) -> tuple[Json, str | None]:
     """JSON as it is; what is not JSON as base64; nothing as neither."""
     if not body:
         return UNSET, None

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from penstock.worker.around import Around
+from penstock.worker.around import HandlerMiddleware
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 
 
-class AckFirst(Around):
+class AckFirstHandler(HandlerMiddleware):
     """`acked` is False if the message is not this worker's any more."""
 
     def __init__(self, inner: Handler, acked: Callable[[Context], Awaitable[bool]]) -> None:

@@ -7,7 +7,7 @@ from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 
 
-class Around(Handler):
+class HandlerMiddleware(Handler):
     def __init__(self, inner: Handler) -> None:
         super().__init__(
             inner.function,

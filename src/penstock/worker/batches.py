@@ -11,19 +11,19 @@ import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
-from penstock.worker.lanes import PATIENCE, Ends, Load, Run, Task, contexts_of
+from penstock.worker.lanes import CANCEL_TIMEOUT_S, Load, ResultSink, Run, Task, list_contexts
 from penstock.worker.policy import TimedOut
 from penstock.worker.tracebacks import format_coroutine
 
 log = structlog.get_logger()
 
 
-class BatchLane:
+class BatchExecutor:
     """One batch at a time, of what is there, at most as many as the handler takes."""
 
-    def __init__(self, handler: Handler, ends: Ends, grace: float) -> None:
+    def __init__(self, handler: Handler, ends: ResultSink, grace: float) -> None:
         self.handler = handler
-        self.appetite = handler.batch or 1
+        self.capacity = handler.batch or 1
         self.ends = ends
         self.grace = grace
         self.low = 0
@@ -40,9 +40,9 @@ class BatchLane:
     def start(self) -> None:
         self.late = False
         self.runner = asyncio.create_task(self.run())
-        self.runner.add_done_callback(self.gone)
+        self.runner.add_done_callback(self.replace_runner)
 
-    def gone(self, runner: Task) -> None:
+    def replace_runner(self, runner: Task) -> None:
         """One that broke, which must not happen, leaves its place to another."""
         if not runner.cancelled() and (error := runner.exception()) is not None:
             log.error("runner_failed", exc_info=error)
@@ -68,10 +68,10 @@ class BatchLane:
     @property
     def free(self) -> int:
         """None while a batch runs: the next one waits for its end."""
-        return (0 if self.batch else self.appetite) - len(self.buffer)
+        return (0 if self.batch else self.capacity) - len(self.buffer)
 
     def take_back(self) -> list[Context]:
-        waiting = contexts_of(self.buffer)
+        waiting = list_contexts(self.buffer)
         self.buffer.clear()
         self.load.give_back(len(waiting))
         return waiting
@@ -81,7 +81,7 @@ class BatchLane:
         assert me is not None
         while not self.stopping:
             if not self.buffer:
-                self.ends.has_room()
+                self.ends.notify_room()
                 self.filled.clear()
                 await self.filled.wait()
                 continue
@@ -100,7 +100,7 @@ class BatchLane:
 
     def take(self) -> list[Context]:
         """The batch has the shortest time that one of its messages or the handler gives it."""
-        size = min(len(self.buffer), self.appetite)
+        size = min(len(self.buffer), self.capacity)
         batch = [self.buffer.popleft()[1] for _ in range(size)]
         limits = [context.limit for context in batch if context.limit is not None]
         now = self.began = time.monotonic()
@@ -125,9 +125,9 @@ class BatchLane:
         for context, error in zip(batch, errors, strict=True):
             self.load.end()
             self.load.time(1, self.began)
-            self.ends.ended(self.handler, context, None, error)
+            self.ends.handle_end(self.handler, context, None, error)
         if len(self.buffer) <= self.low:
-            self.ends.has_room()
+            self.ends.notify_room()
 
     def sweep(self, now: float) -> None:
         """A batch that does not heed its cancellation is given up after the grace time."""
@@ -147,6 +147,6 @@ class BatchLane:
         self.stopping = True
         if self.runner is not None:
             self.runner.cancel()
-            await asyncio.wait([self.runner], timeout=PATIENCE)
+            await asyncio.wait([self.runner], timeout=CANCEL_TIMEOUT_S)
         cut, self.batch = self.batch, []
         return cut

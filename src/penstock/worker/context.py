@@ -9,14 +9,14 @@ from msgspec import Struct
 from penstock import message
 from penstock.admission import check_settlement
 from penstock.artifacts.upload import Content, Upload, check_content
-from penstock.checks import readable
+from penstock.checks import replace_surrogates
 from penstock.errors import InvalidInput, InvalidState
 from penstock.message import PLAIN, Leased, Settlement
 from penstock.ticket import Completion
 from penstock.worker.policy import Cancelled
 
 
-class Desk(Protocol):
+class RunReporter(Protocol):
     """Where a run is heard."""
 
     def note(self, context: "Context") -> None:
@@ -35,7 +35,7 @@ class Context(Struct, eq=False, gc=False):
 
     delivery: Leased
     queue: str
-    _desk: "Desk"
+    _desk: "RunReporter"
     # For the worker: when its lease is to be renewed and for how long, how long it may run and
     # until when, and whether it has ended.
     lease: float = 0.0
@@ -82,7 +82,10 @@ class Context(Struct, eq=False, gc=False):
 
     def progress(self, done: float, total: float = 100.0, note: str | None = None) -> None:
         """Shown to whoever looks at the message; written soon, not at once."""
-        self._note = (percent(done, total), None if note is None else readable(note))
+        self._note = (
+            compute_percent(done, total),
+            None if note is None else replace_surrogates(note),
+        )
         self._desk.note(self)
 
     def heartbeat(self) -> None:
@@ -113,13 +116,13 @@ class Context(Struct, eq=False, gc=False):
         If it is rolled back, the message is nacked with reason ROLLED_BACK.
         """
         self._refuse_attached()
-        self._desk.complete_on(connection, self.completion(None))
+        self._desk.complete_on(connection, self.make_completion(None))
         self.inside = True
 
     async def acomplete_in(self, connection: object) -> None:
         """The same for a connection that is waited for."""
         self._refuse_attached()
-        await self._desk.acomplete_on(connection, self.completion(None))
+        await self._desk.acomplete_on(connection, self.make_completion(None))
         self.inside = True
 
     def _refuse_attached(self) -> None:
@@ -133,7 +136,7 @@ class Context(Struct, eq=False, gc=False):
         self._settle(message.Nack(error, delay))
 
     def reject(self, error: str | None = None) -> None:
-        self._settle(message.Reject(error))
+        self._settle(message.SettleReject(error))
 
     def _settle(self, settlement: Settlement | None) -> None:
         """The first call wins; later ones change nothing."""
@@ -142,7 +145,7 @@ class Context(Struct, eq=False, gc=False):
             self.settlement = checked
             self.settled = True
 
-    def completion(self, result: bytes | None) -> Completion:
+    def make_completion(self, result: bytes | None) -> Completion:
         return Completion(self.delivery.id, self.delivery.fence, result)
 
     def take_note(self) -> tuple[float, str | None] | None:
@@ -150,7 +153,7 @@ class Context(Struct, eq=False, gc=False):
         return note
 
 
-def percent(done: float, total: float) -> float:
+def compute_percent(done: float, total: float) -> float:
     try:
         share = 100.0 * done / total
     except (TypeError, ZeroDivisionError, OverflowError):
@@ -160,13 +163,13 @@ def percent(done: float, total: float) -> float:
     return min(100.0, max(0.0, share))
 
 
-def in_place(type: str, queue: str) -> Context:
+def make_local_context(type: str, queue: str) -> Context:
     """For a task that is called, not enqueued: the one attempt of no message."""
     delivery = Leased(0, 0, type, 0, 0, b"", PLAIN, 0, 0, 1, 0, 0)
-    return Context(delivery, queue, Nobody())
+    return Context(delivery, queue, NullReporter())
 
 
-class Nobody:
+class NullReporter:
     """Listens to a run in place: there is no message to complete."""
 
     def note(self, context: Context) -> None: ...

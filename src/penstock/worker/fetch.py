@@ -8,34 +8,34 @@ from typing import Any
 import structlog
 
 from penstock.broker import Broker
-from penstock.consumer import MOST_WANTS
+from penstock.consumer import MAX_CLAIM_QUEUES
 from penstock.errors import StoreError
 from penstock.message import Leased
 from penstock.queue import Queue
-from penstock.worker.lanes import Lane
+from penstock.worker.lanes import Executor
 from penstock.worker.options import WorkerOptions
 from penstock.worker.prefetch import Pace, Prefetch
-from penstock.worker.suspects import Suspects
+from penstock.worker.suspects import Quarantine
 
 log = structlog.get_logger()
-AFTER_ERROR = 1.0
+RETRY_DELAY_S = 1.0
 # Longer than the interval at which other workers look for messages, unless they are told.
 PAUSE_S = 1.25
 
 
-class Fetch:
+class Fetcher:
     """Feeds some lanes from some queues. A claim under way is never cancelled: it would be lost."""
 
     def __init__(
         self,
         broker: Broker,
         queues: Sequence[str],
-        lanes: Sequence[Lane],
+        lanes: Sequence[Executor],
         options: WorkerOptions,
         consumer: str,
         *,
         scope: str,
-        suspects: Suspects,
+        suspects: Quarantine,
         take: Callable[[list[Leased], float], None],
     ) -> None:
         self.broker = broker
@@ -47,7 +47,7 @@ class Fetch:
         self.suspects = suspects
         self.take = take
         self.room = asyncio.Event()
-        self.slots = sum(lane.appetite for lane in lanes)
+        self.slots = sum(lane.capacity for lane in lanes)
         self.prefetch = Prefetch(self.slots, options.horizon, options.most_ahead)
         self.turn = 0
         self.paused_until = 0.0
@@ -61,10 +61,10 @@ class Fetch:
                 await self.step()
             except StoreError as error:
                 self.broker.outages.report_failure("fetch", error)
-                await self.rest(asyncio.sleep(AFTER_ERROR))
+                await self.rest(asyncio.sleep(RETRY_DELAY_S))
             except Exception as error:  # noqa: BLE001 - whatever it was, it must not end here
                 log.error("fetch_failed", queues=self.queues, error=repr(error))
-                await self.rest(asyncio.sleep(AFTER_ERROR))
+                await self.rest(asyncio.sleep(RETRY_DELAY_S))
 
     def stop(self) -> None:
         """Ends after the claim that is under way, or at once if there is none."""
@@ -84,7 +84,7 @@ class Fetch:
 
     async def step(self) -> None:
         await self.pause()
-        self.adapt()
+        self.adapt_target()
         limit = self.limit()
         if limit <= 0:
             self.room.clear()
@@ -96,7 +96,7 @@ class Fetch:
             if self.options.min_interval:
                 await self.rest(asyncio.sleep(self.options.min_interval))
         else:
-            await self.rest(self.quiet(wakes))
+            await self.rest(self.wait_for_work(wakes))
 
     async def pause(self) -> None:
         left = self.paused_until - asyncio.get_running_loop().time()
@@ -110,7 +110,7 @@ class Fetch:
             self.paused_until = asyncio.get_running_loop().time() + PAUSE_S
             self.room.set()
 
-    def adapt(self) -> None:
+    def adapt_target(self) -> None:
         """Refilled below half of what is ahead: the claim overlaps the rest."""
         now, loads = time.monotonic(), [lane.load for lane in self.lanes]
         pace = Pace(
@@ -129,7 +129,7 @@ class Fetch:
 
     def limit(self) -> int:
         """How many to claim now. Suspects take no slot while they wait in line."""
-        suspects, options = self.suspects.waiting(self.lanes), self.options
+        suspects, options = self.suspects.count_waiting(self.lanes), self.options
         unstarted = sum(lane.waiting for lane in self.lanes) + suspects
         free, ahead = self.free, self.prefetch.ahead
         if suspects:
@@ -142,7 +142,7 @@ class Fetch:
 
     async def claim(self, limit: int) -> int:
         """One claim names only so many queues; those that come first take turns."""
-        step = MOST_WANTS
+        step = MAX_CLAIM_QUEUES
         rounds = [self.queues[at : at + step] for at in range(0, len(self.queues), step)]
         self.turn = (self.turn + 1) % len(rounds)
         got = 0
@@ -170,10 +170,10 @@ class Fetch:
     async def queue(self, name: str) -> Queue:
         """Its settings may have changed: what is claimed must be renewed in time."""
         directory, tenant = self.broker.directory, self.broker.tenant
-        cached = directory.cached(tenant, self.scope, name)
-        return cached or await directory.named(tenant, self.scope, name)
+        cached = directory.get_cached(tenant, self.scope, name)
+        return cached or await directory.get_by_name(tenant, self.scope, name)
 
-    async def quiet(self, wakes: int) -> None:
+    async def wait_for_work(self, wakes: int) -> None:
         """Until there may be work: something came since `wakes`, or the longest interval passed."""
         store, loop = self.broker.store, asyncio.get_running_loop()
         ids = [(await self.queue(name)).id for name in self.queues]

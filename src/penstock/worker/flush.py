@@ -18,15 +18,15 @@ from penstock.worker.context import Context
 
 log = structlog.get_logger()
 # Enough for a batch of its own; fewer wait a moment for company, if there is any.
-ENOUGH = 50
+MIN_BATCH = 50
 # Notes of progress are for people: they can wait a little longer.
-NOTED = 0.1
-AFTER_ERROR = 0.5
+NOTE_DELAY_S = 0.1
+RETRY_DELAY_S = 0.5
 # Somebody's open transaction holds the row, or a cancel came in between: ask again.
-AGAIN = (AnswerKind.BUSY, AnswerKind.CHANGED)
+RETRIED_ANSWERS = (AnswerKind.BUSY, AnswerKind.CHANGED)
 
 
-class End(Struct, frozen=True, gc=False):
+class RunEnd(Struct, frozen=True, gc=False):
     """How a run ended: acked (verdict None), with its result, or settled otherwise."""
 
     context: Context
@@ -35,10 +35,10 @@ class End(Struct, frozen=True, gc=False):
     error: BaseException | None = None
 
 
-Write: TypeAlias = Callable[[list[End]], Awaitable[list[Answer]]]
+Write: TypeAlias = Callable[[list[RunEnd]], Awaitable[list[Answer]]]
 
 
-class Flush:
+class Completer:
     """One write in flight; what ends meanwhile goes in the next one."""
 
     def __init__(
@@ -46,21 +46,21 @@ class Flush:
         broker: Broker,
         held: dict[int, Context],
         linger: float,
-        told: Callable[[list[End], list[Answer]], None],
+        told: Callable[[list[RunEnd], list[Answer]], None],
     ) -> None:
         self.broker = broker
         self.held = held
         self.linger = linger
         self.told = told
         self.loop = asyncio.get_running_loop()
-        self.acks: list[End] = []
-        self.others: list[End] = []
+        self.acks: list[RunEnd] = []
+        self.others: list[RunEnd] = []
         self.notes: deque[Context] = deque()
         self.noting = False
         self.dirty = asyncio.Event()
         self.hurry = False
 
-    def add(self, end: End) -> None:
+    def add(self, end: RunEnd) -> None:
         ends = self.acks if end.verdict is None else self.others
         ends.append(end)
         # It sleeps only while there are none.
@@ -74,7 +74,7 @@ class Flush:
             self.noting = True
             # The loop may have closed meanwhile.
             with contextlib.suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self.loop.call_later, NOTED, self.dirty.set)
+                self.loop.call_soon_threadsafe(self.loop.call_later, NOTE_DELAY_S, self.dirty.set)
 
     @property
     def waiting(self) -> int:
@@ -85,7 +85,7 @@ class Flush:
             self.dirty.clear()
             await self.dirty.wait()
         company = len(self.held) > self.waiting
-        if self.waiting < ENOUGH and company and not self.hurry:
+        if self.waiting < MIN_BATCH and company and not self.hurry:
             await asyncio.sleep(self.linger)
         acks, self.acks = self.acks, []
         others, self.others = self.others, []
@@ -93,7 +93,7 @@ class Flush:
         await self.write(others, self.settle)
         await self.write_notes()
 
-    async def write(self, ends: list[End], write: Write) -> None:
+    async def write(self, ends: list[RunEnd], write: Write) -> None:
         """A sick store gets everything again, after a moment: nothing that ended is forgotten."""
         if not ends:
             return
@@ -103,22 +103,22 @@ class Flush:
             self.broker.outages.report_failure("flush", error)
             for end in ends:
                 self.add(end)
-            await asyncio.sleep(AFTER_ERROR)
+            await asyncio.sleep(RETRY_DELAY_S)
         except Exception as error:  # noqa: BLE001 - one that cannot be written must not stop the rest
             await self.write_apart(ends, write, error)
         else:
             self.broker.outages.report_success("flush")
-            self.answered(ends, answers)
+            self.handle_answers(ends, answers)
 
-    async def write_apart(self, ends: list[End], write: Write, error: Exception) -> None:
+    async def write_apart(self, ends: list[RunEnd], write: Write, error: Exception) -> None:
         if len(ends) > 1:
             for end in ends:
                 await self.write([end], write)
             return
         log.error("end_not_written", id=ends[0].context.id, error=repr(error))
-        self.answered(ends, [MISSING])
+        self.handle_answers(ends, [MISSING])
 
-    async def complete(self, ends: list[End]) -> list[Answer]:
+    async def complete(self, ends: list[RunEnd]) -> list[Answer]:
         items = [
             Completion(end.context.delivery.id, end.context.delivery.fence, end.result)
             for end in ends
@@ -126,14 +126,14 @@ class Flush:
         # Locks that this store gave out: nobody has to look at them again.
         return await self.broker.lanes.complete(items)
 
-    async def settle(self, ends: list[End]) -> list[Answer]:
-        answers = await self.committed(ends)
+    async def settle(self, ends: list[RunEnd]) -> list[Answer]:
+        answers = await self.find_committed(ends)
         left = [end for end, answer in zip(ends, answers, strict=True) if answer is None]
         items = [(end.context.delivery, end.verdict) for end in left if end.verdict is not None]
         settled = iter(await self.broker.settle_many(items) if items else ())
         return [next(settled) if answer is None else answer for answer in answers]
 
-    async def committed(self, ends: list[End]) -> list[Answer | None]:
+    async def find_committed(self, ends: list[RunEnd]) -> list[Answer | None]:
         """Those that were completed in a transaction of the handler's own, if it is known."""
         inside = [end.context for end in ends if end.context.inside]
         if not inside:
@@ -156,11 +156,11 @@ class Flush:
     def spool(self, context: Context, name: str, content: Content) -> Upload | None:
         return self.broker.artifacts.spool(name, content)
 
-    def answered(self, ends: list[End], answers: list[Answer]) -> None:
+    def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None:
         held = self.held
         for end, answer in zip(ends, answers, strict=True):
             context = end.context
-            if answer.kind in AGAIN:
+            if answer.kind in RETRIED_ANSWERS:
                 self.add(end)
             elif held.get(context.delivery.id) is context:
                 del held[context.delivery.id]

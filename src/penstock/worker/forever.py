@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 log = structlog.get_logger()
-AFTER_ERROR = 1.0
+RETRY_DELAY_S = 1.0
 
 
 async def keep_on(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -17,4 +17,4 @@ async def keep_on(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await step()
         except Exception as error:
             log.error("worker_loop_failed", loop=step.__qualname__, exc_info=error)
-            await asyncio.sleep(AFTER_ERROR)
+            await asyncio.sleep(RETRY_DELAY_S)

@@ -5,11 +5,11 @@ import weakref
 from typing import Protocol
 
 
-class Forkable(Protocol):
+class ForkAware(Protocol):
     forked: bool
 
 
-def notice_forks(worker: Forkable) -> None:
+def notice_forks(worker: ForkAware) -> None:
     """Sets `forked` in the copy, for as long as the worker lives."""
     watched = weakref.ref(worker)
 

@@ -14,8 +14,8 @@ from time import monotonic
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TERM, KILL, PIPE, XFSZ = 15, 9, 13, 25
 # Seconds between the request to end and the end.
-POLITE = 1.0
-LOOK = 1.0
+TERMINATE_GRACE_S = 1.0
+POLL_INTERVAL_S = 1.0
 
 
 def main() -> None:
@@ -23,26 +23,26 @@ def main() -> None:
     os.set_inheritable(status, False)
     libc = ctypes.CDLL(None)
     # Whoever leaves the command's process group becomes this process's child.
-    control(libc, PR_SET_CHILD_SUBREAPER, 1)
+    set_process_option(libc, PR_SET_CHILD_SUBREAPER, 1)
     pid = os.fork()
     if pid == 0:
-        become(command, status, libc)
+        exec_command(command, status, libc)
     code = wait(pid)
     end_tree(pid)
     if code is not None:
         os.write(status, f"exit {code}".encode() if code >= 0 else f"signal {-code}".encode())
 
 
-def control(libc: ctypes.CDLL, what: int, value: int) -> None:
+def set_process_option(libc: ctypes.CDLL, what: int, value: int) -> None:
     if hasattr(libc, "prctl"):
         libc.prctl(what, value, 0, 0, 0)
 
 
-def become(command: "list[str]", status: int, libc: ctypes.CDLL) -> None:
+def exec_command(command: "list[str]", status: int, libc: ctypes.CDLL) -> None:
     """The command, in a session of its own, with nothing to read, and gone if the guard is."""
     try:
         os.setsid()
-        control(libc, PR_SET_PDEATHSIG, KILL)
+        set_process_option(libc, PR_SET_PDEATHSIG, KILL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         # Python ignores these, and what is ignored would be so in the command too.
         for number in (PIPE, XFSZ):
@@ -58,7 +58,9 @@ def wait(pid: int) -> "int | None":
     """How the command ended; None if the worker closed the pipe before it did."""
     bells = watch(pid)
     while (code := reap(pid)) is None:
-        ready, _, _ = select.select([0, *bells], [], [], LOOK if bells else LOOK / 50)
+        ready, _, _ = select.select(
+            [0, *bells], [], [], POLL_INTERVAL_S if bells else POLL_INTERVAL_S / 50
+        )
         if 0 in ready and not os.read(0, 1024):
             end_politely(pid, bells)
             return None
@@ -85,16 +87,16 @@ def reap(pid: int) -> "int | None":
 
 def end_politely(pid: int, bells: "list[int]") -> None:
     send(pid, TERM, group=True)
-    until = monotonic() + POLITE
+    until = monotonic() + TERMINATE_GRACE_S
     while reap(pid) is None and (left := until - monotonic()) > 0:
-        select.select(bells, [], [], left if bells else LOOK / 50)
+        select.select(bells, [], [], left if bells else POLL_INTERVAL_S / 50)
 
 
 def end_tree(pid: int) -> None:
     """Kills until nobody is left: a child may fork while its siblings are killed."""
     if not os.path.exists(children_file()):
         send(pid, KILL, group=True)
-    while pids := children():
+    while pids := list_children():
         for each in pids:
             send(each, KILL, group=False)
             send(each, KILL, group=True)
@@ -109,7 +111,7 @@ def children_file() -> str:
     return f"/proc/{os.getpid()}/task/{os.getpid()}/children"
 
 
-def children() -> "list[int]":
+def list_children() -> "list[int]":
     try:
         with open(children_file(), encoding="ascii") as file:
             return [int(word) for word in file.read().split()]

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 from penstock.codec import Arguments, Values
 from penstock.errors import InvalidInput
 from penstock.worker.context import Context
-from penstock.worker.policy import AckPolicy, Rules, Unfit
+from penstock.worker.policy import AckPolicy, AckRules, Unfit
 
-Executor = Literal["async", "thread", "process", "shell"]
+ExecutorKind = Literal["async", "thread", "process", "shell"]
 T = TypeVar("T")
 anything = Values(Any, "result")
 
@@ -26,7 +26,7 @@ class App(Protocol):
         """Everything from now on happens in that store."""
 
 
-class Place(NamedTuple):
+class ExecutorSlot(NamedTuple):
     """A function by its module and its name there, and where its app's store is."""
 
     module: str
@@ -45,8 +45,8 @@ class Handler:
         *,
         queue: str,
         type: str | None,
-        executor: Executor | None = None,
-        rules: Rules | None = None,
+        executor: ExecutorKind | None = None,
+        rules: AckRules | None = None,
         timeout: float | None = None,
         batch: int | None = None,
         name: str = "",
@@ -55,8 +55,8 @@ class Handler:
         self.queue = queue
         self.type = type
         self.name = name or type or queue
-        self.executor = executor_of(function, executor, self.name)
-        self.rules = rules or Rules()
+        self.executor = choose_executor(function, executor, self.name)
+        self.rules = rules or AckRules()
         self.timeout = timeout
         self.batch = batch
         self.ack_first = self.rules.policy is AckPolicy.ACK_FIRST
@@ -69,10 +69,10 @@ class Handler:
             raise InvalidInput(f"{self.name!r}: a batch is 1 or more, and not for a process")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ExecutorSlot:
         """Where another process finds the function, and the app's messages."""
         url = None if self.app is None else self.app.url
-        return Place(self.function.__module__, self.function.__qualname__, url)
+        return ExecutorSlot(self.function.__module__, self.function.__qualname__, url)
 
     async def run(self, context: Context) -> bytes | None:
         """The result, ready to be stored; None if there is none."""
@@ -98,12 +98,14 @@ class Handler:
         raise NotImplementedError
 
 
-def executor_of(function: Callable[..., Any], wanted: Executor | None, name: str) -> Executor:
+def choose_executor(
+    function: Callable[..., Any], wanted: ExecutorKind | None, name: str
+) -> ExecutorKind:
     """Where it runs: a coroutine function on the loop, any other in a thread, unless told."""
     is_async = inspect.iscoroutinefunction(function)
     if wanted is None:
         return "async" if is_async else "thread"
-    if wanted not in get_args(Executor):
+    if wanted not in get_args(ExecutorKind):
         raise InvalidInput(f"{name!r}: no executor named {wanted!r}")
     if wanted in ("async", "thread") and (wanted == "async") is not is_async:
         kind = "a coroutine function" if is_async else "not a coroutine function"
@@ -138,10 +140,10 @@ class TaskHandler(Handler):
         return self.function(*args, **kwargs)
 
     def keep(self, value: Any) -> bytes:
-        return kept(self.results, value)
+        return encode_result(self.results, value)
 
 
-class Subscription(Handler):
+class SubscriberHandler(Handler):
     """Calls a subscriber with a message, or with a batch of them."""
 
     values: Values
@@ -159,7 +161,7 @@ class Subscription(Handler):
         return self.function(self.wrap(context, self.values))
 
     def keep(self, value: Any) -> bytes:
-        return kept(anything, value)
+        return encode_result(anything, value)
 
     async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
         """The handler returns None for all well, or one error or None for each message.
@@ -167,7 +169,9 @@ class Subscription(Handler):
         It does not get to see a message whose body does not fit.
         """
         messages = [self.wrap(context, self.values) for context in contexts]
-        errors: list[BaseException | None] = [misfit(message, self.values) for message in messages]
+        errors: list[BaseException | None] = [
+            find_misfit(message, self.values) for message in messages
+        ]
         fitting = [number for number, error in enumerate(errors) if error is None]
         outcomes = await self.run_fitting([messages[number] for number in fitting])
         for number, outcome in zip(fitting, outcomes, strict=True):
@@ -180,18 +184,20 @@ class Subscription(Handler):
         if self.executor == "async":
             outcomes = await self.function(messages)
         else:
-            outcomes = await in_thread(self.function, messages)
-        return [None] * len(messages) if outcomes is None else checked(outcomes, len(messages))
+            outcomes = await run_in_thread(self.function, messages)
+        return (
+            [None] * len(messages) if outcomes is None else check_outcomes(outcomes, len(messages))
+        )
 
 
-def kept(values: Values, value: Any) -> bytes:
+def encode_result(values: Values, value: Any) -> bytes:
     try:
         return values.encode(value)
     except InvalidInput as error:
         raise Unfit(str(error)) from None
 
 
-def misfit(message: Any, values: Values) -> Unfit | None:
+def find_misfit(message: Any, values: Values) -> Unfit | None:
     """Only what is annotated is read before the handler asks for it."""
     if values.kind is not Any:
         try:
@@ -201,7 +207,7 @@ def misfit(message: Any, values: Values) -> Unfit | None:
     return None
 
 
-def checked(outcomes: Iterable[Any], count: int) -> list[BaseException | None]:
+def check_outcomes(outcomes: Iterable[Any], count: int) -> list[BaseException | None]:
     listed = list(outcomes)
     if len(listed) != count:
         raise ValueError(f"{len(listed)} outcomes for {count} messages")
@@ -211,7 +217,7 @@ def checked(outcomes: Iterable[Any], count: int) -> list[BaseException | None]:
     return listed
 
 
-async def in_thread(function: Callable[[Any], T], argument: Any) -> T:
+async def run_in_thread(function: Callable[[Any], T], argument: Any) -> T:
     """In a thread that nobody waits for at exit: one that hangs does not keep the process."""
     # The value, or the error: not every error can be put into a future.
     ended: Future[tuple[T, None] | tuple[None, BaseException]] = Future()

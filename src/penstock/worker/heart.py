@@ -20,12 +20,12 @@ from penstock.worker.context import Context
 from penstock.worker.standby import Standby
 
 log = structlog.get_logger()
-AFTER_ERROR = 0.5
+RETRY_DELAY_S = 0.5
 # A cancel is to be noticed long before the next renewal.
-LOOK = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
-class Heart:
+class Heartbeat:
     """Renews what is held at a third of its lease; a run past its time and grace it lets go."""
 
     def __init__(
@@ -55,14 +55,14 @@ class Heart:
     def watch(self, renew_at: float) -> None:
         """Something is to be renewed then."""
         if renew_at < self.asleep_until:
-            self.nudge()
+            self.wake()
 
     def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
         """Before any of them runs; `plain` as in Standby."""
         if self.standby is not None:
             self.standby.claimed(deliveries, lease, plain=plain)
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         # Its loop may have closed meanwhile.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.nudged.set)
@@ -70,8 +70,8 @@ class Heart:
     async def run(self, broker: Broker) -> None:
         while not self.stopping:
             try:
-                await self.beat(broker)
-                await self.look(broker)
+                await self.renew_due(broker)
+                await self.check_leases(broker)
             except StoreError as error:
                 self.outages.report_failure("heartbeat", error)
             except Exception as error:  # noqa: BLE001 - whatever it was, the next beat must come
@@ -91,7 +91,7 @@ class Heart:
             async with asyncio.timeout(None if wait == inf else max(0.0, wait)):
                 await self.nudged.wait()
 
-    async def beat(self, broker: Broker) -> None:
+    async def renew_due(self, broker: Broker) -> None:
         now = time.monotonic()
         due = [context for context in self.held.copy().values() if context.renew_at <= now]
         for context in due:
@@ -101,14 +101,16 @@ class Heart:
         if due:
             await self.renew(broker, due)
 
-    async def look(self, broker: Broker) -> None:
+    async def check_leases(self, broker: Broker) -> None:
         """Once a second: of what has been held since the last look, that which was cancelled or
         lost is due at once, and the answer to its renewal tells."""
         now = time.monotonic()
         if now < self.look_at:
             return
-        self.look_at, before, self.seen = now + LOOK, self.seen, self.held.copy()
-        long = [each for id, each in self.seen.items() if before.get(id) is each and wanted(each)]
+        self.look_at, before, self.seen = now + CHECK_INTERVAL_S, self.seen, self.held.copy()
+        long = [
+            each for id, each in self.seen.items() if before.get(id) is each and is_watched(each)
+        ]
         if not long:
             return
         await self.mark_begun(broker, [each for each in long if each.started_at and not each.begun])
@@ -130,13 +132,13 @@ class Heart:
             answers = await broker.extend_many(items)
         except BaseException:
             for context in due:
-                context.renew_at = time.monotonic() + min(AFTER_ERROR, context.lease / 6)
+                context.renew_at = time.monotonic() + min(RETRY_DELAY_S, context.lease / 6)
             raise
         self.outages.report_success("heartbeat")
         for context, answer in zip(due, answers, strict=True):
-            self.heard(context, answer)
+            self.handle_answer(context, answer)
 
-    def heard(self, context: Context, answer: Answer) -> None:
+    def handle_answer(self, context: Context, answer: Answer) -> None:
         if answer.cancel_requested:
             context.cancelled = True
         held = answer.kind in (AnswerKind.DONE, AnswerKind.BUSY)
@@ -149,11 +151,13 @@ class Heart:
     def run_in_thread(self, connect: Callable[[], Awaitable[Broker]]) -> None:
         """With a loop and a connection of its own."""
         self.thread = threading.Thread(
-            target=lambda: asyncio.run(self.live(connect)), name="penstock-heart", daemon=True
+            target=lambda: asyncio.run(self.run_connected(connect)),
+            name="penstock-heart",
+            daemon=True,
         )
         self.thread.start()
 
-    async def live(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+    async def run_connected(self, connect: Callable[[], Awaitable[Broker]]) -> None:
         self.loop, self.nudged = asyncio.get_running_loop(), asyncio.Event()
         if self.standby is None:
             await self.live_on(connect)
@@ -172,23 +176,23 @@ class Heart:
                 broker = await connect()
             except StoreError as error:
                 self.outages.report_failure("heartbeat", error)
-                await asyncio.sleep(AFTER_ERROR)
+                await asyncio.sleep(RETRY_DELAY_S)
                 continue
             except Exception as error:  # noqa: BLE001 - without it every lease would be lost
                 log.error("heartbeat_failed", error=repr(error))
-                await asyncio.sleep(AFTER_ERROR)
+                await asyncio.sleep(RETRY_DELAY_S)
                 continue
             async with broker.store:
                 await self.run(broker)
 
     async def stop(self) -> None:
         self.stopping = True
-        self.nudge()
+        self.wake()
         if self.thread is not None:
             await asyncio.to_thread(self.thread.join, 5.0)
 
 
-def wanted(context: Context) -> bool:
+def is_watched(context: Context) -> bool:
     """As far as is known here."""
     told = context.cancelled or context.lost
     ended = context.over or context.inside

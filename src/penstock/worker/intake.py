@@ -9,24 +9,24 @@ import structlog
 from penstock import lifecycle
 from penstock.message import Flag, Leased, Nack, Park, Settlement
 from penstock.settings import QueueSettings
-from penstock.worker.context import Context, Desk
-from penstock.worker.heart import Heart
-from penstock.worker.lanes import Lane, Run
-from penstock.worker.routes import Routes
-from penstock.worker.suspects import Suspects, killer
+from penstock.worker.context import Context, RunReporter
+from penstock.worker.heart import Heartbeat
+from penstock.worker.lanes import Executor, Run
+from penstock.worker.routes import HandlerRoutes
+from penstock.worker.suspects import Quarantine, may_be_killer
 
 log = structlog.get_logger()
 
 
-class Intake:
+class Dispatcher:
     def __init__(
         self,
         held: dict[int, Context],
-        routes: Routes,
-        suspects: Suspects,
-        heart: Heart,
+        routes: HandlerRoutes,
+        suspects: Quarantine,
+        heart: Heartbeat,
         *,
-        desk: Desk,
+        desk: RunReporter,
         refuse: Callable[[Context, Settlement], None],
         settings: Callable[[Context], QueueSettings],
     ) -> None:
@@ -45,7 +45,7 @@ class Intake:
         now = time.monotonic()
         renew_at, desk = now + lease / 3, self.desk
         queues, find = self.routes.queues, self.routes.table.get
-        placed: dict[Lane, list[Run]] = {}
+        placed: dict[Executor, list[Run]] = {}
         plain = True
         for delivery in deliveries:
             name = queues[delivery.queue_id].name
@@ -63,7 +63,7 @@ class Intake:
                 self.timed.set()
                 plain = False
             if delivery.deliveries > 1:
-                self.suspect(lane, (handler, context))
+                self.quarantine(lane, (handler, context))
             else:
                 placed.setdefault(lane, []).append((handler, context))
         self.heart.watch(renew_at)
@@ -83,10 +83,10 @@ class Intake:
             log.warning("unknown_task", type=kind, queue=context.queue, id=context.id)
         self.refuse(context, Park())
 
-    def suspect(self, lane: Lane, run: Run) -> None:
+    def quarantine(self, lane: Executor, run: Run) -> None:
         context = run[1]
         delivery, settings = context.delivery, self.settings(context)
-        if delivery.deliveries > lifecycle.limits(delivery.meta, settings)[1]:
+        if delivery.deliveries > lifecycle.compute_limits(delivery.meta, settings)[1]:
             self.refuse(context, Nack("delivered too often"))
         else:
-            self.suspects.add((lane, run), alone=killer(delivery, settings))
+            self.suspects.add((lane, run), alone=may_be_killer(delivery, settings))

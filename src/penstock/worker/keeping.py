@@ -8,26 +8,26 @@ import structlog
 from penstock.broker import Broker
 from penstock.message import Fail
 from penstock.worker.context import Context
-from penstock.worker.flush import End
+from penstock.worker.flush import RunEnd
 from penstock.worker.handler import Handler
-from penstock.worker.policy import judge, text_of
+from penstock.worker.policy import format_error, judge
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
 
 
-class Keeping:
-    def __init__(self, broker: Broker, add: Callable[[End], None]) -> None:
+class ArtifactKeeper:
+    def __init__(self, broker: Broker, add: Callable[[RunEnd], None]) -> None:
         self.broker = broker
         self.add = add
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, handler: Handler, end: End) -> None:
+    def begin(self, handler: Handler, end: RunEnd) -> None:
         task = asyncio.create_task(self.keep(handler, end))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def keep(self, handler: Handler, end: End) -> None:
+    async def keep(self, handler: Handler, end: RunEnd) -> None:
         """A run whose files cannot be kept has failed."""
         context = end.context
         try:
@@ -35,9 +35,9 @@ class Keeping:
                 uploads, context.attached = context.attached or [], None
                 await self.broker.artifacts.attach_uploads(context.delivery, uploads)
         except Exception as error:  # noqa: BLE001 - whatever it was, the message has to end
-            log.warning("not_attached", id=context.id, error=text_of(error))
+            log.warning("not_attached", id=context.id, error=format_error(error))
             verdict = judge(handler.rules, context.delivery, error)
-            end = End(context, Tracebacks().attach(verdict, error), None, error)
+            end = RunEnd(context, Tracebacks().attach(verdict, error), None, error)
         drop(context)
         self.add(end)
 

@@ -25,20 +25,20 @@ YIELD_EVERY = 64
 # The clock is read once for so many runs, if they follow each other at once.
 TIME_EVERY = 8
 # How long a run that was cancelled may take to end.
-PATIENCE = 2.0
+CANCEL_TIMEOUT_S = 2.0
 
 
-class Ends(Protocol):
+class ResultSink(Protocol):
     """Whom a lane tells."""
 
     # This process is a copy that a handler made: it must not go on as a worker.
     forked: bool
 
-    def ended(
+    def handle_end(
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
     ) -> None: ...
 
-    def has_room(self) -> None:
+    def notify_room(self) -> None:
         """A lane has fewer messages waiting than its low mark."""
 
 
@@ -92,11 +92,11 @@ class Load:
         return now
 
 
-class Lane(Protocol):
+class Executor(Protocol):
     """Messages that wait to run, and what runs them. Never a task or a hop per message."""
 
     # How many it works on at once; when this many are left, or none, it says that it has room.
-    appetite: int
+    capacity: int
     low: int
     load: Load
 
@@ -128,11 +128,11 @@ class Lane(Protocol):
         """Ends every run that is still going on; those that were cut off, which are not told."""
 
 
-class AsyncLane:
+class AsyncExecutor:
     """A fixed number of coroutines take turns at the messages."""
 
-    def __init__(self, concurrency: int, ends: Ends, grace: float) -> None:
-        self.appetite = concurrency
+    def __init__(self, concurrency: int, ends: ResultSink, grace: float) -> None:
+        self.capacity = concurrency
         self.ends = ends
         self.grace = grace
         self.low = 0
@@ -147,21 +147,21 @@ class AsyncLane:
         self.late: set[Task] = set()
 
     def start(self) -> None:
-        for _ in range(self.appetite):
-            self.hire()
+        for _ in range(self.capacity):
+            self.spawn()
 
-    def hire(self) -> None:
+    def spawn(self) -> None:
         runner = asyncio.create_task(self.run())
         self.runners.add(runner)
-        runner.add_done_callback(self.gone)
+        runner.add_done_callback(self.replace_runner)
 
-    def gone(self, runner: Task) -> None:
+    def replace_runner(self, runner: Task) -> None:
         """One that broke, which must not happen, leaves its place to another."""
         self.runners.discard(runner)
         if not runner.cancelled() and (error := runner.exception()) is not None:
             log.error("runner_failed", exc_info=error)
             if not self.stopping:
-                self.hire()
+                self.spawn()
 
     def put(self, runs: Sequence[Run]) -> None:
         self.buffer.extend(runs)
@@ -182,10 +182,10 @@ class AsyncLane:
 
     @property
     def free(self) -> int:
-        return self.appetite - self.load.held
+        return self.capacity - self.load.held
 
     def take_back(self) -> list[Context]:
-        waiting = contexts_of(self.buffer)
+        waiting = list_contexts(self.buffer)
         self.buffer.clear()
         self.load.give_back(len(waiting))
         return waiting
@@ -203,7 +203,7 @@ class AsyncLane:
                 continue
             run = hands[me] = buffer.popleft()
             if len(buffer) == self.low:
-                self.ends.has_room()
+                self.ends.notify_room()
             handler, context = run
             value: Any = None
             error: BaseException | None = None
@@ -216,8 +216,8 @@ class AsyncLane:
                 if value is not None:
                     value = handler.keep(value)
             except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
-                value, error = None, self.told(me, raised)
-            goes_on = self.ended(me, value, error)
+                value, error = None, self.translate_error(me, raised)
+            goes_on = self.finish_run(me, value, error)
             runs += 1
             untimed += 1
             if untimed == TIME_EVERY:
@@ -226,7 +226,7 @@ class AsyncLane:
                 await asyncio.sleep(0)
 
     async def wait(self) -> bool:
-        self.ends.has_room()
+        self.ends.notify_room()
         self.idle += 1
         try:
             await self.work.acquire()
@@ -234,7 +234,7 @@ class AsyncLane:
             self.idle -= 1
         return not self.stopping
 
-    def told(self, me: Task, raised: BaseException) -> BaseException:
+    def translate_error(self, me: Task, raised: BaseException) -> BaseException:
         """The error of the run; raises it if it was meant for the runner."""
         if me in self.late:
             return TimedOut("longer than its timeout").with_traceback(raised.__traceback__)
@@ -242,7 +242,7 @@ class AsyncLane:
             raise raised
         return raised
 
-    def ended(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
+    def finish_run(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
         """False if the runner ends here: its run was given up before, and another took its place;
         or the lane stops."""
         if self.ends.forked:
@@ -254,7 +254,7 @@ class AsyncLane:
         if run is None:
             return False
         self.load.end()
-        self.ends.ended(*run, value, error)
+        self.ends.handle_end(*run, value, error)
         return not self.stopping
 
     def sweep(self, now: float) -> None:
@@ -269,19 +269,19 @@ class AsyncLane:
                 log.error("run_given_up", id=context.id, handler=handler.name)
                 late = TimedOut("and it did not end then either")
                 late.report = format_coroutine(runner.get_coro())
-                self.ends.ended(handler, context, None, late)
-                self.hire()
+                self.ends.handle_end(handler, context, None, late)
+                self.spawn()
 
     async def stop(self) -> list[Context]:
         self.stopping = True
         for runner in self.runners:
             runner.cancel()
         if self.runners:
-            await asyncio.wait(list(self.runners), timeout=PATIENCE)
-        cut = contexts_of(self.hands.values())
+            await asyncio.wait(list(self.runners), timeout=CANCEL_TIMEOUT_S)
+        cut = list_contexts(self.hands.values())
         self.hands.clear()
         return cut
 
 
-def contexts_of(runs: Iterable[Run]) -> list[Context]:
+def list_contexts(runs: Iterable[Run]) -> list[Context]:
     return [context for _, context in runs]

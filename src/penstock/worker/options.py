@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from penstock.settings import within
+from penstock.settings import check_range
 
 
 class WorkerOptions(Struct, frozen=True):
@@ -22,14 +22,14 @@ class WorkerOptions(Struct, frozen=True):
     prefetch: int | None = None
 
     def __post_init__(self) -> None:
-        within("concurrency", self.concurrency, 1, 10_000)
-        within("fetch_batch_size", self.fetch_batch_size, 1, 1_000)
-        within("overfetch_factor", self.overfetch_factor, 1, 100)
-        within("min_interval", self.min_interval, 0, 3_600)
-        within("max_interval", self.max_interval, 0.001, 30)
-        within("grace", self.grace, 0, 86_400)
-        within("lease", self.lease, 0.1, 43_200)
-        within("prefetch", self.prefetch, 0, 10_000)
+        check_range("concurrency", self.concurrency, 1, 10_000)
+        check_range("fetch_batch_size", self.fetch_batch_size, 1, 1_000)
+        check_range("overfetch_factor", self.overfetch_factor, 1, 100)
+        check_range("min_interval", self.min_interval, 0, 3_600)
+        check_range("max_interval", self.max_interval, 0.001, 30)
+        check_range("grace", self.grace, 0, 86_400)
+        check_range("lease", self.lease, 0.1, 43_200)
+        check_range("prefetch", self.prefetch, 0, 10_000)
 
     @property
     def most(self) -> int:

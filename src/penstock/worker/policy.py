@@ -7,11 +7,11 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from penstock import message
-from penstock.admission import LONGEST_WAIT, check_settlement
+from penstock.admission import MAX_DELAY_S, check_settlement
 from penstock.checks import check_number
-from penstock.lifecycle import delay_before
+from penstock.lifecycle import compute_delay
 from penstock.message import Leased, Settlement
-from penstock.settings import MOST_RUNS, Backoff, within
+from penstock.settings import MAX_RUNS, Backoff, check_range
 from penstock.worker.tracebacks import Reported
 
 
@@ -20,7 +20,7 @@ class Retry(Reported):
 
     def __init__(self, delay: float | None = None, reason: str = "") -> None:
         super().__init__(reason or "retry")
-        check_number("delay", delay, 0.0, LONGEST_WAIT)
+        check_number("delay", delay, 0.0, MAX_DELAY_S)
         self.delay = delay
 
 
@@ -65,11 +65,11 @@ class RetryStrategy(Struct, frozen=True):
     max_total_delay: float | None = None
 
     def __post_init__(self) -> None:
-        within("max_attempts", self.max_attempts, 1, MOST_RUNS)
-        within("max_total_delay", self.max_total_delay, 0, LONGEST_WAIT)
+        check_range("max_attempts", self.max_attempts, 1, MAX_RUNS)
+        check_range("max_total_delay", self.max_total_delay, 0, MAX_DELAY_S)
 
     def delay(self, attempt: int) -> float | None:
-        return delay_before(attempt, self.backoff, random.random)
+        return compute_delay(attempt, self.backoff, random.random)
 
 
 def constant(
@@ -113,7 +113,7 @@ def no_retry() -> RetryStrategy:
     return RetryStrategy(Backoff(kind="none", jitter="none"), max_attempts=1)
 
 
-class Rules(Struct, frozen=True):
+class AckRules(Struct, frozen=True):
     """How the runs of one handler are judged."""
 
     policy: AckPolicy = AckPolicy.NACK_ON_ERROR
@@ -129,25 +129,25 @@ Verdict: TypeAlias = Settlement | None
 NOT_SETTLED = "the handler ended without ack, nack or reject"
 
 
-def judge(rules: Rules, delivery: Leased, error: BaseException | None) -> Verdict:
+def judge(rules: AckRules, delivery: Leased, error: BaseException | None) -> Verdict:
     """What a run that returned (error None) or raised becomes."""
     if error is None:
-        return message.Reject(NOT_SETTLED) if rules.policy is AckPolicy.MANUAL else None
+        return message.SettleReject(NOT_SETTLED) if rules.policy is AckPolicy.MANUAL else None
     match error:
         case Cancelled():
-            return message.Cancelled()
+            return message.SettleCancelled()
         case Reject():
-            return message.Reject(text_of(error))
+            return message.SettleReject(format_error(error))
         case Retry():
-            return message.Nack(text_of(error), error.delay)
+            return message.Nack(format_error(error), error.delay)
     if rules.policy in (AckPolicy.ACK, AckPolicy.ACK_FIRST):
         return None
-    if isinstance(error, Unfit) or not retries(rules, error):
-        return message.Reject(text_of(error))
+    if isinstance(error, Unfit) or not should_retry(rules, error):
+        return message.SettleReject(format_error(error))
     return retry(rules, delivery, error)
 
 
-def retries(rules: Rules, error: BaseException) -> bool:
+def should_retry(rules: AckRules, error: BaseException) -> bool:
     if rules.policy is AckPolicy.REJECT_ON_ERROR:
         return False
     if rules.no_retry_on and isinstance(error, rules.no_retry_on):
@@ -159,28 +159,30 @@ def retries(rules: Rules, error: BaseException) -> bool:
     return not rules.retry_on or isinstance(error, rules.retry_on)
 
 
-def retry(rules: Rules, delivery: Leased, error: BaseException) -> Verdict:
+def retry(rules: AckRules, delivery: Leased, error: BaseException) -> Verdict:
     reason = "TIMEOUT" if isinstance(error, TimedOut) else None
-    plain = message.Nack(text_of(error), None, reason)
+    plain = message.Nack(format_error(error), None, reason)
     if rules.strategy is None:
         return plain
     try:
-        return by_strategy(rules.strategy, delivery.attempts + 1, plain)
+        return apply_strategy(rules.strategy, delivery.attempts + 1, plain)
     except Exception as broken:  # noqa: BLE001 - the strategy is the user's, and so is its error
-        return message.Nack(f"{plain.error}; its retry strategy: {text_of(broken)}", None, reason)
+        return message.Nack(
+            f"{plain.error}; its retry strategy: {format_error(broken)}", None, reason
+        )
 
 
-def by_strategy(strategy: Strategy, attempt: int, nack: message.Nack) -> Settlement:
+def apply_strategy(strategy: Strategy, attempt: int, nack: message.Nack) -> Settlement:
     """Raises if what the strategy says is no delay."""
     delay = strategy.delay(attempt)
     if delay is None:
-        return message.Reject(nack.error)
+        return message.SettleReject(nack.error)
     most_runs = getattr(strategy, "max_attempts", None)
     most_time = getattr(strategy, "max_total_delay", None)
     return check_settlement(message.Nack(nack.error, delay, nack.reason, most_runs, most_time))
 
 
-def text_of(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """One line that names the error; long ones are cut."""
     try:
         text = str(error)

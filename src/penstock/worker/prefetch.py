@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from penstock.worker.context import Context
-from penstock.worker.lanes import Lane
-from penstock.worker.suspects import Suspects
+from penstock.worker.lanes import Executor
+from penstock.worker.suspects import Quarantine
 
 log = structlog.get_logger()
 # A message that has waited this long for a slot goes back, so that another worker may run it.
@@ -68,7 +68,7 @@ class Prefetch:
 class Feeder(Protocol):
     """Claims messages for some lanes."""
 
-    lanes: Sequence[Lane]
+    lanes: Sequence[Executor]
 
     def stop_prefetch(self) -> None:
         """Runs are long: claim for free slots only, and first let other workers claim."""
@@ -92,7 +92,7 @@ class Patience:
 class LaneWatch:
     """Notices that messages of a lane have waited too long, by counts: none is looked at."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Executor) -> None:
         self.lane = lane
         self.patience = Patience()
         # How many had been put into the lane at a moment.
@@ -116,7 +116,7 @@ class LaneWatch:
 class GiveBack:
     """Releases messages that were claimed and have not begun for a while."""
 
-    def __init__(self, suspects: Suspects, release: Callable[[list[Context]], None]) -> None:
+    def __init__(self, suspects: Quarantine, release: Callable[[list[Context]], None]) -> None:
         self.suspects = suspects
         self.release = release
         self.patience = Patience()
@@ -146,7 +146,7 @@ class GiveBack:
             watch.lane.waiting for _, watches in self.feeders for watch in watches
         )
 
-    def take_suspects(self, lanes: Sequence[Lane], now: float) -> list[Context]:
+    def take_suspects(self, lanes: Sequence[Executor], now: float) -> list[Context]:
         overdue = self.suspects.take_overdue(lanes, now - self.patience.seconds)
         if overdue:
             self.patience.give_back(overdue)

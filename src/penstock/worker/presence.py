@@ -4,21 +4,21 @@ import os
 import socket
 
 from penstock.message import Moment
-from penstock.ticket import Working
+from penstock.ticket import WorkerInfo
 
 # A worker says every 30 s that it is there.
-SAYS_EVERY = 30.0
-SILENT = 3 * SAYS_EVERY * 1_000_000
+HEARTBEAT_INTERVAL_S = 30.0
+GONE_AFTER_MICROS = 3 * HEARTBEAT_INTERVAL_S * 1_000_000
 
 
-def gone(worker: Working, now: Moment) -> bool:
+def is_gone(worker: WorkerInfo, now: Moment) -> bool:
     """It has been silent for long, or it was on this machine and is not any more."""
-    if now - worker.seen_at > SILENT:
+    if now - worker.seen_at > GONE_AFTER_MICROS:
         return True
-    return worker.host == socket.gethostname() and not running(worker.pid)
+    return worker.host == socket.gethostname() and not is_process_running(worker.pid)
 
 
-def running(pid: int) -> bool:
+def is_process_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -25,17 +25,17 @@ from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.message import Settlement
 from penstock.ticket import Completion
 from penstock.worker.child_logging import forward_records, handle_record, level_to_forward
-from penstock.worker.context import Context, Nobody
-from penstock.worker.handler import Handler, Place
-from penstock.worker.lanes import Ends
-from penstock.worker.policy import Cancelled, Retry, TimedOut, judge, text_of
-from penstock.worker.threads import ThreadLane
+from penstock.worker.context import Context, NullReporter
+from penstock.worker.handler import ExecutorSlot, Handler
+from penstock.worker.lanes import ResultSink
+from penstock.worker.policy import Cancelled, Retry, TimedOut, format_error, judge
+from penstock.worker.threads import ThreadExecutor
 from penstock.worker.tracebacks import Reported, format_thread, format_traceback
 
 # Children are copies of a process that has no threads and has imported this module.
 server = multiprocessing.get_context("forkserver")
 # That process is reached by a socket, and the address of one has room for 104 bytes.
-LONGEST_FOLDER = 70
+MAX_SOCKET_PATH = 70
 SHORT_FOLDER = "/tmp"
 # A child whose time is over is asked where it is, and has so long to answer.
 WHERE = "where"
@@ -50,7 +50,7 @@ class ProcessError(Reported):
     """What a handler raised in its process, as text."""
 
 
-class Outcome(Struct, frozen=True):
+class ChildResult(Struct, frozen=True):
     """How a run ended in its process, judged there: only there are its errors what they were."""
 
     result: bytes | None = None
@@ -90,13 +90,13 @@ class Child:
         far.close()
         heard.close()
 
-    def run(self, handler: Handler, context: Context) -> Outcome:
+    def run(self, handler: Handler, context: Context) -> ChildResult:
         """Blocks until it is done. Notes of progress come before the end."""
         try:
             self.near.send((handler.place, context.delivery, context.queue))
-            while not isinstance(said := self.near.recv(), Outcome):
+            while not isinstance(said := self.near.recv(), ChildResult):
                 lock, news = said
-                if lock != lock_of(context):
+                if lock != make_lock(context):
                     continue
                 self.hear(context, news)
             return said
@@ -127,11 +127,11 @@ class Child:
 
     def order(self, context: Context) -> None:
         with contextlib.suppress(OSError):
-            self.orders.send((lock_of(context), context.cancelled, context.lost))
+            self.orders.send((make_lock(context), context.cancelled, context.lost))
 
     def ask_where(self, context: Context) -> None:
         with contextlib.suppress(OSError):
-            self.orders.send((lock_of(context), WHERE, False))
+            self.orders.send((make_lock(context), WHERE, False))
 
     def kill(self) -> None:
         """With whatever it started."""
@@ -142,10 +142,10 @@ class Child:
         self.process.join(1.0)
 
 
-class ProcessLane(ThreadLane):
+class ProcessExecutor(ThreadExecutor):
     """Each thread has a process for its runs, started when it first needs one."""
 
-    def __init__(self, concurrency: int, ends: Ends) -> None:
+    def __init__(self, concurrency: int, ends: ResultSink) -> None:
         super().__init__(concurrency, ends)
         self.children: dict[int, Child] = {}
         self.late: dict[int, Context] = {}
@@ -153,7 +153,7 @@ class ProcessLane(ThreadLane):
     def start(self) -> None:
         # Before the interpreter waits for them at its exit.
         atexit.register(self.kill_all)
-        choose_folder()
+        choose_socket_folder()
         super().start()
 
     def call(self, me: int, handler: Handler, context: Context) -> bytes | None:
@@ -200,18 +200,18 @@ class ProcessLane(ThreadLane):
             child.kill()
 
 
-def error_of(outcome: Outcome, text: str) -> Exception:
-    if isinstance(outcome.verdict, message.Cancelled):
+def error_of(outcome: ChildResult, text: str) -> Exception:
+    if isinstance(outcome.verdict, message.SettleCancelled):
         return Cancelled(text)
     error = Retry(reason=text) if outcome.retry else ProcessError(text)
     error.report = outcome.traceback
     return error
 
 
-def choose_folder() -> None:
+def choose_socket_folder() -> None:
     """Where the first process puts its socket: beside other temporary files, if it fits there."""
     usual = tempfile.gettempdir()
-    if len(os.fsencode(usual)) > LONGEST_FOLDER:
+    if len(os.fsencode(usual)) > MAX_SOCKET_PATH:
         tempfile.tempdir = SHORT_FOLDER
         try:
             util.get_temp_dir()
@@ -227,15 +227,15 @@ def serve(pipe: Connection, orders: Connection, log_level: int | None) -> None:
         signal.signal(number, lambda *_: None)
     running: dict[tuple[int, int], Context] = {}
     mutex = threading.Lock()
-    desk = Far(pipe, mutex, log_level)
-    threading.Thread(target=obey, args=(orders, running, desk), daemon=True).start()
+    desk = PipeReporter(pipe, mutex, log_level)
+    threading.Thread(target=follow_orders, args=(orders, running, desk), daemon=True).start()
     while True:
         try:
             place, delivery, queue = pipe.recv()
         except EOFError:
             return
         context = Context(delivery, queue, desk)
-        running[lock_of(context)] = context
+        running[make_lock(context)] = context
         desk.context = context
         outcome = run_one(place, context, desk)
         running.clear()
@@ -244,7 +244,7 @@ def serve(pipe: Connection, orders: Connection, log_level: int | None) -> None:
             pipe.send(outcome)
 
 
-class Far(Nobody):
+class PipeReporter(NullReporter):
     """The worker, at the other end of the pipe."""
 
     def __init__(self, pipe: Connection, mutex: threading.Lock, log_level: int | None) -> None:
@@ -256,7 +256,7 @@ class Far(Nobody):
 
     def note(self, context: Context) -> None:
         with self.mutex:
-            self.pipe.send((lock_of(context), context.take_note()))
+            self.pipe.send((make_lock(context), context.take_note()))
 
     def complete_on(self, connection: object, item: Completion) -> None:
         raise InvalidInput("complete_in is not for the process executor: use threads or async")
@@ -278,23 +278,25 @@ class Far(Nobody):
     def send(self, news: logging.LogRecord | Stood) -> None:
         with self.mutex:
             if self.context is not None and not self.context.over:
-                self.pipe.send((lock_of(self.context), news))
+                self.pipe.send((make_lock(self.context), news))
 
     def hand_over(self, context: Context, spooled: Spooled) -> None:
         with self.mutex:
             if context.over:
                 raise InvalidState("the run has ended: nothing can be attached any more")
-            self.pipe.send((lock_of(context), spooled))
+            self.pipe.send((make_lock(context), spooled))
             refused: PenstockError | OSError | None = self.pipe.recv()
         if refused is not None:
             raise refused
 
 
-def lock_of(context: Context) -> tuple[int, int]:
+def make_lock(context: Context) -> tuple[int, int]:
     return context.id, context.fence
 
 
-def obey(orders: Connection, running: dict[tuple[int, int], Context], desk: Far) -> None:
+def follow_orders(
+    orders: Connection, running: dict[tuple[int, int], Context], desk: PipeReporter
+) -> None:
     """Tells the run what became of its message; ends this process with the worker."""
     try:
         while True:
@@ -309,13 +311,13 @@ def obey(orders: Connection, running: dict[tuple[int, int], Context], desk: Far)
         os.killpg(0, signal.SIGKILL)
 
 
-def run_one(place: Place, context: Context, desk: Far) -> Outcome:
+def run_one(place: ExecutorSlot, context: Context, desk: PipeReporter) -> ChildResult:
     try:
         handler = find(place.module, place.name)
     except BaseException as raised:  # noqa: BLE001 - told to the worker
         where = f"{place.module}.{place.name}"
-        text = f"{where} is not found in a process: {text_of(raised)}"
-        return Outcome(error=text, traceback=format_traceback(raised))
+        text = f"{where} is not found in a process: {format_error(raised)}"
+        return ChildResult(error=text, traceback=format_traceback(raised))
     forward_records(desk.log_level, desk.send)
     if handler.app is not None and place.url not in (None, handler.app.url):
         # The worker was told another one than the code says.
@@ -329,8 +331,8 @@ def run_one(place: Place, context: Context, desk: Far) -> Outcome:
         verdict = judge(handler.rules, context.delivery, raised)
         verdict = context.settlement if context.settled else verdict
         trace, asked = format_traceback(raised), isinstance(raised, Retry)
-        return Outcome(None, text_of(raised), True, verdict, trace, asked)
-    return Outcome(result, None, context.settled, context.settlement)
+        return ChildResult(None, format_error(raised), True, verdict, trace, asked)
+    return ChildResult(result, None, context.settled, context.settlement)
 
 
 def find(module: str, name: str) -> Handler:
@@ -341,10 +343,10 @@ def find(module: str, name: str) -> Handler:
         target = getattr(target, part)
     if not hasattr(target, "handler"):
         # The task is known by another name than its function.
-        target = next(each for each in vars(home).values() if holds(each, target))
+        target = next(each for each in vars(home).values() if is_task_of(each, target))
     made: Callable[[], Handler] = target.handler
     return made()
 
 
-def holds(task: Any, function: Any) -> bool:
+def is_task_of(task: Any, function: Any) -> bool:
     return hasattr(task, "handler") and getattr(task, "function", None) is function

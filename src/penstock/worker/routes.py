@@ -7,25 +7,25 @@ from penstock import tracing
 from penstock.broker import Broker
 from penstock.errors import InvalidInput
 from penstock.queue import Queue
-from penstock.worker.ack_first import AckFirst
-from penstock.worker.batches import BatchLane
+from penstock.worker.ack_first import AckFirstHandler
+from penstock.worker.batches import BatchExecutor
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
-from penstock.worker.lanes import AsyncLane, Ends, Lane
+from penstock.worker.lanes import AsyncExecutor, Executor, ResultSink
 from penstock.worker.options import WorkerOptions
-from penstock.worker.processes import ProcessLane
-from penstock.worker.threads import ThreadLane
-from penstock.worker.traced import Traced
+from penstock.worker.processes import ProcessExecutor
+from penstock.worker.threads import ThreadExecutor
+from penstock.worker.traced import TracedHandler
 
-Route: TypeAlias = tuple[Handler, Lane]
+Route: TypeAlias = tuple[Handler, Executor]
 
 
-class Routes:
+class HandlerRoutes:
     """A lane of coroutines, one of threads, one of processes, and one for each batch handler."""
 
     def __init__(
         self,
-        ends: Ends,
+        ends: ResultSink,
         options: WorkerOptions,
         acked: Callable[[Context], Awaitable[bool]],
     ) -> None:
@@ -35,9 +35,9 @@ class Routes:
         self.queues: dict[int, Queue] = {}
         # By queue and type; type None is for whoever takes any.
         self.table: dict[tuple[int, str | None], Route] = {}
-        self.shared: dict[str, Lane] = {}
-        self.lanes: list[Lane] = []
-        self.fed: dict[str, list[Lane]] = {}
+        self.shared: dict[str, Executor] = {}
+        self.lanes: list[Executor] = []
+        self.fed: dict[str, list[Executor]] = {}
 
     async def open(self, broker: Broker, handlers: Sequence[Handler], scope: str) -> None:
         for handler in handlers:
@@ -50,11 +50,11 @@ class Routes:
             if (queue.id, handler.type) in self.table:
                 what = "messages of any type" if handler.type is None else repr(handler.type)
                 raise InvalidInput(f"queue {queue.name!r} has two handlers for {what}")
-            kept = AckFirst(handler, self.acked) if handler.ack_first else handler
+            kept = AckFirstHandler(handler, self.acked) if handler.ack_first else handler
             # What runs in another process is not seen from here.
-            if tracing.on() and handler.executor in ("async", "thread"):
-                kept = Traced(kept)
-            lane = self.lane(kept)
+            if tracing.is_enabled() and handler.executor in ("async", "thread"):
+                kept = TracedHandler(kept)
+            lane = self.make_executor(kept)
             self.table[queue.id, handler.type] = (kept, lane)
             self.fed.setdefault(queue.name, []).append(lane)
 
@@ -64,30 +64,30 @@ class Routes:
         route = route or self.table.get((delivery.queue_id, None))
         return delivery.type if route is None else route[0].name
 
-    def lane(self, handler: Handler) -> Lane:
+    def make_executor(self, handler: Handler) -> Executor:
         if handler.batch is not None:
-            return self.opened(BatchLane(handler, self.ends, self.options.grace))
+            return self.add_executor(BatchExecutor(handler, self.ends, self.options.grace))
         kind = handler.executor if handler.executor in ("thread", "process") else "async"
         if kind not in self.shared:
-            self.shared[kind] = self.opened(self.open_shared(kind))
+            self.shared[kind] = self.add_executor(self.open_shared(kind))
         return self.shared[kind]
 
-    def open_shared(self, kind: str) -> Lane:
+    def open_shared(self, kind: str) -> Executor:
         count = self.options.concurrency
         match kind:
             case "thread":
-                return ThreadLane(count, self.ends)
+                return ThreadExecutor(count, self.ends)
             case "process":
-                return ProcessLane(count, self.ends)
-        return AsyncLane(count, self.ends, self.options.grace)
+                return ProcessExecutor(count, self.ends)
+        return AsyncExecutor(count, self.ends, self.options.grace)
 
-    def opened(self, lane: Lane) -> Lane:
+    def add_executor(self, lane: Executor) -> Executor:
         self.lanes.append(lane)
         return lane
 
-    def groups(self) -> list[tuple[list[str], list[Lane]]]:
+    def group_queues(self) -> list[tuple[list[str], list[Executor]]]:
         """Queues that share a lane are fetched together; a full lane holds up no other group."""
-        groups: list[tuple[list[str], list[Lane]]] = []
+        groups: list[tuple[list[str], list[Executor]]] = []
         for name, lanes in self.fed.items():
             names, fed = [name], list(dict.fromkeys(lanes))
             for group in [each for each in groups if not set(each[1]).isdisjoint(fed)]:

@@ -9,8 +9,8 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.message import Park, Release, Settlement, State
 from penstock.worker.context import Context
-from penstock.worker.flush import End
-from penstock.worker.policy import Cancelled, Retry, text_of
+from penstock.worker.flush import RunEnd
+from penstock.worker.policy import Cancelled, Retry, format_error
 from penstock.worker.tracebacks import format_traceback
 
 log: FilteringBoundLogger = structlog.get_logger()
@@ -29,7 +29,7 @@ class RunLog:
         self.second = 0.0
         self.lines = self.left_out = 0
 
-    def log_completed(self, ends: Sequence[End]) -> None:
+    def log_completed(self, ends: Sequence[RunEnd]) -> None:
         if not self.completions:
             return
         now = time.monotonic()
@@ -49,7 +49,7 @@ class RunLog:
             log.info("runs_completed", not_shown=self.left_out, seconds=round(now - self.second, 1))
         self.second, self.lines, self.left_out = now, 0, 0
 
-    def log_settled(self, end: End, state: State | None) -> None:
+    def log_settled(self, end: RunEnd, state: State | None) -> None:
         """`state` is what the settlement led to; None if the lease was lost before it."""
         if isinstance(end.verdict, Release | Park):
             return
@@ -69,7 +69,7 @@ class RunLog:
         trace = format_traceback(error)
         shown = {} if trace is None else {"exception": trace}
         log.warning(
-            "run_failed", state=State.COMPLETED.value, **self.fields(context, text_of(error)),
+            "run_failed", state=State.COMPLETED.value, **self.fields(context, format_error(error)),
             **shown,
         )  # fmt: skip
 
@@ -81,7 +81,7 @@ class RunLog:
 
 def error_text(verdict: Settlement | None, error: BaseException | None) -> str | None:
     text = getattr(verdict, "error", None)
-    return text_of(error) if text is None and error is not None else text
+    return format_error(error) if text is None and error is not None else text
 
 
 def traceback_of(verdict: Settlement | None) -> dict[str, str]:

@@ -12,16 +12,16 @@ from penstock.errors import PenstockError, StoreError
 from penstock.message import State
 from penstock.queue import Queue
 from penstock.runner import Runner
-from penstock.ticket import Working
-from penstock.worker.presence import SAYS_EVERY, gone
+from penstock.ticket import WorkerInfo
+from penstock.worker.presence import HEARTBEAT_INTERVAL_S, is_gone
 from penstock.worker.worker import Worker
 
 log = structlog.get_logger()
 LOOK, LOOK_FOR_AN_END = 1.0, 0.2
-PAGE = 200
+PAGE_SIZE = 200
 
 
-class Service:
+class WorkerProcess:
     """Runs one worker until a signal, a request in the store, or (if asked) nothing is left.
 
     With a `parent`, also until that process is gone: nobody else would stop it.
@@ -47,11 +47,11 @@ class Service:
 
     async def run(self) -> None:
         names = tuple(dict.fromkeys(handler.queue for handler in self.worker.handlers))
-        me = Working(self.worker.identity, socket.gethostname(), os.getpid(), names)
+        me = WorkerInfo(self.worker.identity, socket.gethostname(), os.getpid(), names)
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self.signalled, number)
+            asyncio.get_running_loop().add_signal_handler(number, self.handle_signal, number)
         async with self.agents:
-            await self.arrive(me)
+            await self.register(me)
             try:
                 async with self.worker:
                     log.info("worker_started", worker=me.id, pid=me.pid, queues=", ".join(names))
@@ -62,7 +62,7 @@ class Service:
         counts = {"completed": self.worker.completed, "other": self.worker.settled}
         log.info("worker_stopped", **counts, lost=self.worker.lost)
 
-    def signalled(self, number: int) -> None:
+    def handle_signal(self, number: int) -> None:
         """The first one asks; the second is a crash, and the leases will tell."""
         if self.told:
             os._exit(128 + number)
@@ -73,28 +73,28 @@ class Service:
         self.why = self.why or why
         self.stopped.set()
 
-    async def arrive(self, me: Working) -> None:
+    async def register(self, me: WorkerInfo) -> None:
         """On the list, and off it, are only notices: without them it works as well."""
         try:
-            await self.bury()
+            await self.remove_gone_workers()
         except StoreError as error:
             self.broker.outages.report_failure("registration", error)
-        await self.say(me)
+        await self.save_presence(me)
 
-    async def leave(self, me: Working) -> None:
+    async def leave(self, me: WorkerInfo) -> None:
         try:
             await self.broker.store.delete_worker(me.id)
         except StoreError as error:
             self.broker.outages.report_failure("registration", error)
 
-    async def bury(self) -> None:
+    async def remove_gone_workers(self) -> None:
         """Workers that could not say goodbye are taken off the list."""
         now = await self.broker.store.now()
         for row in await self.broker.store.workers():
-            if gone(row, now):
+            if is_gone(row, now):
                 await self.broker.store.delete_worker(row.id)
 
-    async def watch(self, me: Working) -> None:
+    async def watch(self, me: WorkerInfo) -> None:
         """Looks for a reason to stop; says now and then that it is still here."""
         loop = asyncio.get_running_loop()
         said_at = loop.time()
@@ -103,12 +103,12 @@ class Service:
                 async with asyncio.timeout(LOOK_FOR_AN_END if self.stop_when_empty else LOOK):
                     await self.stopped.wait()
             except TimeoutError:
-                if loop.time() - said_at >= SAYS_EVERY:
+                if loop.time() - said_at >= HEARTBEAT_INTERVAL_S:
                     said_at = loop.time()
-                    await self.say(me)
+                    await self.save_presence(me)
                 await self.look(me)
 
-    async def say(self, me: Working) -> None:
+    async def save_presence(self, me: WorkerInfo) -> None:
         try:
             await self.broker.store.save_worker(me)
         except StoreError as error:
@@ -116,14 +116,14 @@ class Service:
         except PenstockError as error:
             log.error("worker_not_heard", error=str(error))
 
-    async def look(self, me: Working) -> None:
+    async def look(self, me: WorkerInfo) -> None:
         try:
             rows = await self.broker.store.workers()
             if any(row.id == me.id and row.stopping for row in rows):
                 self.stop("asked to")
             elif self.parent is not None and os.getppid() != self.parent:
                 self.stop("its parent is gone")
-            elif self.stop_when_empty and await self.empty():
+            elif self.stop_when_empty and await self.is_empty():
                 self.stop("nothing left to do")
             self.broker.outages.report_success("registration")
         except StoreError as error:
@@ -131,19 +131,19 @@ class Service:
         except PenstockError as error:
             log.error("worker_look_failed", error=str(error))
 
-    async def empty(self) -> bool:
+    async def is_empty(self) -> bool:
         """Nothing held, ready or claimed, and no retry to wait for; a paused queue has no say."""
         if self.worker.held:
             return False
-        found = [await self.broker.directory.numbered(queue_id) for queue_id in self.worker.queues]
+        found = [await self.broker.directory.get_by_id(queue_id) for queue_id in self.worker.queues]
         queues = [queue for queue in found if queue.serves]
         for queue in queues:
-            if not await self.still(queue) or await self.retries(queue.name):
+            if not await self.is_queue_still(queue) or await self.has_retries(queue.name):
                 return False
         # A retry may have become due between two looks.
-        return all([await self.still(queue) for queue in queues])
+        return all([await self.is_queue_still(queue) for queue in queues])
 
-    async def still(self, queue: Queue) -> bool:
+    async def is_queue_still(self, queue: Queue) -> bool:
         """At one moment none of its messages was ready or claimed."""
         ready = await self.broker.admin.find(
             queue.name, state=State.READY, limit=1, scope=self.worker.scope
@@ -153,15 +153,19 @@ class Service:
         depths = await self.broker.store.depths(0)
         return not any(depths.get((queue.id, place)) for place in ("ready", "lease"))
 
-    async def retries(self, queue: str) -> bool:
+    async def has_retries(self, queue: str) -> bool:
         """Some message has run before and will run again."""
         before: int | None = None
         while True:
             page = await self.broker.admin.find(
-                queue, state=State.SCHEDULED, before=before, limit=PAGE, scope=self.worker.scope
+                queue,
+                state=State.SCHEDULED,
+                before=before,
+                limit=PAGE_SIZE,
+                scope=self.worker.scope,
             )
             if any(record.attempts for record in page):
                 return True
-            if len(page) < PAGE:
+            if len(page) < PAGE_SIZE:
                 return False
             before = page[-1].message.id

@@ -20,8 +20,8 @@ from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.policy import Unfit
 
-MOST_OUTPUT = 10 * 1_048_576
-MOST_SAID = 300
+MAX_OUTPUT_BYTES = 10 * 1_048_576
+MAX_TAIL_BYTES = 300
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
 # How often a run looks whether it is still wanted; how long output may follow the end.
 LOOK, LAST_WORDS = 0.5, 1.0
@@ -46,28 +46,28 @@ class ShellHandler(Handler):
         folder = self.directory / str(context.id)
         with ExitStack() as files:
             try:
-                kept = prepared(job, folder, files)
+                kept = open_output(job, folder, files)
             except OSError as error:
                 raise CommandFailed(f"cannot keep its output: {error}") from None
-            await Run(job, context, *kept).wanted()
+            await ShellRun(job, context, *kept).run_to_end()
         return msgspec.json.encode({"exit_code": 0, "output": str(folder)})
 
 
-def prepared(job: ShellJob, folder: Path, files: ExitStack) -> tuple[BinaryIO, BinaryIO]:
+def open_output(job: ShellJob, folder: Path, files: ExitStack) -> tuple[BinaryIO, BinaryIO]:
     """Output may hold secrets: nobody else looks in, at it or at what is beside it."""
     if job.cwd is not None and not os.path.isdir(job.cwd):
         raise CommandFailed(f"no directory {job.cwd!r} to run in")
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, exist_ok=True)
-    stdout, stderr = (opened(folder / f"{name}.log") for name in ("stdout", "stderr"))
+    stdout, stderr = (open_private(folder / f"{name}.log") for name in ("stdout", "stderr"))
     return files.enter_context(stdout), files.enter_context(stderr)
 
 
-def opened(path: Path) -> BinaryIO:
+def open_private(path: Path) -> BinaryIO:
     return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-class Run:
+class ShellRun:
     """One attempt of a job."""
 
     def __init__(self, job: ShellJob, context: Context, stdout: BinaryIO, stderr: BinaryIO) -> None:
@@ -80,7 +80,7 @@ class Run:
         # The end of what it wrote to stderr: usually that says why it failed.
         self.said = b""
 
-    async def wanted(self) -> None:
+    async def run_to_end(self) -> None:
         """To its end; or, when it is cancelled, late or lost, to the end of its whole tree."""
         task = asyncio.create_task(self.finish())
         try:
@@ -125,7 +125,7 @@ class Run:
         if not status and process.returncode == -signal.SIGINT:
             self.give_back()
         if status != "exit 0":
-            raise CommandFailed(self.told(status.partition("\n")[0]))
+            raise CommandFailed(self.describe_status(status.partition("\n")[0]))
 
     def give_back(self) -> None:
         """Ctrl-C in the worker's terminal reaches a guard that has not left its group yet."""
@@ -140,11 +140,11 @@ class Run:
             stderr=asyncio.subprocess.PIPE,
             pass_fds=(status,),
             cwd=self.job.cwd,
-            env=self.environment(),
+            env=self.make_environment(),
             start_new_session=True,
         )  # fmt: skip
 
-    def environment(self) -> dict[str, str]:
+    def make_environment(self) -> dict[str, str]:
         """Little of the worker's own, what the job gives, and who it is."""
         kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
         own = {
@@ -156,8 +156,8 @@ class Run:
 
     async def keep(self, stream: asyncio.StreamReader, file: BinaryIO) -> None:
         """Writes what comes under a line that says which attempt it is, until it is too much."""
-        left = MOST_OUTPUT
-        write(file, self.header())
+        left = MAX_OUTPUT_BYTES
+        write(file, self.make_header())
         while chunk := await stream.read(65_536):
             if left > 0:
                 write(file, chunk[:left])
@@ -165,15 +165,15 @@ class Run:
                 if left <= 0:
                     write(file, b"\n--- cut here: more than 10 MB ---\n")
             if file is self.stderr:
-                self.said = (self.said + chunk)[-MOST_SAID:]
+                self.said = (self.said + chunk)[-MAX_TAIL_BYTES:]
 
-    def header(self) -> bytes:
+    def make_header(self) -> bytes:
         command = msgspec.json.encode(self.job.command).decode()
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         run = f"attempt {self.context.attempt}, delivery {self.context.delivery.deliveries}"
         return f"--- {run}, {now}, {command} ---\n".encode()
 
-    def told(self, status: str) -> str:
+    def describe_status(self, status: str) -> str:
         """What became of the command, in words, and the last it said."""
         word, _, detail = status.partition(" ")
         lines = self.said.decode(errors="replace").split("\n")

@@ -10,14 +10,14 @@ from penstock.message import Leased, State
 from penstock.settings import QueueSettings
 from penstock.ticket import Answer, AnswerKind, Mark
 from penstock.worker.context import Context
-from penstock.worker.lanes import Lane, Run
+from penstock.worker.lanes import Executor, Run
 
-Place: TypeAlias = tuple[Lane, Run]
-AFTER_ERROR = 0.5
+Place: TypeAlias = tuple[Executor, Run]
+RETRY_DELAY_S = 0.5
 BUSY = Answer(AnswerKind.BUSY)
 
 
-def killer(delivery: Leased, settings: QueueSettings) -> bool:
+def may_be_killer(delivery: Leased, settings: QueueSettings) -> bool:
     """It may have ended a worker: some delivery of it did not come back, or nobody can tell."""
     return delivery.deliveries > delivery.attempts + 1 or settings.retry.on_expiry != "keep"
 
@@ -29,7 +29,7 @@ class Waiting(NamedTuple):
     since: float
 
 
-class Suspects:
+class Quarantine:
     """Runs those that may have ended a worker one at a time, those with the fewest deliveries
     first: a message that kills every worker comes after the neighbours it took with it. Retries
     that came back run at will.
@@ -51,17 +51,17 @@ class Suspects:
             self.free.append(place)
         self.changed.set()
 
-    def ended(self, context: Context) -> None:
+    def release_turn(self, context: Context) -> None:
         """Lets the next one begin. Call it once the store has answered: the next one may kill this
         process, and an end that was not written would be lost with it."""
         if self.alone is context:
             self.alone = None
             self.changed.set()
 
-    def waiting(self, lanes: Collection[Lane]) -> int:
+    def count_waiting(self, lanes: Collection[Executor]) -> int:
         return sum(lane in lanes for lane, _ in self.places)
 
-    def starting(self, lanes: Collection[Lane]) -> int:
+    def starting(self, lanes: Collection[Executor]) -> int:
         """How many are about to take a slot in these lanes."""
         count = sum(lane in lanes for lane, _ in [*self.free, *self.beginning])
         next_one = self.line and (self.alone is None or self.alone.over)
@@ -73,24 +73,24 @@ class Suspects:
 
     def take_back(self) -> list[Context]:
         """All that have not begun, also those of which the store is just told."""
-        back = [context_of(place) for place in self.places]
+        back = [get_context(place) for place in self.places]
         self.line.clear()
         self.free.clear()
         self.beginning.clear()
         return back
 
-    def take_overdue(self, lanes: Collection[Lane], since: float) -> list[Context]:
+    def take_overdue(self, lanes: Collection[Executor], since: float) -> list[Context]:
         """Those of the lanes that have waited in line since then, or longer, out of the line."""
         overdue = [each for each in self.line if each.since <= since and each.place[0] in lanes]
         self.line = [each for each in self.line if each not in overdue]
-        return [context_of(each.place) for each in overdue]
+        return [get_context(each.place) for each in overdue]
 
     async def step(self) -> None:
         self.changed.clear()
         places, self.free = self.free, []
         if self.alone is None and self.line:
             places.append(self.take_next())
-            self.alone = context_of(places[-1])
+            self.alone = get_context(places[-1])
         if places:
             await self.begin(places)
         else:
@@ -98,38 +98,38 @@ class Suspects:
 
     def take_next(self) -> Place:
         """The first in line among those with the fewest deliveries."""
-        first = min(self.line, key=lambda each: context_of(each.place).delivery.deliveries)
+        first = min(self.line, key=lambda each: get_context(each.place).delivery.deliveries)
         self.line.remove(first)
         return first.place
 
     async def begin(self, places: list[Place]) -> None:
         self.beginning = places
-        marks = [Mark(context_of(each).id, context_of(each).fence, begin=True) for each in places]
+        marks = [Mark(get_context(each).id, get_context(each).fence, begin=True) for each in places]
         try:
             answers = await self.broker.store.mark(marks)
         except StoreError as error:
             self.broker.outages.report_failure("suspects", error)
-            await asyncio.sleep(AFTER_ERROR)
+            await asyncio.sleep(RETRY_DELAY_S)
             answers = [BUSY] * len(marks)
         else:
             self.broker.outages.report_success("suspects")
         # Empty by now if they were taken back.
         self.beginning = []
         for place, answer in zip(places, answers, strict=False):
-            self.begun(place, answer)
+            self.handle_begun(place, answer)
 
-    def begun(self, place: Place, answer: Answer) -> None:
+    def handle_begun(self, place: Place, answer: Answer) -> None:
         lane, run = place
         if answer.kind is AnswerKind.DONE or answer.state is State.CLAIMED:
             lane.put([run])
         elif answer.kind is AnswerKind.BUSY:
             alone = self.alone is run[1]
-            self.ended(run[1])
+            self.release_turn(run[1])
             self.add(place, alone=alone)
         else:
-            self.ended(run[1])
+            self.release_turn(run[1])
             self.gone(run[1])
 
 
-def context_of(place: Place) -> Context:
+def get_context(place: Place) -> Context:
     return place[1][1]

@@ -15,7 +15,7 @@ import structlog
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.job_logging import running
-from penstock.worker.lanes import Ends, Load, Run, contexts_of
+from penstock.worker.lanes import Load, ResultSink, Run, list_contexts
 from penstock.worker.policy import TimedOut
 from penstock.worker.tracebacks import format_thread
 
@@ -24,11 +24,11 @@ log = structlog.get_logger()
 Ended: TypeAlias = tuple[float, tuple[Handler, Context, bytes | None, BaseException | None]]
 
 
-class ThreadLane:
+class ThreadExecutor:
     """A fixed number of threads take turns at the messages."""
 
-    def __init__(self, concurrency: int, ends: Ends) -> None:
-        self.appetite = concurrency
+    def __init__(self, concurrency: int, ends: ResultSink) -> None:
+        self.capacity = concurrency
         self.ends = ends
         self.low = 0
         self.load = Load()
@@ -43,7 +43,7 @@ class ThreadLane:
     def start(self) -> None:
         """Threads are hired when there is work for them."""
 
-    def hire(self) -> None:
+    def spawn(self) -> None:
         self.hired += 1
         name = thread_name(self.hired)
         threading.Thread(target=self.run, args=(self.hired,), name=name, daemon=True).start()
@@ -52,9 +52,9 @@ class ThreadLane:
         self.load.accept(len(runs))
         for run in runs:
             self.buffer.put(run)
-        wanted = min(self.appetite, len(self.hands) + self.buffer.qsize())
+        wanted = min(self.capacity, len(self.hands) + self.buffer.qsize())
         while self.hired - self.given_up < wanted:
-            self.hire()
+            self.spawn()
 
     @property
     def waiting(self) -> int:
@@ -72,7 +72,7 @@ class ThreadLane:
 
     @property
     def free(self) -> int:
-        return self.appetite - self.load.held
+        return self.capacity - self.load.held
 
     def take_back(self) -> list[Context]:
         back: list[Run] = []
@@ -80,7 +80,7 @@ class ThreadLane:
             while (run := self.buffer.get_nowait()) is not None:
                 back.append(run)
         self.load.give_back(len(back))
-        return contexts_of(back)
+        return list_contexts(back)
 
     def run(self, me: int) -> None:
         while (run := self.buffer.get()) is not None:
@@ -127,9 +127,9 @@ class ThreadLane:
             began, end = self.out.popleft()
             self.load.end()
             self.load.time(1, began)
-            self.ends.ended(*end)
+            self.ends.handle_end(*end)
         if self.waiting <= self.low:
-            self.ends.has_room()
+            self.ends.notify_room()
 
     def sweep(self, now: float) -> None:
         """A thread cannot be stopped: its run is given up, and another thread takes its place."""
@@ -139,17 +139,17 @@ class ThreadLane:
                 late = TimedOut("longer than its timeout; its thread goes on")
                 late.report = format_thread(thread_name(me))
                 self.load.end()
-                self.ends.ended(handler, context, None, late)
+                self.ends.handle_end(handler, context, None, late)
                 self.given_up += 1
-                self.hire()
-                self.ends.has_room()
+                self.spawn()
+                self.ends.notify_room()
 
     async def stop(self) -> list[Context]:
         cut = [self.hands.pop(me, None) for me in list(self.hands)]
         for _ in range(self.hired):
             self.buffer.put(None)
         self.collect()
-        return contexts_of(run for run in cut if run is not None)
+        return list_contexts(run for run in cut if run is not None)
 
 
 def thread_name(number: int) -> str:

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from penstock.errors import Archived
 
-EVERY = 300.0
-BATCH = 100
+INTERVAL_S = 300.0
+BATCH_SIZE = 100
 
 
 class Messages(Protocol):
@@ -17,11 +17,11 @@ class Messages(Protocol):
     async def get(self, id: int) -> object: ...
 
 
-class Tidy:
+class ShellOutputPruner:
     """An agent: safe in every worker at once, for it only removes what nobody can ask for."""
 
     name = "shell_output_tidier"
-    every = EVERY
+    every = INTERVAL_S
 
     def __init__(self, store: Messages, directory: Path) -> None:
         self.store = store
@@ -30,14 +30,14 @@ class Tidy:
         self.after = 0
 
     async def tick(self) -> float:
-        ids = sorted(id for id in folders(self.directory) if id > self.after)[:BATCH]
+        ids = sorted(id for id in list_job_folders(self.directory) if id > self.after)[:BATCH_SIZE]
         for id in ids:
-            if await self.archived(id):
+            if await self.is_archived(id):
                 shutil.rmtree(self.directory / str(id), ignore_errors=True)
-        self.after = ids[-1] if len(ids) == BATCH else 0
-        return 0 if self.after else EVERY
+        self.after = ids[-1] if len(ids) == BATCH_SIZE else 0
+        return 0 if self.after else INTERVAL_S
 
-    async def archived(self, id: int) -> bool:
+    async def is_archived(self, id: int) -> bool:
         try:
             await self.store.get(id)
         except Archived:
@@ -45,7 +45,7 @@ class Tidy:
         return False
 
 
-def folders(directory: Path) -> list[int]:
+def list_job_folders(directory: Path) -> list[int]:
     try:
         return [int(name) for name in os.listdir(directory) if name.isdecimal()]
     except FileNotFoundError:

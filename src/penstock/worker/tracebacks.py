@@ -46,7 +46,9 @@ class Tracebacks:
 
     def attach(self, verdict: Settlement | None, error: BaseException | None) -> Settlement | None:
         """The settlement of a failed run, with where it failed."""
-        if error is None or not isinstance(verdict, message.Nack | message.Reject | message.Fail):
+        if error is None or not isinstance(
+            verdict, message.Nack | message.SettleReject | message.Fail
+        ):
             return verdict
         if self.last is None or self.last[:2] != (error, error.__traceback__):
             self.last = error, error.__traceback__, format_traceback(error)

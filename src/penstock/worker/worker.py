@@ -12,26 +12,26 @@ from penstock.connections import StoreAddress
 from penstock.errors import StoreError
 from penstock.message import Leased, Nack, Release, Settlement, State
 from penstock.queue import Queue
-from penstock.runner import identity
+from penstock.runner import make_identity
 from penstock.settings import QueueSettings
 from penstock.ticket import DONE, Answer, AnswerKind
 from penstock.worker.context import Context
-from penstock.worker.fetch import Fetch
-from penstock.worker.flush import AGAIN, End, Flush
+from penstock.worker.fetch import Fetcher
+from penstock.worker.flush import RETRIED_ANSWERS, Completer, RunEnd
 from penstock.worker.forever import keep_on
 from penstock.worker.forks import notice_forks
 from penstock.worker.handler import Handler
-from penstock.worker.heart import Heart
-from penstock.worker.intake import Intake
-from penstock.worker.keeping import Keeping, drop
-from penstock.worker.lanes import Lane
+from penstock.worker.heart import Heartbeat
+from penstock.worker.intake import Dispatcher
+from penstock.worker.keeping import ArtifactKeeper, drop
+from penstock.worker.lanes import Executor
 from penstock.worker.options import WorkerOptions
 from penstock.worker.policy import Unfit, judge
 from penstock.worker.prefetch import GiveBack
-from penstock.worker.routes import Routes
+from penstock.worker.routes import HandlerRoutes
 from penstock.worker.run_log import RunLog
 from penstock.worker.standby import Standby
-from penstock.worker.suspects import Suspects
+from penstock.worker.suspects import Quarantine
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
@@ -39,9 +39,9 @@ log = structlog.get_logger()
 ROLLED_BACK = Nack("its transaction was rolled back", reason="ROLLED_BACK")
 # Must not raise.
 Hook = Callable[[str, Context, BaseException | None], None]
-WATCH = 0.05
+WATCH_INTERVAL_S = 0.05
 # To write what ended when the grace time is over.
-LAST = 5.0
+FINAL_FLUSH_TIMEOUT_S = 5.0
 
 
 class Worker:
@@ -64,40 +64,40 @@ class Worker:
         self.scope = scope
         self.hook = hook
         self.connect = connect
-        self.identity = identity()
+        self.identity = make_identity()
         self.held: dict[int, Context] = {}
         self.completed = self.settled = self.lost = self.finished = 0
         self.forked = False
         self.idle = asyncio.Event()
-        self.routes = Routes(self, self.options, self.acked)
+        self.routes = HandlerRoutes(self, self.options, self.ack_before_run)
         self.tracebacks = Tracebacks()
         self.run_log = RunLog(self.routes.handler_name)
-        self.flush = Flush(broker, self.held, self.options.linger, self.told)
-        self.keeping = Keeping(broker, self.flush.add)
+        self.flush = Completer(broker, self.held, self.options.linger, self.handle_answers)
+        self.keeping = ArtifactKeeper(broker, self.flush.add)
         self.heart = self.make_heartbeat(address)
-        self.suspects = Suspects(broker, self.drop_suspect)
+        self.suspects = Quarantine(broker, self.drop_suspect)
         self.give_back = GiveBack(self.suspects, self.release)
         self.intake = self.make_intake()
-        self.fetches: list[Fetch] = []
+        self.fetches: list[Fetcher] = []
         self.fetching: list[asyncio.Task[None]] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    def make_intake(self) -> Intake:
-        return Intake(
+    def make_intake(self) -> Dispatcher:
+        return Dispatcher(
             self.held,
             self.routes,
             self.suspects,
             self.heart,
             desk=self.flush,
             refuse=self.refuse,
-            settings=self.settings,
+            settings=self.get_settings,
         )
 
-    def make_heartbeat(self, address: StoreAddress | None) -> Heart:
+    def make_heartbeat(self, address: StoreAddress | None) -> Heartbeat:
         grace, standby = self.options.grace, None
         if address is not None:
             standby = Standby(address, self.held, grace, self.running)
-        return Heart(self.held, self.lease_lost, grace, self.broker.outages, standby)
+        return Heartbeat(self.held, self.handle_lost_lease, grace, self.broker.outages, standby)
 
     @property
     def queues(self) -> dict[int, Queue]:
@@ -135,14 +135,14 @@ class Worker:
             self.heart.run_in_thread(self.connect)
         for step in (self.flush.step, self.suspects.step, self.watch, self.give_back.step):
             self.tasks.append(asyncio.create_task(keep_on(step)))
-        for names, lanes in self.routes.groups():
+        for names, lanes in self.routes.group_queues():
             fetch = self.fetch(names, lanes)
             self.fetches.append(fetch)
             self.give_back.watch(fetch)
             self.fetching.append(asyncio.create_task(fetch.run()))
 
-    def fetch(self, names: list[str], lanes: list[Lane]) -> Fetch:
-        return Fetch(
+    def fetch(self, names: list[str], lanes: list[Executor]) -> Fetcher:
+        return Fetcher(
             self.broker,
             names,
             lanes,
@@ -159,76 +159,76 @@ class Worker:
 
     def refuse(self, context: Context, settlement: Settlement) -> None:
         """It does not run here."""
-        self.over(context)
-        self.flush.add(End(context, settlement))
+        self.finish_run(context)
+        self.flush.add(RunEnd(context, settlement))
 
-    def settings(self, context: Context) -> QueueSettings:
+    def get_settings(self, context: Context) -> QueueSettings:
         """As they are now; a claim has just looked."""
         queue_id = context.delivery.queue_id
         return self.broker.directory.by_id.get(queue_id, self.queues[queue_id]).settings
 
-    async def acked(self, context: Context) -> bool:
+    async def ack_before_run(self, context: Context) -> bool:
         """For a message acknowledged before its run; False if it may not run any more."""
         try:
-            (answer,) = await self.broker.complete_many([context.completion(None)])
+            (answer,) = await self.broker.complete_many([context.make_completion(None)])
         except StoreError as error:
             self.broker.outages.report_failure("ack_first", error)
             log.warning("not_acked_first", id=context.id)
             return False
         self.broker.outages.report_success("ack_first")
         self.let_go(context)
-        self.told([End(context)], [answer])
+        self.handle_answers([RunEnd(context)], [answer])
         return answer.kind is AnswerKind.DONE
 
-    def ended(
+    def handle_end(
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
     ) -> None:
-        self.over(context)
+        self.finish_run(context)
         if context.inside:
-            verdict = self.judged(handler, context, None, error).verdict if error else None
-            self.flush.add(End(context, verdict or ROLLED_BACK, None, error))
+            verdict = self.judge_end(handler, context, None, error).verdict if error else None
+            self.flush.add(RunEnd(context, verdict or ROLLED_BACK, None, error))
             return
         plain = handler.plain and not context.settled and context.attached is None
         if error is None and result is None and plain:
-            self.flush.add(End(context))
+            self.flush.add(RunEnd(context))
             return
-        end = self.judged(handler, context, result, error)
+        end = self.judge_end(handler, context, result, error)
         if error is not None and end.verdict is None:
             self.run_log.log_ignored(context, error)
         if handler.ack_first:
             drop(context)
             self.let_go(context)
-            self.suspects.ended(context)
+            self.suspects.release_turn(context)
         elif context.attached:
             self.keeping.begin(handler, end)
         else:
             self.flush.add(end)
 
-    def over(self, context: Context) -> None:
+    def finish_run(self, context: Context) -> None:
         context.over = True
         if context.started_at:
             context.seconds = time.monotonic() - context.started_at
         self.finished += 1
 
-    def judged(
+    def judge_end(
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
-    ) -> End:
-        most = self.settings(context).max_body
+    ) -> RunEnd:
+        most = self.get_settings(context).max_body
         if result is not None and len(result) > most:
             error = error or Unfit(f"a result of {len(result)} bytes, and at most {most} are kept")
             result = None
         if context.settled:
-            return End(context, self.tracebacks.attach(context.settlement, error), result, error)
+            return RunEnd(context, self.tracebacks.attach(context.settlement, error), result, error)
         if handler.manual and error is None:
             log.error("run_not_settled", id=context.id, handler=handler.name)
         verdict = judge(handler.rules, context.delivery, error)
-        return End(context, self.tracebacks.attach(verdict, error), result, error)
+        return RunEnd(context, self.tracebacks.attach(verdict, error), result, error)
 
-    def has_room(self) -> None:
+    def notify_room(self) -> None:
         for fetch in self.fetches:
             fetch.room.set()
 
-    def told(self, ends: list[End], answers: list[Answer]) -> None:
+    def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None:
         """The ends of runs are durable, or their leases were lost."""
         self.tracebacks.forget()
         if self.hook is None and answers.count(DONE) == len(ends) and ends[0].verdict is None:
@@ -236,31 +236,31 @@ class Worker:
             self.run_log.log_completed(ends)
         else:
             for end, answer in zip(ends, answers, strict=True):
-                self.told_one(end, answer)
+                self.handle_answer(end, answer)
         alone = self.suspects.alone
         # Still held if the store has to be asked again, not over if it was acked before its run.
         if alone is not None and alone.over and self.held.get(alone.id) is not alone:
-            self.suspects.ended(alone)
+            self.suspects.release_turn(alone)
         if not self.held:
             self.idle.set()
 
-    def told_one(self, end: End, answer: Answer) -> None:
-        if answer.kind in AGAIN:
+    def handle_answer(self, end: RunEnd, answer: Answer) -> None:
+        if answer.kind in RETRIED_ANSWERS:
             return
         if answer.kind not in (AnswerKind.DONE, AnswerKind.ALREADY):
             if not end.context.lost:
                 end.context.lost = True
-                self.lease_lost(end.context)
+                self.handle_lost_lease(end.context)
             if end.error is not None:
                 self.run_log.log_settled(end, None)
         elif end.verdict is None or answer.state is State.COMPLETED:
             self.completed += 1
             self.run_log.log_completed([end])
-            self.tell("completed", end.context, end.error)
+            self.emit("completed", end.context, end.error)
         else:
             self.settled += 1
             self.run_log.log_settled(end, answer.state)
-            self.tell(answer.state.value if answer.state else "settled", end.context, end.error)
+            self.emit(answer.state.value if answer.state else "settled", end.context, end.error)
 
     def let_go(self, context: Context) -> None:
         """It is not this worker's any more."""
@@ -271,16 +271,16 @@ class Worker:
     def drop_suspect(self, context: Context) -> None:
         """It was lost before it began: its slot is free."""
         self.let_go(context)
-        self.has_room()
+        self.notify_room()
 
-    def lease_lost(self, context: Context) -> None:
+    def handle_lost_lease(self, context: Context) -> None:
         if context.inside:
             return
         self.lost += 1
         log.warning("lease_lost", id=context.id, queue=context.queue, fence=context.fence)
-        self.tell("lease_lost", context, None)
+        self.emit("lease_lost", context, None)
 
-    def tell(self, event: str, context: Context, error: BaseException | None) -> None:
+    def emit(self, event: str, context: Context, error: BaseException | None) -> None:
         if self.hook is not None:
             self.hook(event, context, error)
 
@@ -289,7 +289,7 @@ class Worker:
         if not self.busy:
             self.intake.timed.clear()
         await self.intake.timed.wait()
-        await asyncio.sleep(WATCH)
+        await asyncio.sleep(WATCH_INTERVAL_S)
         for lane in self.routes.lanes:
             lane.sweep(time.monotonic())
 
@@ -302,10 +302,10 @@ class Worker:
         for lane in self.routes.lanes:
             self.release(lane.take_back())
         self.flush.hurry = True
-        await self.drained(self.options.grace)
+        await self.wait_until_drained(self.options.grace)
         for cut in await asyncio.gather(*(lane.stop() for lane in self.routes.lanes)):
             self.release(cut)
-        if not await self.drained(LAST):
+        if not await self.wait_until_drained(FINAL_FLUSH_TIMEOUT_S):
             log.error("stopped_with_ends_unwritten", count=self.flush.waiting)
         self.run_log.log_left_out(time.monotonic())
         await self.keeping.stop()
@@ -317,13 +317,13 @@ class Worker:
     def release(self, contexts: Iterable[Context]) -> None:
         """Back unworked, unless the handler has said what is to become of it."""
         for context in contexts:
-            self.over(context)
+            self.finish_run(context)
             drop(context)
             if context.id in self.held:
                 verdict = context.settlement if context.settled else Release()
-                self.flush.add(End(context, verdict))
+                self.flush.add(RunEnd(context, verdict))
 
-    async def drained(self, patience: float) -> bool:
+    async def wait_until_drained(self, patience: float) -> bool:
         """True when nothing runs and nothing is held any more."""
         try:
             async with asyncio.timeout(patience):

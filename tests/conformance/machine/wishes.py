@@ -6,16 +6,16 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from penstock.message import (
-    Cancelled,
     Dedup,
     Draft,
     Fail,
     Moment,
     Nack,
     Park,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
 )
 from penstock.queue import DEAD_LETTER
 from tests.conformance.machine.queues import NAMES
@@ -93,13 +93,13 @@ settlements: st.SearchStrategy[Settlement] = st.sampled_from(
         Nack("at once", delay=0.0, reason="TIMEOUT"),
         Nack("much later", delay=100.0),
         Nack("limited", max_attempts=2, max_total=8.0),
-        Reject("bad"),
-        Reject("bad"),
-        Reject("bad"),
+        SettleReject("bad"),
+        SettleReject("bad"),
+        SettleReject("bad"),
         Release(),
         Fail("no use"),
         Park(),
-        Cancelled("stopped"),
+        SettleCancelled("stopped"),
     ]
 )
 # A result is a completion.

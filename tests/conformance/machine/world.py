@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from penstock.broker import Broker
 from penstock.errors import InvalidState, LockLost, NotFound, PenstockError
-from penstock.message import PLAIN, Flag, HistoryRow, Message, Record, State
+from penstock.message import PLAIN, Flag, HistoryRow, Record, State, StoredMessage
 from penstock.ticket import Answer, AnswerKind, Lease, Move, Query
 from tests.conformance.engines import Engine
 from tests.conformance.machine.queues import QUEUES
@@ -21,7 +21,7 @@ from tests.conformance.model.consuming import Sight
 from tests.conformance.model.items import Hold, Item
 
 T = TypeVar("T")
-NO_MESSAGE = Message(0, 0, "", 0, 0, b"", PLAIN)
+NO_MESSAGE = StoredMessage(0, 0, "", 0, 0, b"", PLAIN)
 KINDS: dict[type[PenstockError], AnswerKind] = {
     LockLost: AnswerKind.LOST,
     InvalidState: AnswerKind.INVALID,

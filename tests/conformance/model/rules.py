@@ -5,16 +5,16 @@ from typing import assert_never
 
 from penstock.message import (
     NEVER,
-    Cancelled,
     Draft,
     Fail,
     Moment,
     Nack,
     Park,
     Reclaim,
-    Reject,
     Release,
+    SettleCancelled,
     Settlement,
+    SettleReject,
     State,
 )
 from penstock.settings import Backoff, QueueSettings
@@ -69,7 +69,7 @@ def rule(item: Item, settlement: Settlement, now: Moment) -> Ruling:
     """From the dead letters, after a cancel request, or as usual."""
     if item.held().from_dead:
         return from_dead(item, settlement)
-    if item.held().cancel_requested and not isinstance(settlement, Fail | Reject):
+    if item.held().cancel_requested and not isinstance(settlement, Fail | SettleReject):
         return ended(item, State.CANCELLED, "requested", error_of(settlement), counts=0)
     return usual(item, settlement, now)
 
@@ -78,9 +78,9 @@ def usual(item: Item, settlement: Settlement, now: Moment) -> Ruling:
     match settlement:
         case Fail(error):
             return ended(item, State.FAILED, None, error)
-        case Reject(error):
+        case SettleReject(error):
             return ended(item, State.DEAD, "rejected", error)
-        case Cancelled(error):
+        case SettleCancelled(error):
             return ended(item, State.CANCELLED, "requested", error, counts=0)
         case Release():
             return unworked(item, None)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from penstock.message import Cancelled, Fail, Leased, Nack, Reject, Release
+from penstock.message import Fail, Leased, Nack, Release, SettleCancelled, SettleReject
 from penstock.ticket import AnswerKind
 from tests.faults.storm.bodies import read
 from tests.faults.storm.part import CorePart, tolerated
@@ -92,7 +92,7 @@ class Consumer(CorePart):
         await self.witness.settle(message, Fail("the storm said so"))
 
     async def reject(self, message: Leased) -> None:
-        await self.witness.settle(message, Reject("the storm said so"))
+        await self.witness.settle(message, SettleReject("the storm said so"))
 
     async def extend(self, message: Leased) -> None:
         """Works longer than its lease; stops when asked to, or when it was lost."""
@@ -102,7 +102,7 @@ class Consumer(CorePart):
             if told.kind is not AnswerKind.DONE:
                 return
             if told.cancel_requested:
-                await self.witness.settle(message, Cancelled())
+                await self.witness.settle(message, SettleCancelled())
                 return
         await self.witness.complete([message])
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from penstock.message import Message, Record
+from penstock.message import Record, StoredMessage
 from penstock.store import Store
 from penstock.testing.checker import End, Recorder, Row, Stored
 from penstock.ticket import Cursor
@@ -54,7 +54,7 @@ async def dump(store: Store, recorder: Recorder, places: Places) -> Dumped:
     return dumped
 
 
-async def everything(store: Store) -> AsyncIterator[Message]:
+async def everything(store: Store) -> AsyncIterator[StoredMessage]:
     cursor = Cursor()
     while True:
         feed = await store.feed(cursor, PAGE)

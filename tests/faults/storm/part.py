@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock import stores
-from penstock.agents import all_agents
+from penstock.agents import make_agents
 from penstock.broker import Broker
-from penstock.directory import Directory
+from penstock.directory import QueueCache
 from penstock.errors import PenstockError
-from penstock.runner import Runner, identity
+from penstock.runner import Runner, make_identity
 from penstock.testing.checker import Recorder
 from tests.faults.storm.scene import Scene
 from tests.faults.storm.witness import Witness
@@ -55,7 +55,7 @@ class CorePart(Part):
         async with await stores.open(url) as store, await stores.open(url) as other:
             self.witness = Witness(Broker(store), self.recorder)
             self.listen()
-            async with Runner(all_agents(other, Directory(other), identity())):
+            async with Runner(make_agents(other, QueueCache(other), make_identity())):
                 await self.work()
 
     @abstractmethod

@@ -10,7 +10,7 @@ from penstock import Context, Message, Penstock, Reject, Retry
 from penstock.queue import Missed
 from penstock.task import AsyncTask, Task
 from penstock.worker.options import WorkerOptions
-from penstock.worker.serve import Service
+from penstock.worker.serve import WorkerProcess
 from tests.faults.storm import mariadb, postgres
 from tests.faults.storm.part import Part
 from tests.faults.storm.recording_store import RecordingConnections
@@ -38,7 +38,7 @@ class Product(Part):
     async def play(self) -> None:
         app, *_ = app_of(self)
         worker = await app.worker(options=OPTIONS)
-        await Service(worker, app.agents(worker.broker)).run()
+        await WorkerProcess(worker, app.agents(worker.broker)).run()
         await app.aclose()
 
 

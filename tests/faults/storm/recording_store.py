@@ -5,7 +5,7 @@ from typing import cast
 
 from penstock import stores
 from penstock.broker import Broker
-from penstock.connections import Connections
+from penstock.connections import BrokerPool
 from penstock.message import Verb
 from penstock.store import Store
 from penstock.testing import checker
@@ -28,7 +28,7 @@ from tests.faults.storm.recording import VERBS, claimed, published, record, sett
 SECOND = 1_000_000
 
 
-class RecordingConnections(Connections):
+class RecordingConnections(BrokerPool):
     """Every broker of an app, also the one its heartbeats use, works through a recording store."""
 
     def __init__(self, url: str, recorder: Recorder) -> None:

@@ -99,5 +99,5 @@ def ticks(schedule: Schedule, first_at: Moment) -> checker.Schedule:
     moment = first_at
     while moment < schedule.next_at:
         moments.append(moment)
-        moment = cron.next_tick(schedule.cron, schedule.timezone, moment)
+        moment = cron.find_next_tick(schedule.cron, schedule.timezone, moment)
     return checker.Schedule(schedule.draft.type, tuple(moments))

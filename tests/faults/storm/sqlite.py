@@ -5,7 +5,7 @@ import signal
 import sqlite3
 from pathlib import Path
 
-from penstock.stores.sqlite.gate import Gate
+from penstock.stores.sqlite.gate import WriteTurns
 from tests.faults.storm.scene import Scene
 
 FILE = "storm.db"
@@ -24,7 +24,7 @@ def connection(scene: Scene) -> sqlite3.Connection:
 
 def hold_gate(scene: Scene, name: str) -> None:
     """Stops with the gate in its hand."""
-    gate = Gate(f"{path(scene.directory)}.lock", patience=30.0)
+    gate = WriteTurns(f"{path(scene.directory)}.lock", patience=30.0)
     gate.enter()
     os.kill(os.getpid(), signal.SIGSTOP)
     gate.leave()

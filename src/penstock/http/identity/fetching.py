@@ -8,8 +8,8 @@ import msgspec
 
 from penstock.errors import IdentityUnavailable, InvalidInput
 
-PATIENCE = aiohttp.ClientTimeout(total=5)
-MOST_BYTES = 262_144
+REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=5)
+MAX_RESPONSE_BYTES = 262_144
 NEARBY = ("127.0.0.1", "::1", "localhost")
 
 
@@ -25,18 +25,20 @@ async def fetch(method: str, url: str, **request: Any) -> Any:
     """The JSON it answers with."""
     try:
         async with (
-            aiohttp.ClientSession(timeout=PATIENCE, trust_env=False) as session,
+            aiohttp.ClientSession(timeout=REQUEST_TIMEOUT, trust_env=False) as session,
             session.request(method, url, allow_redirects=False, **request) as response,
         ):
             if response.status != 200:
                 raise IdentityUnavailable(f"{url} answered {response.status}")
-            body = await response.content.read(MOST_BYTES + 1)
-            while len(body) <= MOST_BYTES and (more := await response.content.read(MOST_BYTES)):
+            body = await response.content.read(MAX_RESPONSE_BYTES + 1)
+            while len(body) <= MAX_RESPONSE_BYTES and (
+                more := await response.content.read(MAX_RESPONSE_BYTES)
+            ):
                 body += more
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise IdentityUnavailable(f"{url} cannot be asked: {str(error) or 'no answer'}") from None
-    if len(body) > MOST_BYTES:
-        raise IdentityUnavailable(f"{url} answered with more than {MOST_BYTES} bytes")
+    if len(body) > MAX_RESPONSE_BYTES:
+        raise IdentityUnavailable(f"{url} answered with more than {MAX_RESPONSE_BYTES} bytes")
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError:

@@ -7,14 +7,14 @@ from aiohttp import encode_basic_auth
 
 from penstock.errors import IdentityUnavailable, Unauthenticated
 from penstock.http.identity.fetching import fetch
-from penstock.http.identity.nouns import Believed, Identity, identity_of
+from penstock.http.identity.nouns import Identity, TrustedIssuers, make_identity
 from penstock.http.identity.tokens import is_moment
 
 BELIEVED_FOR = 60.0
 
 
 class Introspection:
-    def __init__(self, believed: Believed, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, believed: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
         self.believed = believed
         self.now = now
 
@@ -37,4 +37,4 @@ class Introspection:
             raise Unauthenticated("the token has expired")
         claims = {**told, "sub": told.get("sub") or told.get("client_id") or told.get("username")}
         until = min(float(expires), self.now() + BELIEVED_FOR)
-        return identity_of(claims, believed, until, kind="opaque")
+        return make_identity(claims, believed, until, kind="opaque")

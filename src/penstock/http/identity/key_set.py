@@ -12,18 +12,18 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import IdentityUnavailable
 from penstock.http.identity.fetching import fetch
-from penstock.http.paces import Bucket
+from penstock.http.paces import TokenBucket
 
 log: FilteringBoundLogger = structlog.get_logger()
-FRESH = 300.0
+CACHE_TTL_S = 300.0
 # A flood of unknown keys asks the issuer this often at once, and then once an interval.
 FETCH_BURST, FETCH_INTERVAL_S = 3, 30.0
-MOST_KEYS, MOST_RETIRED = 100, 1_000
-LEAST_RSA_BITS = 2_048
+MAX_KEYS, MOST_RETIRED = 100, 1_000
+MIN_RSA_BITS = 2_048
 KIND = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
-class KeySet:
+class JsonWebKeySet:
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.url = url
         self.clock = clock
@@ -31,14 +31,14 @@ class KeySet:
         # Names of keys that the issuer had once: their tokens are wrong, not unknown.
         self.retired: set[str] = set()
         self.fetched_at = -float("inf")
-        self.allowance = Bucket(1 / FETCH_INTERVAL_S, FETCH_BURST, clock())
+        self.allowance = TokenBucket(1 / FETCH_INTERVAL_S, FETCH_BURST, clock())
         # Numbers of the last fetch that began, and of the last one that succeeded.
         self.begun = self.succeeded = 0
         self.turn = asyncio.Lock()
 
     @property
     def stale(self) -> bool:
-        return self.clock() - self.fetched_at > FRESH
+        return self.clock() - self.fetched_at > CACHE_TTL_S
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK | None:
         """None if the issuer has no such key; IdentityUnavailable while that is not known."""
@@ -86,7 +86,7 @@ class KeySet:
             log.warning("key_set_unreadable", url=self.url, kept=len(self.keys or ()))
             return False
         former = names_of(self.keys or [])
-        self.keys = [key for key in keys[:MOST_KEYS] if isinstance(key, dict)]
+        self.keys = [key for key in keys[:MAX_KEYS] if isinstance(key, dict)]
         self.retired = (former | self.retired) - names_of(self.keys)
         if len(self.retired) > MOST_RETIRED:
             self.retired = former - names_of(self.keys)
@@ -103,17 +103,17 @@ class KeySet:
             and (kid is None or key.get("kid") == kid)
         ]
         # Which of several is meant, nobody says.
-        return usable(fitting[0], algorithm) if len(fitting) == 1 else None
+        return parse_key(fitting[0], algorithm) if len(fitting) == 1 else None
 
 
 def names_of(keys: list[dict[str, Any]]) -> set[str]:
     return {key["kid"] for key in keys if isinstance(key.get("kid"), str)}
 
 
-def usable(key: dict[str, Any], algorithm: str) -> PyJWK | None:
+def parse_key(key: dict[str, Any], algorithm: str) -> PyJWK | None:
     try:
         found = PyJWK(key, algorithm)
     except (PyJWTError, ValueError, TypeError):
         return None
-    bits = getattr(found.key, "key_size", LEAST_RSA_BITS) if key["kty"] == "RSA" else LEAST_RSA_BITS
-    return found if bits >= LEAST_RSA_BITS else None
+    bits = getattr(found.key, "key_size", MIN_RSA_BITS) if key["kty"] == "RSA" else MIN_RSA_BITS
+    return found if bits >= MIN_RSA_BITS else None

@@ -6,15 +6,15 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from penstock.access import EVERY, grant_of
-from penstock.checks import NAME, encodes
+from penstock.checks import NAME, is_encodable
 from penstock.errors import InvalidInput, Unauthenticated
 from penstock.message import NEVER, Moment
 
-LONGEST_SUBJECT = 200
-OURS = "penstock:"
+MAX_SUBJECT_LENGTH = 200
+GRANT_PREFIX = "penstock:"
 
 
-class Believed(Struct, frozen=True):
+class TrustedIssuers(Struct, frozen=True):
     """Settings: with none of these there are API keys alone."""
 
     issuer: str | None = None
@@ -47,30 +47,34 @@ class Identity(Struct, frozen=True, kw_only=True):
     until: float = float("inf")
 
 
-def identity_of(
-    claims: Mapping[str, Any], believed: Believed, until: float, *, kind: Literal["jwt", "opaque"]
+def make_identity(
+    claims: Mapping[str, Any],
+    believed: TrustedIssuers,
+    until: float,
+    *,
+    kind: Literal["jwt", "opaque"],
 ) -> Identity:
     """What an issuer says of a subject. The kind of token marks the subject, so that an issuer
     cannot name an API key or a user of the command line."""
     return Identity(
-        subject=f"{kind}:{subject_of(claims)}",
-        tenant=tenant_of(claims, believed.tenant_claim),
-        grants=grants_of(claims),
-        types=types_of(claims, required=believed.require_event_types),
+        subject=f"{kind}:{read_subject(claims)}",
+        tenant=read_tenant(claims, believed.tenant_claim),
+        grants=read_grants(claims),
+        types=read_types(claims, required=believed.require_event_types),
         until=until,
     )
 
 
-def subject_of(claims: Mapping[str, Any]) -> str:
+def read_subject(claims: Mapping[str, Any]) -> str:
     subject = claims.get("sub")
-    if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT:
+    if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_LENGTH:
         raise Unauthenticated("the token does not say who it is for")
-    if not subject.isprintable() or not encodes(subject):
+    if not subject.isprintable() or not is_encodable(subject):
         raise Unauthenticated("the token's subject is not a readable text")
     return subject
 
 
-def tenant_of(claims: Mapping[str, Any], claim: str | None) -> str:
+def read_tenant(claims: Mapping[str, Any], claim: str | None) -> str:
     if claim is None:
         return "default"
     tenant = claims.get(claim)
@@ -79,12 +83,12 @@ def tenant_of(claims: Mapping[str, Any], claim: str | None) -> str:
     return tenant
 
 
-def grants_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
+def read_grants(claims: Mapping[str, Any]) -> tuple[str, ...]:
     """`penstock:publish` and the like, among what other services mean."""
     return tuple(
-        word.removeprefix(OURS)
-        for word in words_of(claims.get("scope", claims.get("scp")))
-        if word.startswith(OURS) and is_grant(word.removeprefix(OURS))
+        word.removeprefix(GRANT_PREFIX)
+        for word in split_words(claims.get("scope", claims.get("scp")))
+        if word.startswith(GRANT_PREFIX) and is_grant(word.removeprefix(GRANT_PREFIX))
     )
 
 
@@ -95,14 +99,14 @@ def is_grant(text: str) -> bool:
         return False
 
 
-def types_of(claims: Mapping[str, Any], *, required: bool = False) -> tuple[str, ...]:
+def read_types(claims: Mapping[str, Any], *, required: bool = False) -> tuple[str, ...]:
     """The types a token may claim. An empty list is none at all."""
     if "eventTypes" not in claims and not required:
         return (EVERY,)
     given = claims.get("eventTypes")
     if not is_text_or_texts(given):
         raise Unauthenticated("the token's eventTypes must be a string or a list of strings")
-    return tuple(words_of(given))
+    return tuple(split_words(given))
 
 
 def is_text_or_texts(value: Any) -> bool:
@@ -111,7 +115,7 @@ def is_text_or_texts(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def words_of(value: Any) -> Iterable[str]:
+def split_words(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list):

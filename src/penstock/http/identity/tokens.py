@@ -8,41 +8,41 @@ import jwt
 
 from penstock.errors import InvalidInput, Unauthenticated
 from penstock.http.identity.fetching import check_url
-from penstock.http.identity.key_set import KIND, KeySet
-from penstock.http.identity.nouns import Believed, Identity, identity_of
+from penstock.http.identity.key_set import KIND, JsonWebKeySet
+from penstock.http.identity.nouns import Identity, TrustedIssuers, make_identity
 
 LEEWAY = 60
-LONGEST_KID = 200
+MAX_KID_LENGTH = 200
 REQUIRED = ["exp", "iss", "aud", "sub", "jti"]
 # After this long a key that was taken out of the set counts no more.
 BELIEVED_FOR = 60.0
-LAST = 2**53
+MAX_TIMESTAMP = 2**53
 
 
-class SignedTokens:
-    def __init__(self, believed: Believed, now: Callable[[], float] = time.time) -> None:
+class JwtVerifier:
+    def __init__(self, believed: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
         self.believed = believed
         self.now = now
-        self.keys = KeySet(believed.jwks_url or "")
+        self.keys = JsonWebKeySet(believed.jwks_url or "")
 
     async def identify(self, token: str) -> Identity:
-        header = self.header_of(token)
+        header = self.read_header(token)
         try:
             claims = await self.verify(token, header.get("kid"), header["alg"])
         except jwt.InvalidSignatureError:
             raise Unauthenticated("the signature of the token is wrong") from None
         until = min(float(claims["exp"]) + LEEWAY, self.now() + BELIEVED_FOR)
-        return identity_of(claims, self.believed, until, kind="jwt")
+        return make_identity(claims, self.believed, until, kind="jwt")
 
     async def verify(self, token: str, kid: str | None, algorithm: str) -> dict[str, Any]:
         seen = self.keys.begun
         try:
-            return self.claims_of(token, await self.key(kid, algorithm), algorithm)
+            return self.verify_claims(token, await self.key(kid, algorithm), algorithm)
         except jwt.InvalidSignatureError:
             # The issuer may have replaced the key and kept its name.
             if not await self.keys.fetch_after(seen):
                 raise
-        return self.claims_of(token, await self.key(kid, algorithm), algorithm)
+        return self.verify_claims(token, await self.key(kid, algorithm), algorithm)
 
     async def key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
         key = await self.keys.find(kid, algorithm)
@@ -50,7 +50,7 @@ class SignedTokens:
             raise Unauthenticated("the token is signed with a key that its issuer does not have")
         return key
 
-    def header_of(self, token: str) -> dict[str, Any]:
+    def read_header(self, token: str) -> dict[str, Any]:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -58,11 +58,11 @@ class SignedTokens:
         if header.get("alg") not in self.believed.algorithms:
             raise Unauthenticated("the token is signed in a way that is not believed here")
         kid = header.get("kid")
-        if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= LONGEST_KID):
+        if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= MAX_KID_LENGTH):
             raise Unauthenticated("the token's kid is not the name of a key")
         return header
 
-    def claims_of(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
+    def verify_claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -85,10 +85,14 @@ class SignedTokens:
 
 def is_moment(value: object) -> bool:
     """Seconds as a number, and not as a text that looks like one."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LAST
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value < MAX_TIMESTAMP
+    )
 
 
-def check(believed: Believed) -> None:
+def check(believed: TrustedIssuers) -> None:
     """What an operator said of an issuer is enough, and safe."""
     said = (believed.issuer, believed.audience, believed.jwks_url)
     if any(said) and not all(said):

@@ -7,70 +7,72 @@ from fastapi import Path, Query
 
 from penstock.access import EVERY, ROLES, Grant, Key, Right, grant_of
 from penstock.credentials import Credentials
-from penstock.document import Act
+from penstock.document import AuditEntry
 from penstock.errors import Forbidden
-from penstock.http.call import Call
+from penstock.http.call import RequestContext
 from penstock.http.caller import OWNER, Extent
-from penstock.http.route import Alone, QueueName, Routes, sent
+from penstock.http.route import Alone, QueueName, RouteTable, make_body_dependency
 from penstock.message import NEVER
 from penstock.wire.access import (
-    Acts,
+    AuditPage,
     Keys,
-    KeyTold,
+    KeyView,
     NewKey,
     NewRole,
     Roles,
-    RoleTold,
+    RoleView,
     Rotate,
     Trusts,
-    TrustTold,
-    act_of,
-    key_of,
-    trust_of,
+    TrustView,
+    make_audit_view,
+    make_key_view,
+    make_trust_view,
 )
 
-access = Routes("access")
+access = RouteTable("access")
 # How far one request looks for the acts of a few scopes.
 ACT_PAGE, MAX_ACT_PAGES = 1_000, 10
 SECOND = 1_000_000
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$", description="The id of a key.")]
 
 
-def credentials(call: Call) -> Credentials:
+def get_credentials(call: RequestContext) -> Credentials:
     return Credentials(call.service.store)
 
 
-def own(call: Call) -> str | None:
+def check_own_key(call: RequestContext) -> str | None:
     """The tenant whose keys the caller sees; None is all."""
     caller = call.caller
     of_all = caller.tenant == OWNER and caller.access.allows(Right.ACCESS, EVERY)
     return None if of_all else caller.tenant
 
 
-def gives_access(call: Call, scopes: Iterable[str]) -> bool:
-    return all(call.caller.access.gives(Right.ACCESS, scope) for scope in scopes)
+def gives_access(call: RequestContext, scopes: Iterable[str]) -> bool:
+    return all(call.caller.access.may_grant(Right.ACCESS, scope) for scope in scopes)
 
 
-def check_scope(call: Call, scope: str) -> None:
+def check_scope(call: RequestContext, scope: str) -> None:
     if not gives_access(call, [scope]):
         raise Forbidden(f"this caller may not manage the access to scope {scope!r}")
 
 
-def check_grants(call: Call, grants: Iterable[str], scopes: Iterable[str] = (EVERY,)) -> None:
+def check_grants(
+    call: RequestContext, grants: Iterable[str], scopes: Iterable[str] = (EVERY,)
+) -> None:
     """Nobody gives what is not theirs."""
     mine = call.caller.access
     for text in grants:
-        for right in given_by(grant_of(text)):
-            if not all(mine.gives(right, scope) for scope in scopes):
+        for right in list_given_rights(grant_of(text)):
+            if not all(mine.may_grant(right, scope) for scope in scopes):
                 raise Forbidden(f"who gives {text!r} must have {right.value} for all queues")
 
 
-async def check_key(call: Call, key: Key) -> None:
+async def check_key(call: RequestContext, key: Key) -> None:
     """Nobody makes, renews or revokes a key that may do more than they may themselves."""
     caller = call.caller
     if not gives_access(call, key.scopes):
         raise Forbidden("this caller may not manage the access to all scopes of that key")
-    roles = await credentials(call).roles(key.tenant)
+    roles = await get_credentials(call).list_roles(key.tenant)
     granted = [*key.grants, *(text for role in key.roles for text in roles.get(role, ()))]
     check_grants(call, granted, key.scopes)
     if EVERY not in caller.types and not caller.types.issuperset(key.types):
@@ -81,7 +83,7 @@ async def check_key(call: Call, key: Key) -> None:
         raise Forbidden("the key would end later than that of this caller")
 
 
-def given_by(grant: Grant) -> list[Right]:
+def list_given_rights(grant: Grant) -> list[Right]:
     if grant.deny:
         return []
     if grant.right == EVERY:
@@ -90,16 +92,16 @@ def given_by(grant: Grant) -> list[Right]:
 
 
 @access.add(
-    "POST", "/v1/keys", "Create an API key", KeyTold, takes=NewKey, status=201,
+    "POST", "/v1/keys", "Create an API key", KeyView, takes=NewKey, status=201,
     right=Right.ACCESS, extent=Extent.SCOPE,
     example={"name": "checkout", "roles": ["producer"], "ttl": 86400},
 )  # fmt: skip
-async def create_key(call: Alone, new: Annotated[NewKey, sent(NewKey)]) -> KeyTold:
+async def create_key(call: Alone, new: Annotated[NewKey, make_body_dependency(NewKey)]) -> KeyView:
     """The answer is the only one that ever has the key itself."""
     tenant = new.tenant or call.caller.tenant
-    if tenant != call.caller.tenant and own(call) is not None:
+    if tenant != call.caller.tenant and check_own_key(call) is not None:
         raise Forbidden("keys of other tenants are for the owner of the store to make")
-    made = credentials(call)
+    made = get_credentials(call)
     await made.check_roles(tenant, new.roles)
     now = await call.service.store.now()
     key = Key(
@@ -117,10 +119,10 @@ async def create_key(call: Alone, new: Annotated[NewKey, sent(NewKey)]) -> KeyTo
     await check_key(call, key)
     act_on(call, key)
     kept, token = await made.create_key(key, ttl=new.ttl)
-    return key_of(kept, now, token)
+    return make_key_view(kept, now, token)
 
 
-def act_on(call: Call, key: Key) -> None:
+def act_on(call: RequestContext, key: Key) -> None:
     """An act on the key of one scope is that scope's, any other the tenant's."""
     if len(key.scopes) == 1 and EVERY not in key.scopes:
         call.act_in(key.scopes[0])
@@ -130,52 +132,54 @@ def act_on(call: Call, key: Key) -> None:
 async def list_keys(call: Alone) -> Keys:
     """Those whose scopes the caller manages the access to."""
     now = await call.service.store.now()
-    found = await credentials(call).keys(own(call))
-    return Keys([key_of(key, now) for key in found if gives_access(call, key.scopes)])
+    found = await get_credentials(call).list_keys(check_own_key(call))
+    return Keys([make_key_view(key, now) for key in found if gives_access(call, key.scopes)])
 
 
 @access.add(
-    "POST", "/v1/keys/{id}/rotate", "Replace the secret of a key", KeyTold, takes=Rotate,
+    "POST", "/v1/keys/{id}/rotate", "Replace the secret of a key", KeyView, takes=Rotate,
     right=Right.ACCESS, extent=Extent.SCOPE, example={"grace": 3600},
 )  # fmt: skip
-async def rotate_key(call: Alone, id: KeyId, how: Annotated[Rotate, sent(Rotate)]) -> KeyTold:
-    made = credentials(call)
-    old = await made.key(id, own(call))
+async def rotate_key(
+    call: Alone, id: KeyId, how: Annotated[Rotate, make_body_dependency(Rotate)]
+) -> KeyView:
+    made = get_credentials(call)
+    old = await made.get_key(id, check_own_key(call))
     await check_key(call, old)
     act_on(call, old)
-    key, token = await made.rotate_key(id, grace=how.grace, tenant=own(call))
-    return key_of(key, await call.service.store.now(), token)
+    key, token = await made.rotate_key(id, grace=how.grace, tenant=check_own_key(call))
+    return make_key_view(key, await call.service.store.now(), token)
 
 
 @access.add(
-    "DELETE", "/v1/keys/{id}", "Revoke a key", KeyTold, right=Right.ACCESS, extent=Extent.SCOPE
+    "DELETE", "/v1/keys/{id}", "Revoke a key", KeyView, right=Right.ACCESS, extent=Extent.SCOPE
 )
-async def revoke_key(call: Alone, id: KeyId) -> KeyTold:
-    made = credentials(call)
-    old = await made.key(id, own(call))
+async def revoke_key(call: Alone, id: KeyId) -> KeyView:
+    made = get_credentials(call)
+    old = await made.get_key(id, check_own_key(call))
     await check_key(call, old)
     act_on(call, old)
-    key = await made.revoke_key(id, tenant=own(call))
-    return key_of(key, await call.service.store.now())
+    key = await made.revoke_key(id, tenant=check_own_key(call))
+    return make_key_view(key, await call.service.store.now())
 
 
 @access.add("GET", "/v1/roles", "List roles", Roles, right=Right.ACCESS)
 async def list_roles(call: Alone) -> Roles:
-    found = await credentials(call).roles(call.caller.tenant)
-    return Roles([RoleTold(name, grants, name in ROLES) for name, grants in found.items()])
+    found = await get_credentials(call).list_roles(call.caller.tenant)
+    return Roles([RoleView(name, grants, name in ROLES) for name, grants in found.items()])
 
 
 @access.add(
-    "PUT", "/v1/roles/{name}", "Create or change a role", RoleTold, takes=NewRole,
+    "PUT", "/v1/roles/{name}", "Create or change a role", RoleView, takes=NewRole,
     right=Right.ACCESS, extent=Extent.TENANT,
     example={"grants": ["publish:mail-*", "read", "-read:payroll"]},
 )  # fmt: skip
 async def save_role(
-    call: Alone, name: QueueName, new: Annotated[NewRole, sent(NewRole)]
-) -> RoleTold:
+    call: Alone, name: QueueName, new: Annotated[NewRole, make_body_dependency(NewRole)]
+) -> RoleView:
     check_grants(call, new.grants)
-    role = await credentials(call).save_role(call.caller.tenant, name, new.grants)
-    return RoleTold(name, role.grants, False)
+    role = await get_credentials(call).save_role(call.caller.tenant, name, new.grants)
+    return RoleView(name, role.grants, False)
 
 
 @access.add(
@@ -183,28 +187,31 @@ async def save_role(
     extent=Extent.TENANT,
 )  # fmt: skip
 async def delete_role(call: Alone, name: QueueName) -> None:
-    await credentials(call).delete_role(call.caller.tenant, name)
+    await get_credentials(call).delete_role(call.caller.tenant, name)
 
 
 @access.add("GET", "/v1/trusts", "List which scopes trust which", Trusts, right=Right.ACCESS)
 async def list_trusts(call: Alone) -> Trusts:
     """Those of scopes that the caller manages the access to."""
-    found = await credentials(call).trusts(call.caller.tenant)
-    return Trusts([trust_of(each) for each in found if gives_access(call, [each.scope])])
+    found = await get_credentials(call).list_trusts(call.caller.tenant)
+    return Trusts([make_trust_view(each) for each in found if gives_access(call, [each.scope])])
 
 
 @access.add(
-    "PUT", "/v1/trusts/{name}/{trusted}", "Let callers of a scope into another", TrustTold,
+    "PUT", "/v1/trusts/{name}/{trusted}", "Let callers of a scope into another", TrustView,
     takes=NewRole, right=Right.ACCESS, extent=Extent.SCOPE, example={"grants": ["publish:inbox"]},
 )  # fmt: skip
 async def save_trust(
-    call: Alone, name: QueueName, trusted: QueueName, new: Annotated[NewRole, sent(NewRole)]
-) -> TrustTold:
+    call: Alone,
+    name: QueueName,
+    trusted: QueueName,
+    new: Annotated[NewRole, make_body_dependency(NewRole)],
+) -> TrustView:
     check_scope(call, name)
     check_grants(call, new.grants, [name])
     call.act_in(name)
-    saved = await credentials(call).save_trust(call.caller.tenant, name, trusted, new.grants)
-    return trust_of(saved)
+    saved = await get_credentials(call).save_trust(call.caller.tenant, name, trusted, new.grants)
+    return make_trust_view(saved)
 
 
 @access.add(
@@ -214,35 +221,40 @@ async def save_trust(
 async def delete_trust(call: Alone, name: QueueName, trusted: QueueName) -> None:
     check_scope(call, name)
     call.act_in(name)
-    await credentials(call).delete_trust(call.caller.tenant, name, trusted)
+    await get_credentials(call).delete_trust(call.caller.tenant, name, trusted)
 
 
-@access.add("GET", "/v1/audit", "Who did what, and who was refused", Acts, right=Right.ACCESS)
+@access.add("GET", "/v1/audit", "Who did what, and who was refused", AuditPage, right=Right.ACCESS)
 async def list_acts(
     call: Alone,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=200, description="Of the page before.")] = None,
-) -> Acts:
+) -> AuditPage:
     """The newest first. What changed the store was written by the transaction that did. Callers
     who do not manage the access to all scopes see what was done in theirs; such a page may be
     short, and ends the list only if it has no cursor."""
     tokens, filter = call.service.tokens, ("audit", call.caller.tenant)
-    before = NEVER if cursor is None else tokens.unseal(cursor, filter)
+    before = NEVER if cursor is None else tokens.unseal_cursor(cursor, filter)
     found, last = await find_acts(call, before, limit)
-    return Acts([act_of(each) for each in found], tokens.seal(last, filter) if last else None)
+    return AuditPage(
+        [make_audit_view(each) for each in found],
+        tokens.seal_cursor(last, filter) if last else None,
+    )
 
 
-async def find_acts(call: Call, before: int, limit: int) -> tuple[list[Act], int | None]:
+async def find_acts(
+    call: RequestContext, before: int, limit: int
+) -> tuple[list[AuditEntry], int | None]:
     """Acts the caller may see, and where to go on if there may be more."""
     caller, store = call.caller, call.service.store
     if caller.access.allows(Right.ACCESS, EVERY):
-        found = await store.acts(own(call), before, limit)
+        found = await store.acts(check_own_key(call), before, limit)
         return found, found[-1].id if len(found) == limit else None
-    seen: list[Act] = []
+    seen: list[AuditEntry] = []
     for _ in range(MAX_ACT_PAGES):
         page = await store.acts(caller.tenant, before, ACT_PAGE)
         for act in page:
-            if act.scope and caller.access.gives(Right.ACCESS, act.scope):
+            if act.scope and caller.access.may_grant(Right.ACCESS, act.scope):
                 seen.append(act)
                 if len(seen) == limit:
                     return seen, act.id

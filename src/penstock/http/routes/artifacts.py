@@ -7,11 +7,11 @@ from fastapi import Path
 from fastapi.responses import StreamingResponse
 
 from penstock.access import Right
-from penstock.http.route import Alone, Called, Reference, Routes
+from penstock.http.route import Alone, Called, Reference, RouteTable
 from penstock.http.settling import read_lock
-from penstock.wire.artifacts import ArtifactsTold, ArtifactTold
+from penstock.wire.artifacts import ArtifactsView, ArtifactView
 
-artifacts = Routes("artifacts")
+artifacts = RouteTable("artifacts")
 BYTES = "application/octet-stream"
 Token = Annotated[str, Path(min_length=1, max_length=200, description="The lock token.")]
 FileName = Annotated[str, Path(min_length=1, max_length=255, description="Of the file.")]
@@ -24,24 +24,24 @@ HARMLESS = {
 
 
 @artifacts.add(
-    "PUT", "/v1/artifacts/{token}/{name:path}", "Attach a file to a message in hand", ArtifactTold,
+    "PUT", "/v1/artifacts/{token}/{name:path}", "Attach a file to a message in hand", ArtifactView,
     takes=BYTES, status=201, right=Right.CONSUME,
 )  # fmt: skip
-async def upload(call: Alone, token: Token, name: FileName) -> ArtifactTold:
+async def upload(call: Alone, token: Token, name: FileName) -> ArtifactView:
     """Seen when this delivery completes or fails the message; until then, and if the lease is
     lost, nobody sees it. Under the same name it takes the place of the old."""
     lock = await read_lock(call, token)
     kept = await call.broker.artifacts.attach(lock, name, call.pieces())
-    return ArtifactTold(kept.name, kept.size)
+    return ArtifactView(kept.name, kept.size)
 
 
 @artifacts.add(
-    "GET", "/v1/messages/{reference:path}/artifacts", "The files of an ended message", ArtifactsTold
+    "GET", "/v1/messages/{reference:path}/artifacts", "The files of an ended message", ArtifactsView
 )
-async def list_artifacts(call: Called, reference: Reference) -> ArtifactsTold:
+async def list_artifacts(call: Called, reference: Reference) -> ArtifactsView:
     record = await call.admin.get(reference, scope=call.scope)
-    found = await call.broker.artifacts.files(record)
-    return ArtifactsTold([ArtifactTold(each.name, each.size) for each in found])
+    found = await call.broker.artifacts.list_files(record)
+    return ArtifactsView([ArtifactView(each.name, each.size) for each in found])
 
 
 @artifacts.add(
@@ -53,12 +53,12 @@ async def download(call: Called, reference: Reference, name: FileName) -> Stream
     headers = {
         **HARMLESS,
         "content-length": str(reading.size),
-        "content-disposition": disposition(name),
+        "content-disposition": make_disposition(name),
     }
-    return StreamingResponse(call.broker.artifacts.pieces(reading), 200, headers, BYTES)
+    return StreamingResponse(call.broker.artifacts.stream_pieces(reading), 200, headers, BYTES)
 
 
-def disposition(name: str) -> str:
+def make_disposition(name: str) -> str:
     """As RFC 6266 has it: a plain name for old readers, the right one for the others."""
     plain = "".join(
         each if each.isascii() and each.isprintable() and each not in '"\\%' else "_"

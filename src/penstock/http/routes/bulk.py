@@ -10,41 +10,43 @@ from fastapi.responses import StreamingResponse
 
 from penstock.access import Right
 from penstock.errors import InvalidInput, PenstockError
-from penstock.http.call import Call
-from penstock.http.envelope import unreadable
-from penstock.http.producing import refuse_unfit, tell
-from penstock.http.route import Called, QueueName, Routes, sent
+from penstock.http.call import RequestContext
+from penstock.http.envelope import make_malformed_error
+from penstock.http.producing import announce_one, refuse_unfit
+from penstock.http.route import Called, QueueName, RouteTable, make_body_dependency
 from penstock.message import Draft, Record, State
 from penstock.ticket import Published
-from penstock.wire.publish import Problem, Publish, draft_of
+from penstock.wire.publish import Problem, PublishRequest, make_draft
 from penstock.wire.records import (
     Imported,
-    Redrive,
+    RedriveFilter,
     RedriveOutcome,
     RedriveOutcomes,
-    stored_of,
+    make_message_view,
 )
 
-bulk = Routes("messages")
-PAGE = 200
+bulk = RouteTable("messages")
+PAGE_SIZE = 200
 # A call with a rate is answered after so many seconds, with a cursor to go on.
-LONGEST = 20.0
-MOST_ERRORS = 100
-LINES = "application/x-ndjson"
+MAX_RESPONSE_TIME_S = 20.0
+MAX_ERRORS = 100
+NDJSON = "application/x-ndjson"
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(Publish).decode
+decode = msgspec.json.Decoder(PublishRequest).decode
 
 
 @bulk.add(
-    "POST", "/v1/redrive", "Send many ended messages again", RedriveOutcomes, takes=Redrive,
+    "POST", "/v1/redrive", "Send many ended messages again", RedriveOutcomes, takes=RedriveFilter,
     example={"state": "dead", "queue": "mail", "rate": 50},
 )  # fmt: skip
-async def redrive_many(call: Called, wanted: Annotated[Redrive, sent(Redrive)]) -> RedriveOutcomes:
+async def redrive_many(
+    call: Called, wanted: Annotated[RedriveFilter, make_body_dependency(RedriveFilter)]
+) -> RedriveOutcomes:
     if wanted.ids is not None:
-        return outcomes([await redrive_one(call, int(id)) for id in wanted.ids])
+        return make_outcomes([await redrive_one(call, int(id)) for id in wanted.ids])
     filter = ("redrive", call.caller.tenant, call.scope, wanted.state, wanted.queue, wanted.type)
     tokens = call.service.tokens
-    before = None if wanted.cursor is None else tokens.unseal(wanted.cursor, filter)
+    before = None if wanted.cursor is None else tokens.unseal_cursor(wanted.cursor, filter)
     found = await call.admin.find(
         wanted.queue,
         state=State(wanted.state),
@@ -53,27 +55,27 @@ async def redrive_many(call: Called, wanted: Annotated[Redrive, sent(Redrive)]) 
         limit=wanted.limit,
         scope=call.scope,
     )
-    items = [each async for each in paced(call, found, wanted.rate)]
+    items = [each async for each in redrive_at_rate(call, found, wanted.rate)]
     more = len(items) < len(found) or len(found) == wanted.limit
-    cursor = tokens.seal(int(items[-1].id), filter) if items and more else None
-    return outcomes(items, cursor)
+    cursor = tokens.seal_cursor(int(items[-1].id), filter) if items and more else None
+    return make_outcomes(items, cursor)
 
 
-async def paced(
-    call: Call, found: list[Record], rate: float | None
+async def redrive_at_rate(
+    call: RequestContext, found: list[Record], rate: float | None
 ) -> AsyncIterator[RedriveOutcome]:
     loop = asyncio.get_running_loop()
     began = loop.time()
     for number, record in enumerate(found):
         if rate is not None:
             due = number / rate
-            if due > LONGEST:
+            if due > MAX_RESPONSE_TIME_S:
                 return
             await asyncio.sleep(began + due - loop.time())
         yield await redrive_one(call, record.message.id)
 
 
-async def redrive_one(call: Call, id: int) -> RedriveOutcome:
+async def redrive_one(call: RequestContext, id: int) -> RedriveOutcome:
     try:
         published = await call.admin.redrive(id, scope=call.scope)
     except PenstockError as error:
@@ -81,12 +83,12 @@ async def redrive_one(call: Call, id: int) -> RedriveOutcome:
     return RedriveOutcome(str(id), None if published.id == id else str(published.id))
 
 
-def outcomes(items: list[RedriveOutcome], cursor: str | None = None) -> RedriveOutcomes:
+def make_outcomes(items: list[RedriveOutcome], cursor: str | None = None) -> RedriveOutcomes:
     refused = sum(item.error is not None for item in items)
     return RedriveOutcomes(items, len(items) - refused, refused, cursor)
 
 
-@bulk.add("GET", "/v1/queues/{queue}/export", "Messages of a queue, one a line", LINES)
+@bulk.add("GET", "/v1/queues/{queue}/export", "Messages of a queue, one a line", NDJSON)
 async def export(
     call: Called,
     queue: QueueName,
@@ -94,23 +96,25 @@ async def export(
 ) -> StreamingResponse:
     """The newest first, as they are while they are read."""
     await call.admin.queue(queue, scope=call.scope)
-    return StreamingResponse(exported(call, queue, state), media_type=LINES)
+    return StreamingResponse(stream_export(call, queue, state), media_type=NDJSON)
 
 
-async def exported(call: Call, queue: str, state: State | None) -> AsyncIterator[bytes]:
+async def stream_export(
+    call: RequestContext, queue: str, state: State | None
+) -> AsyncIterator[bytes]:
     before: int | None = None
     while True:
         page = await call.admin.find(
-            queue, state=state, before=before, limit=PAGE, scope=call.scope
+            queue, state=state, before=before, limit=PAGE_SIZE, scope=call.scope
         )
-        yield b"".join(encode(stored_of(record, queue)) + b"\n" for record in page)
-        if len(page) < PAGE:
+        yield b"".join(encode(make_message_view(record, queue)) + b"\n" for record in page)
+        if len(page) < PAGE_SIZE:
             return
         before = page[-1].message.id
 
 
 @bulk.add(
-    "POST", "/v1/queues/{queue}/import", "Publish messages, one a line", Imported, takes=LINES,
+    "POST", "/v1/queues/{queue}/import", "Publish messages, one a line", Imported, takes=NDJSON,
     right=Right.PUBLISH,
     example='{"type": "mail.send", "body": {"to": "ada@example.org"}}\n',
 )  # fmt: skip
@@ -126,7 +130,7 @@ async def import_(call: Called, queue: QueueName) -> Imported:
 
 
 class Importing:
-    def __init__(self, call: Call, queue: str) -> None:
+    def __init__(self, call: RequestContext, queue: str) -> None:
         self.call = call
         self.queue = queue
         self.drafts: list[Draft] = []
@@ -137,12 +141,12 @@ class Importing:
         if not line.strip():
             return
         try:
-            draft = draft_of(read(line, self.queue))
+            draft = make_draft(read(line, self.queue))
             refuse_unfit(self.call, draft)
             self.drafts.append(draft)
         except PenstockError as error:
             self.refuse(Problem(error.code, str(error)))
-        if len(self.drafts) >= PAGE:
+        if len(self.drafts) >= PAGE_SIZE:
             await self.publish()
 
     async def publish(self) -> None:
@@ -150,7 +154,7 @@ class Importing:
         if not drafts:
             return
         published = await self.call.broker.publish_many(drafts, scope=self.call.scope)
-        tell(self.call, drafts, published)
+        announce_one(self.call, drafts, published)
         for each in published:
             self.count(each)
 
@@ -162,20 +166,20 @@ class Importing:
 
     def refuse(self, problem: Problem) -> None:
         self.refused += 1
-        if len(self.errors) < MOST_ERRORS:
+        if len(self.errors) < MAX_ERRORS:
             self.errors.append(problem)
 
 
-def read(line: bytes, queue: str) -> Publish:
+def read(line: bytes, queue: str) -> PublishRequest:
     try:
         fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        kept = {name: fields[name] for name in Publish.__struct_fields__ if name in fields}
-        if unknown := fields.keys() - set(Publish.__struct_fields__) - TOLD:
+        kept = {name: fields[name] for name in PublishRequest.__struct_fields__ if name in fields}
+        if unknown := fields.keys() - set(PublishRequest.__struct_fields__) - TOLD:
             raise InvalidInput(f"no field named {', '.join(sorted(unknown))}")
         kept["queue"] = msgspec.Raw(encode(queue))
         return decode(encode(kept))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(error) from None
+        raise make_malformed_error(error) from None
 
 
 # What an export says of a message, and no publisher.

@@ -2,19 +2,21 @@
 
 from penstock.access import Right
 from penstock.http.caller import Extent
-from penstock.http.route import Alone, Called, Reference, Routes
+from penstock.http.route import Alone, Called, Reference, RouteTable
 from penstock.queue import CALLBACK
-from penstock.wire.callbacks import CallbackSecret, secret_of
-from penstock.wire.records import Page, stored_of
+from penstock.wire.callbacks import CallbackSecret, make_secret_view
+from penstock.wire.records import MessagePage, make_message_view
 
-callbacks = Routes("callbacks")
+callbacks = RouteTable("callbacks")
 
 
-@callbacks.add("GET", "/v1/messages/{reference:path}/callbacks", "How its ends were told of", Page)
-async def log(call: Called, reference: Reference) -> Page:
+@callbacks.add(
+    "GET", "/v1/messages/{reference:path}/callbacks", "How its ends were told of", MessagePage
+)
+async def log(call: Called, reference: Reference) -> MessagePage:
     """Each callback is a message itself: `due_at` is the next try, `timeline` has every one."""
     found = await call.admin.callbacks(reference, scope=call.scope)
-    return Page([stored_of(record, CALLBACK, timeline=True) for record in found])
+    return MessagePage([make_message_view(record, CALLBACK, timeline=True) for record in found])
 
 
 @callbacks.add(
@@ -22,7 +24,7 @@ async def log(call: Called, reference: Reference) -> Page:
     right=Right.ACCESS, extent=Extent.TENANT,
 )  # fmt: skip
 async def get_secret(call: Alone) -> CallbackSecret:
-    return secret_of(await call.service.signing.secrets(call.caller.tenant))
+    return make_secret_view(await call.service.signing.secrets(call.caller.tenant))
 
 
 @callbacks.add(
@@ -31,4 +33,4 @@ async def get_secret(call: Alone) -> CallbackSecret:
 )  # fmt: skip
 async def rotate_secret(call: Alone) -> CallbackSecret:
     """The one before it is valid for a day."""
-    return secret_of(await call.service.signing.rotate(call.caller.tenant))
+    return make_secret_view(await call.service.signing.rotate(call.caller.tenant))

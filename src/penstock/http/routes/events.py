@@ -6,11 +6,11 @@ from fastapi import Header, Query
 
 from penstock.errors import InvalidInput, InvalidToken
 from penstock.http.events import KINDS, Filter
-from penstock.http.follower import Mark, mark_of
-from penstock.http.route import Alone, Routes
+from penstock.http.follower import ResumePoint, parse_resume_point
+from penstock.http.route import Alone, RouteTable
 from penstock.http.stream import EventStream
 
-events = Routes("events")
+events = RouteTable("events")
 Names = Annotated[list[str], Query(max_length=100)]
 
 
@@ -26,7 +26,7 @@ async def listen(
     since is sent first: some of it again, none of it left out."""
     if unknown := set(kind) - set(KINDS):
         raise InvalidInput(f"no kind {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    missed = None if last_event_id is None else known(last_event_id)
+    missed = None if last_event_id is None else parse_last_event_id(last_event_id)
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     wanted = Filter(call.caller.tenant, *names, allows=call.allows)
     listener = call.service.hub.listen(wanted)
@@ -38,8 +38,8 @@ async def listen(
     return EventStream(call, listener, reader.mark, missed)
 
 
-def known(text: str) -> Mark:
-    mark = mark_of(text)
+def parse_last_event_id(text: str) -> ResumePoint:
+    mark = parse_resume_point(text)
     if mark is None:
         raise InvalidToken("Last-Event-ID is not the id of one of our events")
     return mark

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
 from penstock.http.producing import refuse_unfit
-from penstock.http.route import Called, QueueName, Routes, sent
+from penstock.http.route import Called, QueueName, RouteTable, make_body_dependency
 from penstock.queue import Schedule
-from penstock.wire.places import NewSchedule, Schedules, ScheduleTold, schedule_of
-from penstock.wire.publish import draft_of
+from penstock.wire.places import NewSchedule, Schedules, ScheduleView, make_schedule_view
+from penstock.wire.publish import make_draft
 
-schedules = Routes("schedules")
+schedules = RouteTable("schedules")
 ScheduleName = Annotated[str, Path(min_length=1, max_length=200)]
 
 
@@ -20,11 +20,11 @@ ScheduleName = Annotated[str, Path(min_length=1, max_length=200)]
 async def list_schedules(call: Called) -> Schedules:
     found = await call.admin.schedules(scope=call.scope)
     names = {queue.id: queue.name for queue in await call.admin.queues(scope=call.scope)}
-    return Schedules([schedule_of(each, names[each.queue_id]) for each in found])
+    return Schedules([make_schedule_view(each, names[each.queue_id]) for each in found])
 
 
 @schedules.add(
-    "PUT", "/v1/queues/{queue}/schedules/{name}", "Create or change a schedule", ScheduleTold,
+    "PUT", "/v1/queues/{queue}/schedules/{name}", "Create or change a schedule", ScheduleView,
     takes=NewSchedule,
     example={"cron": "0 9 * * MON-FRI", "timezone": "Europe/Rome", "message": {"type": "report"}},
 )  # fmt: skip
@@ -32,14 +32,14 @@ async def save_schedule(
     call: Called,
     queue: QueueName,
     name: ScheduleName,
-    new: Annotated[NewSchedule, sent(NewSchedule)],
-) -> ScheduleTold:
+    new: Annotated[NewSchedule, make_body_dependency(NewSchedule)],
+) -> ScheduleView:
     if new.message.queue not in ("default", queue):
         raise InvalidInput(f"message.queue is {new.message.queue!r}, and the path says {queue!r}")
-    draft = replace(draft_of(new.message), queue=queue)
+    draft = replace(make_draft(new.message), queue=queue)
     refuse_unfit(call, draft)
     schedule = Schedule(name, new.cron, draft, new.timezone, new.missed, new.paused)
-    return schedule_of(await call.admin.schedule(schedule, scope=call.scope), queue)
+    return make_schedule_view(await call.admin.schedule(schedule, scope=call.scope), queue)
 
 
 @schedules.add(

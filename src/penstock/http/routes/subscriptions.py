@@ -6,18 +6,18 @@ from fastapi import Path
 
 from penstock.access import Right
 from penstock.callback import check_url
-from penstock.http.call import Call
-from penstock.http.route import Called, Routes, sent
-from penstock.http.subscribers import Kept
-from penstock.notice import Subscription
+from penstock.http.call import RequestContext
+from penstock.http.route import Called, RouteTable, make_body_dependency
+from penstock.http.subscribers import StoredSubscription
+from penstock.notice import WebhookSubscription
 from penstock.wire.subscriptions import (
     NewSubscription,
     Subscriptions,
-    SubscriptionTold,
-    told_of,
+    SubscriptionView,
+    make_subscription_view,
 )
 
-subscriptions = Routes("subscriptions")
+subscriptions = RouteTable("subscriptions")
 SubscriptionId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -25,44 +25,44 @@ SubscriptionId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
     "GET", "/v1/subscriptions", "List subscriptions", Subscriptions, right=Right.CONSUME
 )
 async def list_subscriptions(call: Called) -> Subscriptions:
-    found = await call.service.subscribers.of(call.caller.tenant, call.scope)
-    return Subscriptions([told(each) for each in found if seen(call, each)])
+    found = await call.service.subscribers.list_for(call.caller.tenant, call.scope)
+    return Subscriptions([make_view(each) for each in found if may_see(call, each)])
 
 
 @subscriptions.add(
-    "POST", "/v1/subscriptions", "Be told when there is work", SubscriptionTold,
+    "POST", "/v1/subscriptions", "Be told when there is work", SubscriptionView,
     takes=NewSubscription, status=201, right=Right.CONSUME,
     example={"url": "https://example.org/wake", "queues": ["mail"], "mode": "group", "group": "a"},
 )  # fmt: skip
 async def subscribe(
-    call: Called, new: Annotated[NewSubscription, sent(NewSubscription)]
-) -> SubscriptionTold:
+    call: Called, new: Annotated[NewSubscription, make_body_dependency(NewSubscription)]
+) -> SubscriptionView:
     check_url("url", new.url)
     call.service.limits.reach.refuse("url", new.url)
     names = tuple(dict.fromkeys(new.queues))
-    subscription = Subscription(
+    subscription = WebhookSubscription(
         id="",
         tenant=call.caller.tenant,
         scope=call.scope,
         url=new.url,
         queues=names,
-        types=call.caller.fitting(dict.fromkeys(new.types)),
+        types=call.caller.filter_types(dict.fromkeys(new.types)),
         mode=new.mode,
         group=new.group,
         ttl=new.ttl,
         min_interval=new.min_interval,
     )
     found = [await call.admin.queue(name, scope=call.scope) for name in names]
-    return told(await call.service.subscribers.add(subscription, found))
+    return make_view(await call.service.subscribers.add(subscription, found))
 
 
 @subscriptions.add(
-    "POST", "/v1/subscriptions/{id}/heartbeat", "Keep a subscription alive", SubscriptionTold,
+    "POST", "/v1/subscriptions/{id}/heartbeat", "Keep a subscription alive", SubscriptionView,
     right=Right.CONSUME,
 )  # fmt: skip
-async def beat(call: Called, id: SubscriptionId) -> SubscriptionTold:
-    await own(call, id)
-    return told(await call.service.subscribers.beat(call.caller.tenant, call.scope, id))
+async def renew_subscription(call: Called, id: SubscriptionId) -> SubscriptionView:
+    await check_own(call, id)
+    return make_view(await call.service.subscribers.renew(call.caller.tenant, call.scope, id))
 
 
 @subscriptions.add(
@@ -70,20 +70,20 @@ async def beat(call: Called, id: SubscriptionId) -> SubscriptionTold:
     right=Right.CONSUME,
 )  # fmt: skip
 async def unsubscribe(call: Called, id: SubscriptionId) -> None:
-    await own(call, id)
+    await check_own(call, id)
     await call.service.subscribers.delete(id)
 
 
-async def own(call: Call, id: str) -> None:
+async def check_own(call: RequestContext, id: str) -> None:
     """There is such a one, and it is of queues that this caller may claim from."""
     kept = await call.service.subscribers.get(call.caller.tenant, call.scope, id)
     for queue in kept.subscription.queues:
         call.check(Right.CONSUME, queue)
 
 
-def seen(call: Call, kept: Kept) -> bool:
+def may_see(call: RequestContext, kept: StoredSubscription) -> bool:
     return all(call.allows(call.scope, queue) for queue in kept.subscription.queues)
 
 
-def told(kept: Kept) -> SubscriptionTold:
-    return told_of(kept.subscription, kept.expires_at)
+def make_view(kept: StoredSubscription) -> SubscriptionView:
+    return make_subscription_view(kept.subscription, kept.expires_at)

@@ -9,31 +9,31 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from penstock.access import Right
 from penstock.errors import NotFound, Refused
-from penstock.http.call import Call
+from penstock.http.call import RequestContext
 from penstock.http.caller import OWNER, Extent, Requirement
-from penstock.http.counts import Pace, Snapshot, workers_needed
-from penstock.http.route import Alone, Called, Routes, sent
+from penstock.http.counts import QueueRate, Snapshot, compute_workers_needed
+from penstock.http.route import Alone, Called, RouteTable, make_body_dependency
 from penstock.message import Moment
 from penstock.queue import Queue
-from penstock.ticket import AgentRun, Working
+from penstock.ticket import AgentRun, WorkerInfo
 from penstock.wire.places import (
     Agents,
-    AgentTold,
+    AgentView,
+    AutoscaleView,
+    AutoscaleViews,
     Health,
-    Need,
-    Needs,
-    Present,
-    QueueCounts,
+    QueueCountsView,
     Stats,
     Version,
+    WorkerHeartbeat,
     Workers,
-    WorkerTold,
-    worker_of,
+    WorkerView,
+    make_worker_view,
 )
-from penstock.wire.texts import time_at, time_of
-from penstock.worker.presence import gone
+from penstock.wire.texts import to_datetime, to_optional_datetime
+from penstock.worker.presence import is_gone
 
-system = Routes("system")
+system = RouteTable("system")
 NEVER = AgentRun("", 0, "", None)
 WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 MAX_WORKERS = 1_000
@@ -61,7 +61,7 @@ async def get_version(call: Alone) -> Version:
 
 @system.add("GET", "/metrics", "For Prometheus", "text/plain", extent=Extent.STORE)
 async def metrics(call: Alone) -> Response:
-    return Response(call.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(call.service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
 @system.add(
@@ -72,13 +72,13 @@ async def agents(call: Alone) -> Agents:
     runs = {run.name: run for run in await call.service.store.agent_runs()}
     return Agents(
         [
-            AgentTold(
+            AgentView(
                 status.name,
                 status.every,
                 status.runs,
                 status.ran_ago,
                 status.runs_in,
-                time_of(runs.get(status.name, NEVER).at or None),
+                to_optional_datetime(runs.get(status.name, NEVER).at or None),
                 runs.get(status.name, NEVER).by or None,
                 runs.get(status.name, NEVER).result,
                 status.error,
@@ -95,18 +95,20 @@ async def list_workers(call: Alone) -> Workers:
         call.caller.check_requirement(Requirement(Right.READ, Extent.TENANT))
     now = await call.service.store.now()
     rows = await own_workers(call)
-    return Workers([worker_of(row, state_of(row, now)) for row in rows], time_at(now))
+    return Workers(
+        [make_worker_view(row, describe_worker_state(row, now)) for row in rows], to_datetime(now)
+    )
 
 
-def row_id(call: Call, id: str) -> str:
+def row_id(call: RequestContext, id: str) -> str:
     """Tenants cannot touch each other's rows. Workers at the store itself are the owner's."""
     tenant = call.caller.tenant
     return id if tenant == OWNER else f"{tenant}/{id}"
 
 
-async def own_workers(call: Call) -> list[Working]:
+async def own_workers(call: RequestContext) -> list[WorkerInfo]:
     """Under the ids that they have in their tenant."""
-    found: list[Working] = []
+    found: list[WorkerInfo] = []
     for row in await call.service.store.workers():
         tenant, _, id = row.id.rpartition("/")
         if (tenant or OWNER) == call.caller.tenant:
@@ -114,13 +116,13 @@ async def own_workers(call: Call) -> list[Working]:
     return found
 
 
-async def make_room(call: Call) -> None:
+async def make_room(call: RequestContext) -> None:
     """For one more worker of the tenant. Rows of workers that are gone are removed."""
     now = await call.service.store.now()
     rows = await own_workers(call)
     if len(rows) < MAX_WORKERS:
         return
-    lost = [row for row in rows if gone(row, now)]
+    lost = [row for row in rows if is_gone(row, now)]
     for row in lost:
         await call.service.store.delete_worker(row_id(call, row.id))
     if len(rows) - len(lost) >= MAX_WORKERS:
@@ -128,17 +130,19 @@ async def make_room(call: Call) -> None:
 
 
 @system.add(
-    "PUT", "/v1/workers/{id}", "Say that a worker is there", None, takes=Present, status=204,
+    "PUT", "/v1/workers/{id}", "Say that a worker is there", None, takes=WorkerHeartbeat, status=204,
     right=Right.CONSUME,
     example={"host": "box", "pid": 4711, "queues": ["mail"]},
 )  # fmt: skip
 async def save_worker(
-    call: Alone, id: WorkerId, present: Annotated[Present, sent(Present)]
+    call: Alone,
+    id: WorkerId,
+    present: Annotated[WorkerHeartbeat, make_body_dependency(WorkerHeartbeat)],
 ) -> None:
     key, seen = row_id(call, id), call.service.workers_seen
     if key not in seen:
         await make_room(call)
-    row = Working(key, present.host, present.pid, tuple(present.queues))
+    row = WorkerInfo(key, present.host, present.pid, tuple(present.queues))
     await call.service.store.save_worker(row)
     if len(seen) < MAX_WORKERS_SEEN:
         seen.add(key)
@@ -154,19 +158,19 @@ async def delete_worker(call: Alone, id: WorkerId) -> None:
 
 
 @system.add(
-    "POST", "/v1/workers/{id}/stop", "Ask a worker to stop", WorkerTold, status=202,
+    "POST", "/v1/workers/{id}/stop", "Ask a worker to stop", WorkerView, status=202,
     extent=Extent.TENANT,
 )  # fmt: skip
-async def stop_worker(call: Alone, id: WorkerId) -> WorkerTold:
+async def stop_worker(call: Alone, id: WorkerId) -> WorkerView:
     for row in await own_workers(call):
         if row.id == id:
             await call.service.store.stop_worker(row_id(call, id))
-            return worker_of(row, "stopping")
+            return make_worker_view(row, "stopping")
     raise NotFound(f"no worker with id {id[:100]!r}")
 
 
-def state_of(row: Working, now: Moment) -> Literal["running", "stopping", "gone"]:
-    if gone(row, now):
+def describe_worker_state(row: WorkerInfo, now: Moment) -> Literal["running", "stopping", "gone"]:
+    if is_gone(row, now):
         return "gone"
     return "stopping" if row.stopping else "running"
 
@@ -174,44 +178,44 @@ def state_of(row: Working, now: Moment) -> Literal["running", "stopping", "gone"
 @system.add("GET", "/v1/stats", "How many messages are where", Stats)
 async def stats(call: Called) -> Stats:
     store = call.service.store
-    snapshot = await call.service.counts.fresh()
+    snapshot = await call.service.counts.get_snapshot()
     now = await store.now()
-    living = [row for row in await own_workers(call) if not gone(row, now)]
+    living = [row for row in await own_workers(call) if not is_gone(row, now)]
     return Stats(
-        [counts_of(queue, snapshot) for queue in await own_queues(call)],
+        [make_counts_view(queue, snapshot) for queue in await own_queues(call)],
         len(living),
         store.capabilities.durability,
-        time_at(snapshot.at),
+        to_datetime(snapshot.at),
     )
 
 
-async def own_queues(call: Call) -> list[Queue]:
+async def own_queues(call: RequestContext) -> list[Queue]:
     found = await call.admin.queues(scope=call.scope)
     return [queue for queue in found if not queue.system]
 
 
-def counts_of(queue: Queue, snapshot: Snapshot) -> QueueCounts:
+def make_counts_view(queue: Queue, snapshot: Snapshot) -> QueueCountsView:
     places = ("ready", "scheduled", "lease", "dead", *ENDS)
     numbers = [snapshot.depths.get((queue.id, place), 0) for place in places]
-    return QueueCounts(queue.name, queue.scope.name, queue.state, *numbers)
+    return QueueCountsView(queue.name, queue.scope.name, queue.state, *numbers)
 
 
-@system.add("GET", "/v1/autoscale", "How many workers each queue needs", Needs)
+@system.add("GET", "/v1/autoscale", "How many workers each queue needs", AutoscaleViews)
 async def autoscale(
     call: Called,
     concurrency: Annotated[int, Query(ge=1, le=100_000, description="Of one worker.")] = 10,
     catch_up: Annotated[
         float, Query(gt=0, le=86_400, description="Seconds to work off what is ready.")
     ] = 60.0,
-) -> Needs:
-    snapshot = await call.service.counts.fresh()
-    found: list[Need] = []
+) -> AutoscaleViews:
+    snapshot = await call.service.counts.get_snapshot()
+    found: list[AutoscaleView] = []
     for queue in await own_queues(call):
-        pace = call.service.paces.of_queue.get(queue.id, Pace())
+        pace = call.service.paces.of_queue.get(queue.id, QueueRate())
         ready = snapshot.depths.get((queue.id, "ready"), 0) if queue.serves else 0
         claimed = snapshot.depths.get((queue.id, "lease"), 0)
-        needed = workers_needed(pace, ready, concurrency, catch_up)
+        needed = compute_workers_needed(pace, ready, concurrency, catch_up)
         found.append(
-            Need(queue.name, queue.scope.name, needed, ready, claimed, pace.rate, pace.run)
+            AutoscaleView(queue.name, queue.scope.name, needed, ready, claimed, pace.rate, pace.run)
         )
-    return Needs(found)
+    return AutoscaleViews(found)

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput, StoreUnreachable, StoreUnusable
 from penstock.store import Durability
-from penstock.stores.mariadb.session import DEADLINE, Session
-from penstock.stores.mariadb.trouble import ERRORS, named
-from penstock.stores.urls import split, take_durability, take_pool_size, unreadable
+from penstock.stores.mariadb.session import DEADLINE, MariaConnection
+from penstock.stores.mariadb.trouble import ERRORS, translate_error
+from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
 # By UTC: a local clock is turned back once a year.
 MOMENT = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
@@ -34,7 +34,7 @@ SETTINGS = {
 OLDEST = (10, 6)
 
 
-class Address(Struct, frozen=True):
+class MariaDsn(Struct, frozen=True):
     host: str
     port: int
     user: str
@@ -48,7 +48,7 @@ class Address(Struct, frozen=True):
     # The one clock: what the server is asked for its time.
     moment: str = MOMENT
 
-    async def connect(self) -> Session:
+    async def connect(self) -> MariaConnection:
         try:
             async with asyncio.timeout(DEADLINE):
                 connection = await asyncmy.connect(
@@ -61,11 +61,11 @@ class Address(Struct, frozen=True):
             # The driver's, about a socket that was closed before it looked at it.
             raise StoreUnreachable(f"{self.where} cannot be reached: {error}") from error
         except ERRORS as error:
-            raise named(error, self.where) from error
+            raise translate_error(error, self.where) from error
         refuse_other(self.where, connection.get_server_info())
-        return await self.prepared(Session(connection))
+        return await self.prepare_session(MariaConnection(connection))
 
-    async def prepared(self, session: Session) -> Session:
+    async def prepare_session(self, session: MariaConnection) -> MariaConnection:
         settings = ", ".join(f"SESSION {name} = {value}" for name, value in SETTINGS.items())
         try:
             ((most,),) = await session.rows(
@@ -75,7 +75,7 @@ class Address(Struct, frozen=True):
             )
         except ERRORS as error:
             session.terminate()
-            raise named(error, self.where) from error
+            raise translate_error(error, self.where) from error
         session.most = most
         return session
 
@@ -93,7 +93,7 @@ def refuse_other(where: str, version: str) -> None:
         raise StoreUnusable(f"{where}: MariaDB {version} is too old; 10.6 or newer is needed")
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> MariaDsn:
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     durability = take_durability(options)
@@ -101,7 +101,7 @@ def parse(url: str) -> Address:
     wake = options.pop("wake", None)
     if options:
         raise InvalidInput(f"store url: no option named {', '.join(options)}")
-    return Address(**place(url, parts), durability=durability, pool_size=size, wake=wake)
+    return MariaDsn(**place(url, parts), durability=durability, pool_size=size, wake=wake)
 
 
 def place(url: str, parts: SplitResult) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def place(url: str, parts: SplitResult) -> dict[str, Any]:
     try:
         port = parts.port or 3306
     except ValueError:
-        raise unreadable(url) from None
+        raise make_url_error(url) from None
     host = parts.hostname or "localhost"
     return {
         "host": host,

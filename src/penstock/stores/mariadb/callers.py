@@ -12,7 +12,7 @@ from penstock.stores import callers
 IN_TRANSACTION = 1
 
 
-class Caller(callers.Caller):
+class MariaDriverConnection(callers.DriverConnection):
     @abstractmethod
     async def ask(self, text: str) -> list[Any]: ...
 
@@ -20,7 +20,7 @@ class Caller(callers.Caller):
         await self.ask(text)
 
 
-class AsyncmyCaller(Caller):
+class AsyncmyConnection(MariaDriverConnection):
     waits = True
     errors = (MySQLError,)
 
@@ -34,7 +34,7 @@ class AsyncmyCaller(Caller):
             return list(await cursor.fetchall()) if cursor.description else []
 
 
-class PymysqlCaller(Caller):
+class PymysqlConnection(MariaDriverConnection):
     def __init__(self, connection: Any, pymysql: Any) -> None:
         super().__init__(connection)
         self.errors = (pymysql.MySQLError,)
@@ -48,13 +48,13 @@ class PymysqlCaller(Caller):
             return list(cursor.fetchall()) if cursor.description else []
 
 
-def of_driver(connection: Any) -> Caller | None:
+def adapt_driver(connection: Any) -> MariaDriverConnection | None:
     if isinstance(connection, asyncmy.Connection):
-        return AsyncmyCaller(connection)
+        return AsyncmyConnection(connection)
     pymysql = sys.modules.get("pymysql")
     if pymysql is not None and isinstance(connection, pymysql.connections.Connection):
-        return PymysqlCaller(connection, pymysql)
+        return PymysqlConnection(connection, pymysql)
     return None
 
 
-KINDS = callers.Kinds("asyncmy, PyMySQL or SQLAlchemy", of_driver)
+KINDS = callers.DriverAdapters("asyncmy, PyMySQL or SQLAlchemy", adapt_driver)

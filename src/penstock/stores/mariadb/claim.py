@@ -6,96 +6,101 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.message import PLAIN, Flag, Leased
-from penstock.stores.mariadb.statement import Raw, text_of
+from penstock.stores.mariadb.statement import RawSql, fill_statement
 from penstock.stores.sql import upkeep
-from penstock.stores.sql.rows import decode_meta
-from penstock.stores.sql.transaction import Transaction
+from penstock.stores.sql.rows import decode_meta_json
+from penstock.stores.sql.transaction import SqlTransaction
 from penstock.ticket import Claim
 
 RANK, DEAD_AT = 12, 13
 NOTHING_EXPIRES = "SELECT 1 FROM DUAL WHERE FALSE"
 
 
-def claiming(claim: Claim, clock: str, moment: Raw) -> str:
-    return taking(
+def make_claim_statement(claim: Claim, clock: str, moment: RawSql) -> str:
+    return make_take_statement(
         clock,
-        text_of("number_claim", queues=claim.queue_ids),
-        text_of("claim", picks=picks(claim), moment=moment, **terms(claim)),
+        fill_statement("number_claim", queues=claim.queue_ids),
+        fill_statement("claim", picks=make_picks(claim), moment=moment, **make_terms(claim)),
         "claim_leave_ready",
-        text_of("expired_waits", queues=claim.queue_ids),
-        length_of(claim),
+        fill_statement("expired_waits", queues=claim.queue_ids),
+        lease_micros(claim),
     )
 
 
-def claiming_dead(claim: Claim, clock: str, moment: Raw) -> str:
+def make_dead_claim_statement(claim: Claim, clock: str, moment: RawSql) -> str:
     types = {"any_type": not claim.types, "types": claim.types}
     lines = [
-        text_of("pick_dead", queue=queue, limit=claim.limit, **types) for queue in claim.queue_ids
+        fill_statement("pick_dead", queue=queue, limit=claim.limit, **types)
+        for queue in claim.queue_ids
     ]
-    return taking(
+    return make_take_statement(
         clock,
-        text_of("number_dead", queues=claim.queue_ids),
-        text_of("claim_dead", picks=together(lines), moment=moment, **terms(claim)),
+        fill_statement("number_dead", queues=claim.queue_ids),
+        fill_statement("claim_dead", picks=union_all(lines), moment=moment, **make_terms(claim)),
         "claim_leave_dead",
         NOTHING_EXPIRES,
-        length_of(claim),
+        lease_micros(claim),
     )
 
 
-def taking(clock: str, number: str, claim: str, leave: str, expired: str, length: int) -> str:
+def make_take_statement(
+    clock: str, number: str, claim: str, leave: str, expired: str, length: int
+) -> str:
     """It answers with what was claimed, if anything was, and with whether something expired."""
     texts = {
         "clock": clock,
         "number": number,
         "claim": claim,
         "expired": expired,
-        "leave": text_of(leave, length=length),
-        "claimed": text_of("claimed", length=length),
-        "own_lengths": text_of("own_lengths", length=length),
+        "leave": fill_statement(leave, length=length),
+        "claimed": fill_statement("claimed", length=length),
+        "own_lengths": fill_statement("own_lengths", length=length),
     }
-    return text_of("take", length=length, **{name: Raw(text) for name, text in texts.items()})
+    return fill_statement(
+        "take", length=length, **{name: RawSql(text) for name, text in texts.items()}
+    )
 
 
-def picks(claim: Claim) -> Raw:
+def make_picks(claim: Claim) -> RawSql:
     """The first of each line that the claim names."""
     limit, types = claim.limit, tuple(dict.fromkeys(claim.types))
     if not types:
-        lines = [text_of("pick", queue=queue, limit=limit) for queue in claim.queue_ids]
+        lines = [fill_statement("pick", queue=queue, limit=limit) for queue in claim.queue_ids]
     else:
         lines = [
-            text_of("pick_type", queue=queue, type=type_, limit=limit)
+            fill_statement("pick_type", queue=queue, type=type_, limit=limit)
             for queue, type_ in product(claim.queue_ids, types)
         ]
-    return together(lines)
+    return union_all(lines)
 
 
-def together(lines: Sequence[str]) -> Raw:
+def union_all(lines: Sequence[str]) -> RawSql:
     if len(lines) == 1:
-        return Raw(lines[0])
-    return Raw("\nUNION ALL\n".join(f"({line})" for line in lines))
+        return RawSql(lines[0])
+    return RawSql("\nUNION ALL\n".join(f"({line})" for line in lines))
 
 
-def terms(claim: Claim) -> dict[str, Any]:
+def make_terms(claim: Claim) -> dict[str, Any]:
     return {
         "limit": claim.limit,
-        "length": length_of(claim),
+        "length": lease_micros(claim),
         "consumer": claim.consumer,
         "begins": claim.begins,
     }
 
 
-def length_of(claim: Claim) -> int:
+def lease_micros(claim: Claim) -> int:
     return int(claim.lease * 1_000_000)
 
 
-def leased(rows: list[Any], length: int, order: int = RANK) -> list[Leased]:
+def make_leased(rows: list[Any], length: int, order: int = RANK) -> list[Leased]:
     """In the order of their line; they come in that of their ids."""
     rows.sort(key=itemgetter(order))
     return [
         Leased(
             id, queue, type_, priority, created, body,
-            PLAIN if meta is None else decode_meta(meta), fence, attempts, deliveries,
-            until if not flags & Flag.OWN_LEASE else until - length + own_length(meta), flags,
+            PLAIN if meta is None else decode_meta_json(meta), fence, attempts, deliveries,
+            until if not flags & Flag.OWN_LEASE else until - length + message_lease_micros(meta), flags,
         )
         for (
             id, queue, type_, priority, created, body, meta, fence, attempts, deliveries, until,
@@ -104,11 +109,11 @@ def leased(rows: list[Any], length: int, order: int = RANK) -> list[Leased]:
     ]  # fmt: skip
 
 
-def own_length(meta: str) -> int:
-    return round((decode_meta(meta).lease or 0) * 1_000_000)
+def message_lease_micros(meta: str) -> int:
+    return round((decode_meta_json(meta).lease or 0) * 1_000_000)
 
 
-async def clear(tx: Transaction, queues: Sequence[int], limit: int) -> int:
+async def clear(tx: SqlTransaction, queues: Sequence[int], limit: int) -> int:
     """Ends what expired in line for these queues."""
     rows = await tx.all("expired_in_line", queues=list(queues), now=tx.now, limit=limit)
     return await upkeep.end_all(tx, rows)

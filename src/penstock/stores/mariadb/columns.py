@@ -1,30 +1,30 @@
 """Whether a database still has every column that its migrations made."""
 
 from penstock.errors import StoreUnusable
-from penstock.stores.mariadb.session import Session
-from penstock.stores.mariadb.statement import text_of
+from penstock.stores.mariadb.session import MariaConnection
+from penstock.stores.mariadb.statement import fill_statement
 
-OURS = "penstock_"
+TABLE_PREFIX = "penstock_"
 HELD = f"""
-SELECT concat(substr(table_name, {len(OURS) + 1}), '.', column_name)
+SELECT concat(substr(table_name, {len(TABLE_PREFIX) + 1}), '.', column_name)
 FROM information_schema.columns
 WHERE table_schema = database() AND table_name LIKE 'penstock\\_%'
 """
 NOTED = "SELECT value FROM penstock_fact WHERE name = 'columns'"
 
 
-async def note(session: Session) -> None:
+async def note(session: MariaConnection) -> None:
     """By whoever migrates, so that older code knows what newer code has dropped."""
-    names = sorted(await held(session))
-    await session.send(text_of("fact_set", name="columns", value=",".join(names)))
+    names = sorted(await read_columns(session))
+    await session.send(fill_statement("fact_set", name="columns", value=",".join(names)))
 
 
-async def refuse_incomplete(session: Session) -> None:
+async def refuse_incomplete(session: MariaConnection) -> None:
     """At once, and not when some statement first needs what is gone."""
     noted = {name for (names,) in await session.rows(NOTED) for name in names.split(",")}
-    if lost := sorted(noted - await held(session)):
+    if lost := sorted(noted - await read_columns(session)):
         raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
 
 
-async def held(session: Session) -> set[str]:
+async def read_columns(session: MariaConnection) -> set[str]:
     return {name for (name,) in await session.rows(HELD)}

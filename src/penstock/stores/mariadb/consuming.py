@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from penstock.errors import StoreError
 from penstock.stores.mariadb import claim as claims
 from penstock.stores.mariadb import settle, upkeep
-from penstock.stores.mariadb.engine import Engine, P, T, Work
-from penstock.stores.mariadb.session import rows_of
+from penstock.stores.mariadb.engine import MariaDatabase, P, T, Work
+from penstock.stores.mariadb.session import last_rows
 from penstock.stores.mariadb.statement import locks_of
 from penstock.stores.sql import consuming
 from penstock.ticket import Claim, Claimed, Completion, Extension, Lock, Move
@@ -16,10 +16,12 @@ from penstock.ticket import Claim, Claimed, Completion, Extension, Lock, Move
 Locked = TypeVar("Locked", Completion, Extension)
 
 
-class Consuming(Engine, consuming.Consuming):
+class MariaConsume(MariaDatabase, consuming.ServerConsume):
     async def claim(self, claim: Claim) -> Claimed:
-        rows, expired = await self.taken(claims.claiming(claim, self.clock, self.moment))
-        messages = claims.leased(rows, claims.length_of(claim))
+        rows, expired = await self.run_claim(
+            claims.make_claim_statement(claim, self.clock, self.moment)
+        )
+        messages = claims.make_leased(rows, claims.lease_micros(claim))
         if not expired:
             return Claimed(messages)
         if messages:
@@ -36,19 +38,21 @@ class Consuming(Engine, consuming.Consuming):
         return bool(ended or await self.write(claims.clear, queue_ids, most))
 
     async def claim_dead(self, claim: Claim) -> Claimed:
-        rows, _ = await self.taken(claims.claiming_dead(claim, self.clock, self.moment))
-        return Claimed(claims.leased(rows, claims.length_of(claim), claims.DEAD_AT))
+        rows, _ = await self.run_claim(
+            claims.make_dead_claim_statement(claim, self.clock, self.moment)
+        )
+        return Claimed(claims.make_leased(rows, claims.lease_micros(claim), claims.DEAD_AT))
 
-    async def taken(self, text: str) -> tuple[list[Any], list[Any]]:
+    async def run_claim(self, text: str) -> tuple[list[Any], list[Any]]:
         """The rows that were claimed, and whether something expired in line."""
-        *found, expired, _ = await self.trying(lambda: self.act_once(text))
-        return rows_of(found), expired.listed
+        *found, expired, _ = await self.retry_conflicts(lambda: self.act_once(text))
+        return last_rows(found), expired.listed
 
     async def complete_set(self, items: Sequence[Completion]) -> list[Any]:
-        return await self.as_a_set(settle.completing, items, writes=True)
+        return await self.as_a_set(settle.make_complete_statements, items, writes=True)
 
     async def extend_set(self, items: Sequence[Extension]) -> list[Any]:
-        return await self.as_a_set(settle.extending, items, writes=False)
+        return await self.as_a_set(settle.make_extend_statements, items, writes=False)
 
     async def as_a_set(
         self,
@@ -58,13 +62,13 @@ class Consuming(Engine, consuming.Consuming):
         writes: bool,
     ) -> list[Any]:
         once = list({(item.id, item.fence): item for item in reversed(items)}.values())
-        return rows_of(await self.act(*texts(once), writes=writes))
+        return last_rows(await self.act(*texts(once), writes=writes))
 
     async def free_among(self, items: Sequence[Locked]) -> list[Locked]:
         free = {tuple(row) for row in await self.fetch("free_leases", locks=locks_of(items))}
         return [item for item in items if (item.id, item.fence) in free]
 
-    async def lease_rows(self, locks: Sequence[Lock]) -> list[Any]:
+    async def fetch_leases(self, locks: Sequence[Lock]) -> list[Any]:
         return await self.fetch("leases", locks=locks_of(locks))
 
     async def settle_set(self, moves: Sequence[Move]) -> list[Any]:

@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import StoreBusy
-from penstock.stores.mariadb.transaction import Transaction
+from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql import export, upkeep
-from penstock.stores.sql.rows import feed_message_of, history_of
+from penstock.stores.sql.rows import make_feed_message, make_history_row
 from penstock.ticket import Cursor, Feed, Pruned, Retention
 
 if TYPE_CHECKING:
-    from penstock.stores.mariadb.engine import Engine
+    from penstock.stores.mariadb.engine import MariaDatabase
 
 
 class Final(NamedTuple):
@@ -23,13 +23,13 @@ class Final(NamedTuple):
     history: int
 
 
-async def feed(tx: Transaction, cursor: Cursor, limit: int, final: Final) -> Feed:
+async def feed(tx: MariaTransaction, cursor: Cursor, limit: int, final: Final) -> Feed:
     epoch = await export.epoch(tx, cursor)
     messages = await tx.all("feed_messages", after=cursor.message, last=final.message, limit=limit)
     rows = await tx.all("feed_history", after=cursor.history, last=final.history, limit=limit)
     return Feed(
-        [feed_message_of(row) for row in messages],
-        [history_of(row) for row in rows],
+        [make_feed_message(row) for row in messages],
+        [make_history_row(row) for row in rows],
         Cursor(
             epoch,
             messages[-1][0] if messages else cursor.message,
@@ -38,17 +38,19 @@ async def feed(tx: Transaction, cursor: Cursor, limit: int, final: Final) -> Fee
     )
 
 
-async def prunable(tx: Transaction, retention: Retention, final: Final) -> tuple[list[int], Pruned]:
+async def find_prunable(
+    tx: MariaTransaction, retention: Retention, final: Final
+) -> tuple[list[int], Pruned]:
     await tx.add(f"SELECT {final.history} INTO @final")
-    return await upkeep.prunable(tx, retention)
+    return await upkeep.find_prunable(tx, retention)
 
 
-async def prune(tx: Transaction, retention: Retention, final: Final) -> Pruned:
+async def prune(tx: MariaTransaction, retention: Retention, final: Final) -> Pruned:
     await tx.add(f"SELECT {final.history} INTO @final")
     return await upkeep.prune(tx, retention)
 
 
-async def find_final(engine: "Engine") -> Final:
+async def find_final(engine: "MariaDatabase") -> Final:
     """With nobody at work it only reads. Each look is younger than the one before it."""
     (committed,) = await engine.fetch("committed")
     generations = await engine.fetch("generations")

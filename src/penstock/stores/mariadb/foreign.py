@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.errors import InvalidInput, StoreBusy, StoreError
-from penstock.stores.mariadb.address import Address
-from penstock.stores.mariadb.callers import Caller
-from penstock.stores.mariadb.statement import text_of
+from penstock.stores.mariadb.address import MariaDsn
+from penstock.stores.mariadb.callers import MariaDriverConnection
+from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.transaction import Guarded
-from penstock.stores.mariadb.trouble import AGAIN
+from penstock.stores.mariadb.trouble import CONFLICT_ERRORS
 from penstock.stores.sql import foreign, locking
 from penstock.stores.sql.foreign import ELSEWHERE
 from penstock.ticket import Entry, Published
@@ -20,16 +20,16 @@ ABSENT = (1146, 1046)
 CURRENT = frozenset({"dedup_seen", "head", "head_of", "first_in_line"})
 
 
-class ForeignTransaction(foreign.ForeignTransaction[Caller], Guarded):
+class MariaCallerTransaction(foreign.CallerTransaction[MariaDriverConnection], Guarded):
     __slots__ = ()
 
     async def all(self, statement: str, /, **values: Any) -> list[Any]:
-        text = text_of(statement, **values)
+        text = fill_statement(statement, **values)
         if statement not in CURRENT:
             return await self.caller.ask(text)
         if statement == "dedup_seen":
             # A row that is not there could only be locked with its neighbours.
-            await self.caller.ask(text_of("dedup_place", **values))
+            await self.caller.ask(fill_statement("dedup_place", **values))
         return await self.caller.ask(f"{text} FOR UPDATE")
 
     async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
@@ -37,25 +37,29 @@ class ForeignTransaction(foreign.ForeignTransaction[Caller], Guarded):
 
 
 @asynccontextmanager
-async def inside(caller: Caller, address: Address, seal: str) -> AsyncIterator[ForeignTransaction]:
+async def enter_transaction(
+    caller: MariaDriverConnection, address: MariaDsn, seal: str
+) -> AsyncIterator[MariaCallerTransaction]:
     try:
-        async with foreign.apart(caller):
-            yield await entered(caller, address, seal)
+        async with foreign.savepoint(caller):
+            yield await check_and_enter(caller, address, seal)
     except caller.errors as error:
         number = error.args[0] if error.args else None
         if number in ABSENT:
             raise InvalidInput(ELSEWHERE) from None
-        if number in AGAIN:
+        if number in CONFLICT_ERRORS:
             raise StoreBusy(
                 f"somebody did the same meanwhile; roll back, try again: {error}"
             ) from error
         raise StoreError(f"the caller's connection: {error}") from error
 
 
-async def entered(caller: Caller, address: Address, seal: str) -> ForeignTransaction:
-    found = await caller.ask(text_of("fact", name="secret"))
+async def check_and_enter(
+    caller: MariaDriverConnection, address: MariaDsn, seal: str
+) -> MariaCallerTransaction:
+    found = await caller.ask(fill_statement("fact", name="secret"))
     if found != [(seal,)]:
         raise InvalidInput(ELSEWHERE)
-    await caller.ask(text_of("enter"))
+    await caller.ask(fill_statement("enter"))
     ((now,),) = await caller.ask(f"SELECT {address.moment}")
-    return ForeignTransaction(caller, now)
+    return MariaCallerTransaction(caller, now)

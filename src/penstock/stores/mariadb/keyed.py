@@ -4,36 +4,36 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.message import NEVER, Flag, Moment, State, Verb
-from penstock.stores.mariadb.publish import chunks
-from penstock.stores.mariadb.statement import array, tuples
-from penstock.stores.sql.publish import due_at, expires_at, rank_at, ticket_of
+from penstock.stores.mariadb.publish import split_into_packets
+from penstock.stores.mariadb.statement import to_json_array, to_tuples
+from penstock.stores.sql.publish import compute_due_at, compute_expires_at, compute_rank, ticket_of
 from penstock.stores.sql.settle import keep_result
-from penstock.stores.sql.transaction import Delivery, Ticket, Transaction
+from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 from penstock.ticket import Completion, Entry, Published
 
 
-async def publish(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
-    ids = [id for chunk in chunks(entries) for id in await write_messages(tx, chunk)]
+async def publish(tx: SqlTransaction, entries: Sequence[Entry]) -> list[Published]:
+    ids = [id for chunk in split_into_packets(entries) for id in await write_messages(tx, chunk)]
     taken = await heads_of(tx, entries)
     for id, entry in zip(ids, entries, strict=True):
         await place(tx, entry, ticket_of(entry, id, tx.now), taken)
     return [Published(id) for id in ids]
 
 
-async def write_messages(tx: Transaction, entries: Sequence[Entry]) -> list[int]:
-    rows = tuples([message_row(entry, tx.now) for entry in entries])
+async def write_messages(tx: SqlTransaction, entries: Sequence[Entry]) -> list[int]:
+    rows = to_tuples([message_row(entry, tx.now) for entry in entries])
     return sorted(id for (id,) in await tx.all("publish_rows", rows=rows))
 
 
 def message_row(entry: Entry, now: Moment) -> tuple[Any, ...]:
-    due = due_at(entry, now)
+    due = compute_due_at(entry, now)
     return (
-        entry.queue_id, entry.type, entry.priority, rank_at(entry, now, due), now,
-        due if due > now else None, expires_at(entry, now), entry.body, entry.meta,
+        entry.queue_id, entry.type, entry.priority, compute_rank(entry, now, due), now,
+        due if due > now else None, compute_expires_at(entry, now), entry.body, entry.meta,
     )  # fmt: skip
 
 
-async def heads_of(tx: Transaction, entries: Sequence[Entry]) -> set[tuple[int, str]]:
+async def heads_of(tx: SqlTransaction, entries: Sequence[Entry]) -> set[tuple[int, str]]:
     """The keys, of those that the entries name, whose turn another message has."""
     asked: dict[int, set[str]] = {}
     for entry in entries:
@@ -46,8 +46,10 @@ async def heads_of(tx: Transaction, entries: Sequence[Entry]) -> set[tuple[int, 
     }
 
 
-async def place(tx: Transaction, entry: Entry, ticket: Ticket, taken: set[tuple[int, str]]) -> None:
-    due, key = due_at(entry, tx.now), entry.ordering_key
+async def place(
+    tx: SqlTransaction, entry: Entry, ticket: Ticket, taken: set[tuple[int, str]]
+) -> None:
+    due, key = compute_due_at(entry, tx.now), entry.ordering_key
     if due > tx.now:
         await tx.put_scheduled(ticket, due, key)
     elif key is not None and (entry.queue_id, key) in taken:
@@ -59,7 +61,7 @@ async def place(tx: Transaction, entry: Entry, ticket: Ticket, taken: set[tuple[
         await tx.put_ready(ticket)
 
 
-async def complete(tx: Transaction, items: Sequence[Completion]) -> list[Any]:
+async def complete(tx: SqlTransaction, items: Sequence[Completion]) -> list[Any]:
     """The locks of those that were. A lease stays if the next in its line is about to leave it."""
     leases = {row[2]: row for row in await tx.all("settle_look", ids=listed(items))}
     held = [item for item in items if fits(item, leases.get(item.id))]
@@ -71,7 +73,7 @@ async def complete(tx: Transaction, items: Sequence[Completion]) -> list[Any]:
         if item.id not in lines or lines[item.id][3] is None or lines[item.id][3] in called
     ]
     if ended:
-        await tx.run("leave_leases_of", array=array(item.id for item in ended))
+        await tx.run("leave_leases_of", array=to_json_array(item.id for item in ended))
     for item in ended:
         await end(tx, item, leases[item.id])
         await pass_on(tx, lines.get(item.id), called)
@@ -86,27 +88,27 @@ def fits(item: Completion, row: Any) -> bool:
     return row is not None and row[9] == item.fence and not row[7] & Flag.CALLBACK
 
 
-async def call(tx: Transaction, ids: list[int]) -> dict[int, Ticket]:
+async def call(tx: SqlTransaction, ids: list[int]) -> dict[int, Ticket]:
     """The tickets of those that nobody else is about to take out of their line."""
     if not ids:
         return {}
     rows = await tx.all("call_from_line", ids=sorted(ids))
     if rows:
-        await tx.run("leave_scheduled", array=array(row[2] for row in rows))
+        await tx.run("leave_scheduled", array=to_json_array(row[2] for row in rows))
     return {row[2]: Ticket(*row) for row in rows}
 
 
-async def end(tx: Transaction, item: Completion, row: Any) -> None:
+async def end(tx: SqlTransaction, item: Completion, row: Any) -> None:
     held = Ticket(*row[:8])
     ticket = held._replace(attempts=held.attempts + 1)
-    delivery = Delivery(*row[8:11])
+    delivery = DeliveryRow(*row[8:11])
     await tx.record(ticket, Verb.COMPLETE, State.COMPLETED, delivery=delivery)
     await keep_result(tx, item)
     if held.flags & Flag.UNIQUE:
         await tx.run("unique_free", id=item.id)
 
 
-async def pass_on(tx: Transaction, line: Any, called: dict[int, Ticket]) -> None:
+async def pass_on(tx: SqlTransaction, line: Any, called: dict[int, Ticket]) -> None:
     if line is None:
         return
     id, queue_id, key, next_id = line

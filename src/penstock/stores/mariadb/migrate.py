@@ -6,9 +6,9 @@ done again: two processes may migrate at once, and one that was killed is made u
 
 from penstock.stores import migrations
 from penstock.stores.mariadb import columns
-from penstock.stores.mariadb.session import Session
-from penstock.stores.mariadb.statement import literal
-from penstock.stores.mariadb.transaction import Transaction
+from penstock.stores.mariadb.session import MariaConnection
+from penstock.stores.mariadb.statement import to_literal
+from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.migrations import Migration
 from penstock.stores.sql import registry
 
@@ -21,52 +21,54 @@ CREATE TABLE IF NOT EXISTS penstock_migration (
 """
 THERE = "SHOW TABLES LIKE 'penstock\\_migration'"
 # A table that is in use may be waited for, and others wait behind us.
-PATIENT = "SET SESSION innodb_lock_wait_timeout = 10, SESSION lock_wait_timeout = 10"
+SET_LOCK_TIMEOUT = "SET SESSION innodb_lock_wait_timeout = 10, SESSION lock_wait_timeout = 10"
 IN_LINE = "SELECT slot FROM penstock_guard WHERE slot = 0 FOR UPDATE"
 
 
-async def applied(session: Session) -> dict[int, str]:
+async def read_applied(session: MariaConnection) -> dict[int, str]:
     """The checksum of each migration that is done; none at all in a new database."""
     if not await session.rows(THERE):
         return {}
     return dict(await session.rows("SELECT number, checksum FROM penstock_migration"))
 
 
-async def floor(session: Session) -> int:
+async def read_floor(session: MariaConnection) -> int:
     """The oldest code that may still write here."""
     ((number,),) = await session.rows("SELECT max(floor) FROM penstock_migration")
     return number or 0
 
 
-async def missing(session: Session, known: list[Migration] = MIGRATIONS) -> list[Migration]:
+async def find_missing(
+    session: MariaConnection, known: list[Migration] = MIGRATIONS
+) -> list[Migration]:
     """What is to be applied; raises if this code may not write here."""
-    done = await applied(session)
-    return migrations.missing(known, done, await floor(session) if done else 0)
+    done = await read_applied(session)
+    return migrations.find_missing(known, done, await read_floor(session) if done else 0)
 
 
 async def migrate(
-    session: Session, moment: str, known: list[Migration] = MIGRATIONS
+    session: MariaConnection, moment: str, known: list[Migration] = MIGRATIONS
 ) -> list[Migration]:
     """What was applied."""
     session.deadline = None
-    await session.send(PATIENT, FOUND)
-    to_do = await missing(session, known)
+    await session.send(SET_LOCK_TIMEOUT, FOUND)
+    to_do = await find_missing(session, known)
     for migration in to_do:
         await apply(session, moment, migration)
     await columns.note(session)
     return to_do
 
 
-async def apply(session: Session, moment: str, migration: Migration) -> None:
+async def apply(session: MariaConnection, moment: str, migration: Migration) -> None:
     for statement in migration.text.split(";\n"):
         if statement.strip():
             await session.send(statement)
     # Whoever comes second finds what the first one founded.
     ((now,),) = await session.rows("START TRANSACTION", IN_LINE, f"SELECT {moment}")
-    tx = Transaction(session, now)
-    await registry.found_default(tx)
+    tx = MariaTransaction(session, now)
+    await registry.create_defaults(tx)
     row = (migration.number, migration.name, migration.checksum, migration.floor)
-    values = ", ".join(map(literal, row))
+    values = ", ".join(map(to_literal, row))
     await tx.send(
         f"INSERT IGNORE INTO penstock_migration (number, name, checksum, floor) VALUES ({values})",
         "COMMIT",

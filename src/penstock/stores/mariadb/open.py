@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Clock
-from penstock.stores.mariadb.address import Address, parse
+from penstock.stores.mariadb.address import MariaDsn, parse
 from penstock.stores.mariadb.columns import refuse_incomplete
-from penstock.stores.mariadb.migrate import applied, migrate, missing
-from penstock.stores.mariadb.session import Session
-from penstock.stores.mariadb.statement import text_of
+from penstock.stores.mariadb.migrate import find_missing, migrate, read_applied
+from penstock.stores.mariadb.session import MariaConnection
+from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.store import MariaStore
-from penstock.stores.mariadb.trouble import ERRORS, named
+from penstock.stores.mariadb.trouble import ERRORS, translate_error
 from penstock.stores.migrations import Migration
 
 # How often, and after how long, somebody else's migration is looked at.
-LOOKS, A_LOOK = 30, 0.1
+RETRY_ATTEMPTS, RETRY_DELAY_S = 30, 0.1
 # What a server must not have changed if a commit is to survive a power cut.
 NEEDED = {"innodb_flush_log_at_trx_commit": 1, "innodb_doublewrite": 1}
 
@@ -27,53 +27,53 @@ async def open_store(url: str, *, clock: Clock | None = None) -> MariaStore:
     return await open_at(parse(url))
 
 
-async def open_at(address: Address) -> MariaStore:
+async def open_at(address: MariaDsn) -> MariaStore:
     async with fit_session(address) as session:
-        if not await applied(session):
+        if not await read_applied(session):
             await migrate(session, address.moment)
-        elif to_do := await lacking(session):
+        elif to_do := await wait_for_migrations(session):
             names = ", ".join(migration.name for migration in to_do)
             raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
         await refuse_incomplete(session)
-        ((seal,),) = await session.rows(text_of("fact", name="secret"))
+        ((seal,),) = await session.rows(fill_statement("fact", name="secret"))
     return MariaStore(address, seal)
 
 
-async def lacking(session: Session) -> list[Migration]:
+async def wait_for_migrations(session: MariaConnection) -> list[Migration]:
     """Whoever makes the store, or migrates it, may be in the middle of it."""
-    to_do = await missing(session)
-    for _ in range(LOOKS if to_do else 0):
-        await asyncio.sleep(A_LOOK)
-        if not (to_do := await missing(session)):
+    to_do = await find_missing(session)
+    for _ in range(RETRY_ATTEMPTS if to_do else 0):
+        await asyncio.sleep(RETRY_DELAY_S)
+        if not (to_do := await find_missing(session)):
             break
     return to_do
 
 
 async def exists(url: str) -> bool:
     async with fit_session(parse(url)) as session:
-        return bool(await applied(session))
+        return bool(await read_applied(session))
 
 
 @asynccontextmanager
-async def fit_session(address: Address) -> AsyncIterator[Session]:
+async def fit_session(address: MariaDsn) -> AsyncIterator[MariaConnection]:
     """Of a server that keeps what it commits; what is wrong is told with where it is."""
     session = await address.connect()
     try:
         await refuse_unfit(session, address)
         yield session
     except ERRORS as error:
-        raise named(error, address.where) from error
+        raise translate_error(error, address.where) from error
     except StoreUnusable as error:
         raise type(error)(f"{address.where}: {error}") from None
     finally:
         session.terminate()
 
 
-async def refuse_unfit(session: Session, address: Address) -> None:
+async def refuse_unfit(session: MariaConnection, address: MariaDsn) -> None:
     ((read_only, innodb_read_only),) = await session.rows("SELECT @@read_only, @@innodb_read_only")
     if read_only or innodb_read_only:
         raise StoreUnusable("it is read-only, a replica perhaps; use the primary")
-    weak = await weakened(session)
+    weak = await find_weak_settings(session)
     if weak and address.durability == "safe":
         raise StoreUnusable(
             f"the server has {' and '.join(weak)}, and would lose messages with its power;"
@@ -81,7 +81,7 @@ async def refuse_unfit(session: Session, address: Address) -> None:
         )
 
 
-async def weakened(session: Session) -> list[str]:
+async def find_weak_settings(session: MariaConnection) -> list[str]:
     """The settings by which it may forget what it committed."""
     names = ", ".join(f"@@{name}" for name in NEEDED)
     (values,) = await session.rows(f"SELECT {names}")

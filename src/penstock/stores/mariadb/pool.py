@@ -2,16 +2,20 @@
 
 from penstock.errors import OutcomeUnknown, PenstockError, StoreUnreachable
 from penstock.stores import pool
-from penstock.stores.mariadb.session import Session
-from penstock.stores.mariadb.trouble import ERRORS, gone, read_only
+from penstock.stores.mariadb.session import MariaConnection
+from penstock.stores.mariadb.trouble import ERRORS, is_connection_gone, is_read_only
 
 
-class Pool(pool.Pool[Session]):
-    def harmless(self, error: BaseException) -> bool:
+class MariaPool(pool.ConnectionPool[MariaConnection]):
+    def is_harmless(self, error: BaseException) -> bool:
         # Of one that may only read, another server may write by now: a new session finds it.
-        if gone(error) or read_only(error) or isinstance(error, OutcomeUnknown | StoreUnreachable):
+        if (
+            is_connection_gone(error)
+            or is_read_only(error)
+            or isinstance(error, OutcomeUnknown | StoreUnreachable)
+        ):
             return False
         return isinstance(error, (PenstockError, *ERRORS))
 
-    async def leave(self, connection: Session) -> None:
+    async def leave(self, connection: MariaConnection) -> None:
         await connection.leave()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.message import NEVER
-from penstock.stores.mariadb.statement import Raw, literal, text_of
+from penstock.stores.mariadb.statement import RawSql, fill_statement, to_literal
 from penstock.stores.sql.locking import LockingTransaction
 from penstock.ticket import Entry, Published
 
@@ -13,50 +13,50 @@ NOW = "@now"
 ONE_PACKET = 4_000_000
 
 
-def writing(entries: Sequence[Entry]) -> list[str]:
+def make_statements(entries: Sequence[Entry]) -> list[str]:
     """The statements; the first one tells the number of the first message."""
     more = len(entries) - 1
-    rows = Raw(",\n".join(map(row, entries)))
-    texts = [text_of("publish", rows=rows)]
+    rows = RawSql(",\n".join(map(make_row, entries)))
+    texts = [fill_statement("publish", rows=rows)]
     if any(entry.run_at is not None or entry.delay for entry in entries):
         return [
             *texts,
-            text_of("publish_ready", more=more),
-            text_of("publish_scheduled", more=more),
+            fill_statement("publish_ready", more=more),
+            fill_statement("publish_scheduled", more=more),
         ]
     if more:
-        return [*texts, text_of("publish_ready", more=more)]
-    return [*texts, text_of("publish_one", **ticket(entries[0]))]
+        return [*texts, fill_statement("publish_ready", more=more)]
+    return [*texts, fill_statement("publish_one", **make_ticket(entries[0]))]
 
 
-def ticket(entry: Entry) -> dict[str, Any]:
-    ends = expires_at(entry)
+def make_ticket(entry: Entry) -> dict[str, Any]:
+    ends = expires_at_sql(entry)
     return {
         "queue_id": entry.queue_id,
-        "rank": Raw(rank(entry, None)),
+        "rank": RawSql(rank_sql(entry, None)),
         "type": entry.type,
-        "expires_at": NEVER if ends == "NULL" else Raw(ends),
+        "expires_at": NEVER if ends == "NULL" else RawSql(ends),
     }
 
 
-def row(entry: Entry) -> str:
-    due = due_at(entry)
+def make_row(entry: Entry) -> str:
+    due = due_at_sql(entry)
     values = (
-        str(entry.queue_id), literal(entry.type), str(entry.priority), rank(entry, due), NOW,
-        "NULL" if due is None else f"if({due} > {NOW}, {due}, NULL)", expires_at(entry),
-        literal(entry.body), literal(entry.meta),
+        str(entry.queue_id), to_literal(entry.type), str(entry.priority), rank_sql(entry, due), NOW,
+        "NULL" if due is None else f"if({due} > {NOW}, {due}, NULL)", expires_at_sql(entry),
+        to_literal(entry.body), to_literal(entry.meta),
     )  # fmt: skip
     return f"({', '.join(values)})"
 
 
-def due_at(entry: Entry) -> str | None:
+def due_at_sql(entry: Entry) -> str | None:
     """None: at once."""
     if entry.run_at is not None:
         return str(entry.run_at)
     return f"{NOW} + {int(entry.delay * 1_000_000)}" if entry.delay else None
 
 
-def rank(entry: Entry, due: str | None) -> str:
+def rank_sql(entry: Entry, due: str | None) -> str:
     match entry.basis:
         case "zero":
             return str(entry.rank)
@@ -67,26 +67,26 @@ def rank(entry: Entry, due: str | None) -> str:
             return f"{entry.rank} + ({later}) DIV 1000"
 
 
-def expires_at(entry: Entry) -> str:
+def expires_at_sql(entry: Entry) -> str:
     if entry.ttl is None:
-        return literal(entry.expires_at)
+        return to_literal(entry.expires_at)
     ends = f"{NOW} + {int(entry.ttl * 1_000_000)}"
     return ends if entry.expires_at is None else f"least({entry.expires_at}, {ends})"
 
 
-def published(first: int, count: int) -> list[Published]:
+def make_published(first: int, count: int) -> list[Published]:
     """Numbers are taken in the order of the entries, one after the other."""
     return [Published(id) for id in range(first, first + count)]
 
 
 async def publish_chunks(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
     outcomes: list[Published] = []
-    for chunk in chunks(entries):
+    for chunk in split_into_packets(entries):
         outcomes += await tx.publish_plain(chunk)
     return outcomes
 
 
-def chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+def split_into_packets(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Each of them fits into a packet, if a message does."""
     start = length = 0
     for end, entry in enumerate(entries):

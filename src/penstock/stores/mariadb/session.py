@@ -10,7 +10,7 @@ from penstock.errors import InvalidInput
 DEADLINE = 5.0
 
 
-class Outcome(NamedTuple):
+class StatementOutcome(NamedTuple):
     """What one statement answered: its rows, if it has any, or how many it changed, and the first
     number it gave to a new one."""
 
@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
         return list(self.rows or ())
 
 
-class Session:
+class MariaConnection:
     """A forked child has copies of its parent's sessions, and leaves them alone."""
 
     def __init__(self, connection: Any, most: int = 16 * 1024 * 1024) -> None:
@@ -34,7 +34,7 @@ class Session:
         self.most = most
         self.deadline: float | None = DEADLINE
 
-    async def send(self, *statements: str) -> list[Outcome]:
+    async def send(self, *statements: str) -> list[StatementOutcome]:
         text = ";\n".join(statements).encode()
         if len(text) >= self.most:
             raise InvalidInput(
@@ -43,19 +43,19 @@ class Session:
             )
         async with asyncio.timeout(self.deadline):
             await self.connection.query(text)
-            outcomes = [self.outcome()]
+            outcomes = [self.read_outcome()]
             while self.connection._result.has_next:
                 await self.connection.next_result()
-                outcomes.append(self.outcome())
+                outcomes.append(self.read_outcome())
         return outcomes
 
-    def outcome(self) -> Outcome:
+    def read_outcome(self) -> StatementOutcome:
         result = self.connection._result
-        return Outcome(result.rows, result.affected_rows, result.insert_id)
+        return StatementOutcome(result.rows, result.affected_rows, result.insert_id)
 
     async def rows(self, *statements: str) -> list[Any]:
         """Of the last statement that has any."""
-        return rows_of(await self.send(*statements))
+        return last_rows(await self.send(*statements))
 
     def is_closed(self) -> bool:
         """By us, or, as far as we have heard, by the server."""
@@ -74,7 +74,7 @@ class Session:
             self.terminate()
 
 
-def rows_of(outcomes: list[Outcome]) -> list[Any]:
+def last_rows(outcomes: list[StatementOutcome]) -> list[Any]:
     for outcome in reversed(outcomes):
         if outcome.rows is not None:
             return list(outcome.rows)

@@ -13,67 +13,67 @@ NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
 PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")
 
 
-class Raw(str):
+class RawSql(str):
     """A piece of a statement that was made of values already."""
 
     __slots__ = ()
 
 
-def literal(value: Any) -> str:
+def to_literal(value: Any) -> str:
     kind = type(value)
     if kind is int:
         return str(value)
     if value is None:
         return "NULL"
     if kind is str:
-        return quoted(value)
+        return quote(value)
     if kind is bytes:
         return f"x'{value.hex()}'"
-    return literal_of_others(value)
+    return to_rare_literal(value)
 
 
-def literal_of_others(value: Any) -> str:
-    if isinstance(value, Raw):
+def to_rare_literal(value: Any) -> str:
+    if isinstance(value, RawSql):
         return value
     if isinstance(value, list | tuple):
-        return listed(value)
+        return to_in_list(value)
     if isinstance(value, str):
-        return quoted(str(value))
+        return quote(str(value))
     return repr(int(value) if isinstance(value, bool) else value)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     return f"'{text}'" if PLAIN.fullmatch(text) else f"_utf8mb4 x'{text.encode().hex()}'"
 
 
-def listed(values: Sequence[Any]) -> str:
+def to_in_list(values: Sequence[Any]) -> str:
     """For IN, which wants at least one."""
-    return ",".join(map(literal, values)) if values else "NULL"
+    return ",".join(map(to_literal, values)) if values else "NULL"
 
 
-def array(numbers: Iterable[int]) -> str:
+def to_json_array(numbers: Iterable[int]) -> str:
     """For json_table."""
     return f"[{','.join(map(str, sorted(numbers)))}]"
 
 
-def tuples(rows: Sequence[Sequence[Any]]) -> Raw:
+def to_tuples(rows: Sequence[Sequence[Any]]) -> RawSql:
     """For IN of rows, and for VALUES."""
-    return Raw(",".join(f"({listed(row)})" for row in rows))
+    return RawSql(",".join(f"({to_in_list(row)})" for row in rows))
 
 
-def locks_of(items: Sequence[Completion | Extension | Lock | Move]) -> Raw:
+def locks_of(items: Sequence[Completion | Extension | Lock | Move]) -> RawSql:
     """Each of them, by its fence: few were claimed at a time that the others were not."""
     ids: dict[int, list[int]] = {}
     for item in items:
         ids.setdefault(item.fence, []).append(item.id)
-    return Raw(
+    return RawSql(
         " OR ".join(
-            f"fence = {fence} AND id IN ({listed(sorted(some))})" for fence, some in ids.items()
+            f"fence = {fence} AND id IN ({to_in_list(sorted(some))})" for fence, some in ids.items()
         )
     )
 
 
-class Statement:
+class MariaStatement:
     __slots__ = ("names", "pieces")
 
     def __init__(self, text: str) -> None:
@@ -82,10 +82,10 @@ class Statement:
         self.names = pieces[1::2]
         self.pieces = pieces[::2]
 
-    def filled(self, values: dict[str, Any]) -> str:
+    def fill(self, values: dict[str, Any]) -> str:
         filled = [self.pieces[0]]
         for name, piece in zip(self.names, self.pieces[1:], strict=True):
-            filled.append(literal(values[name]))
+            filled.append(to_literal(values[name]))
             filled.append(piece)
         return "".join(filled)
 
@@ -93,10 +93,10 @@ class Statement:
 # They would travel with every packet.
 COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 SQL = {
-    name: Statement(COMMENT.sub("", text))
+    name: MariaStatement(COMMENT.sub("", text))
     for name, text in load("penstock.stores.mariadb", "statements.sql").items()
 }
 
 
-def text_of(statement: str, /, **values: Any) -> str:
-    return SQL[statement].filled(values)
+def fill_statement(statement: str, /, **values: Any) -> str:
+    return SQL[statement].fill(values)

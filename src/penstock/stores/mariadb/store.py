@@ -6,30 +6,32 @@ from penstock.store import Check
 from penstock.stores.mariadb import doctor, feed, foreign, publish, type_index
 from penstock.stores.mariadb import upkeep as sets
 from penstock.stores.mariadb.callers import KINDS
-from penstock.stores.mariadb.consuming import Consuming
+from penstock.stores.mariadb.consuming import MariaConsume
 from penstock.stores.mariadb.engine import Waiting
-from penstock.stores.mariadb.trouble import ERRORS, named
+from penstock.stores.mariadb.trouble import ERRORS, translate_error
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.foreign import Inside
 from penstock.stores.sql.server import ServerStore
 from penstock.ticket import Cursor, Entry, Feed, Pruned, Published, Retention
 
 
-class MariaStore(Consuming, ServerStore[Waiting]):
+class MariaStore(MariaConsume, ServerStore[Waiting]):
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
         if sum(len(entry.body) for entry in entries) > publish.ONE_PACKET:
             return await self.write(publish.publish_chunks, entries)
         queues = {entry.queue_id for entry in entries}
-        outcomes = await self.act(*publish.writing(entries), *self.ringing(queues))
+        outcomes = await self.act(
+            *publish.make_statements(entries), *self.notify_statements(queues)
+        )
         self.waiters.tell(queues)
-        return publish.published(outcomes[0].first, len(entries))
+        return publish.make_published(outcomes[0].first, len(entries))
 
     def inside(self, connection: object) -> Inside:
-        return foreign.inside(KINDS.caller_of(connection), self.address, self.seal)
+        return foreign.enter_transaction(KINDS.adapt(connection), self.address, self.seal)
 
     async def ainside(self, connection: object) -> Inside:
-        caller = await KINDS.async_caller_of(connection)
-        return foreign.inside(caller, self.address, self.seal)
+        caller = await KINDS.adapt_async(connection)
+        return foreign.enter_transaction(caller, self.address, self.seal)
 
     async def promote_set(self, limit: int) -> list[int]:
         return await self.write(sets.promote, limit)
@@ -43,16 +45,16 @@ class MariaStore(Consuming, ServerStore[Waiting]):
 
     async def prune(self, retention: Retention) -> Pruned:
         final = await feed.find_final(self)
-        ids, pruned = await self.read(feed.prunable, retention, final)
+        ids, pruned = await self.read(feed.find_prunable, retention, final)
         return await self.write(feed.prune, retention, final) if ids else pruned
 
     async def index_types(self) -> None:
         session = await self.address.connect()
         try:
-            if not await type_index.there(session):
+            if not await type_index.exists(session):
                 await type_index.build(session)
         except ERRORS as error:
-            raise named(error, self.where) from error
+            raise translate_error(error, self.where) from error
         finally:
             session.terminate()
 

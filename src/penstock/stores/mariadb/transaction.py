@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.message import Moment
 from penstock.stores.mariadb import keyed, publish
-from penstock.stores.mariadb.session import Outcome, Session, rows_of
-from penstock.stores.mariadb.statement import array, locks_of, text_of, tuples
+from penstock.stores.mariadb.session import MariaConnection, StatementOutcome, last_rows
+from penstock.stores.mariadb.statement import fill_statement, locks_of, to_json_array, to_tuples
 from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable, Ticket
 from penstock.ticket import Completion, Entry, Published
@@ -28,10 +28,10 @@ PLACES = {
     "take_some_dead": "dead",
 }
 # Bytes that wait for company at most.
-ENOUGH = 1_000_000
+MAX_DEFERRED_BYTES = 1_000_000
 
 
-def slots_of(what: Sequence[Lockable]) -> list[int]:
+def find_guard_slots(what: Sequence[Lockable]) -> list[int]:
     """The rows of the guard that stand for these; different ones may share a row."""
     return [
         int.from_bytes(blake2b(repr(each).encode(), digest_size=2).digest(), "big") for each in what
@@ -44,10 +44,10 @@ class Guarded(LockingTransaction):
     __slots__ = ()
 
     async def lock(self, *what: Lockable) -> None:
-        await self.all("lock", slots=sorted(set(slots_of(what))))
+        await self.all("lock", slots=sorted(set(find_guard_slots(what))))
 
     async def try_lock(self, what: Sequence[Lockable]) -> list[bool]:
-        slots = slots_of(what)
+        slots = find_guard_slots(what)
         free = {slot for (slot,) in await self.all("try_lock", slots=sorted(set(slots)))}
         return [slot in free for slot in slots]
 
@@ -55,17 +55,17 @@ class Guarded(LockingTransaction):
         return sorted(numbers)
 
 
-class Transaction(Guarded, StoreTransaction):
+class MariaTransaction(Guarded, StoreTransaction):
     __slots__ = ("later", "length", "session")
 
-    def __init__(self, session: Session, now: Moment) -> None:
+    def __init__(self, session: MariaConnection, now: Moment) -> None:
         super().__init__(now)
         self.session = session
         self.later: list[str] = []
         self.length = 0
 
     async def run(self, statement: str, /, **values: Any) -> int:
-        text = text_of(statement, **values)
+        text = fill_statement(statement, **values)
         if statement in UNASKED:
             await self.add(text)
             return 1
@@ -76,27 +76,27 @@ class Transaction(Guarded, StoreTransaction):
         return rows[0] if rows else None
 
     async def all(self, statement: str, /, **values: Any) -> list[Any]:
-        rows = rows_of(await self.send(text_of(statement, **values)))
+        rows = last_rows(await self.send(fill_statement(statement, **values)))
         if rows and statement in PLACES:
-            await self.add(leaving(PLACES[statement], [Ticket(*row) for row in rows]))
+            await self.add(make_leave_statement(PLACES[statement], [Ticket(*row) for row in rows]))
         return rows
 
     async def add(self, text: str) -> None:
         self.later.append(text)
         self.length += len(text)
-        if self.length > ENOUGH:
+        if self.length > MAX_DEFERRED_BYTES:
             await self.send()
 
-    async def send(self, *texts: str) -> list[Outcome]:
+    async def send(self, *texts: str) -> list[StatementOutcome]:
         texts = (*self.later, *texts)
         self.later, self.length = [], 0
         return await self.session.send(*texts)
 
     async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
-        texts = publish.writing(entries)
+        texts = publish.make_statements(entries)
         outcomes = await self.send(*texts)
         self.woken.update(entry.queue_id for entry in entries)
-        return publish.published(outcomes[-len(texts)].first, len(entries))
+        return publish.make_published(outcomes[-len(texts)].first, len(entries))
 
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
         return await keyed.publish(self, entries)
@@ -114,15 +114,19 @@ class Transaction(Guarded, StoreTransaction):
         await self.send("ROLLBACK TO penstock")
 
 
-def leaving(place: str, tickets: Sequence[Ticket]) -> str:
+def make_leave_statement(place: str, tickets: Sequence[Ticket]) -> str:
     if place != "ready":
-        return text_of(f"leave_{place}", array=array(ticket.id for ticket in tickets))
-    return leaving_ready([ticket[:3] for ticket in tickets])
+        return fill_statement(
+            f"leave_{place}", array=to_json_array(ticket.id for ticket in tickets)
+        )
+    return make_leave_ready_statement([ticket[:3] for ticket in tickets])
 
 
-def leaving_ready(places: Sequence[tuple[int, ...]]) -> str:
+def make_leave_ready_statement(places: Sequence[tuple[int, ...]]) -> str:
     """Of queue, rank and id. A list of one row would be looked for in the whole table."""
     (queue, rank, _), *_ = places
     if all(place[:2] == (queue, rank) for place in places):
-        return text_of("leave_ready", queue=queue, rank=rank, ids=sorted(p[2] for p in places))
-    return text_of("leave_ready_each", tickets=tuples(sorted(places)))
+        return fill_statement(
+            "leave_ready", queue=queue, rank=rank, ids=sorted(p[2] for p in places)
+        )
+    return fill_statement("leave_ready_each", tickets=to_tuples(sorted(places)))

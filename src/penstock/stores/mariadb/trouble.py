@@ -15,7 +15,7 @@ from penstock.errors import (
 ERRORS = (MySQLError, OSError, TimeoutError)
 DEADLOCK, LOCK_WAIT, CHANGED, DUPLICATE = 1213, 1205, 1020, 1062
 # Another transaction was in the way: the same again, from the start.
-AGAIN = frozenset({DEADLOCK, LOCK_WAIT, CHANGED, DUPLICATE})
+CONFLICT_ERRORS = frozenset({DEADLOCK, LOCK_WAIT, CHANGED, DUPLICATE})
 # The driver's own numbers are of connections that broke; the server's, of those it ends.
 DRIVER = range(2000, 3000)
 ENDED = frozenset({0, 1053, 1077, 1158, 1159, 1160, 1161, 1184, 1927, 4031})
@@ -30,44 +30,44 @@ TOLD: tuple[tuple[frozenset[int], type[StoreError], str], ...] = (
     (frozenset({1054, 1146, 1305, 4091}), StoreUnusable,
      "lacks what this code needs: restore it, or run penstock migrate"),
     (frozenset({1021, 1037, 1041, 1114, 28, 3}), StoreFull, "has no room"),
-    (AGAIN | {1317, 3024, 1969}, StoreBusy,
+    (CONFLICT_ERRORS | {1317, 3024, 1969}, StoreBusy,
      "was kept waiting by somebody's transaction; try again"),
 )  # fmt: skip
 
 
-def number_of(error: BaseException) -> int | None:
+def get_error_number(error: BaseException) -> int | None:
     """The server's; None if it is not from there."""
     if isinstance(error, MySQLError) and error.args and isinstance(error.args[0], int):
         return error.args[0]
     return None
 
 
-def gone(error: BaseException) -> bool:
+def is_connection_gone(error: BaseException) -> bool:
     """The connection is."""
     if isinstance(error, OSError | TimeoutError | InterfaceError):
         return True
-    number = number_of(error)
+    number = get_error_number(error)
     return isinstance(error, MySQLError) and (number is None or number in DRIVER or number in ENDED)
 
 
-def read_only(error: BaseException) -> bool:
-    return number_of(error) in READ_ONLY
+def is_read_only(error: BaseException) -> bool:
+    return get_error_number(error) in READ_ONLY
 
 
-def again(error: BaseException) -> bool:
-    return number_of(error) in AGAIN
+def is_conflict(error: BaseException) -> bool:
+    return get_error_number(error) in CONFLICT_ERRORS
 
 
-def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
+def translate_error(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
     """`sent`: it was asked to change something, and the answer may have been lost."""
     if isinstance(error, StoreError):
         return error
     text = " ".join(str(error).split()) or type(error).__name__
-    if gone(error):
+    if is_connection_gone(error):
         if sent:
             return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
         return StoreUnreachable(f"{where} cannot be reached: {text}")
     for numbers, told, what in TOLD:
-        if number_of(error) in numbers:
+        if get_error_number(error) in numbers:
             return told(f"{where} {what}: {text}")
     return StoreError(f"{where}: {text}")

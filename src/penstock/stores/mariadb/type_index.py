@@ -1,7 +1,7 @@
 """The index by which claims of some types need not step over the others."""
 
-from penstock.stores.mariadb.session import Session
-from penstock.stores.mariadb.statement import text_of
+from penstock.stores.mariadb.session import MariaConnection
+from penstock.stores.mariadb.statement import fill_statement
 
 WANTED = """
 SELECT count(*) FROM penstock_queue
@@ -13,19 +13,19 @@ WHERE table_schema = database() AND table_name = 'penstock_ready' AND index_name
 """
 
 
-async def wanted(session: Session) -> bool:
+async def is_wanted(session: MariaConnection) -> bool:
     return bool((await session.rows(WANTED))[0][0])
 
 
-async def there(session: Session) -> bool:
+async def exists(session: MariaConnection) -> bool:
     return bool((await session.rows(THERE))[0][0])
 
 
-async def lacking(session: Session) -> bool:
-    return await wanted(session) and not await there(session)
+async def is_missing(session: MariaConnection) -> bool:
+    return await is_wanted(session) and not await exists(session)
 
 
-async def build(session: Session) -> None:
+async def build(session: MariaConnection) -> None:
     # It may take long, and nobody waits for it.
     session.deadline = None
-    await session.send(text_of("index_types"))
+    await session.send(fill_statement("index_types"))

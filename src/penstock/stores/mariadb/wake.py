@@ -10,10 +10,10 @@ from redis.exceptions import RedisError
 
 from penstock.errors import InvalidInput
 from penstock.store import Check
-from penstock.stores.mariadb.bell import Bell
-from penstock.stores.mariadb.lookout import Lookout
-from penstock.stores.mariadb.session import Session
-from penstock.stores.wake import HEARING, Wake
+from penstock.stores.mariadb.bell import LocalWakeups
+from penstock.stores.mariadb.lookout import MariaPoller
+from penstock.stores.mariadb.session import MariaConnection
+from penstock.stores.wake import POLL_INTERVAL_LISTENING_S, Notifier
 
 # Nobody waits longer for an answer.
 DEADLINE = 1.0
@@ -21,7 +21,7 @@ DEADLINE = 1.0
 SILENCE = 5.0
 
 
-class RedisWake(Wake):
+class RedisPubSub(Notifier):
     """While Redis is away a lookout does its work."""
 
     # The last is uvloop's word for a connection that is gone.
@@ -29,14 +29,18 @@ class RedisWake(Wake):
 
     @property
     def longest_wait(self) -> float:
-        return HEARING
+        return POLL_INTERVAL_LISTENING_S
 
     def __init__(
-        self, connect: Callable[[], Awaitable[Session]], url: str, seal: str, bell: Bell
+        self,
+        connect: Callable[[], Awaitable[MariaConnection]],
+        url: str,
+        seal: str,
+        bell: LocalWakeups,
     ) -> None:
         super().__init__()
-        self.lookout = Lookout(connect, self, bell)
-        self.redis = client(url)
+        self.lookout = MariaPoller(connect, self, bell)
+        self.redis = make_client(url)
         # Stores may share a Redis, and the seal is not for it.
         self.channel = f"penstock:{blake2b(seal.encode(), digest_size=8).hexdigest()}"
 
@@ -66,7 +70,7 @@ class RedisWake(Wake):
             # Whatever came before is looked for.
             self.wake(None)
         elif message["type"] == "message":
-            self.heard(message["data"])
+            self.handle_notice(message["data"])
 
     async def examine(self) -> Check:
         try:
@@ -85,7 +89,7 @@ class RedisWake(Wake):
         await self.redis.aclose()
 
 
-def client(url: str) -> Redis:
+def make_client(url: str) -> Redis:
     """It tells of every failure at once: whoever listens begins anew by itself."""
     try:
         return Redis.from_url(

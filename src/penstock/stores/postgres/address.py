@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput
 from penstock.store import Durability
-from penstock.stores.postgres.session import Session
+from penstock.stores.postgres.session import PostgresConnection
 from penstock.stores.postgres.transaction import DEADLINE
-from penstock.stores.postgres.trouble import ERRORS, named
-from penstock.stores.urls import split, take_durability, take_pool_size, unreadable
+from penstock.stores.postgres.trouble import ERRORS, translate_error
+from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
 # Plans that stay the same: a table that was empty when it was analysed is no reason to read, or to
 # sort, all of one that grew, and a claim is not planned anew each time.
@@ -31,7 +31,7 @@ HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:(?P<port>\d*))?")
 LAST_PORT = 65_535
 
 
-class Address(Struct, frozen=True):
+class PostgresDsn(Struct, frozen=True):
     """`pooler`: a PgBouncer is in between, which forgets settings and prepared statements."""
 
     url: str
@@ -59,21 +59,21 @@ class Address(Struct, frozen=True):
                 self.url,
                 timeout=DEADLINE,
                 command_timeout=deadline,
-                connection_class=Session,
+                connection_class=PostgresConnection,
                 **options,
             )
         except (ValueError, asyncpg.UndefinedObjectError) as error:
             raise InvalidInput(f"store url of {self.where}: {error}") from None
         except ERRORS as error:
-            raise named(error, self.where) from error
+            raise translate_error(error, self.where) from error
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> PostgresDsn:
     """Ours are durability, pool_size and pooler; every other option is the driver's."""
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if not readable(parts, options):
-        raise unreadable(url)
+    if not is_readable(parts, options):
+        raise make_url_error(url)
     durability = take_durability(options)
     pooler = options.pop("pooler", "off")
     if pooler not in ("on", "off"):
@@ -82,10 +82,10 @@ def parse(url: str) -> Address:
     place = parts.netloc.rpartition("@")[2] or "localhost"
     where = f"postgresql://{place}{parts.path}"
     plain = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
-    return Address(plain, where, durability, size, pooler == "on")
+    return PostgresDsn(plain, where, durability, size, pooler == "on")
 
 
-def readable(parts: SplitResult, options: dict[str, str]) -> bool:
+def is_readable(parts: SplitResult, options: dict[str, str]) -> bool:
     """A stray @ shows that a password was taken for something else."""
     credentials, _, place = parts.netloc.rpartition("@")
     if any("@" in part for part in (credentials, parts.path, parts.fragment, *options)):

@@ -14,12 +14,12 @@ FORMATTED = {name: NAMED.sub(r"%(\1)s", text.replace("%", "%%")) for name, text 
 IDLE = 0
 
 
-class Caller(callers.Caller):
+class PostgresDriverConnection(callers.DriverConnection):
     @abstractmethod
     async def ask(self, statement: str, values: dict[str, Any]) -> list[Any]: ...
 
 
-class AsyncpgCaller(Caller):
+class AsyncpgConnection(PostgresDriverConnection):
     waits = True
     errors = (asyncpg.PostgresError, asyncpg.InterfaceError)
 
@@ -36,7 +36,7 @@ class AsyncpgCaller(Caller):
         await self.connection.execute(text)
 
 
-class PsycopgCaller(Caller):
+class PsycopgConnection(PostgresDriverConnection):
     def __init__(self, connection: Any, psycopg: Any) -> None:
         super().__init__(connection)
         self.errors = (psycopg.Error,)
@@ -53,7 +53,7 @@ class PsycopgCaller(Caller):
         self.connection.execute(text)
 
 
-class AsyncPsycopgCaller(PsycopgCaller):
+class AsyncPsycopgConnection(PsycopgConnection):
     waits = True
 
     async def ask(self, statement: str, values: dict[str, Any]) -> list[Any]:
@@ -66,31 +66,33 @@ class AsyncPsycopgCaller(PsycopgCaller):
         await self.connection.execute(text)
 
 
-def of_driver(connection: Any) -> Caller | None:
+def adapt_driver(connection: Any) -> PostgresDriverConnection | None:
     if isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
-        return AsyncpgCaller(connection)
-    return of_psycopg(connection) or of_django(connection)
+        return AsyncpgConnection(connection)
+    return adapt_psycopg(connection) or adapt_django(connection)
 
 
-def of_psycopg(connection: Any) -> Caller | None:
+def adapt_psycopg(connection: Any) -> PostgresDriverConnection | None:
     psycopg = sys.modules.get("psycopg")
     if psycopg is None:
         return None
     if isinstance(connection, psycopg.AsyncConnection):
-        return AsyncPsycopgCaller(connection, psycopg)
+        return AsyncPsycopgConnection(connection, psycopg)
     return (
-        PsycopgCaller(connection, psycopg) if isinstance(connection, psycopg.Connection) else None
+        PsycopgConnection(connection, psycopg)
+        if isinstance(connection, psycopg.Connection)
+        else None
     )
 
 
-def of_django(connection: Any) -> Caller | None:
+def adapt_django(connection: Any) -> PostgresDriverConnection | None:
     if "django.db" not in sys.modules or not hasattr(connection, "in_atomic_block"):
         return None
     connection.ensure_connection()
-    caller = of_psycopg(connection.connection)
+    caller = adapt_psycopg(connection.connection)
     if caller is not None and connection.in_atomic_block:
         caller.on_commit = connection.on_commit
     return caller
 
 
-KINDS = callers.Kinds("asyncpg, psycopg, SQLAlchemy or Django", of_driver)
+KINDS = callers.DriverAdapters("asyncpg, psycopg, SQLAlchemy or Django", adapt_driver)

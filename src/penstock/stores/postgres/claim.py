@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.message import PLAIN, Leased
-from penstock.stores.postgres.lines import Place
+from penstock.stores.postgres.lines import CursorPosition
 from penstock.stores.sql import upkeep
-from penstock.stores.sql.rows import decode_meta
-from penstock.stores.sql.transaction import Transaction
+from penstock.stores.sql.rows import decode_meta_json
+from penstock.stores.sql.transaction import SqlTransaction
 from penstock.ticket import Claim
 
 
@@ -17,7 +17,7 @@ def pick(claim: Claim) -> str:
     return "pick_one" if len(claim.queue_ids) == 1 else "pick_line"
 
 
-def terms(claim: Claim) -> dict[str, Any]:
+def make_terms(claim: Claim) -> dict[str, Any]:
     return {
         "queues": claim.queue_ids,
         "types": tuple(dict.fromkeys(claim.types)),
@@ -28,19 +28,19 @@ def terms(claim: Claim) -> dict[str, Any]:
     }
 
 
-def last_place(rows: list[Any]) -> Place | None:
+def find_last_position(rows: list[Any]) -> CursorPosition | None:
     """Of the last message that was handed out; what comes behind it may be the mark of expiry."""
     for row in reversed(rows):
         if row[0] is not None:
-            return Place(row[-1], row[0])
+            return CursorPosition(row[-1], row[0])
     return None
 
 
-def leased(rows: list[Any]) -> list[Leased]:
+def make_leased(rows: list[Any]) -> list[Leased]:
     return [
         Leased(
             id, queue, type_, priority, created, body,
-            PLAIN if meta is None else decode_meta(meta),
+            PLAIN if meta is None else decode_meta_json(meta),
             fence, attempts, deliveries, until, flags,
         )
         for (
@@ -50,7 +50,7 @@ def leased(rows: list[Any]) -> list[Leased]:
     ]  # fmt: skip
 
 
-async def clear(tx: Transaction, queues: Sequence[int], limit: int) -> int:
+async def clear(tx: SqlTransaction, queues: Sequence[int], limit: int) -> int:
     """Ends what expired in line for these queues."""
     rows = await tx.all("expired_in_line", queues=list(queues), now=tx.now, limit=limit)
     return await upkeep.end_all(tx, rows)

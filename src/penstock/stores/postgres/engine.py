@@ -8,37 +8,42 @@ import asyncpg
 
 from penstock.errors import NotYet, PenstockError
 from penstock.store import Capabilities
-from penstock.stores.handle import Handle
-from penstock.stores.postgres.address import Address
-from penstock.stores.postgres.lines import Line
-from penstock.stores.postgres.pool import Pool
-from penstock.stores.postgres.statement import SQL, Statement
-from penstock.stores.postgres.transaction import DEADLINE, Transaction
-from penstock.stores.postgres.trouble import AGAIN, ERRORS, gone, named
-from penstock.stores.postgres.wake import Wake
+from penstock.stores.handle import ServerHandle
+from penstock.stores.postgres.address import PostgresDsn
+from penstock.stores.postgres.lines import ClaimCursor
+from penstock.stores.postgres.pool import PostgresPool
+from penstock.stores.postgres.statement import SQL, PostgresStatement
+from penstock.stores.postgres.transaction import DEADLINE, PostgresTransaction
+from penstock.stores.postgres.trouble import (
+    CONFLICT_ERRORS,
+    ERRORS,
+    is_connection_gone,
+    translate_error,
+)
+from penstock.stores.postgres.wake import PostgresNotifier
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
+Work: TypeAlias = Callable[Concatenate[PostgresTransaction, P], Coroutine[Any, Any, T]]
 # What looks and then acts may wait for its turn a little.
 BEGIN = "BEGIN; SET LOCAL lock_timeout = 2000"
 # What others wait for behind it may not wait that long.
 BEGIN_BRIEFLY = "BEGIN; SET LOCAL lock_timeout = 250"
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # How often a transaction that met another one is tried again.
-TRIES = 5
+MAX_TRIES = 5
 
 
-class Engine(Handle):
-    def __init__(self, address: Address, seal: str) -> None:
+class PostgresDatabase(ServerHandle):
+    def __init__(self, address: PostgresDsn, seal: str) -> None:
         super().__init__(address.where)
         self.address = address
         # Which store this is, to whoever looks at a connection to it.
         self.seal = seal
         self.capabilities = Capabilities("postgres", address.durability)
-        self.pool = Pool(address.connect, address.pool_size, DEADLINE)
-        self.waiters = Wake(address.connect_aside, listens=not address.pooler)
-        self.lines: dict[int, Line] = {}
+        self.pool = PostgresPool(address.connect, address.pool_size, DEADLINE)
+        self.waiters = PostgresNotifier(address.connect_aside, listens=not address.pooler)
+        self.lines: dict[int, ClaimCursor] = {}
 
     async def let_go(self) -> None:
         await self.waiters.close()
@@ -51,7 +56,7 @@ class Engine(Handle):
         """One statement, which is a transaction by itself."""
         return await self.ask(SQL[statement], values)
 
-    async def ask(self, statement: Statement, values: dict[str, Any]) -> list[Any]:
+    async def ask(self, statement: PostgresStatement, values: dict[str, Any]) -> list[Any]:
         self.refuse_closed()
         try:
             async with self.pool.use() as connection:
@@ -59,7 +64,7 @@ class Engine(Handle):
                     statement.text, *statement.values(values), timeout=DEADLINE
                 )
         except ERRORS as error:
-            raise named(error, self.where, sent=statement.writes) from error
+            raise translate_error(error, self.where, sent=statement.writes) from error
 
     async def write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.write_by(BEGIN, work, *args, **kwargs)
@@ -69,12 +74,12 @@ class Engine(Handle):
         while True:
             try:
                 return await self.write_once(begin, work, *args, **kwargs)
-            except AGAIN as error:
-                if tries == TRIES:
-                    raise named(error, self.where) from error
+            except CONFLICT_ERRORS as error:
+                if tries == MAX_TRIES:
+                    raise translate_error(error, self.where) from error
                 tries += 1
             except ERRORS as error:
-                raise named(error, self.where) from error
+                raise translate_error(error, self.where) from error
 
     async def write_once(
         self, begin: str, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
@@ -92,16 +97,16 @@ class Engine(Handle):
             async with self.transaction(BEGIN_READING) as tx:
                 return await work(tx, *args, **kwargs)
         except ERRORS as error:
-            raise named(error, self.where) from error
+            raise translate_error(error, self.where) from error
 
     @asynccontextmanager
-    async def transaction(self, begin: str) -> AsyncIterator[Transaction]:
+    async def transaction(self, begin: str) -> AsyncIterator[PostgresTransaction]:
         self.refuse_closed()
         async with self.pool.use() as connection:
             await connection.execute(begin, timeout=DEADLINE)
             try:
                 now = await connection.fetchval(SQL["moment"].text, timeout=DEADLINE)
-                yield Transaction(connection, now)
+                yield PostgresTransaction(connection, now)
             except (PenstockError, asyncpg.PostgresError):
                 if not connection.is_closed():
                     await connection.execute("ROLLBACK", timeout=DEADLINE)
@@ -113,7 +118,7 @@ class Engine(Handle):
         try:
             await connection.execute("COMMIT", timeout=DEADLINE)
         except ERRORS as error:
-            if not gone(error):
+            if not is_connection_gone(error):
                 raise
             connection.terminate()
-            raise named(error, self.where, sent=sent) from error
+            raise translate_error(error, self.where, sent=sent) from error

@@ -4,9 +4,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from penstock.message import HistoryRow
-from penstock.stores.postgres.transaction import Transaction
+from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import export, upkeep
-from penstock.stores.sql.rows import feed_message_of, history_of, meta_of
+from penstock.stores.sql.rows import decode_meta, make_feed_message, make_history_row
 from penstock.ticket import Cursor, Feed, Pruned, Retention
 
 # By transaction, then as they were numbered.
@@ -17,37 +17,37 @@ DENSE = 1_000
 # How much further the next look goes, at most.
 LEAP = 16
 # Bodies of a page that come as one value, which the server makes in memory.
-MOST_BYTES = 64_000_000
+MAX_PAGE_BYTES = 64_000_000
 
 
-class Kind(NamedTuple):
+class FeedTable(NamedTuple):
     """The statements of one table."""
 
     page: str
     between: str
 
 
-MESSAGES = Kind("feed_messages", "messages_between")
-HISTORY = Kind("feed_history", "history_between")
+MESSAGES = FeedTable("feed_messages", "messages_between")
+HISTORY = FeedTable("feed_history", "history_between")
 COLUMNS = {"message": "message_columns", "history": "history_columns"}
 
 
-async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
+async def feed(tx: PostgresTransaction, cursor: Cursor, limit: int) -> Feed:
     """A page may be longer than `limit`, by the rest of its last transaction."""
-    await by_stretches(tx)
+    await disable_sorting(tx)
     epoch = await export.epoch(tx, cursor)
     (horizon,) = await tx.one("horizon")
-    messages, message = await page(tx, MESSAGES, cursor.message, horizon, limit)
-    history, told = await page(tx, HISTORY, cursor.history, horizon, limit)
+    messages, message = await read_page(tx, MESSAGES, cursor.message, horizon, limit)
+    history, told = await read_page(tx, HISTORY, cursor.history, horizon, limit)
     return Feed(
-        [feed_message_of(row[:-1]) for row in messages],
-        [history_of(row[:-1]) for row in history],
+        [make_feed_message(row[:-1]) for row in messages],
+        [make_history_row(row[:-1]) for row in history],
         Cursor(epoch, message, told),
     )
 
 
-async def page(
-    tx: Transaction, kind: Kind, after: int, horizon: int, limit: int
+async def read_page(
+    tx: PostgresTransaction, kind: FeedTable, after: int, horizon: int, limit: int
 ) -> tuple[list[Any], int]:
     """The next rows, and the last transaction they are of."""
     begin, look = after, limit // DENSE + 1
@@ -59,37 +59,39 @@ async def page(
         if rows:
             look *= min(limit // len(rows) + 1, LEAP)
         else:
-            begin = await before_next(tx, kind, before - 1, horizon)
+            begin = await find_position_before_next(tx, kind, before - 1, horizon)
 
 
-async def before_next(tx: Transaction, kind: Kind, after: int, horizon: int) -> int:
+async def find_position_before_next(
+    tx: PostgresTransaction, kind: FeedTable, after: int, horizon: int
+) -> int:
     """The position before that of the next row: leaps, then halves."""
     low, high, step = after, min(after + 1, horizon), LEAP
-    while high < horizon and not await between(tx, kind, low, high):
+    while high < horizon and not await has_rows_between(tx, kind, low, high):
         low, high, step = high, min(high + step, horizon), step * LEAP
     while high - low > 1:
         middle = (low + high) // 2
-        if await between(tx, kind, low, middle):
+        if await has_rows_between(tx, kind, low, middle):
             high = middle
         else:
             low = middle
     return low
 
 
-async def between(tx: Transaction, kind: Kind, after: int, last: int) -> bool:
+async def has_rows_between(tx: PostgresTransaction, kind: FeedTable, after: int, last: int) -> bool:
     found: bool = (await tx.one(kind.between, after=after, last=last))[0]
     return found
 
 
-async def columns(
-    tx: Transaction, table: str, after: int, last: int, limit: int
+async def read_columns(
+    tx: PostgresTransaction, table: str, after: int, last: int, limit: int
 ) -> dict[str, list[Any]] | None:
-    await by_stretches(tx)
+    await disable_sorting(tx)
     # What is more goes to the disk.
     await tx.connection.execute("SET LOCAL work_mem = '64MB'")
     alone = last == after + 1
     bounds = {"after": after, "last": last, "limit": None if alone else limit + 1}
-    row = await tx.one(COLUMNS[table], **bounds, most=MOST_BYTES)
+    row = await tx.one(COLUMNS[table], **bounds, most=MAX_PAGE_BYTES)
     found = {name: values or [] for name, values in row.items()}
     large = len(found.get("body", found["id"])) < len(found["id"])
     if not alone and (large or len(found["id"]) > limit):
@@ -98,25 +100,25 @@ async def columns(
         rows = await tx.all("feed_messages", after=after, before=last + 1, limit=1)
         found = {name: [row[name] for row in rows] for name in found}
     if table == "message":
-        found["meta"] = list(map(meta_of, found["meta"]))
+        found["meta"] = list(map(decode_meta, found["meta"]))
     return found
 
 
-async def recent(tx: Transaction, after: int, limit: int) -> list[HistoryRow]:
-    await by_stretches(tx)
+async def recent(tx: PostgresTransaction, after: int, limit: int) -> list[HistoryRow]:
+    await disable_sorting(tx)
     return await export.recent(tx, after, limit)
 
 
-async def prunable(tx: Transaction, retention: Retention) -> tuple[list[int], Pruned]:
-    await by_stretches(tx)
-    return await upkeep.prunable(tx, retention)
+async def find_prunable(tx: PostgresTransaction, retention: Retention) -> tuple[list[int], Pruned]:
+    await disable_sorting(tx)
+    return await upkeep.find_prunable(tx, retention)
 
 
-async def prune(tx: Transaction, retention: Retention) -> Pruned:
-    await by_stretches(tx)
+async def prune(tx: PostgresTransaction, retention: Retention) -> Pruned:
+    await disable_sorting(tx)
     return await upkeep.prune(tx, retention)
 
 
-async def by_stretches(tx: Transaction) -> None:
+async def disable_sorting(tx: PostgresTransaction) -> None:
     """The indexes of what is read in the order it was written have no other way to be read."""
     await tx.connection.execute("SET LOCAL enable_bitmapscan = on")

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from penstock.stores.postgres.transaction import Transaction
+from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql.publish import kept_until, publish_checked
 from penstock.stores.sql.sets import take
 from penstock.ticket import Dedupe, Entry, Firing
 
 
-async def fire(tx: Transaction, firings: Sequence[Firing]) -> list[bool]:
+async def fire(tx: PostgresTransaction, firings: Sequence[Firing]) -> list[bool]:
     """Which of them fired. What another transaction is firing did not."""
     rows = await tx.all(
         "schedules_move",
@@ -25,7 +25,7 @@ async def fire(tx: Transaction, firings: Sequence[Firing]) -> list[bool]:
     return fired
 
 
-async def publish_ticks(tx: Transaction, entries: Sequence[Entry]) -> None:
+async def publish_ticks(tx: PostgresTransaction, entries: Sequence[Entry]) -> None:
     """Ticks that nothing but their dedup key decides on, as a set; the others one by one."""
     ticks: dict[tuple[int, str], tuple[Entry, Dedupe]] = {}
     for entry in entries:
@@ -42,7 +42,9 @@ async def publish_ticks(tx: Transaction, entries: Sequence[Entry]) -> None:
         await remember(tx, list(ticks), [each.id for each in published], dedups)
 
 
-async def dedups_seen(tx: Transaction, keys: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+async def dedups_seen(
+    tx: PostgresTransaction, keys: Sequence[tuple[int, str]]
+) -> list[tuple[int, str]]:
     rows = await tx.all(
         "dedups_seen",
         queue_ids=[queue_id for queue_id, _ in keys],
@@ -53,7 +55,7 @@ async def dedups_seen(tx: Transaction, keys: Sequence[tuple[int, str]]) -> list[
 
 
 async def remember(
-    tx: Transaction,
+    tx: PostgresTransaction,
     keys: Sequence[tuple[int, str]],
     ids: Sequence[int],
     dedups: Sequence[Dedupe],

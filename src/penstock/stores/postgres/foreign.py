@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.errors import InvalidInput, StoreError
-from penstock.stores.postgres.callers import Caller
+from penstock.stores.postgres.callers import PostgresDriverConnection
 from penstock.stores.postgres.transaction import Locks
 from penstock.stores.postgres.wake import CHANNEL
 from penstock.stores.sql import foreign
@@ -15,7 +15,7 @@ from penstock.stores.sql.foreign import ELSEWHERE, Tell
 ABSENT = ("42P01", "3F000", "42883")
 
 
-class ForeignTransaction(foreign.ForeignTransaction[Caller], Locks):
+class PostgresCallerTransaction(foreign.CallerTransaction[PostgresDriverConnection], Locks):
     __slots__ = ()
 
     async def all(self, statement: str, /, **values: Any) -> list[Any]:
@@ -31,13 +31,15 @@ class ForeignTransaction(foreign.ForeignTransaction[Caller], Locks):
 
 
 @asynccontextmanager
-async def inside(caller: Caller, seal: str) -> AsyncIterator[ForeignTransaction]:
+async def enter_transaction(
+    caller: PostgresDriverConnection, seal: str
+) -> AsyncIterator[PostgresCallerTransaction]:
     try:
-        async with foreign.apart(caller):
+        async with foreign.savepoint(caller):
             ((now, found),) = await caller.ask("here", {})
             if found != seal:
                 raise InvalidInput(ELSEWHERE)
-            yield ForeignTransaction(caller, now)
+            yield PostgresCallerTransaction(caller, now)
     except caller.errors as error:
         if getattr(error, "sqlstate", None) in ABSENT:
             raise InvalidInput(ELSEWHERE) from None

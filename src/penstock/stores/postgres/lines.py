@@ -16,12 +16,12 @@ EMPTY = 20
 OFTEN, SELDOM = 0.25, 20
 
 
-class Place(NamedTuple):
+class CursorPosition(NamedTuple):
     rank: int
     id: int
 
 
-class Took(NamedTuple):
+class ClaimSpan(NamedTuple):
     """How long a claim lasted, until when, and how many it handed out."""
 
     seconds: float
@@ -33,7 +33,7 @@ class Took(NamedTuple):
         return self.seconds / (self.handed_out + EMPTY)
 
 
-class Line:
+class ClaimCursor:
     """One queue, as one process sees it."""
 
     __slots__ = ("after", "cheapest", "heard", "was_slow", "whole_at")
@@ -42,17 +42,17 @@ class Line:
         # What a claim costs at best; not known before one was quick, or began behind the start.
         self.cheapest: float | None = None
         self.was_slow = False
-        self.after: Place | None = None
+        self.after: CursorPosition | None = None
         self.heard = 0
         self.whole_at = 0.0
 
-    def begins(self, now: float, heard: int) -> Place | None:
+    def choose_start(self, now: float, heard: int) -> CursorPosition | None:
         """None is its very start. `heard` changes when somebody tells of the queue."""
         if self.after is None or heard != self.heard or now >= self.whole_at:
             return None
         return self.after
 
-    def took(self, took: Took, heard: int, last: Place | None) -> None:
+    def record_claim(self, took: ClaimSpan, heard: int, last: CursorPosition | None) -> None:
         """A claim from the very start, up to the last that it handed out."""
         slow = took.seconds > LONG and (self.cheapest is None or took.cost > DEARER * self.cheapest)
         if not slow:
@@ -61,7 +61,7 @@ class Line:
         self.heard = heard
         self.whole_at = took.ended + max(OFTEN, SELDOM * took.seconds)
 
-    def went_on(self, took: Took, last: Place | None) -> None:
+    def advance(self, took: ClaimSpan, last: CursorPosition | None) -> None:
         """A claim from behind the start."""
         self.learn(took.cost)
         if last is not None:

@@ -10,8 +10,8 @@ from penstock.errors import StoreBusy
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
 from penstock.stores.postgres import columns
-from penstock.stores.postgres.address import Address
-from penstock.stores.postgres.transaction import Transaction
+from penstock.stores.postgres.address import PostgresDsn
+from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import registry
 
 MIGRATIONS = migrations.load("penstock.stores.postgres")
@@ -19,7 +19,7 @@ SCHEMA = MIGRATIONS[-1].number
 # The number means nothing.
 TURN = 5_046_911_470
 # How often, and after how long, somebody else's turn is looked at.
-LOOKS, A_LOOK = 600, 0.1
+RETRY_ATTEMPTS, RETRY_DELAY_S = 600, 0.1
 # Who waits for a lock keeps all who come later waiting.
 BRIEFLY = "SET LOCAL lock_timeout = 1000"
 UNFINISHED = """
@@ -40,7 +40,7 @@ DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET {} TO {}'
 """
 
 
-async def applied(connection: asyncpg.Connection) -> dict[int, str]:
+async def read_applied(connection: asyncpg.Connection) -> dict[int, str]:
     """The checksum of each migration that is done; none at all in a new database."""
     if await connection.fetchval("SELECT to_regclass('penstock.migration')") is None:
         return {}
@@ -48,28 +48,28 @@ async def applied(connection: asyncpg.Connection) -> dict[int, str]:
     return {number: checksum for number, checksum in rows}
 
 
-async def floor(connection: asyncpg.Connection) -> int:
+async def read_floor(connection: asyncpg.Connection) -> int:
     """The oldest code that may still write here."""
     number = await connection.fetchval("SELECT max(floor) FROM penstock.migration")
     return number or 0
 
 
-async def missing(
+async def find_missing(
     connection: asyncpg.Connection, known: list[Migration] = MIGRATIONS
 ) -> list[Migration]:
     """What is to be applied; raises if this code may not write here."""
-    done = await applied(connection)
-    return migrations.missing(known, done, await floor(connection) if done else 0)
+    done = await read_applied(connection)
+    return migrations.find_missing(known, done, await read_floor(connection) if done else 0)
 
 
-async def migrate(address: Address, known: list[Migration] = MIGRATIONS) -> list[Migration]:
+async def migrate(address: PostgresDsn, known: list[Migration] = MIGRATIONS) -> list[Migration]:
     """What was applied. Killed at any point, the next one goes on."""
     connection = await connect_to_migrate(address)
     try:
-        async with turn(address):
-            if not await applied(connection):
+        async with migration_turn(address):
+            if not await read_applied(connection):
                 await connection.execute(FOUND)
-            to_do = await missing(connection, known)
+            to_do = await find_missing(connection, known)
             for migration in to_do:
                 await apply(connection, migration)
             return to_do
@@ -78,14 +78,14 @@ async def migrate(address: Address, known: list[Migration] = MIGRATIONS) -> list
 
 
 @asynccontextmanager
-async def turn(address: Address) -> AsyncIterator[None]:
+async def migration_turn(address: PostgresDsn) -> AsyncIterator[None]:
     """One process at a time, by a transaction of its own: behind a pooler nothing else lasts."""
     connection = await connect_to_migrate(address)
     try:
-        for _ in range(LOOKS):
+        for _ in range(RETRY_ATTEMPTS):
             if await take_turn(connection):
                 break
-            await asyncio.sleep(A_LOOK)
+            await asyncio.sleep(RETRY_DELAY_S)
         else:
             raise StoreBusy(f"{address.where}: another process is migrating it; try again")
         yield
@@ -118,7 +118,7 @@ async def apply(connection: asyncpg.Connection, migration: Migration) -> None:
         await connection.execute(migration.text)
         await record(connection, migration)
         now = await connection.fetchval("SELECT penstock.moment()")
-        await registry.found_default(Transaction(connection, now))
+        await registry.create_defaults(PostgresTransaction(connection, now))
 
 
 async def record(connection: asyncpg.Connection, migration: Migration) -> None:
@@ -138,6 +138,6 @@ async def keep_settings(connection: asyncpg.Connection, settings: dict[str, str]
         await connection.execute(KEEP.format(name, value))
 
 
-async def connect_to_migrate(address: Address) -> asyncpg.Connection:
+async def connect_to_migrate(address: PostgresDsn) -> asyncpg.Connection:
     """What is done beside the traffic may wait as long as it must."""
     return await address.connect_with({"lock_timeout": "0", "synchronous_commit": "on"})

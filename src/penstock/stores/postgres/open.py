@@ -5,12 +5,18 @@ import asyncpg
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Clock
 from penstock.stores.migrations import Migration
-from penstock.stores.postgres.address import SETTINGS, Address, parse
+from penstock.stores.postgres.address import SETTINGS, PostgresDsn, parse
 from penstock.stores.postgres.columns import refuse_incomplete
-from penstock.stores.postgres.migrate import applied, keep_settings, migrate, missing, turn
+from penstock.stores.postgres.migrate import (
+    find_missing,
+    keep_settings,
+    migrate,
+    migration_turn,
+    read_applied,
+)
 from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.store import PostgresStore
-from penstock.stores.postgres.trouble import ERRORS, named
+from penstock.stores.postgres.trouble import ERRORS, translate_error
 
 OLDEST = 130_000
 # What a server must not have switched off if a commit is to survive a power cut.
@@ -24,17 +30,17 @@ async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
     connection = await address.connect()
     try:
         await refuse_unfit(connection, address)
-        if not await applied(connection):
+        if not await read_applied(connection):
             await migrate(address)
             if address.pooler:
                 await keep_settings(connection, SETTINGS)
-        elif to_do := await lacking(connection, address):
+        elif to_do := await wait_for_migrations(connection, address):
             names = ", ".join(migration.name for migration in to_do)
             raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
         await refuse_incomplete(connection)
         secret = await connection.fetchval(SQL["fact"].text, "secret")
     except ERRORS as error:
-        raise named(error, address.where) from error
+        raise translate_error(error, address.where) from error
     except StoreUnusable as error:
         raise type(error)(f"{address.where}: {error}") from None
     finally:
@@ -42,26 +48,28 @@ async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
     return PostgresStore(address, secret)
 
 
-async def lacking(connection: asyncpg.Connection, address: Address) -> list[Migration]:
+async def wait_for_migrations(
+    connection: asyncpg.Connection, address: PostgresDsn
+) -> list[Migration]:
     """Whoever makes the store, or migrates it, may be in the middle of it."""
-    if not await missing(connection):
+    if not await find_missing(connection):
         return []
-    async with turn(address):
-        return await missing(connection)
+    async with migration_turn(address):
+        return await find_missing(connection)
 
 
 async def exists(url: str) -> bool:
     address = parse(url)
     connection = await address.connect()
     try:
-        return bool(await applied(connection))
+        return bool(await read_applied(connection))
     except ERRORS as error:
-        raise named(error, address.where) from error
+        raise translate_error(error, address.where) from error
     finally:
         connection.terminate()
 
 
-async def refuse_unfit(connection: asyncpg.Connection, address: Address) -> None:
+async def refuse_unfit(connection: asyncpg.Connection, address: PostgresDsn) -> None:
     version = connection.get_settings().server_version
     if int(await connection.fetchval("SHOW server_version_num")) < OLDEST:
         raise StoreUnusable(f"PostgreSQL {version} is too old; 13 or newer is needed")

@@ -4,20 +4,22 @@ import asyncpg
 
 from penstock.errors import PenstockError
 from penstock.stores import pool
-from penstock.stores.postgres.trouble import gone
+from penstock.stores.postgres.trouble import is_connection_gone
 
 
-def harmless(error: BaseException) -> bool:
+def is_harmless(error: BaseException) -> bool:
     """The session goes on as if nothing had happened."""
     if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
         # Another server may write by now, and a new connection finds it.
         return False
-    return isinstance(error, PenstockError | asyncpg.PostgresError) and not gone(error)
+    return isinstance(error, PenstockError | asyncpg.PostgresError) and not is_connection_gone(
+        error
+    )
 
 
-class Pool(pool.Pool[asyncpg.Connection]):
-    def harmless(self, error: BaseException) -> bool:
-        return harmless(error)
+class PostgresPool(pool.ConnectionPool[asyncpg.Connection]):
+    def is_harmless(self, error: BaseException) -> bool:
+        return is_harmless(error)
 
     async def leave(self, connection: asyncpg.Connection) -> None:
         try:

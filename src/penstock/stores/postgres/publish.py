@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from penstock.stores.sql.publish import alike
+from penstock.stores.sql.publish import are_uniform
 from penstock.ticket import Entry, Published
 
 ID = itemgetter(0)
@@ -12,17 +12,17 @@ USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")
 USUAL = ("zero", 0.0, None, None, None)
 
 
-def micros(seconds: float | None) -> int | None:
+def to_micros(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1_000_000)
 
 
-def call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
+def make_call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
     """The statement that writes these plain entries best, and its values."""
     first = entries[0]
-    if not all(map(usual, entries)):
-        return "publish_mixed", various(entries) | timed(entries)
-    if not alike(entries):
-        return "publish_various", various(entries)
+    if not all(map(make_usual_call, entries)):
+        return "publish_mixed", make_mixed_call(entries) | make_timed_call(entries)
+    if not are_uniform(entries):
+        return "publish_various", make_mixed_call(entries)
     heading = {
         "queue_id": first.queue_id,
         "type": first.type,
@@ -35,12 +35,12 @@ def call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
     return "publish_alike", heading | {"bodies": [entry.body for entry in entries]}
 
 
-def usual(entry: Entry) -> bool:
+def make_usual_call(entry: Entry) -> bool:
     """For now and for good, at a rank that does not depend on when it is published."""
     return USUALLY(entry) == USUAL
 
 
-def various(entries: Sequence[Entry]) -> dict[str, Any]:
+def make_mixed_call(entries: Sequence[Entry]) -> dict[str, Any]:
     return {
         "queue_ids": [entry.queue_id for entry in entries],
         "types": [entry.type for entry in entries],
@@ -51,13 +51,13 @@ def various(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def timed(entries: Sequence[Entry]) -> dict[str, Any]:
+def make_timed_call(entries: Sequence[Entry]) -> dict[str, Any]:
     """What only those have that are not for now and for good."""
     return {
         "bases": [entry.basis for entry in entries],
-        "delays": [micros(entry.delay) for entry in entries],
+        "delays": [to_micros(entry.delay) for entry in entries],
         "run_ats": [entry.run_at for entry in entries],
-        "ttls": [micros(entry.ttl) for entry in entries],
+        "ttls": [to_micros(entry.ttl) for entry in entries],
         "expires_ats": [entry.expires_at for entry in entries],
     }
 
@@ -65,13 +65,13 @@ def timed(entries: Sequence[Entry]) -> dict[str, Any]:
 def keyed(entries: Sequence[Entry]) -> dict[str, Any]:
     """The values of the statement that also knows of flags and ordering keys."""
     return {
-        **various(entries),
-        **timed(entries),
+        **make_mixed_call(entries),
+        **make_timed_call(entries),
         "flags": [entry.flags for entry in entries],
         "keys": [entry.ordering_key for entry in entries],
     }
 
 
-def published(rows: Iterable[Any]) -> list[Published]:
+def make_published(rows: Iterable[Any]) -> list[Published]:
     """Numbers are taken in the order of the entries."""
     return list(map(Published, sorted(map(ID, rows))))

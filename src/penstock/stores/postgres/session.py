@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 
 
-class Session(asyncpg.Connection):
+class PostgresConnection(asyncpg.Connection):
     """A forked child has copies of its parent's sessions, and shares what its loop watches them
     with: ending a copy, as Python does at the end, would make the parent deaf."""
 

@@ -8,7 +8,7 @@ from penstock.ticket import Completion, Extension, Lock, Move
 FOREVER = 2**62
 
 
-def completion(items: Sequence[Completion]) -> tuple[str, dict[str, Any]]:
+def make_completion(items: Sequence[Completion]) -> tuple[str, dict[str, Any]]:
     once = {(item.id, item.fence): item for item in reversed(items)}.values()
     values: dict[str, Any] = {
         "ids": [item.id for item in once],
@@ -24,7 +24,7 @@ def locks_of(items: Sequence[Completion | Extension | Lock]) -> dict[str, list[i
     return {"ids": [item.id for item in items], "fences": [item.fence for item in items]}
 
 
-def extension(items: Sequence[Extension]) -> dict[str, Any]:
+def make_extension(items: Sequence[Extension]) -> dict[str, Any]:
     return {
         "ids": [item.id for item in items],
         "fences": [item.fence for item in items],
@@ -32,7 +32,7 @@ def extension(items: Sequence[Extension]) -> dict[str, Any]:
     }
 
 
-def moving(moves: Sequence[Move]) -> dict[str, Any]:
+def make_moves(moves: Sequence[Move]) -> dict[str, Any]:
     return {
         "ids": [move.id for move in moves],
         "fences": [move.fence for move in moves],

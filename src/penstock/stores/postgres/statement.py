@@ -13,7 +13,7 @@ NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
 WRITES = re.compile(r"\bINSERT INTO\b|\bDELETE FROM\b|(?<!FOR )\bUPDATE\b|\bCREATE\b")
 
 
-class Statement(NamedTuple):
+class PostgresStatement(NamedTuple):
     text: str
     names: tuple[str, ...]
 
@@ -25,23 +25,24 @@ class Statement(NamedTuple):
         return [given[name] for name in self.names]
 
 
-def statement(text: str) -> Statement:
+def parse_statement(text: str) -> PostgresStatement:
     names = tuple(dict.fromkeys(NAMED.findall(text)))
     places = {name: f"${place}" for place, name in enumerate(names, 1)}
-    return Statement(NAMED.sub(lambda found: places[found[1]], text), names)
+    return PostgresStatement(NAMED.sub(lambda found: places[found[1]], text), names)
 
 
-def once(text: str) -> str:
+def number_parameters(text: str) -> str:
     """A function is called for every row, a subquery of nothing but it once a statement."""
     return text.replace("penstock.moment()", "(SELECT penstock.moment())")
 
 
 TEXTS = {
-    name: once(text) for name, text in load("penstock.stores.postgres", "statements.sql").items()
+    name: number_parameters(text)
+    for name, text in load("penstock.stores.postgres", "statements.sql").items()
 }
-SQL = {name: statement(text) for name, text in TEXTS.items()}
+SQL = {name: parse_statement(text) for name, text in TEXTS.items()}
 # A claim with each way to pick.
 CLAIMS = {
-    pick: statement(TEXTS["claim"].replace("/*pick*/", TEXTS[pick]))
+    pick: parse_statement(TEXTS["claim"].replace("/*pick*/", TEXTS[pick]))
     for pick in ("pick_one", "pick_after", "pick_line", "pick_types")
 }

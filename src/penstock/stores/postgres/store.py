@@ -7,25 +7,25 @@ from penstock.message import HistoryRow, Moment
 from penstock.store import Check
 from penstock.stores.postgres import doctor, feed, firing, foreign, publish, type_index
 from penstock.stores.postgres.callers import KINDS
-from penstock.stores.postgres.consuming import Consuming
-from penstock.stores.postgres.wake import Wake
+from penstock.stores.postgres.consuming import PostgresConsume
+from penstock.stores.postgres.wake import PostgresNotifier
 from penstock.stores.sql.foreign import Inside
 from penstock.stores.sql.server import ServerStore
 from penstock.ticket import Cursor, Entry, Feed, Firing, Pruned, Published, Retention
 
 
-class PostgresStore(Consuming, ServerStore[Wake]):
+class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
-        name, values = publish.call(entries)
-        outcomes = publish.published(await self.fetch(name, **values))
+        name, values = publish.make_call(entries)
+        outcomes = publish.make_published(await self.fetch(name, **values))
         self.waiters.tell({entry.queue_id for entry in entries})
         return outcomes
 
     def inside(self, connection: object) -> Inside:
-        return foreign.inside(KINDS.caller_of(connection), self.seal)
+        return foreign.enter_transaction(KINDS.adapt(connection), self.seal)
 
     async def ainside(self, connection: object) -> Inside:
-        return foreign.inside(await KINDS.async_caller_of(connection), self.seal)
+        return foreign.enter_transaction(await KINDS.adapt_async(connection), self.seal)
 
     # Agents.
 
@@ -48,7 +48,7 @@ class PostgresStore(Consuming, ServerStore[Wake]):
         return await self.write(firing.fire, firings)
 
     async def prune(self, retention: Retention) -> Pruned:
-        ids, pruned = await self.read(feed.prunable, retention)
+        ids, pruned = await self.read(feed.find_prunable, retention)
         return await self.write(feed.prune, retention) if ids else pruned
 
     # Operators and export.
@@ -65,7 +65,7 @@ class PostgresStore(Consuming, ServerStore[Wake]):
     async def columns(
         self, table: str, after: int, last: int, limit: int
     ) -> dict[str, list[Any]] | None:
-        return await self.read(feed.columns, table, after, last, limit)
+        return await self.read(feed.read_columns, table, after, last, limit)
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         return await self.read(feed.recent, after, limit)

@@ -22,19 +22,19 @@ class Locks(LockingTransaction):
     __slots__ = ()
 
     async def lock(self, *what: Lockable) -> None:
-        await self.all("lock", all=[lock_name(each) for each in what])
+        await self.all("lock", all=[make_lock_name(each) for each in what])
 
     async def try_lock(self, what: Sequence[Lockable]) -> list[bool]:
-        rows = await self.all("try_lock", all=[lock_name(each) for each in what])
+        rows = await self.all("try_lock", all=[make_lock_name(each) for each in what])
         return [free for (free,) in rows]
 
     async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
-        name, values = publish.call(entries)
+        name, values = publish.make_call(entries)
         self.woken.update(entry.queue_id for entry in entries)
-        return publish.published(await self.all(name, **values))
+        return publish.make_published(await self.all(name, **values))
 
 
-class Transaction(Locks, StoreTransaction):
+class PostgresTransaction(Locks, StoreTransaction):
     __slots__ = ("connection",)
 
     def __init__(self, connection: asyncpg.Connection, now: Moment) -> None:
@@ -63,7 +63,7 @@ class Transaction(Locks, StoreTransaction):
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
         rows = await self.all("publish_keyed", **publish.keyed(entries))
         self.woken.update(queue_id for _, queue_id in rows if queue_id is not None)
-        return publish.published(rows)
+        return publish.make_published(rows)
 
     async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
         return await self.all("keys_of_leases", **settle.locks_of(items))
@@ -81,6 +81,6 @@ class Transaction(Locks, StoreTransaction):
         await self.connection.execute("ROLLBACK TO atomic")
 
 
-def lock_name(what: Lockable) -> str:
+def make_lock_name(what: Lockable) -> str:
     kind, queue_id, name = what
     return f"penstock {kind} {queue_id} {name}"

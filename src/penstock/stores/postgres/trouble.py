@@ -20,7 +20,7 @@ ERRORS = (
     TimeoutError,
 )
 # Another transaction was in the way: the same again, from the start.
-AGAIN = (
+CONFLICT_ERRORS = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.UniqueViolationError,
@@ -46,19 +46,19 @@ TOLD: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] 
       asyncpg.InvalidSchemaNameError), StoreUnusable,
      "lacks what this code needs: restore it, or run penstock migrate"),
     ((asyncpg.DiskFullError, asyncpg.OutOfMemoryError), StoreFull, "has no room"),
-    ((asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, *AGAIN), StoreBusy,
+    ((asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, *CONFLICT_ERRORS), StoreBusy,
      "was kept waiting by somebody's transaction; try again"),
 )  # fmt: skip
 
 
-def gone(error: BaseException) -> bool:
+def is_connection_gone(error: BaseException) -> bool:
     """The session is over, even if its connection is not seen to be closed yet."""
     if isinstance(error, asyncpg.PostgresError) and error.severity_en in ("FATAL", "PANIC"):
         return True
     return isinstance(error, GONE)
 
 
-def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
+def translate_error(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
     """`sent`: it was asked to change something, and the answer may have been lost."""
     if isinstance(error, StoreError):
         return error
@@ -67,7 +67,7 @@ def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError
     for kinds, told, what in TOLD:
         if isinstance(error, kinds):
             return told(f"{where} {what}: {text}")
-    if not gone(error):
+    if not is_connection_gone(error):
         return StoreError(f"{where}: {text}")
     if sent:
         return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")

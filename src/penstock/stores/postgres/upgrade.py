@@ -4,16 +4,16 @@ import asyncpg
 
 from penstock.errors import StoreUnusable
 from penstock.stores.postgres import type_index
-from penstock.stores.postgres.address import SETTINGS, Address, parse
+from penstock.stores.postgres.address import SETTINGS, PostgresDsn, parse
 from penstock.stores.postgres.migrate import (
-    applied,
     connect_to_migrate,
+    find_missing,
     keep_settings,
     migrate,
-    missing,
+    read_applied,
 )
 from penstock.stores.postgres.open import refuse_unfit
-from penstock.stores.postgres.trouble import ERRORS, named
+from penstock.stores.postgres.trouble import ERRORS, translate_error
 
 SETTLE = "settings of the role"
 INDEX = "index ready_type"
@@ -25,28 +25,30 @@ async def upgrade(url: str, *, plan: bool = False) -> list[str]:
     connection = await connect_to_migrate(address)
     try:
         await refuse_unfit(connection, address)
-        steps = await steps_to_take(connection, address)
+        steps = await plan_steps(connection, address)
         if steps and not plan:
-            await take(connection, address, steps)
+            await take_steps(connection, address, steps)
         return steps
     except ERRORS as error:
-        raise named(error, address.where) from error
+        raise translate_error(error, address.where) from error
     except StoreUnusable as error:
         raise type(error)(f"{address.where}: {error}") from None
     finally:
         connection.terminate()
 
 
-async def steps_to_take(connection: asyncpg.Connection, address: Address) -> list[str]:
-    steps = [f"migration {each.number} {each.name}" for each in await missing(connection)]
-    if address.pooler and await forgotten(connection):
+async def plan_steps(connection: asyncpg.Connection, address: PostgresDsn) -> list[str]:
+    steps = [f"migration {each.number} {each.name}" for each in await find_missing(connection)]
+    if address.pooler and await find_forgotten_settings(connection):
         steps.append(SETTLE)
-    if await applied(connection) and await type_index.lacking(connection):
+    if await read_applied(connection) and await type_index.is_missing(connection):
         steps.append(INDEX)
     return steps
 
 
-async def take(connection: asyncpg.Connection, address: Address, steps: list[str]) -> None:
+async def take_steps(
+    connection: asyncpg.Connection, address: PostgresDsn, steps: list[str]
+) -> None:
     await migrate(address)
     if SETTLE in steps:
         await keep_settings(connection, SETTINGS)
@@ -54,7 +56,7 @@ async def take(connection: asyncpg.Connection, address: Address, steps: list[str
         await type_index.repair(connection, address)
 
 
-async def forgotten(connection: asyncpg.Connection) -> bool:
+async def find_forgotten_settings(connection: asyncpg.Connection) -> bool:
     rows = await connection.fetch("SELECT name, setting FROM pg_settings")
     shown = {row["name"]: row["setting"] for row in rows}
     return any(shown[name] != value for name, value in SETTINGS.items())

@@ -15,7 +15,7 @@ from penstock.stores.postgres.trouble import ERRORS
 CHANNEL = "penstock"
 
 
-class Wake(wake.Wake):
+class PostgresNotifier(wake.Notifier):
     """One connection of its own, opened when there is something to tell or to hear.
 
     What is told is told after the commit: a NOTIFY in it makes commits wait for each other.
@@ -59,7 +59,7 @@ class Wake(wake.Wake):
         connection = await self.opened()
         connection.add_termination_listener(lambda _: gone.set())
         async with self.opening:
-            await connection.add_listener(CHANNEL, lambda *said: self.heard(str(said[-1])))
+            await connection.add_listener(CHANNEL, lambda *said: self.handle_notice(str(said[-1])))
         self.hears = True
         # Whatever came before is looked for.
         self.wake(None)

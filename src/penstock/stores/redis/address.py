@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 
 from penstock.errors import InvalidInput
 from penstock.store import Durability
-from penstock.stores.urls import split, take_durability, take_pool_size, unreadable
+from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
 DEADLINE = 5.0
 # The only one yet of what lies on a server.
@@ -19,7 +19,7 @@ SCHEMA = 1
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-class Address(Struct, frozen=True):
+class RedisDsn(Struct, frozen=True):
     """All keys of a store have one hash tag: in a cluster, one shard has the whole store."""
 
     where: str
@@ -46,7 +46,7 @@ class Address(Struct, frozen=True):
         return opened
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> RedisDsn:
     """Ours are durability, pool_size and prefix; every other option is the driver's."""
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -58,8 +58,8 @@ def parse(url: str) -> Address:
     credentials, _, place = parts.netloc.rpartition("@")
     strays = any("@" in part for part in (credentials, parts.path, parts.fragment, *options))
     if strays or not has_port(parts):
-        raise unreadable(url)
-    return Address(
+        raise make_url_error(url)
+    return RedisDsn(
         f"{parts.scheme}://{place or 'localhost'}{parts.path}",
         driver_options(
             urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))

@@ -6,18 +6,18 @@ from typing import Any
 from penstock.errors import InvalidInput
 from penstock.message import Flag, State, Verb
 from penstock.stores.redis import publish
-from penstock.stores.redis.engine import Engine
+from penstock.stores.redis.engine import RedisDatabase
 from penstock.stores.redis.texts import (
-    answer_of,
-    head_of,
-    held_of,
-    history_of,
-    id_text,
-    leased_of,
-    queue_text,
+    decode_answer,
+    decode_head,
+    decode_held,
+    decode_history,
+    decode_leased,
+    encode_id,
+    encode_queue_id,
 )
-from penstock.stores.redis.wake import Wake
-from penstock.stores.wake import Waited
+from penstock.stores.redis.wake import RedisNotifier
+from penstock.stores.wake import WaitMixin
 from penstock.ticket import (
     DONE,
     Answer,
@@ -35,16 +35,18 @@ from penstock.ticket import (
     Sweep,
 )
 
-NOTHING = Claimed([])
+NO_CLAIM = Claimed([])
 
 
-class Consuming(Engine, Waited[Wake]):
+class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if not entries:
             return []
         how = "atomic" if atomic else "each"
-        found = publish.outcomes(await self.run("publish", how, *publish.arguments(entries)))
-        return publish.all_or_none(found) if atomic else found
+        found = publish.decode_outcomes(
+            await self.run("publish", how, *publish.make_arguments(entries))
+        )
+        return publish.refuse_unless_all(found) if atomic else found
 
     def enqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
@@ -72,19 +74,19 @@ class Consuming(Engine, Waited[Wake]):
         )
 
     async def claim(self, claim: Claim) -> Claimed:
-        return claimed(
+        return decode_claimed(
             await self.run(
-                "claim", claim.limit, publish.micros(claim.lease), claim.consumer,
+                "claim", claim.limit, publish.to_micros(claim.lease), claim.consumer,
                 int(claim.begins), len(claim.types), *claim.types,
-                *map(queue_text, claim.queue_ids),
+                *map(encode_queue_id, claim.queue_ids),
             )
         )  # fmt: skip
 
     async def claim_dead(self, claim: Claim) -> Claimed:
-        return claimed(
+        return decode_claimed(
             await self.run(
-                "claim_dead", claim.limit, publish.micros(claim.lease), claim.consumer,
-                len(claim.types), *claim.types, *map(queue_text, claim.queue_ids),
+                "claim_dead", claim.limit, publish.to_micros(claim.lease), claim.consumer,
+                len(claim.types), *claim.types, *map(encode_queue_id, claim.queue_ids),
             )
         )  # fmt: skip
 
@@ -93,113 +95,113 @@ class Consuming(Engine, Waited[Wake]):
             return []
         words: list[Any] = [len(items)]
         for item in items:
-            words += (id_text(item.id), item.fence)
+            words += (encode_id(item.id), item.fence)
         for place, item in enumerate(items, 1):
             if item.result is not None:
                 words += (place, item.result)
         reply = await self.run("complete", *words)
         if reply == b"done":
             return [DONE] * len(items)
-        return [DONE if text == b"done" else answer_of(text) for text in reply]
+        return [DONE if text == b"done" else decode_answer(text) for text in reply]
 
     async def extend(self, items: Sequence[Extension]) -> list[Answer]:
         words: list[Any] = []
         for item in items:
-            words += (id_text(item.id), item.fence, publish.micros(item.lease))
-        return [extended(text) for text in await self.run("extend", *words)] if words else []
+            words += (encode_id(item.id), item.fence, publish.to_micros(item.lease))
+        return [decode_extended(text) for text in await self.run("extend", *words)] if words else []
 
     async def mark(self, items: Sequence[Mark]) -> list[Answer]:
         words: list[Any] = []
         for item in items:
             percent = "" if item.percent is None else repr(item.percent)
             note = "" if item.note is None else f"n{item.note}"
-            words += (id_text(item.id), item.fence, int(item.begin), percent, note)
-        return [marked(text) for text in await self.run("mark", *words)] if words else []
+            words += (encode_id(item.id), item.fence, int(item.begin), percent, note)
+        return [decode_marked(text) for text in await self.run("mark", *words)] if words else []
 
     async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
         words: list[Any] = []
         for lock in locks:
-            words += (id_text(lock.id), lock.fence)
+            words += (encode_id(lock.id), lock.fence)
         if not words:
             return []
         now, found = await self.run("leases", *words)
-        return [lease_of(told, int(now)) if told else None for told in found]
+        return [decode_lease(told, int(now)) if told else None for told in found]
 
     async def expired_leases(self, limit: int) -> Sweep:
         now, found = await self.run("leases", "expired", limit)
-        return Sweep(int(now), [lease_of(told, int(now)) for told in found])
+        return Sweep(int(now), [decode_lease(told, int(now)) for told in found])
 
     async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
         words: list[Any] = []
         for lock, verb in zip(locks, verbs, strict=True):
-            words += (id_text(lock.id), lock.fence, verb.value)
-        return [answer_of(text) for text in await self.run("explain", *words)] if words else []
+            words += (encode_id(lock.id), lock.fence, verb.value)
+        return [decode_answer(text) for text in await self.run("explain", *words)] if words else []
 
     async def settle(self, moves: Sequence[Move]) -> list[Answer]:
         words: list[Any] = []
         for move in moves:
             words += (
-                id_text(move.id), move.fence, move.seen_flags,
+                encode_id(move.id), move.fence, move.seen_flags,
                 "" if move.expired_by is None else move.expired_by, move.verb.value,
-                move.state.value, move.attempts, move.deliveries, told(move.reason),
-                told(move.error), publish.micros(move.delay), int(move.rank_by_due),
-                told(move.traceback),
+                move.state.value, move.attempts, move.deliveries, decode_answers(move.reason),
+                decode_answers(move.error), publish.to_micros(move.delay), int(move.rank_by_due),
+                decode_answers(move.traceback),
             )  # fmt: skip
         if not words:
             return []
         reply = await self.run("settle", *words)
-        return [answer_of(text, move.state) for text, move in zip(reply, moves, strict=True)]
+        return [decode_answer(text, move.state) for text, move in zip(reply, moves, strict=True)]
 
     async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
         if not types:
             return await self.any_ready([queue_id])
-        return bool(await self.run("peek", queue_text(queue_id), *types))
+        return bool(await self.run("peek", encode_queue_id(queue_id), *types))
 
     async def any_ready(self, queue_ids: Collection[int]) -> bool:
         for queue_id in queue_ids:
-            name = queue_text(queue_id)
+            name = encode_queue_id(queue_id)
             bounds = (b"[" + name, b"(" + name + b"g", "LIMIT", 0, 1)
             if await self.ask("ZRANGEBYLEX", "ready", *bounds):
                 return True
         return False
 
 
-def claimed(reply: list[Any]) -> Claimed:
+def decode_claimed(reply: list[Any]) -> Claimed:
     if not reply:
-        return NOTHING
+        return NO_CLAIM
     if reply == [b"again"]:
         return Claimed([], again=True)
     fence, lease_until, said, values = int(reply[0]), int(reply[1]), reply[2], reply[3]
     return Claimed([
-        leased_of(id, words, value, fence, lease_until)
+        decode_leased(id, words, value, fence, lease_until)
         for id, words, value in zip(said[::2], said[1::2], values, strict=True)
     ])  # fmt: skip
 
 
-def extended(text: bytes) -> Answer:
+def decode_extended(text: bytes) -> Answer:
     kind, _, rest = text.partition(b" ")
     if kind != b"extended":
-        return answer_of(text)
+        return decode_answer(text)
     moment, flags = map(int, rest.split(b" "))
     requested = bool(flags & Flag.CANCEL_REQUESTED)
     return Answer(AnswerKind.DONE, State.CLAIMED, moment, requested)
 
 
-def marked(text: bytes) -> Answer:
-    return DONE if text == b"done" else answer_of(text)
+def decode_marked(text: bytes) -> Answer:
+    return DONE if text == b"done" else decode_answer(text)
 
 
-def told(text: str | None) -> bytes:
+def decode_answers(text: str | None) -> bytes:
     """One that is given begins with a letter that says so."""
     return b"" if text is None else b"t" + text.encode()
 
 
-def lease_of(told: list[Any], now: int) -> Lease:
+def decode_lease(told: list[Any], now: int) -> Lease:
     id, text, lease_until, head, reason, rows = told
-    held = held_of(text)
+    held = decode_held(text)
     parked, first = 0, held.claimed_at
     for row in rows:
-        past = history_of(b"0", row)
+        past = decode_history(b"0", row)
         if past.verb is Verb.REDRIVE:
             first = held.claimed_at
         elif past.claimed_at is not None:
@@ -207,6 +209,6 @@ def lease_of(told: list[Any], now: int) -> Lease:
         parked += past.verb is Verb.PARK
     return Lease(
         int(id, 16), held.fence, held.queue_id, held.attempts, held.deliveries, held.flags,
-        held.claimed_at, int(lease_until), held.length / 1_000_000, now, head_of(head).meta, first,
+        held.claimed_at, int(lease_until), held.length / 1_000_000, now, decode_head(head).meta, first,
         parked, reason.decode() or None,
     )  # fmt: skip

@@ -3,25 +3,25 @@
 from penstock.message import Moment
 from penstock.store import Check
 from penstock.stores.redis.address import SCHEMA
-from penstock.stores.redis.meeting import said
-from penstock.stores.redis.registry import Registry
-from penstock.stores.redis.safety import SAFE, Safety, safety_of
-from penstock.stores.redis.upkeep import Upkeep
+from penstock.stores.redis.meeting import read_reply
+from penstock.stores.redis.registry import RedisQueues
+from penstock.stores.redis.safety import SAFE, RedisDurability, read_durability
+from penstock.stores.redis.upkeep import RedisUpkeep
 from penstock.stores.sql.checks import OVERDUE, STALE_EXPORT
 
 # Of the memory it may have.
 NEARLY_FULL = 0.9
 
 
-class Doctor(Registry, Upkeep):
+class RedisHealth(RedisQueues, RedisUpkeep):
     async def examine(self) -> list[Check]:
         now = await self.now()
-        info = said(await self.call(lambda session: session.ask("INFO")))
+        info = read_reply(await self.call(lambda session: session.ask("INFO")))
         return [
-            durable(await self.call(safety_of), self.address.durability),
+            check_durability(await self.call(read_durability), self.address.durability),
             Check("server", f"version {info.get('redis_version', 'unknown')}"),
             await self.schema(),
-            room(info),
+            check_memory(info),
             await self.type_index(),
             await self.overdue_leases(now),
             await self.stale_exports(now),
@@ -60,7 +60,7 @@ class Doctor(Registry, Upkeep):
         return Check("exports", "none is behind")
 
 
-def durable(safety: Safety, durability: str) -> Check:
+def check_durability(safety: RedisDurability, durability: str) -> Check:
     if safety.unknown:
         return Check("durability", f"{durability}: the server does not tell its settings")
     if safety.lacks:
@@ -68,7 +68,7 @@ def durable(safety: Safety, durability: str) -> Check:
     return Check("durability", f"safe: {SAFE}")
 
 
-def room(memory: dict[str, str]) -> Check:
+def check_memory(memory: dict[str, str]) -> Check:
     used, most = int(memory.get("used_memory", 0)), int(memory.get("maxmemory", 0))
     if not most:
         return Check("memory", f"{used:,} bytes used, no limit set")

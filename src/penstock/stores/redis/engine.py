@@ -9,27 +9,27 @@ from redis.exceptions import MovedError
 from penstock.document import acting
 from penstock.errors import NotYet
 from penstock.store import Capabilities, Clock
-from penstock.stores.handle import Handle
-from penstock.stores.redis.address import Address
-from penstock.stores.redis.meeting import Meeting
-from penstock.stores.redis.scripts import script
-from penstock.stores.redis.session import Pool, Session
-from penstock.stores.redis.trouble import ERRORS, named
-from penstock.stores.redis.wake import Wake
+from penstock.stores.handle import ServerHandle
+from penstock.stores.redis.address import RedisDsn
+from penstock.stores.redis.meeting import RedisConnector
+from penstock.stores.redis.scripts import load_script
+from penstock.stores.redis.session import RedisConnection, RedisPool
+from penstock.stores.redis.trouble import ERRORS, translate_error
+from penstock.stores.redis.wake import RedisNotifier
 
 T = TypeVar("T")
 encode = msgspec.json.Encoder().encode
 
 
-class Engine(Handle):
-    def __init__(self, address: Address, clock: Clock | None) -> None:
+class RedisDatabase(ServerHandle):
+    def __init__(self, address: RedisDsn, clock: Clock | None) -> None:
         super().__init__(address.where)
         self.address = address
         self.clock = clock
         self.capabilities = Capabilities("redis", address.durability)
-        self.meeting = Meeting(address)
-        self.pool = Pool(self.meeting.session, address.pool_size, 5.0)
-        self.waiters = Wake(self.meeting.session, address.key("fact") + b":wake")
+        self.meeting = RedisConnector(address)
+        self.pool = RedisPool(self.meeting.session, address.pool_size, 5.0)
+        self.waiters = RedisNotifier(self.meeting.session, address.key("fact") + b":wake")
         self.keys: dict[str, list[bytes]] = {}
 
     async def let_go(self) -> None:
@@ -41,7 +41,7 @@ class Engine(Handle):
 
     async def run(self, verb: str, *arguments: Any) -> Any:
         """One script, which is a transaction by itself."""
-        found = script(verb)
+        found = load_script(verb)
         keys = self.keys.get(verb)
         if keys is None:
             keys = self.keys[verb] = [self.address.key(name) for name in found.keys]
@@ -55,7 +55,7 @@ class Engine(Handle):
         act = acting.get() if administrative else None
         return now if act is None else b"%s|%s" % (str(now).encode(), encode(act))
 
-    async def call(self, do: Callable[[Session], Awaitable[T]], writes: bool = False) -> T:
+    async def call(self, do: Callable[[RedisConnection], Awaitable[T]], writes: bool = False) -> T:
         self.refuse_closed()
         try:
             async with self.pool.use() as session:
@@ -66,7 +66,7 @@ class Engine(Handle):
             self.pool.drop_idle()
             return await self.call(do, writes)
         except ERRORS as error:
-            raise named(error, self.where, sent=writes) from error
+            raise translate_error(error, self.where, sent=writes) from error
 
     def woken(self, reply: Any, queues: bytes) -> Any:
         """Whoever listens hears of them anyway."""

@@ -4,8 +4,8 @@ from collections import Counter
 
 from penstock.errors import InvalidState
 from penstock.message import HistoryRow, Moment
-from penstock.stores.redis.engine import Engine
-from penstock.stores.redis.texts import feed_message_of, history_of
+from penstock.stores.redis.engine import RedisDatabase
+from penstock.stores.redis.texts import decode_history, make_feed_message
 from penstock.ticket import Cursor, Exported, Feed, Tally
 
 PLACES = ("ready", "scheduled", "lease", "dead")
@@ -14,12 +14,12 @@ SIZES = {
     "dead": ("ZCARD", "dead_line"),
 }  # fmt: skip
 # How much of history is read at a time.
-PAGE = 1_000
+PAGE_SIZE = 1_000
 # How many messages are counted at a time: nobody waits longer than for these.
 COUNTED = 200
 
 
-class Export(Engine):
+class RedisExport(RedisDatabase):
     async def now(self) -> Moment:
         if self.clock is not None:
             return self.clock()
@@ -36,16 +36,16 @@ class Export(Engine):
             if found or rows or not more:
                 break
         refuse_foreign(cursor, int(epoch))
-        history = [history_of(*pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
+        history = [decode_history(*pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
         return Feed(
-            [feed_message_of(*pair) for pair in zip(found[::2], found[1::2], strict=True)],
+            [make_feed_message(*pair) for pair in zip(found[::2], found[1::2], strict=True)],
             history,
             Cursor(int(epoch), after, history[-1].position if history else cursor.history),
         )
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         entries = await self.ask("XRANGE", "history", f"({after}-0", "+", "COUNT", limit)
-        return [row_of(*entry) for entry in entries]
+        return [decode_row(*entry) for entry in entries]
 
     async def census(self) -> list[Tally]:
         """Counted in pages, so that nobody waits long: one snapshot if nothing moves meanwhile.
@@ -75,7 +75,7 @@ class Export(Engine):
             for key, count, digest in found:
                 counts[key] += count
                 digests[key] += digest
-        return [tally_of(key, counts[key], digests[key]) for key in sorted(counts)]
+        return [make_tally(key, counts[key], digests[key]) for key in sorted(counts)]
 
     async def strays(self, tallies: list[Tally]) -> list[Tally]:
         """What is in a place and is no message, of queue 0: there is none in a sound store."""
@@ -108,10 +108,10 @@ class Export(Engine):
         found: list[HistoryRow] = []
         before = "+"
         while len(found) < count:
-            entries = await self.ask("XREVRANGE", "history", before, "-", "COUNT", PAGE)
+            entries = await self.ask("XREVRANGE", "history", before, "-", "COUNT", PAGE_SIZE)
             if not entries:
                 break
-            found += [row for row in (row_of(*entry) for entry in entries) if row.final]
+            found += [row for row in (decode_row(*entry) for entry in entries) if row.final]
             before = f"({entries[-1][0].decode()}"
         return found[:count]
 
@@ -127,13 +127,13 @@ class Export(Engine):
         return found
 
 
-def tally_of(key: bytes, count: int, digest: int) -> Tally:
+def make_tally(key: bytes, count: int, digest: int) -> Tally:
     queue, place = key.decode().split(" ")
     return Tally(int(queue, 16), place, count, digest)
 
 
-def row_of(position: bytes, fields: list[bytes]) -> HistoryRow:
-    return history_of(position.partition(b"-")[0], fields[1])
+def decode_row(position: bytes, fields: list[bytes]) -> HistoryRow:
+    return decode_history(position.partition(b"-")[0], fields[1])
 
 
 def refuse_foreign(cursor: Cursor, epoch: int) -> None:

@@ -5,20 +5,20 @@ from typing import Any
 import msgspec
 from redis.exceptions import MovedError
 
-from penstock.stores.redis.address import Address
-from penstock.stores.redis.scripts import script
-from penstock.stores.redis.session import Session
-from penstock.stores.redis.trouble import ERRORS, named
+from penstock.stores.redis.address import RedisDsn
+from penstock.stores.redis.scripts import load_script
+from penstock.stores.redis.session import RedisConnection
+from penstock.stores.redis.trouble import ERRORS, translate_error
 
 
-class Meeting:
+class RedisConnector:
     """Every new session asks: whoever comes first after a start skips numbers that were lost."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: RedisDsn) -> None:
         self.address = address
         self.run = ""
 
-    async def session(self) -> Session:
+    async def session(self) -> RedisConnection:
         session = await self.plain_session()
         try:
             await self.meet(session)
@@ -28,19 +28,19 @@ class Meeting:
             return await self.session()
         except ERRORS as error:
             session.terminate()
-            raise named(error, self.address.where) from error
+            raise translate_error(error, self.address.where) from error
         except BaseException:
             session.terminate()
             raise
         return session
 
-    async def plain_session(self) -> Session:
-        session = Session(self.address.connection())
+    async def plain_session(self) -> RedisConnection:
+        session = RedisConnection(self.address.connection())
         try:
             await session.open()
         except ERRORS as error:
             session.terminate()
-            raise named(error, self.address.where) from error
+            raise translate_error(error, self.address.where) from error
         except BaseException:
             session.terminate()
             raise
@@ -52,17 +52,17 @@ class Meeting:
         options["port"] = error.port
         self.address = msgspec.structs.replace(self.address, options=options)
 
-    async def meet(self, session: Session) -> None:
-        run = said(await session.ask("INFO", "server")).get("run_id", "")
+    async def meet(self, session: RedisConnection) -> None:
+        run = read_reply(await session.ask("INFO", "server")).get("run_id", "")
         if run != self.run:
-            meet = script("meet")
+            meet = load_script("meet")
             keys = [self.address.key(name) for name in meet.keys]
             doubtful = "1" if self.address.durability == "fast" else "0"
             await session.run(meet, keys, ["", run, doubtful])
             self.run = run
 
 
-def said(text: Any) -> dict[str, str]:
+def read_reply(text: Any) -> dict[str, str]:
     """What INFO says."""
     lines = str(text, "utf-8", "replace").splitlines() if isinstance(text, bytes) else []
     return dict(line.split(":", 1) for line in lines if ":" in line)

@@ -6,11 +6,11 @@ from redis.exceptions import MovedError
 
 from penstock.errors import StoreTooNew, StoreUnusable
 from penstock.store import Clock
-from penstock.stores.redis.address import SCHEMA, Address, parse
-from penstock.stores.redis.meeting import Meeting, said
-from penstock.stores.redis.safety import refuse_unsafe, safety_of
+from penstock.stores.redis.address import SCHEMA, RedisDsn, parse
+from penstock.stores.redis.meeting import RedisConnector, read_reply
+from penstock.stores.redis.safety import read_durability, refuse_unsafe
 from penstock.stores.redis.store import RedisStore
-from penstock.stores.redis.trouble import ERRORS, named
+from penstock.stores.redis.trouble import ERRORS, translate_error
 
 OLDEST = (6, 2)
 
@@ -31,7 +31,7 @@ async def open_store(url: str, *, clock: Clock | None = None) -> RedisStore:
 
 async def exists(url: str) -> bool:
     address = parse(url)
-    meeting = Meeting(address)
+    meeting = RedisConnector(address)
     while True:
         session = await meeting.plain_session()
         try:
@@ -39,7 +39,7 @@ async def exists(url: str) -> bool:
         except MovedError as error:
             meeting.move(error)
         except ERRORS as error:
-            raise named(error, address.where) from error
+            raise translate_error(error, address.where) from error
         finally:
             session.terminate()
 
@@ -49,15 +49,15 @@ def refuse_newer(schema: int, where: str) -> None:
         raise StoreTooNew(f"{where}: schema {schema}, and this code knows {SCHEMA}")
 
 
-async def refuse_unfit(address: Address) -> None:
-    session = await Meeting(address).plain_session()
+async def refuse_unfit(address: RedisDsn) -> None:
+    session = await RedisConnector(address).plain_session()
     try:
-        info = said(await session.ask("INFO"))
+        info = read_reply(await session.ask("INFO"))
         refuse_server(info)
         if address.durability == "safe":
-            refuse_unsafe(await safety_of(session))
+            refuse_unsafe(await read_durability(session))
     except ERRORS as error:
-        raise named(error, address.where) from error
+        raise translate_error(error, address.where) from error
     except StoreUnusable as error:
         raise type(error)(f"{address.where}: {error}") from None
     finally:

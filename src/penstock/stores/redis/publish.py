@@ -4,76 +4,81 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from penstock.message import PLAIN, Flag, Meta
-from penstock.stores.redis.texts import NONE, digest, field, story
-from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, alike, none_of
-from penstock.stores.sql.rows import decode_meta
+from penstock.stores.redis.texts import NONE, compute_digest, decode_timeline, make_field
+from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, are_uniform, refuse_all
+from penstock.stores.sql.rows import decode_meta_json
 from penstock.ticket import Entry, Published
 
 
-def arguments(entries: Sequence[Entry]) -> list[bytes | str | int]:
+def make_arguments(entries: Sequence[Entry]) -> list[bytes | str | int]:
     """In groups that differ in nothing but their bodies."""
     words: list[bytes | str | int] = []
-    for group in groups(entries):
+    for group in group_entries(entries):
         first = group[0]
-        prefix = preface(first)
-        words += heading(first)
+        prefix = make_preface(first)
+        words += make_heading(first)
         words.append(len(group))
         words += [prefix + entry.body for entry in group]
     return words
 
 
-def groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    if alike(entries):
+def group_entries(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    if are_uniform(entries):
         return iter([list(entries)])
     return (list(group) for _, group in groupby(entries, HEADING))
 
 
-def preface(entry: Entry) -> bytes:
+def make_preface(entry: Entry) -> bytes:
     kind, meta = entry.type.encode(), (entry.meta or "").encode()
     lengths = b"%08x %d %d %d " % (entry.queue_id, entry.priority, len(kind), len(meta))
     return lengths + kind + meta
 
 
-def heading(entry: Entry) -> list[bytes | str | int]:
+def make_heading(entry: Entry) -> list[bytes | str | int]:
     """What the script reads of them all: numbers, type, dedup key, name."""
-    meta = PLAIN if entry.meta is None else decode_meta(entry.meta)
+    meta = PLAIN if entry.meta is None else decode_meta_json(entry.meta)
     numbers = (
-        b"%08x" % entry.queue_id, entry.rank, entry.basis, micros(entry.delay),
-        given(entry.run_at), NONE if entry.ttl is None else micros(entry.ttl),
-        given(entry.expires_at), entry.flags, given(entry.max_depth), entry.overflow,
-        NONE if entry.ordering_key is None else digest(entry.queue_id, entry.ordering_key),
-        own_lease(entry, meta), *dedup(entry), correlation(meta) or NONE,
+        b"%08x" % entry.queue_id, entry.rank, entry.basis, to_micros(entry.delay),
+        encode_entry(entry.run_at), NONE if entry.ttl is None else to_micros(entry.ttl),
+        encode_entry(entry.expires_at), entry.flags, encode_entry(entry.max_depth), entry.overflow,
+        NONE if entry.ordering_key is None else compute_digest(entry.queue_id, entry.ordering_key),
+        encode_lease(entry, meta), *encode_dedup(entry), encode_correlation(meta) or NONE,
     )  # fmt: skip
     text = b" ".join(word if isinstance(word, bytes) else str(word).encode() for word in numbers)
-    key = b"" if entry.dedup is None else field(entry.queue_id, entry.dedup.key)
-    return [text, entry.type, key, b"" if entry.name is None else field(entry.queue_id, entry.name)]
+    key = b"" if entry.dedup is None else make_field(entry.queue_id, entry.dedup.key)
+    return [
+        text,
+        entry.type,
+        key,
+        b"" if entry.name is None else make_field(entry.queue_id, entry.name),
+    ]
 
 
-def given(number: int | None) -> bytes | int:
+def encode_entry(number: int | None) -> bytes | int:
     return NONE if number is None else number
 
 
-def micros(seconds: float) -> int:
+def to_micros(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
-def own_lease(entry: Entry, meta: Meta) -> bytes | int:
-    return micros(meta.lease or 0) if entry.flags & Flag.OWN_LEASE else NONE
+def encode_lease(entry: Entry, meta: Meta) -> bytes | int:
+    return to_micros(meta.lease or 0) if entry.flags & Flag.OWN_LEASE else NONE
 
 
-def dedup(entry: Entry) -> tuple[bytes | str | int, bytes | int]:
+def encode_dedup(entry: Entry) -> tuple[bytes | str | int, bytes | int]:
     """Digest and window."""
     if entry.dedup is None:
         return NONE, NONE
     window = entry.dedup.window
-    return entry.dedup.digest.hex(), NONE if window is None else micros(window)
+    return entry.dedup.digest.hex(), NONE if window is None else to_micros(window)
 
 
-def correlation(meta: Meta) -> bytes | None:
-    return None if meta.correlation_id is None else story(meta.correlation_id)
+def encode_correlation(meta: Meta) -> bytes | None:
+    return None if meta.correlation_id is None else decode_timeline(meta.correlation_id)
 
 
-def outcomes(reply: Sequence[bytes]) -> list[Published]:
+def decode_outcomes(reply: Sequence[bytes]) -> list[Published]:
     found: list[Published] = []
     for text in reply:
         kind, _, rest = text.partition(b" ")
@@ -81,11 +86,11 @@ def outcomes(reply: Sequence[bytes]) -> list[Published]:
             first, count = rest.split(b" ")
             found += [Published(id) for id in range(int(first, 16), int(first, 16) + int(count))]
         else:
-            found.append(outcome(kind, rest))
+            found.append(decode_outcome(kind, rest))
     return found
 
 
-def outcome(kind: bytes, rest: bytes) -> Published:
+def decode_outcome(kind: bytes, rest: bytes) -> Published:
     if kind == b"d":
         return Published(int(rest, 16), duplicate=True)
     if not kind:
@@ -95,5 +100,5 @@ def outcome(kind: bytes, rest: bytes) -> Published:
     return Published(int(kind, 16))
 
 
-def all_or_none(found: list[Published]) -> list[Published]:
-    return none_of(found) if any(each.code for each in found) else found
+def refuse_unless_all(found: list[Published]) -> list[Published]:
+    return refuse_all(found) if any(each.code for each in found) else found

@@ -6,45 +6,45 @@ from typing import Any
 from penstock.errors import Archived, InvalidState
 from penstock.message import Flag, Record, State
 from penstock.stores.redis import publish
-from penstock.stores.redis.engine import Engine
+from penstock.stores.redis.engine import RedisDatabase
 from penstock.stores.redis.texts import (
-    answer_of,
-    corpse_of,
-    field,
-    head_of,
-    held_of,
-    history_of,
-    id_text,
-    message_of,
-    moment,
-    queue_text,
-    story,
-    waiting_of,
+    decode_answer,
+    decode_dead,
+    decode_head,
+    decode_held,
+    decode_history,
+    decode_message,
+    decode_moment,
+    decode_timeline,
+    decode_waiting,
+    encode_id,
+    encode_queue_id,
+    make_field,
 )
-from penstock.stores.sql.records import told
+from penstock.stores.sql.records import make_history_record
 from penstock.ticket import Answer, Entry, Published, Query
 
 FOREVER = 2**53
 
 
-class Records(Engine):
+class RedisRecords(RedisDatabase):
     async def get(self, id: int) -> Record | None:
         # No id is larger, and none is negative.
         if not 0 < id < FOREVER:
             return None
-        (found,) = await self.run("get", 1, id_text(id))
+        (found,) = await self.run("get", 1, encode_id(id))
         if found:
-            return record_of(id, found)
+            return decode_record(id, found)
         if id <= int(await self.ask("HGET", "fact", "pruned") or 0):
             raise Archived(f"message {id} ended and left the store by retention")
         return None
 
     async def named(self, queue_id: int, name: str) -> int | None:
-        found = await self.ask("HGET", "name", field(queue_id, name))
+        found = await self.ask("HGET", "name", make_field(queue_id, name))
         return int(found, 16) if found else None
 
     async def result(self, id: int) -> bytes | None:
-        found: bytes | None = await self.run("result", id_text(id))
+        found: bytes | None = await self.run("result", encode_id(id))
         return found
 
     async def find(self, query: Query) -> list[Record]:
@@ -56,9 +56,9 @@ class Records(Engine):
             ids = await self.scanned(query)
         found = await self.run("get", 0, *ids) if ids else []
         records = [
-            record_of(int(id, 16), told) for id, told in zip(ids, found, strict=True) if told
+            decode_record(int(id, 16), told) for id, told in zip(ids, found, strict=True) if told
         ]
-        fitting = [each for each in records if fits(each, query)]
+        fitting = [each for each in records if matches(each, query)]
         return fitting[: query.limit]
 
     async def scanned(self, query: Query) -> list[bytes]:
@@ -68,52 +68,52 @@ class Records(Engine):
         while below and len(ids) < query.limit:
             found, below = await self.run(
                 "find", below, query.limit - len(ids), query.state or "", query.type or "",
-                *map(queue_text, query.queue_ids),
+                *map(encode_queue_id, query.queue_ids),
             )  # fmt: skip
             ids += found
         return ids
 
     async def dead_of(self, query: Query) -> list[bytes]:
-        members = await self.run("find_dead", *map(queue_text, query.queue_ids))
+        members = await self.run("find_dead", *map(encode_queue_id, query.queue_ids))
         kind = None if query.type is None else query.type.encode()
         ids = [member[:14] for member in members if kind is None or member[14:] == kind]
-        return below(ids, query.before)[: query.limit]
+        return encode_upper_bound(ids, query.before)[: query.limit]
 
     async def correlated(self, query: Query) -> list[bytes]:
         """All of one story, to be sorted by state here: a correlation id names few messages."""
-        name = story(query.correlation_id or "")
+        name = decode_timeline(query.correlation_id or "")
         members = await self.ask("ZRANGEBYLEX", "correlation", b"[" + name, b"(" + name + b"g")
-        return below([member[-14:] for member in members], query.before)
+        return encode_upper_bound([member[-14:] for member in members], query.before)
 
     async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
-        reply = await self.run("cancel", int(force), *map(id_text, ids))
-        return [answer_of(text, State.CANCELLED) for text in reply]
+        reply = await self.run("cancel", int(force), *map(encode_id, ids))
+        return [decode_answer(text, State.CANCELLED) for text in reply]
 
     async def redrive(self, ids: Sequence[int]) -> list[Answer]:
-        reply = await self.run("redrive", *map(id_text, ids))
-        return [answer_of(text, State.READY) for text in reply]
+        reply = await self.run("redrive", *map(encode_id, ids))
+        return [decode_answer(text, State.READY) for text in reply]
 
     async def replace(self, id: int, entry: Entry) -> Published:
-        reply = await self.run("replace", id_text(id), *publish.arguments([entry]))
+        reply = await self.run("replace", encode_id(id), *publish.make_arguments([entry]))
         if not reply:
             raise InvalidState(f"message {id} is not dead any more")
-        return publish.outcomes(reply)[0]
+        return publish.decode_outcomes(reply)[0]
 
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
-        return int(await self.run("purge", queue_text(queue_id), limit, *places))
+        return int(await self.run("purge", encode_queue_id(queue_id), limit, *places))
 
     async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
-        reply = await self.run("purge_dead", *map(id_text, ids))
-        return [answer_of(text, State.CANCELLED) for text in reply]
+        reply = await self.run("purge_dead", *map(encode_id, ids))
+        return [decode_answer(text, State.CANCELLED) for text in reply]
 
 
-def below(ids: list[bytes], before: int | None) -> list[bytes]:
+def encode_upper_bound(ids: list[bytes], before: int | None) -> list[bytes]:
     """Newest first."""
-    bound = id_text(FOREVER if before is None else before)
+    bound = encode_id(FOREVER if before is None else before)
     return sorted((id for id in ids if id < bound), reverse=True)
 
 
-def fits(record: Record, query: Query) -> bool:
+def matches(record: Record, query: Query) -> bool:
     message = record.message
     return (
         message.queue_id in query.queue_ids
@@ -122,47 +122,49 @@ def fits(record: Record, query: Query) -> bool:
     )
 
 
-def record_of(id: int, parts: list[Any]) -> Record:
+def decode_record(id: int, parts: list[Any]) -> Record:
     """A ticket beats history; what has neither is ready."""
     value, lease, until, mark, ticket, scheduled, due, dead, rows = parts
-    timeline = tuple(map(history_of, rows[::3], rows[1::3], rows[2::3]))
-    head = head_of(value)
+    timeline = tuple(map(decode_history, rows[::3], rows[1::3], rows[2::3]))
+    head = decode_head(value)
     record = Record(
-        message_of(id_text(id), value), State.READY,
+        decode_message(encode_id(id), value), State.READY,
         run_at=head.run_at, expires_at=head.expires_at, timeline=timeline,
     )  # fmt: skip
     if lease:
-        return in_lease(record, lease, int(until), mark, dead)
+        return make_leased_record(record, lease, int(until), mark, dead)
     if scheduled:
-        return in_schedule(record, ticket, due)
-    return in_dead(record, dead) if dead else told(record)
+        return make_scheduled_record(record, ticket, due)
+    return make_dead_record(record, dead) if dead else make_history_record(record)
 
 
-def in_lease(record: Record, lease: bytes, until: int, mark: bytes, dead: bytes) -> Record:
-    held = held_of(lease)
-    corpse = corpse_of(dead) if dead else None
+def make_leased_record(
+    record: Record, lease: bytes, until: int, mark: bytes, dead: bytes
+) -> Record:
+    held = decode_held(lease)
+    corpse = decode_dead(dead) if dead else None
     begun_at, percent, note = (*mark.split(b" ", 2), b"", b"")[:3]
     return Record(
         record.message, State.CLAIMED, held.attempts, held.deliveries,
         corpse.reason if corpse else None, corpse.error if corpse else None, record.run_at,
         record.expires_at, None, until, held.consumer, bool(held.flags & Flag.CANCEL_REQUESTED),
         None if percent in (b"", b"-") else float(percent), note[1:].decode() if note else None,
-        record.timeline, held.claimed_at, moment(begun_at),
+        record.timeline, held.claimed_at, decode_moment(begun_at),
     )  # fmt: skip
 
 
-def in_schedule(record: Record, ticket: bytes, due: bytes) -> Record:
-    waiting = waiting_of(ticket)
+def make_scheduled_record(record: Record, ticket: bytes, due: bytes) -> Record:
+    waiting = decode_waiting(ticket)
     last = record.timeline[-1] if record.timeline else None
     return Record(
         record.message, State.SCHEDULED, waiting.attempts, waiting.deliveries,
         last.reason if last else None, last.error if last else None, record.run_at,
-        record.expires_at, moment(due), timeline=record.timeline,
+        record.expires_at, decode_moment(due), timeline=record.timeline,
     )  # fmt: skip
 
 
-def in_dead(record: Record, dead: bytes) -> Record:
-    corpse = corpse_of(dead)
+def make_dead_record(record: Record, dead: bytes) -> Record:
+    corpse = decode_dead(dead)
     return Record(
         record.message, State.DEAD, corpse.attempts, corpse.deliveries, corpse.reason,
         corpse.error, record.run_at, record.expires_at, timeline=record.timeline,

@@ -16,10 +16,10 @@ from penstock.queue import (
     Scope,
 )
 from penstock.settings import QueueSettings
-from penstock.stores.redis.engine import Engine
-from penstock.stores.redis.texts import moment, queue_text
+from penstock.stores.redis.engine import RedisDatabase
+from penstock.stores.redis.texts import decode_moment, encode_queue_id
 from penstock.stores.sql.rows import decode_schedule
-from penstock.ticket import Working
+from penstock.ticket import WorkerInfo
 
 encode = msgspec.json.Encoder().encode
 decode_workers = msgspec.json.Decoder(tuple[str, int, list[str]]).decode
@@ -41,7 +41,7 @@ decode_scope = msgspec.json.Decoder(StoredScope).decode
 decode_queue = msgspec.json.Decoder(StoredQueue).decode
 
 
-class Registry(Engine):
+class RedisQueues(RedisDatabase):
     async def found_default(self) -> None:
         """What always exists: the default scope, its dead letters, its queues."""
         found = await self.scope("default", "default")
@@ -76,7 +76,7 @@ class Registry(Engine):
         id = await self.ask("HGET", "scope_name", encode((tenant, name)))
         if id is None:
             return None
-        return scope_of(id, await self.ask("HGET", "scope", id))
+        return parse_scope(id, await self.ask("HGET", "scope", id))
 
     async def pause_scope(self, scope_id: int, paused: bool) -> None:
         await self.run("pause_scope", scope_id, int(paused))
@@ -84,13 +84,15 @@ class Registry(Engine):
     async def create_queue(self, scope_id: int, name: str, settings: QueueSettings) -> Queue:
         await self.prepare(settings)
         stored = StoredQueue(scope_id, name, QueueState.ACTIVE, settings)
-        id = await self.run("create_queue", name_field(scope_id, name), encode(stored))
+        id = await self.run("create_queue", make_name_field(scope_id, name), encode(stored))
         if not id:
             raise SlugConflict(f"there is already a queue named {name!r}")
-        return await self.queue_of(queue_text(id), encode(stored))
+        return await self.queue_of(encode_queue_id(id), encode(stored))
 
     async def queues(self, tenant: str | None = None, scope: str | None = None) -> list[Queue]:
-        scopes = {int(id): scope_of(id, text) for id, text in (await self.pairs("scope")).items()}
+        scopes = {
+            int(id): parse_scope(id, text) for id, text in (await self.pairs("scope")).items()
+        }
         found: list[Queue] = []
         for id, text in (await self.pairs("queue")).items():
             stored = decode_queue(text)
@@ -101,13 +103,13 @@ class Registry(Engine):
             each for each in found
             if tenant in (None, each.scope.tenant) and scope in (None, each.scope.name)
         ]  # fmt: skip
-        return sorted(fitting, key=in_order)
+        return sorted(fitting, key=sort_by_id)
 
     async def queue(self, tenant: str, scope: str, name: str) -> Queue | None:
         found = await self.scope(tenant, scope)
         if found is None:
             return None
-        id = await self.ask("HGET", "queue_name", name_field(found.id, name))
+        id = await self.ask("HGET", "queue_name", make_name_field(found.id, name))
         return None if id is None else await self.queue_of(id, await self.stored(id))
 
     async def stored(self, id: bytes) -> bytes:
@@ -118,7 +120,7 @@ class Registry(Engine):
 
     async def queue_of(self, id: bytes, text: bytes) -> Queue:
         stored = decode_queue(text)
-        scope = scope_of(b"%d" % stored.scope, await self.ask("HGET", "scope", stored.scope))
+        scope = parse_scope(b"%d" % stored.scope, await self.ask("HGET", "scope", stored.scope))
         return Queue(int(id, 16), scope, stored.name, stored.state, stored.settings)
 
     async def change_queue(
@@ -132,12 +134,12 @@ class Registry(Engine):
         await self.prepare(settings)
         given = {"name": name, "state": state, "settings": settings}
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-        id, answer = queue_text(queue_id), b"again"
+        id, answer = encode_queue_id(queue_id), b"again"
         while answer == b"again":
             text = await self.stored(id)
             old = decode_queue(text)
             new = msgspec.structs.replace(old, **changes)
-            fields = (name_field(old.scope, old.name), name_field(new.scope, new.name))
+            fields = (make_name_field(old.scope, old.name), make_name_field(new.scope, new.name))
             answer = await self.run("change_queue", id, text, encode(new), *fields)
         if answer == b"taken":
             raise SlugConflict(f"there is already a queue named {name!r}")
@@ -152,15 +154,15 @@ class Registry(Engine):
             await self.run("index_types")
 
     async def delete_queue(self, queue_id: int) -> bool:
-        id, answer = queue_text(queue_id), b"again"
+        id, answer = encode_queue_id(queue_id), b"again"
         while answer == b"again":
             text = await self.stored(id)
             old = decode_queue(text)
             new = msgspec.structs.replace(old, state=QueueState.DELETED)
             schedules = [each for each in await self.schedules() if each.queue_id == queue_id]
-            fields = [(each.id, name_field(queue_id, each.name)) for each in schedules]
+            fields = [(each.id, make_name_field(queue_id, each.name)) for each in schedules]
             answer = await self.run(
-                "delete_queue", id, text, encode(new), name_field(old.scope, old.name),
+                "delete_queue", id, text, encode(new), make_name_field(old.scope, old.name),
                 *(word for pair in fields for word in pair),
             )  # fmt: skip
         return bool(answer == b"done")
@@ -168,13 +170,13 @@ class Registry(Engine):
     async def save_schedule(self, schedule: Schedule) -> Schedule:
         rest = b"%d " % schedule.queue_id + encode(schedule)
         id, text = await self.run(
-            "save_schedule", name_field(schedule.queue_id, schedule.name), int(schedule.paused),
+            "save_schedule", make_name_field(schedule.queue_id, schedule.name), int(schedule.paused),
             schedule.next_at, rest,
         )  # fmt: skip
-        return schedule_of(id, text)
+        return parse_schedule(id, text)
 
     async def schedules(self, due_by: Moment | None = None) -> list[Schedule]:
-        found = [schedule_of(*pair) for pair in (await self.pairs("schedule")).items()]
+        found = [parse_schedule(*pair) for pair in (await self.pairs("schedule")).items()]
         if due_by is None:
             return sorted(found, key=lambda each: each.id)
         due = [each for each in found if not each.paused and each.next_at <= due_by]
@@ -184,16 +186,16 @@ class Registry(Engine):
         text = await self.ask("HGET", "schedule", schedule_id)
         if text is None:
             return False
-        schedule = schedule_of(b"%d" % schedule_id, text)
-        name = name_field(schedule.queue_id, schedule.name)
+        schedule = parse_schedule(b"%d" % schedule_id, text)
+        name = make_name_field(schedule.queue_id, schedule.name)
         return bool(await self.run("delete_schedule", schedule_id, name))
 
-    async def save_worker(self, worker: Working) -> None:
+    async def save_worker(self, worker: WorkerInfo) -> None:
         said = encode((worker.host, worker.pid, worker.queues))
         await self.run("save_worker", worker.id, said)
 
-    async def workers(self) -> list[Working]:
-        found = [worker_of(*pair) for pair in (await self.pairs("worker")).items()]
+    async def workers(self) -> list[WorkerInfo]:
+        found = [decode_worker(*pair) for pair in (await self.pairs("worker")).items()]
         return sorted(found, key=lambda each: (each.started_at, each.id))
 
     async def stop_worker(self, worker_id: str) -> None:
@@ -203,20 +205,20 @@ class Registry(Engine):
         await self.ask("HDEL", "worker", worker_id, writes=True)
 
 
-def name_field(parent: int, name: str) -> bytes:
+def make_name_field(parent: int, name: str) -> bytes:
     return b"%d:%s" % (parent, name.encode())
 
 
-def scope_of(id: bytes, text: bytes) -> Scope:
+def parse_scope(id: bytes, text: bytes) -> Scope:
     stored = decode_scope(text[1:])
     return Scope(int(id), stored.tenant, stored.name, text[:1] == b"1")
 
 
-def in_order(queue: Queue) -> tuple[str, str, str, int]:
+def sort_by_id(queue: Queue) -> tuple[str, str, str, int]:
     return queue.scope.tenant, queue.scope.name, queue.name, queue.id
 
 
-def schedule_of(id: bytes, text: bytes) -> Schedule:
+def parse_schedule(id: bytes, text: bytes) -> Schedule:
     paused, next_at, last_at, queue_id, plan = text.split(b" ", 4)
     return msgspec.structs.replace(
         decode_schedule(plan),
@@ -224,13 +226,13 @@ def schedule_of(id: bytes, text: bytes) -> Schedule:
         queue_id=int(queue_id),
         paused=paused == b"1",
         next_at=int(next_at),
-        last_at=moment(last_at),
+        last_at=decode_moment(last_at),
     )
 
 
-def worker_of(id: bytes, text: bytes) -> Working:
+def decode_worker(id: bytes, text: bytes) -> WorkerInfo:
     started_at, seen_at, stopping, said = text.split(b" ", 3)
     host, pid, queues = decode_workers(said)
-    return Working(
+    return WorkerInfo(
         id.decode(), host, pid, tuple(queues), int(started_at), int(seen_at), stopping == b"1"
     )

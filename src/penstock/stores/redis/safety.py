@@ -5,7 +5,7 @@ from typing import NamedTuple
 from redis.exceptions import ResponseError
 
 from penstock.errors import StoreUnusable
-from penstock.stores.redis.session import Session
+from penstock.stores.redis.session import RedisConnection
 
 SAFE = "what was accepted survives a power cut"
 NEEDED = {
@@ -14,36 +14,36 @@ NEEDED = {
 }
 
 
-class Safety(NamedTuple):
+class RedisDurability(NamedTuple):
     """`unknown`: the server does not tell its settings."""
 
     lacks: tuple[str, ...] = ()
     unknown: bool = False
 
 
-async def safety_of(session: Session) -> Safety:
+async def read_durability(session: RedisConnection) -> RedisDurability:
     try:
         flat = await session.ask("CONFIG", "GET", "*")
     except ResponseError:
-        return Safety(unknown=True)
+        return RedisDurability(unknown=True)
     settings = {
         name.decode(): value.decode("utf-8", "replace")
         for name, value in zip(flat[::2], flat[1::2], strict=True)
     }
     if not NEEDED.keys() <= settings.keys():
-        return Safety(unknown=True)
+        return RedisDurability(unknown=True)
     lacks = [text for name, (wanted, text) in NEEDED.items() if settings[name] != wanted]
-    return Safety(tuple(lacks + evictions(settings)))
+    return RedisDurability(tuple(lacks + find_eviction_policy(settings)))
 
 
-def evictions(settings: dict[str, str]) -> list[str]:
+def find_eviction_policy(settings: dict[str, str]) -> list[str]:
     policy = settings.get("maxmemory-policy", "noeviction")
     if policy == "noeviction" or settings.get("maxmemory", "0") == "0":
         return []
     return [f"it throws messages away when it is full (maxmemory-policy {policy})"]
 
 
-def refuse_unsafe(safety: Safety) -> None:
+def refuse_unsafe(safety: RedisDurability) -> None:
     if safety.unknown:
         raise StoreUnusable(
             "the server does not tell its settings; if you know that it has appendonly yes,"

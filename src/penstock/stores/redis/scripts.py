@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 FOLDER = files(__package__) / "lua"
-SAID = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
+DIRECTIVE = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
 # What these do can be done again.
 READS = frozenset({
     "census", "depths", "documents", "explain", "feed", "find", "find_dead", "get", "leases",
@@ -28,16 +28,16 @@ class Script(NamedTuple):
     wakes: bool
 
 
-class Part(NamedTuple):
+class ScriptPart(NamedTuple):
     text: str
     keys: tuple[str, ...]
     library: tuple[str, ...]
 
 
 @cache
-def script(verb: str) -> Script:
-    own = part(f"{verb}.lua")
-    parts = [*library("base", *own.library), own]
+def load_script(verb: str) -> Script:
+    own = load_part(f"{verb}.lua")
+    parts = [*load_library("base", *own.library), own]
     keys = tuple(dict.fromkeys(key for each in parts for key in each.keys))
     named = f"local {', '.join(keys)} = {', '.join(f'KEYS[{n + 1}]' for n in range(len(keys)))}"
     text = "\n".join([named, *(each.text for each in parts)]).encode()
@@ -45,19 +45,19 @@ def script(verb: str) -> Script:
     return Script(text, digest, keys, verb not in READS, "return woke(" in own.text)
 
 
-def library(*names: str) -> list[Part]:
+def load_library(*names: str) -> list[ScriptPart]:
     """Each once, behind what it is built on."""
-    found: dict[str, Part] = {}
+    found: dict[str, ScriptPart] = {}
     for name in names:
-        each = part(f"lib/{name}.lua")
-        for below in library(*each.library):
+        each = load_part(f"lib/{name}.lua")
+        for below in load_library(*each.library):
             found.setdefault(below.text, below)
         found.setdefault(each.text, each)
     return list(found.values())
 
 
 @cache
-def part(path: str) -> Part:
+def load_part(path: str) -> ScriptPart:
     text = FOLDER.joinpath(path).read_text()
-    said = {word: tuple(names.split()) for word, names in SAID.findall(text)}
-    return Part(text, said.get("keys", ()), said.get("with", ()))
+    said = {word: tuple(names.split()) for word, names in DIRECTIVE.findall(text)}
+    return ScriptPart(text, said.get("keys", ()), said.get("with", ()))

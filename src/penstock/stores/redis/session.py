@@ -12,10 +12,10 @@ from redis.exceptions import NoScriptError
 from penstock.stores import pool
 from penstock.stores.redis.address import DEADLINE
 from penstock.stores.redis.scripts import Script
-from penstock.stores.redis.trouble import gone
+from penstock.stores.redis.trouble import is_connection_gone
 
 
-class Session:
+class RedisConnection:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.process = os.getpid()
@@ -56,9 +56,9 @@ class Session:
         self.connection._reader = self.connection._writer = None
 
 
-class Pool(pool.Pool[Session]):
-    def harmless(self, error: BaseException) -> bool:
-        return isinstance(error, Exception) and not gone(error)
+class RedisPool(pool.ConnectionPool[RedisConnection]):
+    def is_harmless(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and not is_connection_gone(error)
 
-    async def leave(self, connection: Session) -> None:
+    async def leave(self, connection: RedisConnection) -> None:
         connection.terminate()

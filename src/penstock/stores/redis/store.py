@@ -1,10 +1,10 @@
 """The Redis store: each verb is one script, and with nothing to do it only looks."""
 
-from penstock.stores.redis.consuming import Consuming
-from penstock.stores.redis.doctor import Doctor
-from penstock.stores.redis.documents import Documents
-from penstock.stores.redis.records import Records
+from penstock.stores.redis.consuming import RedisConsume
+from penstock.stores.redis.doctor import RedisHealth
+from penstock.stores.redis.documents import RedisDocuments
+from penstock.stores.redis.records import RedisRecords
 
 
-class RedisStore(Consuming, Records, Documents, Doctor):
+class RedisStore(RedisConsume, RedisRecords, RedisDocuments, RedisHealth):
     """All of it."""

@@ -9,52 +9,52 @@ from penstock.message import (
     FeedMessage,
     HistoryRow,
     Leased,
-    Message,
     Meta,
     Moment,
     State,
+    StoredMessage,
     Verb,
 )
-from penstock.stores.sql.rows import decode_meta
+from penstock.stores.sql.rows import decode_meta_json
 from penstock.ticket import Answer, AnswerKind
 
 NONE = b"-"
 
 
-def id_text(id: int) -> bytes:
+def encode_id(id: int) -> bytes:
     return b"%014x" % id
 
 
-def queue_text(queue_id: int) -> bytes:
+def encode_queue_id(queue_id: int) -> bytes:
     return b"%08x" % queue_id
 
 
-def field(queue_id: int, text: str) -> bytes:
+def make_field(queue_id: int, text: str) -> bytes:
     return b"%08x:%s" % (queue_id, text.encode())
 
 
-def digest(queue_id: int, text: str) -> bytes:
+def compute_digest(queue_id: int, text: str) -> bytes:
     """Of a text that must have a certain length."""
-    return blake2b(field(queue_id, text), digest_size=20).hexdigest().encode()
+    return blake2b(make_field(queue_id, text), digest_size=20).hexdigest().encode()
 
 
-def story(correlation_id: str) -> bytes:
+def decode_timeline(correlation_id: str) -> bytes:
     """Of all queues: a story is told by several. Scripts begin those of callbacks, and know no
     other digest."""
     if correlation_id.startswith("callback-"):
         return sha1(correlation_id.encode(), usedforsecurity=False).hexdigest().encode()
-    return digest(0, correlation_id)
+    return compute_digest(0, correlation_id)
 
 
-def moment(text: bytes) -> Moment | None:
+def decode_moment(text: bytes) -> Moment | None:
     return None if text in (b"", NONE) else int(text)
 
 
-def meta_of(text: bytes) -> Meta:
-    return decode_meta(text) if text else PLAIN
+def parse_meta(text: bytes) -> Meta:
+    return decode_meta_json(text) if text else PLAIN
 
 
-class Head(NamedTuple):
+class MessageHead(NamedTuple):
     """What is said of a message before its body."""
 
     created_at: Moment
@@ -67,32 +67,32 @@ class Head(NamedTuple):
     body: bytes
 
 
-def head_of(value: bytes) -> Head:
+def decode_head(value: bytes) -> MessageHead:
     created, _, run_at, expires, queue, priority, types, metas, rest = value.split(b" ", 8)
     body = int(types)
     end = body + int(metas)
-    return Head(
-        int(created), moment(run_at), moment(expires), int(queue, 16), int(priority),
-        rest[:body].decode(), meta_of(rest[body:end]), rest[end:],
+    return MessageHead(
+        int(created), decode_moment(run_at), decode_moment(expires), int(queue, 16), int(priority),
+        rest[:body].decode(), parse_meta(rest[body:end]), rest[end:],
     )  # fmt: skip
 
 
-def message_of(id: bytes, value: bytes) -> Message:
-    head = head_of(value)
-    return Message(
+def decode_message(id: bytes, value: bytes) -> StoredMessage:
+    head = decode_head(value)
+    return StoredMessage(
         int(id, 16), head.queue_id, head.type, head.priority, head.created_at, head.body, head.meta
     )
 
 
-def feed_message_of(id: bytes, value: bytes) -> FeedMessage:
-    head = head_of(value)
+def make_feed_message(id: bytes, value: bytes) -> FeedMessage:
+    head = decode_head(value)
     return FeedMessage(
         int(id, 16), head.queue_id, head.type, head.priority, head.created_at, head.body, head.meta,
         head.run_at, head.expires_at,
     )  # fmt: skip
 
 
-def leased_of(id: bytes, said: bytes, value: bytes, fence: int, until: Moment) -> Leased:
+def decode_leased(id: bytes, said: bytes, value: bytes, fence: int, until: Moment) -> Leased:
     """`said` is empty of one that was never delivered, and has nothing else to tell."""
     created, _, _, _, queue, priority, types, metas, rest = value.split(b" ", 8)
     body = int(types)
@@ -102,12 +102,12 @@ def leased_of(id: bytes, said: bytes, value: bytes, fence: int, until: Moment) -
         attempts, deliveries, flags, until = map(int, said.split(b" "))
     return Leased(
         int(id, 16), int(queue, 16), rest[:body].decode(), int(priority), int(created), rest[end:],
-        PLAIN if end == body else decode_meta(rest[body:end]),
+        PLAIN if end == body else decode_meta_json(rest[body:end]),
         fence, attempts, deliveries, until, flags,
     )  # fmt: skip
 
 
-class Held(NamedTuple):
+class LeasedTicket(NamedTuple):
     """A lease, with what its ticket says."""
 
     fence: int
@@ -120,29 +120,29 @@ class Held(NamedTuple):
     consumer: str
 
 
-def held_of(text: bytes) -> Held:
+def decode_held(text: bytes) -> LeasedTicket:
     (
         fence, _, claimed_at, length, queue, _, attempts, deliveries, _, flags, _, _, _, types,
         rest,
     ) = text.split(b" ", 14)  # fmt: skip
-    return Held(
+    return LeasedTicket(
         int(fence), int(claimed_at), int(length), int(queue, 16), int(attempts), int(deliveries),
         int(flags), rest[int(types) :].decode(),
     )  # fmt: skip
 
 
-class Waiting(NamedTuple):
+class ScheduledTicket(NamedTuple):
     queue_id: int
     attempts: int
     deliveries: int
 
 
-def waiting_of(text: bytes) -> Waiting:
+def decode_waiting(text: bytes) -> ScheduledTicket:
     queue, _, attempts, deliveries, _ = text.split(b" ", 4)
-    return Waiting(int(queue, 16), int(attempts), int(deliveries))
+    return ScheduledTicket(int(queue, 16), int(attempts), int(deliveries))
 
 
-class Corpse(NamedTuple):
+class DeadTicket(NamedTuple):
     """Of a dead letter: why it is."""
 
     attempts: int
@@ -151,15 +151,15 @@ class Corpse(NamedTuple):
     error: str | None
 
 
-def corpse_of(text: bytes) -> Corpse:
+def decode_dead(text: bytes) -> DeadTicket:
     (
         _, reasons, errors, _, _, attempts, deliveries, _, _, _, _, _, types, rest,
     ) = text.split(b" ", 13)  # fmt: skip
-    reason, error, _ = cut(rest[int(types) :], reasons, errors)
-    return Corpse(int(attempts), int(deliveries), reason, error)
+    reason, error, _ = split_fields(rest[int(types) :], reasons, errors)
+    return DeadTicket(int(attempts), int(deliveries), reason, error)
 
 
-def cut(text: bytes, *lengths: bytes) -> tuple[Any, ...]:
+def split_fields(text: bytes, *lengths: bytes) -> tuple[Any, ...]:
     """The first few texts of it, where there are such, and the rest."""
     found: list[str | bytes | None] = []
     for length in lengths:
@@ -169,12 +169,12 @@ def cut(text: bytes, *lengths: bytes) -> tuple[Any, ...]:
     return (*found, text)
 
 
-def history_of(position: bytes, row: bytes, traceback: bytes = b"") -> HistoryRow:
+def decode_history(position: bytes, row: bytes, traceback: bytes = b"") -> HistoryRow:
     verb, state, at, due, attempts, deliveries, reasons, errors, id, queue, rest = row.split(
         b" ", 10
     )
-    reason, error, lease = cut(rest, reasons, errors)
-    held = held_of(lease) if lease else None
+    reason, error, lease = split_fields(rest, reasons, errors)
+    held = decode_held(lease) if lease else None
     led_to = State(state.decode())
     return HistoryRow(
         int(position), int(id, 16), held.queue_id if held else int(queue, 16),
@@ -182,12 +182,12 @@ def history_of(position: bytes, row: bytes, traceback: bytes = b"") -> HistoryRo
         held.attempts + 1 if held and attempts == b"+" else int(attempts),
         held.deliveries if held and deliveries == NONE else int(deliveries),
         held.consumer if held else None, held.fence if held else None,
-        held.claimed_at if held else None, int(at), moment(due), led_to in FINAL,
+        held.claimed_at if held else None, int(at), decode_moment(due), led_to in FINAL,
         traceback.decode() or None,
     )  # fmt: skip
 
 
-def answer_of(text: bytes, state: State | None = None) -> Answer:
+def decode_answer(text: bytes, state: State | None = None) -> Answer:
     """`state` is what DONE led to."""
     kind, _, rest = text.decode().partition(" ")
     match kind:

@@ -33,12 +33,12 @@ TOLD: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
 REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
 
 
-def gone(error: BaseException) -> bool:
+def is_connection_gone(error: BaseException) -> bool:
     refused = isinstance(error, (*REFUSED, exceptions.BusyLoadingError))
     return isinstance(error, GONE) and not refused
 
 
-def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
+def translate_error(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
     """`sent`: it was asked to change something, and the answer may have been lost."""
     if isinstance(error, StoreError):
         return error
@@ -46,7 +46,7 @@ def named(error: BaseException, where: str, *, sent: bool = False) -> StoreError
     words = f"{type(error).__name__} {text}"
     if isinstance(error, REFUSED):
         return StoreUnusable(f"{where} refuses us: {text}")
-    if gone(error):
+    if is_connection_gone(error):
         if sent:
             return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
         return StoreUnreachable(f"{where} cannot be reached: {text}")

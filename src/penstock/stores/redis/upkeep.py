@@ -4,23 +4,31 @@ from collections.abc import Sequence
 
 from penstock.message import FINAL, HistoryRow, Meta, Moment
 from penstock.stores.redis import publish
-from penstock.stores.redis.engine import Engine
-from penstock.stores.redis.export import Export
-from penstock.stores.redis.texts import field, head_of, id_text, moment, queue_text
+from penstock.stores.redis.engine import RedisDatabase
+from penstock.stores.redis.export import RedisExport
+from penstock.stores.redis.texts import (
+    decode_head,
+    decode_moment,
+    encode_id,
+    encode_queue_id,
+    make_field,
+)
 from penstock.stores.sql.upkeep import EXPORT_HOLD
 from penstock.ticket import AgentRun, Exported, Firing, Promoted, Pruned, Retention
 
 
-class Upkeep(Export, Engine):
+class RedisUpkeep(RedisExport, RedisDatabase):
     async def promote(self, limit: int) -> Promoted:
         count, now, next_at = await self.run("promote", limit)
-        return Promoted(count, int(now), moment(next_at))
+        return Promoted(count, int(now), decode_moment(next_at))
 
     async def expire(self, limit: int) -> int:
         return int(await self.run("expire", limit))
 
     async def age(self, queue_id: int, waited: float, limit: int) -> int:
-        return int(await self.run("age", queue_text(queue_id), publish.micros(waited), limit))
+        return int(
+            await self.run("age", encode_queue_id(queue_id), publish.to_micros(waited), limit)
+        )
 
     async def sweep_keys(self, limit: int) -> int:
         return int(await self.run("sweep_keys", limit))
@@ -33,7 +41,7 @@ class Upkeep(Export, Engine):
         return bool(
             await self.run(
                 "fire", firing.schedule_id, firing.seen_at, firing.next_at,
-                *(word for entry in firing.entries for word in publish.arguments([entry])),
+                *(word for entry in firing.entries for word in publish.make_arguments([entry])),
             )
         )  # fmt: skip
 
@@ -42,41 +50,44 @@ class Upkeep(Export, Engine):
         return {queue_id: count for (queue_id, place), count in depths.items() if place == "dead"}
 
     async def claim_tick(self, agent: str, every: float, by: str) -> bool:
-        return bool(await self.run("claim_tick", agent, publish.micros(every), by))
+        return bool(await self.run("claim_tick", agent, publish.to_micros(every), by))
 
     async def end_tick(self, agent: str, by: str, result: str) -> None:
         await self.run("end_tick", agent, by, result)
 
     async def agent_runs(self) -> list[AgentRun]:
-        return sorted((run_of(*pair) for pair in (await self.pairs("agent")).items()), key=name_of)
+        return sorted(
+            (decode_agent_run(*pair) for pair in (await self.pairs("agent")).items()),
+            key=decode_name,
+        )
 
     async def prune(self, retention: Retention) -> Pruned:
         held = hold(await self.cursors(), await self.now())
         rows = await self.recent(retention.after, retention.limit)
-        ids, pruned = prunable(rows, retention, held)
+        ids, pruned = find_prunable(rows, retention, held)
         if ids:
             await self.run("prune", *await self.traces(ids))
         return pruned
 
     async def traces(self, ids: Sequence[int]) -> list[bytes]:
         """Each message, and what was remembered of it beside it: its name, its correlation."""
-        values = await self.ask("HMGET", "message", *map(id_text, ids))
+        values = await self.ask("HMGET", "message", *map(encode_id, ids))
         return [
-            word for id, value in zip(ids, values, strict=True) for word in traces_of(id, value)
+            word for id, value in zip(ids, values, strict=True) for word in list_traces(id, value)
         ]
 
 
-def traces_of(id: int, value: bytes | None) -> tuple[bytes, bytes, bytes]:
+def list_traces(id: int, value: bytes | None) -> tuple[bytes, bytes, bytes]:
     if value is None:
-        return id_text(id), b"", b""
-    head = head_of(value)
-    name = b"" if head.meta.name is None else field(head.queue_id, head.meta.name)
-    return id_text(id), name, correlation_of(id, head.meta)
+        return encode_id(id), b"", b""
+    head = decode_head(value)
+    name = b"" if head.meta.name is None else make_field(head.queue_id, head.meta.name)
+    return encode_id(id), name, read_correlation(id, head.meta)
 
 
-def correlation_of(id: int, meta: Meta) -> bytes:
-    found = publish.correlation(meta)
-    return b"" if found is None else found + id_text(id)
+def read_correlation(id: int, meta: Meta) -> bytes:
+    found = publish.encode_correlation(meta)
+    return b"" if found is None else found + encode_id(id)
 
 
 def hold(cursors: dict[str, Exported], now: Moment) -> tuple[int, int] | None:
@@ -87,7 +98,7 @@ def hold(cursors: dict[str, Exported], now: Moment) -> tuple[int, int] | None:
     return min(cursor.message for cursor in active), min(cursor.history for cursor in active)
 
 
-def prunable(
+def find_prunable(
     rows: Sequence[HistoryRow], retention: Retention, held: tuple[int, int] | None
 ) -> tuple[list[int], Pruned]:
     queues = frozenset(retention.queue_ids)
@@ -103,11 +114,11 @@ def prunable(
     return ids, Pruned(len(ids), position, len(rows) >= retention.limit)
 
 
-def run_of(name: bytes, text: bytes) -> AgentRun:
+def decode_agent_run(name: bytes, text: bytes) -> AgentRun:
     at, length, rest = text.split(b" ", 2)
     by, result = rest[: int(length)], rest[int(length) + 1 :]
     return AgentRun(name.decode(), int(at), by.decode(), result.decode() if result else None)
 
 
-def name_of(run: AgentRun) -> str:
+def decode_name(run: AgentRun) -> str:
     return run.name

@@ -3,23 +3,23 @@
 from collections.abc import Awaitable, Callable
 
 from penstock.errors import StoreError
-from penstock.stores.redis.session import Session
+from penstock.stores.redis.session import RedisConnection
 from penstock.stores.redis.trouble import ERRORS
-from penstock.stores.wake import Hearing
+from penstock.stores.wake import Listener
 
 SILENCE = 5.0
 
 
-class Wake(Hearing):
+class RedisNotifier(Listener):
     """One connection of its own, opened when there is somebody to wake."""
 
     errors = (*ERRORS, StoreError)
 
-    def __init__(self, connect: Callable[[], Awaitable[Session]], channel: bytes) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[RedisConnection]], channel: bytes) -> None:
         super().__init__()
         self.connect = connect
         self.channel = channel
-        self.session: Session | None = None
+        self.session: RedisConnection | None = None
 
     async def listen_once(self) -> None:
         await self.drop()
@@ -33,7 +33,7 @@ class Wake(Hearing):
             # Nobody tells of a connection that is gone: it is asked.
             kind, *_, notice = said or await self.session.ask("PING")
             if kind == b"message":
-                self.heard(notice.decode())
+                self.handle_notice(notice.decode())
 
     async def drop(self) -> None:
         if self.session is not None:

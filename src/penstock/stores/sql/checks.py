@@ -1,13 +1,13 @@
 """What a doctor asks of every SQL store."""
 
 from penstock.store import Check
-from penstock.stores.sql.transaction import Transaction
+from penstock.stores.sql.transaction import SqlTransaction
 
 STALE_EXPORT = 86_400_000_000
 OVERDUE = 60_000_000
 
 
-async def leases(tx: Transaction) -> Check:
+async def check_leases(tx: SqlTransaction) -> Check:
     """An agent reclaims within seconds; leases long over mean that none is running."""
     overdue = len(await tx.all("lease_expired", now=tx.now - OVERDUE, limit=1_000))
     if overdue:
@@ -15,7 +15,7 @@ async def leases(tx: Transaction) -> Check:
     return Check("leases", "none is overdue")
 
 
-async def exports(tx: Transaction) -> Check:
+async def check_exports(tx: SqlTransaction) -> Check:
     rows = await tx.all("cursors")
     stale = [name for name, *_, at in rows if at < tx.now - STALE_EXPORT]
     if stale:
@@ -23,6 +23,6 @@ async def exports(tx: Transaction) -> Check:
     return Check("exports", "none is behind")
 
 
-async def dead(tx: Transaction) -> Check:
+async def check_dead(tx: SqlTransaction) -> Check:
     count = sum(number for _, number in await tx.all("dead_counts"))
     return Check("dead letters", f"{count}")

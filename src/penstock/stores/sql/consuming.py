@@ -11,7 +11,7 @@ from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreUnreachable
 from penstock.message import Verb
 from penstock.stores.sql import locking, messages, sets
 from penstock.stores.sql import settle as settling
-from penstock.stores.sql.documents import accounted
+from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.locking import StoreTransaction
 from penstock.stores.sql.settle import BUSY
 from penstock.ticket import (
@@ -32,11 +32,11 @@ T = TypeVar("T")
 Work: TypeAlias = Callable[Concatenate[StoreTransaction, P], Coroutine[Any, Any, T]]
 Locked = TypeVar("Locked", Completion, Extension)
 # Somebody's look at a row, unlike their open transaction, is over soon.
-LOOKS, A_LOOK = 3, 0.01
-MORE_LOOKS = 50
+RETRY_ATTEMPTS, RETRY_DELAY_S = 3, 0.01
+BUSY_RETRY_ATTEMPTS = 50
 
 
-class Consuming(ABC):
+class ServerConsume(ABC):
     @abstractmethod
     async def write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
@@ -56,7 +56,7 @@ class Consuming(ABC):
         """Rows that begin with the id of a move that was made."""
 
     @abstractmethod
-    async def lease_rows(self, locks: Sequence[Lock]) -> list[Any]: ...
+    async def fetch_leases(self, locks: Sequence[Lock]) -> list[Any]: ...
 
     @abstractmethod
     async def free_among(self, items: Sequence[Locked]) -> list[Locked]:
@@ -66,10 +66,14 @@ class Consuming(ABC):
         rows = await self.free_ones(self.complete_set, items)
         if len(rows) == len(items):
             return [DONE] * len(rows)
-        left = [item for item, done in zip(items, sets.done(items, rows), strict=True) if not done]
-        answers = sets.done(items, rows + await self.complete_keyed(left))
+        left = [
+            item
+            for item, done in zip(items, sets.answer_done(items, rows), strict=True)
+            if not done
+        ]
+        answers = sets.answer_done(items, rows + await self.complete_keyed(left))
         return [
-            answer or await self.patiently(settling.complete_one, item)
+            answer or await self.retry_locked(settling.complete_one, item)
             for item, answer in zip(items, answers, strict=True)
         ]
 
@@ -80,8 +84,8 @@ class Consuming(ABC):
         first = {(item.id, item.fence): item for item in reversed(items)}
         left: Sequence[Completion] = list(first.values())
         try:
-            for look in range(LOOKS):
-                await asyncio.sleep(A_LOOK if look else 0)
+            for look in range(RETRY_ATTEMPTS):
+                await asyncio.sleep(RETRY_DELAY_S if look else 0)
                 rows, left = await self.write_briefly(locking.complete_keyed, left)
                 done += rows
                 if not left:
@@ -94,9 +98,9 @@ class Consuming(ABC):
 
     async def extend(self, items: Sequence[Extension]) -> list[Answer]:
         rows = await self.free_ones(self.extend_set, items)
-        answers = sets.prolonged(items, rows)
+        answers = sets.answer_extensions(items, rows)
         return [
-            answer or await self.patiently(settling.why_not, item.id, item.fence)
+            answer or await self.retry_locked(settling.explain_refusal, item.id, item.fence)
             for item, answer in zip(items, answers, strict=True)
         ]
 
@@ -113,8 +117,8 @@ class Consuming(ABC):
         return await do(free) if free else []
 
     async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
-        rows = await self.lease_rows(locks) if locks else []
-        found = {(row[0], row[1]): settling.lease_of(row[:-1], row[-1]) for row in rows}
+        rows = await self.fetch_leases(locks) if locks else []
+        found = {(row[0], row[1]): settling.make_lease(row[:-1], row[-1]) for row in rows}
         return [found.get((lock.id, lock.fence)) for lock in locks]
 
     async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
@@ -123,58 +127,60 @@ class Consuming(ABC):
     async def settle(self, moves: Sequence[Move]) -> list[Answer]:
         # Of several about one lease, each has to see what the ones before it did.
         times = Counter(move.id for move in moves)
-        together = [move for move in moves if times[move.id] == 1 and sets.as_set(move)]
+        together = [move for move in moves if times[move.id] == 1 and sets.run_as_set(move)]
         rows = await self.settle_set(together) if together else []
-        answers = sets.moved(moves, rows)
+        answers = sets.answer_moved(moves, rows)
         return [
-            answer or await self.patiently(settling.settle_one, move)
+            answer or await self.retry_locked(settling.settle_one, move)
             for move, answer in zip(moves, answers, strict=True)
         ]
 
     async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
-        return [await self.patiently(accounted(messages.cancel_one), id, force) for id in ids]
+        return [await self.retry_locked(with_audit(messages.cancel_one), id, force) for id in ids]
 
     async def redrive(self, ids: Sequence[int]) -> list[Answer]:
-        answers = await self.write(accounted(messages.redrive), ids)
-        return await self.each(ids, answers, accounted(messages.redrive_one))
+        answers = await self.write(with_audit(messages.redrive), ids)
+        return await self.each(ids, answers, with_audit(messages.redrive_one))
 
     async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
-        answers = await self.write(accounted(messages.purge_dead), ids)
-        return await self.each(ids, answers, accounted(messages.purge_one))
+        answers = await self.write(with_audit(messages.purge_dead), ids)
+        return await self.each(ids, answers, with_audit(messages.purge_one))
 
     async def each(
         self, ids: Sequence[int], answers: list[Answer], alone: Work[[int], Answer]
     ) -> list[Answer]:
         """Those that were busy once more, each for itself. Nobody else waits for a single one."""
-        again = self.insist if len(ids) == 1 else self.patiently
+        again = self.retry_busy if len(ids) == 1 else self.retry_locked
         return [
             await again(alone, id) if answer.kind is AnswerKind.BUSY else answer
             for id, answer in zip(ids, answers, strict=True)
         ]
 
-    async def insist(self, work: Work[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        for _ in range(MORE_LOOKS):
-            answer = await self.patiently(work, *args, **kwargs)
+    async def retry_busy(self, work: Work[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
+        for _ in range(BUSY_RETRY_ATTEMPTS):
+            answer = await self.retry_locked(work, *args, **kwargs)
             if answer.kind is not AnswerKind.BUSY:
                 return answer
         return BUSY
 
     async def replace(self, id: int, entry: Entry) -> Published:
-        for _ in range(LOOKS * MORE_LOOKS):
+        for _ in range(RETRY_ATTEMPTS * BUSY_RETRY_ATTEMPTS):
             with suppress(Busy):
-                return await self.write(accounted(messages.replace), id, entry)
-            await asyncio.sleep(A_LOOK)
-        return await self.write(accounted(messages.replace), id, entry)
+                return await self.write(with_audit(messages.replace), id, entry)
+            await asyncio.sleep(RETRY_DELAY_S)
+        return await self.write(with_audit(messages.replace), id, entry)
 
-    async def patiently(self, work: Work[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
+    async def retry_locked(
+        self, work: Work[P, Answer], *args: P.args, **kwargs: P.kwargs
+    ) -> Answer:
         """BUSY only if it is for longer than a look. Others of the same call may be done already:
         that this one is not must not be said of them."""
         try:
-            for _ in range(LOOKS):
+            for _ in range(RETRY_ATTEMPTS):
                 answer = await self.write_briefly(work, *args, **kwargs)
                 if answer.kind is not AnswerKind.BUSY:
                     return answer
-                await asyncio.sleep(A_LOOK)
+                await asyncio.sleep(RETRY_DELAY_S)
         except StoreBusy:
             return BUSY
         except StoreUnreachable as error:

@@ -3,25 +3,25 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from penstock.document import Act, Document, acting
-from penstock.stores.sql.transaction import Lockable, Transaction
+from penstock.document import AuditEntry, Document, acting
+from penstock.stores.sql.transaction import Lockable, SqlTransaction
 from penstock.ticket import Answer, AnswerKind
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
+Work: TypeAlias = Callable[Concatenate[SqlTransaction, P], Coroutine[Any, Any, T]]
 
 
-async def save(tx: Transaction, documents: Sequence[Document]) -> list[bool]:
-    await tx.lock(*sorted({lockable(each) for each in documents}))
+async def save(tx: SqlTransaction, documents: Sequence[Document]) -> list[bool]:
+    await tx.lock(*sorted({make_lockable(each) for each in documents}))
     return [await save_one(tx, each) for each in documents]
 
 
-def lockable(document: Document) -> Lockable:
+def make_lockable(document: Document) -> Lockable:
     return ("document", 0, f"{document.kind}/{document.name}")
 
 
-async def save_one(tx: Transaction, document: Document) -> bool:
+async def save_one(tx: SqlTransaction, document: Document) -> bool:
     found = await get(tx, document.kind, document.name)
     stored = found.version if found is not None and found.version is not None else 0
     if document.version not in (None, stored):
@@ -37,34 +37,34 @@ async def save_one(tx: Transaction, document: Document) -> bool:
     return True
 
 
-async def get(tx: Transaction, kind: str, name: str) -> Document | None:
+async def get(tx: SqlTransaction, kind: str, name: str) -> Document | None:
     row = await tx.one("document", kind=kind, name=name, now=tx.now)
-    return None if row is None else document_of(row)
+    return None if row is None else make_document(row)
 
 
-async def of_kind(tx: Transaction, kind: str, after: str, limit: int) -> list[Document]:
+async def list_documents(tx: SqlTransaction, kind: str, after: str, limit: int) -> list[Document]:
     rows = await tx.all("documents", kind=kind, after=after, limit=limit, now=tx.now)
-    return [document_of(row) for row in rows]
+    return [make_document(row) for row in rows]
 
 
-def document_of(row: Sequence[Any]) -> Document:
+def make_document(row: Sequence[Any]) -> Document:
     kind, name, body, version, expires_at = row
     return Document(
         kind=kind, name=name, body=bytes(body), version=version, expires_at=expires_at
     )  # fmt: skip
 
 
-async def delete(tx: Transaction, kind: str, names: Sequence[str]) -> int:
+async def delete(tx: SqlTransaction, kind: str, names: Sequence[str]) -> int:
     return sum([await tx.run("document_delete", kind=kind, name=name) for name in sorted(names)])
 
 
-def accounted(work: Work[P, T]) -> Work[P, T]:
+def with_audit(work: Work[P, T]) -> Work[P, T]:
     """Somebody answers for it: it is written down where it is done."""
     act = acting.get()
     if act is None:
         return work
 
-    async def recorded(tx: Transaction, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def recorded(tx: SqlTransaction, /, *args: P.args, **kwargs: P.kwargs) -> T:
         done = await work(tx, *args, **kwargs)
         if did_something(done):
             await record(tx, [act])
@@ -82,7 +82,7 @@ def did_something(done: object) -> bool:
     return done is None or bool(done)
 
 
-async def record(tx: Transaction, acts: Sequence[Act]) -> None:
+async def record(tx: SqlTransaction, acts: Sequence[AuditEntry]) -> None:
     for act in acts:
         await tx.run(
             "act_save",
@@ -97,10 +97,12 @@ async def record(tx: Transaction, acts: Sequence[Act]) -> None:
         )
 
 
-async def acts(tx: Transaction, tenant: str | None, before: int, limit: int) -> list[Act]:
+async def list_audit(
+    tx: SqlTransaction, tenant: str | None, before: int, limit: int
+) -> list[AuditEntry]:
     """The newest first."""
     return [
-        Act(
+        AuditEntry(
             id=id, at=at, tenant=tenant, subject=subject, verb=verb, target=target, scope=scope,
             request_id=request_id, detail=detail,
         )
@@ -110,7 +112,7 @@ async def acts(tx: Transaction, tenant: str | None, before: int, limit: int) -> 
     ]  # fmt: skip
 
 
-async def sweep(tx: Transaction, limit: int) -> int:
+async def sweep(tx: SqlTransaction, limit: int) -> int:
     """What has expired, and acts that are long over."""
     old = await tx.all("old_documents", now=tx.now, limit=limit)
     for kind, name in old:

@@ -1,22 +1,22 @@
 """What a message leaves behind when it ends: its keys to others, word of it to whoever asked."""
 
-from penstock.callback import TYPE, body_of, meta_of
+from penstock.callback import TYPE, make_body, make_meta
 from penstock.message import NEVER, Flag, State
 from penstock.queue import CALLBACK
 from penstock.stores.sql import keys
-from penstock.stores.sql.transaction import Ticket, Transaction
+from penstock.stores.sql.transaction import SqlTransaction, Ticket
 
 
-async def over(
-    tx: Transaction, id: int, flags: int, state: State, reason: str | None = None
+async def finalize(
+    tx: SqlTransaction, id: int, flags: int, state: State, reason: str | None = None
 ) -> None:
     """The message is finished or dead."""
     await keys.free(tx, id, flags)
     if flags & Flag.CALLBACK:
-        await call_back(tx, id, state, reason)
+        await publish_callback(tx, id, state, reason)
 
 
-async def call_back(tx: Transaction, id: int, state: State, reason: str | None) -> None:
+async def publish_callback(tx: SqlTransaction, id: int, state: State, reason: str | None) -> None:
     queue_id = (await tx.one("queue", tenant="default", scope="default", name=CALLBACK))[0]
     row = await tx.one(
         "publish_checked",
@@ -27,7 +27,7 @@ async def call_back(tx: Transaction, id: int, state: State, reason: str | None) 
         created_at=tx.now,
         run_at=None,
         expires_at=None,
-        body=body_of(id, state, reason),
-        meta=meta_of(id),
+        body=make_body(id, state, reason),
+        meta=make_meta(id),
     )
     await tx.put_ready(Ticket(queue_id, 0, row[0], TYPE, 0, 0, NEVER, 0))

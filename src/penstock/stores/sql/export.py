@@ -2,12 +2,12 @@
 
 from penstock.errors import InvalidState
 from penstock.message import HistoryRow, Moment
-from penstock.stores.sql.rows import history_of
-from penstock.stores.sql.transaction import Transaction
+from penstock.stores.sql.rows import make_history_row
+from penstock.stores.sql.transaction import SqlTransaction
 from penstock.ticket import Cursor, Exported, Tally
 
 
-async def epoch(tx: Transaction, cursor: Cursor) -> int:
+async def epoch(tx: SqlTransaction, cursor: Cursor) -> int:
     """The store's, which no cursor of it can be ahead of."""
     number: int = (await tx.one("number", name="epoch"))[0]
     if cursor.epoch > number:
@@ -17,26 +17,26 @@ async def epoch(tx: Transaction, cursor: Cursor) -> int:
     return number
 
 
-async def recent(tx: Transaction, after: int, limit: int) -> list[HistoryRow]:
+async def recent(tx: SqlTransaction, after: int, limit: int) -> list[HistoryRow]:
     rows = await tx.all("recent", after=after, limit=limit)
-    return [history_of(row) for row in rows]
+    return [make_history_row(row) for row in rows]
 
 
-async def census(tx: Transaction) -> list[Tally]:
+async def census(tx: SqlTransaction) -> list[Tally]:
     return [Tally(*row) for row in await tx.all("census")]
 
 
-async def depths(tx: Transaction, ended: int) -> dict[tuple[int, str], int]:
+async def depths(tx: SqlTransaction, ended: int) -> dict[tuple[int, str], int]:
     rows = await tx.all("depths", ended=ended)
     return {(queue_id, place): count for queue_id, place, count in rows}
 
 
-async def waiting_since(tx: Transaction) -> dict[int, Moment]:
+async def waiting_since(tx: SqlTransaction) -> dict[int, Moment]:
     rows = await tx.all("waiting_since")
     return {queue_id: since for queue_id, since in rows if since is not None}
 
 
-async def save_cursor(tx: Transaction, name: str, cursor: Cursor) -> None:
+async def save_cursor(tx: SqlTransaction, name: str, cursor: Cursor) -> None:
     await tx.run(
         "cursor_save",
         name=name,
@@ -47,7 +47,7 @@ async def save_cursor(tx: Transaction, name: str, cursor: Cursor) -> None:
     )
 
 
-async def cursors(tx: Transaction) -> dict[str, Exported]:
+async def cursors(tx: SqlTransaction) -> dict[str, Exported]:
     return {
         name: Exported(Cursor(epoch, message, history), advanced_at)
         for name, epoch, message, history, advanced_at in await tx.all("cursors")

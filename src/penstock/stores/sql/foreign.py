@@ -7,19 +7,19 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.errors import InvalidInput, LockLost, StoreBusy
 from penstock.message import Moment
-from penstock.stores.callers import Caller
+from penstock.stores.callers import DriverConnection
 from penstock.stores.sql import locking
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.transaction import Lockable
 from penstock.ticket import AnswerKind, Completion, Entry, Published
 
-C = TypeVar("C", bound=Caller)
+C = TypeVar("C", bound=DriverConnection)
 # Whom to tell of the queues once it is committed.
 Tell: TypeAlias = Callable[[set[int]], None]
 ELSEWHERE = "the connection is to another database than the queue's"
 
 
-class ForeignTransaction(locking.LockingTransaction, Generic[C]):
+class CallerTransaction(locking.LockingTransaction, Generic[C]):
     foreign = True
     __slots__ = ("caller",)
 
@@ -55,7 +55,7 @@ class ForeignTransaction(locking.LockingTransaction, Generic[C]):
             self.caller.on_commit(lambda: tell(woken))
 
 
-Inside: TypeAlias = AbstractAsyncContextManager[ForeignTransaction[Any]]
+Inside: TypeAlias = AbstractAsyncContextManager[CallerTransaction[Any]]
 
 
 async def publish_on(
@@ -79,7 +79,7 @@ async def complete_on(inside: Inside, item: Completion) -> None:
 
 
 @asynccontextmanager
-async def apart(caller: Caller) -> AsyncIterator[None]:
+async def savepoint(caller: DriverConnection) -> AsyncIterator[None]:
     """A savepoint, so that a failure leaves the caller's transaction as it was."""
     begin, undo, end = (
         ("START TRANSACTION", "ROLLBACK", "COMMIT")

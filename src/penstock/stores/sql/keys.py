@@ -1,14 +1,14 @@
 """Ordering keys: one message at a time per key. Unique keys: freed when a message ends."""
 
 from penstock.message import NEVER, Flag
-from penstock.stores.sql.transaction import Lockable, Ticket, Transaction
+from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
 
 
-def lockable(queue_id: int, key: str) -> Lockable:
+def make_lockable(queue_id: int, key: str) -> Lockable:
     return ("key", queue_id, key)
 
 
-async def get_in_line(tx: Transaction, ticket: Ticket, key: str, position: int) -> None:
+async def get_in_line(tx: SqlTransaction, ticket: Ticket, key: str, position: int) -> None:
     """At its position in the key's line; ready at once if the key is free."""
     if tx.foreign:
         # Whoever promotes what is due puts it in line, once it is committed.
@@ -18,9 +18,9 @@ async def get_in_line(tx: Transaction, ticket: Ticket, key: str, position: int) 
     await advance(tx, ticket.queue_id, key)
 
 
-async def advance(tx: Transaction, queue_id: int, key: str) -> None:
+async def advance(tx: SqlTransaction, queue_id: int, key: str) -> None:
     """The first in line becomes ready, unless another one's turn is not over."""
-    await tx.lock(lockable(queue_id, key))
+    await tx.lock(make_lockable(queue_id, key))
     if await tx.one("head", queue_id=queue_id, key=key) is not None:
         return
     while (first := await tx.one("first_in_line", queue_id=queue_id, key=key)) is not None:
@@ -32,13 +32,13 @@ async def advance(tx: Transaction, queue_id: int, key: str) -> None:
             return
 
 
-async def end_of_line(tx: Transaction) -> int:
+async def find_end_of_line(tx: SqlTransaction) -> int:
     """A position behind every message published so far."""
     position: int = (await tx.one("end_of_line"))[0]
     return position
 
 
-async def free(tx: Transaction, id: int, flags: int) -> None:
+async def free(tx: SqlTransaction, id: int, flags: int) -> None:
     """The message is finished or dead: its keys are for others."""
     if flags & Flag.KEYED:
         await free_head(tx, id)
@@ -46,10 +46,10 @@ async def free(tx: Transaction, id: int, flags: int) -> None:
         await tx.run("unique_free", id=id)
 
 
-async def free_head(tx: Transaction, id: int) -> None:
+async def free_head(tx: SqlTransaction, id: int) -> None:
     head = await tx.one("head_of", id=id)
     if head is not None:
         queue_id, key = head
-        await tx.lock(lockable(queue_id, key))
+        await tx.lock(make_lockable(queue_id, key))
         await tx.run("free_head", id=id)
         await advance(tx, queue_id, key)

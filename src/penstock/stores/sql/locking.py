@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.errors import Busy
 from penstock.stores.sql import keys
-from penstock.stores.sql.publish import lockables, none_of, publish_checked, refused
-from penstock.stores.sql.transaction import Lockable, Transaction
+from penstock.stores.sql.publish import any_refused, list_lockables, publish_checked, refuse_all
+from penstock.stores.sql.transaction import Lockable, SqlTransaction
 from penstock.ticket import Completion, Entry, Published
 
 BUSY = Published(0, code=Busy.code)
@@ -16,7 +16,7 @@ BUSY = Published(0, code=Busy.code)
 ALONE = ("dedup", "name")
 
 
-class LockingTransaction(Transaction):
+class LockingTransaction(SqlTransaction):
     __slots__ = ()
 
     @abstractmethod
@@ -55,7 +55,7 @@ class StoreTransaction(LockingTransaction):
 
 async def publish_all(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
     """One step. What somebody else is about to decide is BUSY, and holds up nobody here."""
-    kept = await free_ones(tx, entries)
+    kept = await split_plain(tx, entries)
     outcomes = [BUSY] * len(entries)
     for together, run in groupby(kept, lambda place: in_sets(tx, entries[place])):
         places = list(run)
@@ -76,16 +76,16 @@ async def publish_together(tx: LockingTransaction, entries: Sequence[Entry]) -> 
     return await (tx.publish_plain if plain else tx.publish_keyed)(entries)
 
 
-async def publish_each(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
+async def publish_each(tx: SqlTransaction, entries: Sequence[Entry]) -> list[Published]:
     return [await publish_checked(tx, entry) for entry in entries]
 
 
-async def free_ones(tx: LockingTransaction, entries: Sequence[Entry]) -> list[int]:
+async def split_plain(tx: LockingTransaction, entries: Sequence[Entry]) -> list[int]:
     """The places of those whose locks are ours now."""
     asked = [
         (place, what)
         for place, entry in enumerate(entries)
-        for what in lockables(entry)
+        for what in list_lockables(entry)
         # A caller may keep its transaction open for long: what others need is not kept from them.
         if not tx.foreign or what[0] in ALONE
     ]
@@ -95,13 +95,13 @@ async def free_ones(tx: LockingTransaction, entries: Sequence[Entry]) -> list[in
 
 
 async def publish_atomic(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
-    if asked := sorted({what for entry in entries for what in lockables(entry)}):
+    if asked := sorted({what for entry in entries for what in list_lockables(entry)}):
         await tx.lock(*asked)
     await tx.save()
     outcomes = await publish_all(tx, entries)
-    if refused(outcomes):
+    if any_refused(outcomes):
         await tx.undo()
-        outcomes = none_of(outcomes)
+        outcomes = refuse_all(outcomes)
         tx.woken.clear()
     return outcomes
 
@@ -111,7 +111,7 @@ async def complete_keyed(
 ) -> tuple[list[Any], list[Completion]]:
     """The locks of those that were completed, and the items whose ordering key is in use."""
     lines = {
-        (id, fence): None if key is None else keys.lockable(queue_id, key)
+        (id, fence): None if key is None else keys.make_lockable(queue_id, key)
         for id, fence, queue_id, key in await tx.keys_of_leases(items)
     }
     asked = [line for line in lines.values() if line is not None]

@@ -6,24 +6,24 @@ from typing import Any
 from penstock.errors import Busy, InvalidState
 from penstock.message import NEVER, Flag, State, Verb
 from penstock.stores.sql import keys
-from penstock.stores.sql.ending import over
+from penstock.stores.sql.ending import finalize
 from penstock.stores.sql.publish import publish_checked
-from penstock.stores.sql.rows import message_of
-from penstock.stores.sql.settle import BUSY, end, state_of
-from penstock.stores.sql.transaction import Delivery, Ticket, Transaction
+from penstock.stores.sql.rows import make_message
+from penstock.stores.sql.settle import BUSY, end, find_state
+from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 from penstock.ticket import MISSING, Answer, AnswerKind, Entry, Published
 
 # At a message that moves on each time it is to be taken.
-MOST_LOOKS = 10
+MAX_TRIES = 10
 HELD_DEAD = Answer(AnswerKind.BUSY, State.DEAD)
 
 
-async def cancel(tx: Transaction, ids: Sequence[int], force: bool) -> list[Answer]:
+async def cancel(tx: SqlTransaction, ids: Sequence[int], force: bool) -> list[Answer]:
     return [await cancel_one(tx, id, force) for id in ids]
 
 
-async def cancel_one(tx: Transaction, id: int, force: bool) -> Answer:
-    for _ in range(MOST_LOOKS):
+async def cancel_one(tx: SqlTransaction, id: int, force: bool) -> Answer:
+    for _ in range(MAX_TRIES):
         held = await tx.one("lease_fence", id=id)
         if held is not None:
             answer = await cancel_claimed(tx, id, held[0], force)
@@ -37,8 +37,8 @@ async def cancel_one(tx: Transaction, id: int, force: bool) -> Answer:
     return BUSY
 
 
-async def cancel_waiting(tx: Transaction, id: int) -> Answer | None:
-    state = await state_of(tx, id)
+async def cancel_waiting(tx: SqlTransaction, id: int) -> Answer | None:
+    state = await find_state(tx, id)
     if state is None:
         return MISSING
     if state not in (State.READY, State.SCHEDULED):
@@ -50,7 +50,7 @@ async def cancel_waiting(tx: Transaction, id: int) -> Answer | None:
     return Answer(AnswerKind.DONE, State.CANCELLED)
 
 
-async def cancel_claimed(tx: Transaction, id: int, fence: int, force: bool) -> Answer | None:
+async def cancel_claimed(tx: SqlTransaction, id: int, fence: int, force: bool) -> Answer | None:
     if not force:
         requested = await tx.run("request_cancel", id=id, fence=fence)
         done = Answer(AnswerKind.DONE, State.CLAIMED, cancel_requested=True)
@@ -59,12 +59,14 @@ async def cancel_claimed(tx: Transaction, id: int, fence: int, force: bool) -> A
     if row is None:
         return None
     ticket = Ticket(*row[:8])
-    await tx.record(ticket, Verb.CANCEL, State.CANCELLED, "forced", delivery=Delivery(*row[8:11]))
-    await over(tx, id, ticket.flags, State.CANCELLED, "forced")
+    await tx.record(
+        ticket, Verb.CANCEL, State.CANCELLED, "forced", delivery=DeliveryRow(*row[8:11])
+    )
+    await finalize(tx, id, ticket.flags, State.CANCELLED, "forced")
     return Answer(AnswerKind.DONE, State.CANCELLED)
 
 
-async def take(tx: Transaction, id: int, state: State) -> Ticket | None:
+async def take(tx: SqlTransaction, id: int, state: State) -> Ticket | None:
     """Out of ready or scheduled. Aging may have moved it from the rank it was published with."""
     if state is State.SCHEDULED:
         row = await tx.one("take_scheduled", id=id)
@@ -76,75 +78,75 @@ async def take(tx: Transaction, id: int, state: State) -> Ticket | None:
     return None if row is None else Ticket(*row)
 
 
-async def redrive(tx: Transaction, ids: Sequence[int]) -> list[Answer]:
+async def redrive(tx: SqlTransaction, ids: Sequence[int]) -> list[Answer]:
     return [await redrive_one(tx, id) for id in ids]
 
 
-async def redrive_one(tx: Transaction, id: int) -> Answer:
+async def redrive_one(tx: SqlTransaction, id: int) -> Answer:
     row = await take_dead(tx, id)
     if row is None:
-        return await not_dead(tx, id)
+        return await explain_not_dead(tx, id)
     message = await tx.one("message", id=id)
     expires_at = message[8] or NEVER
     ticket = Ticket(*row)._replace(attempts=0, deliveries=0, expires_at=expires_at)
     keyed = bool(ticket.flags & Flag.KEYED)
     await tx.record(ticket, Verb.REDRIVE, State.SCHEDULED if keyed else State.READY)
     if keyed:
-        key = message_of(message[:7]).meta.ordering_key or ""
-        await keys.get_in_line(tx, ticket, key, await keys.end_of_line(tx))
+        key = make_message(message[:7]).meta.ordering_key or ""
+        await keys.get_in_line(tx, ticket, key, await keys.find_end_of_line(tx))
     else:
         await tx.put_ready(ticket)
     return Answer(AnswerKind.DONE, State.READY)
 
 
-async def take_dead(tx: Transaction, id: int) -> Any:
+async def take_dead(tx: SqlTransaction, id: int) -> Any:
     """None if it is not dead, or somebody's open transaction holds it: nobody waits for that."""
     if await tx.one("lock_dead", id=id) is None:
         return None
     return await tx.one("take_dead", id=id)
 
 
-async def not_dead(tx: Transaction, id: int) -> Answer:
+async def explain_not_dead(tx: SqlTransaction, id: int) -> Answer:
     held = await tx.one("lease_fence", id=id)
-    state = State.CLAIMED if held else await state_of(tx, id)
+    state = State.CLAIMED if held else await find_state(tx, id)
     if state is State.DEAD:
         return HELD_DEAD
     return MISSING if state is None else Answer(AnswerKind.INVALID, state)
 
 
-async def purge_dead(tx: Transaction, ids: Sequence[int]) -> list[Answer]:
+async def purge_dead(tx: SqlTransaction, ids: Sequence[int]) -> list[Answer]:
     return [await purge_one(tx, id) for id in ids]
 
 
-async def purge_one(tx: Transaction, id: int) -> Answer:
+async def purge_one(tx: SqlTransaction, id: int) -> Answer:
     row = await take_dead(tx, id)
     if row is None:
-        return await not_dead(tx, id)
+        return await explain_not_dead(tx, id)
     await end(tx, Ticket(*row), Verb.CANCEL, State.CANCELLED, "purged")
     return Answer(AnswerKind.DONE, State.CANCELLED)
 
 
-async def replace(tx: Transaction, id: int, entry: Entry) -> Published:
+async def replace(tx: SqlTransaction, id: int, entry: Entry) -> Published:
     """Dead and edited: the old one ends, another takes its stead."""
     row = await take_dead(tx, id)
     if row is None:
-        if await not_dead(tx, id) is HELD_DEAD:
+        if await explain_not_dead(tx, id) is HELD_DEAD:
             raise Busy(f"somebody's open transaction holds message {id}")
         raise InvalidState(f"message {id} is not dead any more")
     await end(tx, Ticket(*row), Verb.REDRIVE, State.CANCELLED, "replaced")
     return await publish_checked(tx, entry)
 
 
-async def purge(tx: Transaction, queue_id: int, places: Collection[str], limit: int) -> int:
+async def purge(tx: SqlTransaction, queue_id: int, places: Collection[str], limit: int) -> int:
     tickets: list[Ticket] = []
     for place in places:
-        tickets += await taken(tx, queue_id, place, limit - len(tickets))
+        tickets += await take_some(tx, queue_id, place, limit - len(tickets))
     # Only now: what ends may free a key, and its next one moves to another place.
     for ticket in tickets:
         await end(tx, ticket, Verb.CANCEL, State.CANCELLED, "purged")
     return len(tickets)
 
 
-async def taken(tx: Transaction, queue_id: int, place: str, limit: int) -> list[Ticket]:
+async def take_some(tx: SqlTransaction, queue_id: int, place: str, limit: int) -> list[Ticket]:
     rows = await tx.all(f"take_some_{place}", queue_id=queue_id, limit=limit)
     return [Ticket(*row) for row in rows]

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from penstock.admission import earliest
+from penstock.admission import find_earliest
 from penstock.errors import IdempotencyConflict, NameTaken, QueueFull
 from penstock.message import NEVER, Moment, State, Verb
 from penstock.stores.sql import keys
-from penstock.stores.sql.ending import over
-from penstock.stores.sql.transaction import Lockable, Ticket, Transaction
+from penstock.stores.sql.ending import finalize
+from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
 from penstock.ticket import Dedupe, Entry, Published
 
 NOT_PUBLISHED = Published(0, code="NOT_PUBLISHED")
@@ -20,34 +20,34 @@ HEADING = attrgetter(
 )  # fmt: skip
 
 
-def refused(outcomes: Sequence[Published]) -> bool:
+def any_refused(outcomes: Sequence[Published]) -> bool:
     return any(outcome.code for outcome in outcomes)
 
 
-def none_of(outcomes: Sequence[Published]) -> list[Published]:
+def refuse_all(outcomes: Sequence[Published]) -> list[Published]:
     """What all of them answer if one of them is refused."""
     return [outcome if outcome.code else NOT_PUBLISHED for outcome in outcomes]
 
 
-def alike(entries: Sequence[Entry]) -> bool:
+def are_uniform(entries: Sequence[Entry]) -> bool:
     """They differ in nothing but their bodies."""
     if len(entries) < 2:
         return True
     return all(map(HEADING(entries[0]).__eq__, map(HEADING, entries)))
 
 
-def plain(entries: Sequence[Entry]) -> bool:
+def are_plain(entries: Sequence[Entry]) -> bool:
     """No look at what is stored is needed. Entries that are alike are looked at once."""
-    return all(entry.plain for entry in (entries[:1] if alike(entries) else entries))
+    return all(entry.plain for entry in (entries[:1] if are_uniform(entries) else entries))
 
 
-def due_at(entry: Entry, now: Moment) -> Moment:
+def compute_due_at(entry: Entry, now: Moment) -> Moment:
     if entry.run_at is not None:
         return entry.run_at
     return now + int(entry.delay * 1_000_000) if entry.delay else now
 
 
-def rank_at(entry: Entry, now: Moment, due: Moment) -> int:
+def compute_rank(entry: Entry, now: Moment, due: Moment) -> int:
     match entry.basis:
         case "zero":
             return entry.rank
@@ -57,13 +57,13 @@ def rank_at(entry: Entry, now: Moment, due: Moment) -> int:
             return entry.rank + max(due, now) // 1000
 
 
-def expires_at(entry: Entry, now: Moment) -> Moment | None:
+def compute_expires_at(entry: Entry, now: Moment) -> Moment | None:
     if entry.ttl is None:
         return entry.expires_at
-    return earliest(entry.expires_at, now + int(entry.ttl * 1_000_000))
+    return find_earliest(entry.expires_at, now + int(entry.ttl * 1_000_000))
 
 
-def lockables(entry: Entry) -> Iterator[Lockable]:
+def list_lockables(entry: Entry) -> Iterator[Lockable]:
     """What nobody else may look at and act on while this entry is written."""
     if entry.dedup is not None:
         yield ("dedup", entry.queue_id, entry.dedup.key)
@@ -72,12 +72,12 @@ def lockables(entry: Entry) -> Iterator[Lockable]:
     if entry.max_depth is not None:
         yield ("depth", entry.queue_id, "")
     if entry.ordering_key is not None:
-        yield keys.lockable(entry.queue_id, entry.ordering_key)
+        yield keys.make_lockable(entry.queue_id, entry.ordering_key)
 
 
-async def publish_checked(tx: Transaction, entry: Entry) -> Published:
+async def publish_checked(tx: SqlTransaction, entry: Entry) -> Published:
     """With a dedup key, a name, an ordering key, a lease of its own or a limited depth."""
-    if (seen := await seen_before(tx, entry)) is not None:
+    if (seen := await find_duplicate(tx, entry)) is not None:
         return seen
     if entry.name and await tx.one("name_taken", queue_id=entry.queue_id, name=entry.name):
         return Published(0, code=NameTaken.code)
@@ -90,17 +90,17 @@ async def publish_checked(tx: Transaction, entry: Entry) -> Published:
     return Published(id)
 
 
-async def write_message(tx: Transaction, entry: Entry) -> int:
-    due = due_at(entry, tx.now)
+async def write_message(tx: SqlTransaction, entry: Entry) -> int:
+    due = compute_due_at(entry, tx.now)
     row = await tx.one(
         "publish_checked",
         queue_id=entry.queue_id,
         type=entry.type,
         priority=entry.priority,
-        rank=rank_at(entry, tx.now, due),
+        rank=compute_rank(entry, tx.now, due),
         created_at=tx.now,
         run_at=due if due > tx.now else None,
-        expires_at=expires_at(entry, tx.now),
+        expires_at=compute_expires_at(entry, tx.now),
         body=entry.body,
         meta=entry.meta,
     )
@@ -108,7 +108,7 @@ async def write_message(tx: Transaction, entry: Entry) -> int:
     return id
 
 
-async def seen_before(tx: Transaction, entry: Entry) -> Published | None:
+async def find_duplicate(tx: SqlTransaction, entry: Entry) -> Published | None:
     if entry.dedup is None:
         return None
     seen = await tx.one("dedup_seen", queue_id=entry.queue_id, key=entry.dedup.key, now=tx.now)
@@ -120,7 +120,7 @@ async def seen_before(tx: Transaction, entry: Entry) -> Published | None:
     return Published(id, duplicate=True)
 
 
-async def is_full(tx: Transaction, entry: Entry) -> bool:
+async def is_full(tx: SqlTransaction, entry: Entry) -> bool:
     if entry.max_depth is None:
         return False
     row = await tx.one("depth", queue_id=entry.queue_id, most=entry.max_depth)
@@ -128,7 +128,7 @@ async def is_full(tx: Transaction, entry: Entry) -> bool:
     return depth >= entry.max_depth
 
 
-async def remember(tx: Transaction, entry: Entry, id: int) -> None:
+async def remember(tx: SqlTransaction, entry: Entry, id: int) -> None:
     if entry.name is not None:
         await tx.run("name_take", queue_id=entry.queue_id, name=entry.name, id=id)
     if (dedup := entry.dedup) is not None:
@@ -146,13 +146,13 @@ def kept_until(dedup: Dedupe, now: Moment) -> Moment:
     return NEVER if dedup.window is None else now + int(dedup.window * 1_000_000)
 
 
-async def place(tx: Transaction, entry: Entry, id: int, full: bool) -> None:
-    due = due_at(entry, tx.now)
+async def place(tx: SqlTransaction, entry: Entry, id: int, full: bool) -> None:
+    due = compute_due_at(entry, tx.now)
     ticket = ticket_of(entry, id, tx.now)
     if full:
         await tx.put_dead(ticket, tx.now, "overflow", None)
         await tx.record(ticket, Verb.PUBLISH, State.DEAD, "overflow")
-        await over(tx, id, ticket.flags, State.DEAD, "overflow")
+        await finalize(tx, id, ticket.flags, State.DEAD, "overflow")
     elif due > tx.now:
         await tx.put_scheduled(ticket, due, entry.ordering_key)
     elif entry.ordering_key is not None:
@@ -162,6 +162,6 @@ async def place(tx: Transaction, entry: Entry, id: int, full: bool) -> None:
 
 
 def ticket_of(entry: Entry, id: int, now: Moment) -> Ticket:
-    rank = rank_at(entry, now, due_at(entry, now))
-    ends = expires_at(entry, now) or NEVER
+    rank = compute_rank(entry, now, compute_due_at(entry, now))
+    ends = compute_expires_at(entry, now) or NEVER
     return Ticket(entry.queue_id, rank, id, entry.type, 0, 0, ends, entry.flags)

@@ -2,8 +2,8 @@
 
 from penstock.errors import Archived
 from penstock.message import NEVER, Flag, Record, State
-from penstock.stores.sql.rows import history_of, message_of
-from penstock.stores.sql.transaction import Transaction
+from penstock.stores.sql.rows import make_history_row, make_message
+from penstock.stores.sql.transaction import SqlTransaction
 from penstock.ticket import Query
 
 FIND = {
@@ -16,7 +16,7 @@ FIND = {
 ALL = 2**31 - 1
 
 
-async def get(tx: Transaction, id: int, *, full: bool = True) -> Record | None:
+async def get(tx: SqlTransaction, id: int, *, full: bool = True) -> Record | None:
     """A ticket beats history; what has neither is ready. Without `full`, no tracebacks."""
     row = await tx.one("message", id=id)
     if row is None:
@@ -24,16 +24,16 @@ async def get(tx: Transaction, id: int, *, full: bool = True) -> Record | None:
             raise Archived(f"message {id} ended and left the store by retention")
         return None
     rows = await tx.all("timeline", id=id, full=full)
-    timeline = tuple(history_of(row[:-1], row[-1]) for row in rows)
-    message = message_of(row[:7])
+    timeline = tuple(make_history_row(row[:-1], row[-1]) for row in rows)
+    message = make_message(row[:7])
     record = Record(message, State.READY, run_at=row[7], expires_at=row[8], timeline=timeline)
-    for look in (in_lease, in_schedule, in_dead):
+    for look in (make_leased_record, make_scheduled_record, make_dead_record):
         if (found := await look(tx, record)) is not None:
             return found
-    return told(record)
+    return make_history_record(record)
 
 
-async def in_lease(tx: Transaction, record: Record) -> Record | None:
+async def make_leased_record(tx: SqlTransaction, record: Record) -> Record | None:
     row = await tx.one("where_lease", id=record.message.id)
     if row is None:
         return None
@@ -45,7 +45,7 @@ async def in_lease(tx: Transaction, record: Record) -> Record | None:
     )  # fmt: skip
 
 
-async def in_schedule(tx: Transaction, record: Record) -> Record | None:
+async def make_scheduled_record(tx: SqlTransaction, record: Record) -> Record | None:
     row = await tx.one("where_scheduled", id=record.message.id)
     if row is None:
         return None
@@ -58,7 +58,7 @@ async def in_schedule(tx: Transaction, record: Record) -> Record | None:
     )  # fmt: skip
 
 
-async def in_dead(tx: Transaction, record: Record) -> Record | None:
+async def make_dead_record(tx: SqlTransaction, record: Record) -> Record | None:
     row = await tx.one("where_dead", id=record.message.id)
     if row is None:
         return None
@@ -69,7 +69,7 @@ async def in_dead(tx: Transaction, record: Record) -> Record | None:
     )  # fmt: skip
 
 
-def told(record: Record) -> Record:
+def make_history_record(record: Record) -> Record:
     """By history: ended, or ready with the counters of the last row."""
     if not record.timeline:
         return record
@@ -80,17 +80,17 @@ def told(record: Record) -> Record:
     )  # fmt: skip
 
 
-async def named(tx: Transaction, queue_id: int, name: str) -> int | None:
+async def find_by_name(tx: SqlTransaction, queue_id: int, name: str) -> int | None:
     row = await tx.one("name_taken", queue_id=queue_id, name=name)
     return row[0] if row else None
 
 
-async def result(tx: Transaction, id: int) -> bytes | None:
+async def get_result(tx: SqlTransaction, id: int) -> bytes | None:
     row = await tx.one("result", id=id, now=tx.now)
     return row[0] if row else None
 
 
-async def find(tx: Transaction, query: Query) -> list[Record]:
+async def find(tx: SqlTransaction, query: Query) -> list[Record]:
     correlated = query.correlation_id is not None
     # All of one story, to be sorted by state here: a correlation id names few messages.
     name = "find_correlated" if correlated else FIND.get(query.state, "find_ended")

@@ -16,15 +16,15 @@ from penstock.queue import (
     Scope,
 )
 from penstock.settings import QueueSettings
-from penstock.stores.sql.rows import queue_of, schedule_of
-from penstock.stores.sql.transaction import Transaction
-from penstock.ticket import Working
+from penstock.stores.sql.rows import make_queue, make_schedule
+from penstock.stores.sql.transaction import SqlTransaction
+from penstock.ticket import WorkerInfo
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(list[str]).decode
 
 
-async def found_default(tx: Transaction) -> None:
+async def create_defaults(tx: SqlTransaction) -> None:
     """What always exists: the default scope, its dead letters, its default queue, a secret, and the
     queue of callbacks, which a store of old may lack."""
     default = await scope(tx, "default", "default")
@@ -36,16 +36,16 @@ async def found_default(tx: Transaction) -> None:
         await create_queue(tx, default.id, CALLBACK, CALLBACK_SETTINGS)
 
 
-async def secret(tx: Transaction) -> bytes:
+async def secret(tx: SqlTransaction) -> bytes:
     return bytes.fromhex((await tx.one("fact", name="secret"))[0])
 
 
-async def directory_version(tx: Transaction) -> int:
+async def directory_version(tx: SqlTransaction) -> int:
     version: int = (await tx.one("number", name="directory"))[0]
     return version
 
 
-async def create_scope(tx: Transaction, tenant: str, name: str) -> Scope:
+async def create_scope(tx: SqlTransaction, tenant: str, name: str) -> Scope:
     row = await tx.one("scope_create", tenant=tenant, name=name)
     if row is None:
         raise SlugConflict(f"tenant {tenant!r} already has a scope named {name!r}")
@@ -53,37 +53,39 @@ async def create_scope(tx: Transaction, tenant: str, name: str) -> Scope:
     return Scope(row[0], tenant, name)
 
 
-async def scope(tx: Transaction, tenant: str, name: str) -> Scope | None:
+async def scope(tx: SqlTransaction, tenant: str, name: str) -> Scope | None:
     row = await tx.one("scope", tenant=tenant, name=name)
     return None if row is None else Scope(row[0], tenant, name, bool(row[3]))
 
 
-async def pause_scope(tx: Transaction, scope_id: int, paused: bool) -> None:
+async def pause_scope(tx: SqlTransaction, scope_id: int, paused: bool) -> None:
     await tx.run("scope_pause", paused=paused, id=scope_id)
     await tx.next_number("directory")
 
 
-async def create_queue(tx: Transaction, scope_id: int, name: str, settings: QueueSettings) -> Queue:
+async def create_queue(
+    tx: SqlTransaction, scope_id: int, name: str, settings: QueueSettings
+) -> Queue:
     row = await tx.one(
         "queue_create", scope_id=scope_id, name=name, settings=encode(settings).decode()
     )
     if row is None:
         raise SlugConflict(f"there is already a queue named {name!r}")
     await tx.next_number("directory")
-    return queue_of(await tx.one("queue_by_id", id=row[0]))
+    return make_queue(await tx.one("queue_by_id", id=row[0]))
 
 
-async def queues(tx: Transaction, tenant: str | None, scope: str | None) -> list[Queue]:
-    return [queue_of(row) for row in await tx.all("queues", tenant=tenant, scope=scope)]
+async def queues(tx: SqlTransaction, tenant: str | None, scope: str | None) -> list[Queue]:
+    return [make_queue(row) for row in await tx.all("queues", tenant=tenant, scope=scope)]
 
 
-async def queue(tx: Transaction, tenant: str, scope: str, name: str) -> Queue | None:
+async def queue(tx: SqlTransaction, tenant: str, scope: str, name: str) -> Queue | None:
     row = await tx.one("queue", tenant=tenant, scope=scope, name=name)
-    return None if row is None else queue_of(row)
+    return None if row is None else make_queue(row)
 
 
 async def change_queue(
-    tx: Transaction,
+    tx: SqlTransaction,
     queue_id: int,
     name: str | None,
     state: QueueState | None,
@@ -102,14 +104,14 @@ async def change_queue(
     await tx.next_number("directory")
 
 
-async def refuse_taken(tx: Transaction, queue_id: int, name: str) -> None:
-    here = queue_of(await tx.one("queue_by_id", id=queue_id)).scope
+async def refuse_taken(tx: SqlTransaction, queue_id: int, name: str) -> None:
+    here = make_queue(await tx.one("queue_by_id", id=queue_id)).scope
     other = await queue(tx, here.tenant, here.name, name)
     if other is not None and other.id != queue_id:
         raise SlugConflict(f"there is already a queue named {name!r}")
 
 
-async def delete_queue(tx: Transaction, queue_id: int) -> bool:
+async def delete_queue(tx: SqlTransaction, queue_id: int) -> bool:
     if (await tx.one("queue_holds", id=queue_id))[0]:
         return False
     deleted = QueueState.DELETED.value
@@ -119,7 +121,7 @@ async def delete_queue(tx: Transaction, queue_id: int) -> bool:
     return True
 
 
-async def save_schedule(tx: Transaction, schedule: Schedule) -> Schedule:
+async def save_schedule(tx: SqlTransaction, schedule: Schedule) -> Schedule:
     row = await tx.one(
         "schedule_save",
         queue_id=schedule.queue_id,
@@ -128,22 +130,22 @@ async def save_schedule(tx: Transaction, schedule: Schedule) -> Schedule:
         next_at=schedule.next_at,
         plan=encode(schedule).decode(),
     )
-    return schedule_of(row)
+    return make_schedule(row)
 
 
-async def schedules(tx: Transaction, due_by: Moment | None) -> list[Schedule]:
+async def schedules(tx: SqlTransaction, due_by: Moment | None) -> list[Schedule]:
     if due_by is None:
         rows = await tx.all("schedules")
     else:
         rows = await tx.all("schedules_due", due_by=due_by)
-    return [schedule_of(row) for row in rows]
+    return [make_schedule(row) for row in rows]
 
 
-async def delete_schedule(tx: Transaction, schedule_id: int) -> bool:
+async def delete_schedule(tx: SqlTransaction, schedule_id: int) -> bool:
     return await tx.run("schedule_delete", id=schedule_id) > 0
 
 
-async def save_worker(tx: Transaction, worker: Working) -> None:
+async def save_worker(tx: SqlTransaction, worker: WorkerInfo) -> None:
     await tx.run(
         "worker_save",
         id=worker.id,
@@ -154,16 +156,16 @@ async def save_worker(tx: Transaction, worker: Working) -> None:
     )
 
 
-async def workers(tx: Transaction) -> list[Working]:
+async def workers(tx: SqlTransaction) -> list[WorkerInfo]:
     return [
-        Working(id, host, pid, tuple(decode(queues)), started_at, seen_at, bool(stopping))
+        WorkerInfo(id, host, pid, tuple(decode(queues)), started_at, seen_at, bool(stopping))
         for id, host, pid, queues, started_at, seen_at, stopping in await tx.all("workers")
     ]
 
 
-async def stop_worker(tx: Transaction, worker_id: str) -> None:
+async def stop_worker(tx: SqlTransaction, worker_id: str) -> None:
     await tx.run("worker_stop", id=worker_id)
 
 
-async def delete_worker(tx: Transaction, worker_id: str) -> None:
+async def delete_worker(tx: SqlTransaction, worker_id: str) -> None:
     await tx.run("worker_delete", id=worker_id)

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.message import PLAIN, FeedMessage, HistoryRow, Message, Meta, State, Verb
+from penstock.message import PLAIN, FeedMessage, HistoryRow, Meta, State, StoredMessage, Verb
 from penstock.queue import Queue, QueueState, Schedule, Scope
 from penstock.settings import QueueSettings
 
-decode_meta = msgspec.json.Decoder(Meta).decode
+decode_meta_json = msgspec.json.Decoder(Meta).decode
 decode_settings = msgspec.json.Decoder(QueueSettings).decode
 decode_schedule = msgspec.json.Decoder(Schedule).decode
 
@@ -17,23 +17,23 @@ VERBS: dict[str, Verb] = {each.value: each for each in Verb}
 STATES: dict[str, State] = {each.value: each for each in State}
 
 
-def meta_of(text: str | None) -> Meta:
-    return PLAIN if text is None else decode_meta(text)
+def decode_meta(text: str | None) -> Meta:
+    return PLAIN if text is None else decode_meta_json(text)
 
 
-def message_of(row: Any) -> Message:
+def make_message(row: Any) -> StoredMessage:
     id, queue_id, type_, priority, created_at, body, meta = row
-    return Message(id, queue_id, type_, priority, created_at, body, meta_of(meta))
+    return StoredMessage(id, queue_id, type_, priority, created_at, body, decode_meta(meta))
 
 
-def feed_message_of(row: Any) -> FeedMessage:
+def make_feed_message(row: Any) -> FeedMessage:
     id, queue_id, type_, priority, created_at, body, meta, run_at, expires_at = row
     return FeedMessage(
-        id, queue_id, type_, priority, created_at, body, meta_of(meta), run_at, expires_at
+        id, queue_id, type_, priority, created_at, body, decode_meta(meta), run_at, expires_at
     )
 
 
-def history_of(row: Any, traceback: str | None = None) -> HistoryRow:
+def make_history_row(row: Any, traceback: str | None = None) -> HistoryRow:
     (
         position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
         claimed_at, at, due_at, final,
@@ -44,7 +44,7 @@ def history_of(row: Any, traceback: str | None = None) -> HistoryRow:
     )  # fmt: skip
 
 
-def queue_of(row: Any) -> Queue:
+def make_queue(row: Any) -> Queue:
     id, scope_id, tenant, scope, paused, name, state, settings = row
     return Queue(
         id,
@@ -55,7 +55,7 @@ def queue_of(row: Any) -> Queue:
     )
 
 
-def schedule_of(row: Any) -> Schedule:
+def make_schedule(row: Any) -> Schedule:
     id, queue_id, paused, next_at, last_at, plan = row
     return msgspec.structs.replace(
         decode_schedule(plan),

@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 from penstock.errors import StoreBusy, StoreUnreachable
 from penstock.message import Moment, Record
 from penstock.stores.sql import foreign, locking, records, upkeep
-from penstock.stores.sql.consuming import A_LOOK, LOOKS, Consuming
-from penstock.stores.sql.publish import plain
+from penstock.stores.sql.consuming import RETRY_ATTEMPTS, RETRY_DELAY_S, ServerConsume
+from penstock.stores.sql.publish import are_plain
 from penstock.stores.sql.store import SqlStore
 from penstock.stores.sql.transaction import finish
-from penstock.stores.wake import Silence, Waited
+from penstock.stores.wake import NullNotifier, WaitMixin
 from penstock.ticket import Completion, Entry, Lock, Promoted, Published, Sweep
 
-W = TypeVar("W", bound=Silence)
+W = TypeVar("W", bound=NullNotifier)
 
 
-class ServerStore(Consuming, SqlStore, Waited[W]):
+class ServerStore(ServerConsume, SqlStore, WaitMixin[W]):
     loop: asyncio.AbstractEventLoop
 
     @abstractmethod
@@ -47,16 +47,16 @@ class ServerStore(Consuming, SqlStore, Waited[W]):
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if not entries:
             return []
-        if plain(entries):
+        if are_plain(entries):
             return await self.enqueue_plain(entries)
         if atomic:
             return await self.write(locking.publish_atomic, entries)
         outcomes = await self.write(locking.publish_all, entries)
-        for _ in range(LOOKS):
+        for _ in range(RETRY_ATTEMPTS):
             busy = [place for place, each in enumerate(outcomes) if each is locking.BUSY]
             if not busy:
                 break
-            await asyncio.sleep(A_LOOK)
+            await asyncio.sleep(RETRY_DELAY_S)
             again = await self.enqueue_again([entries[place] for place in busy])
             for place, outcome in zip(busy, again, strict=True):
                 outcomes[place] = outcome

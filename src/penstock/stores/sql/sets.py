@@ -4,28 +4,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.message import Flag
-from penstock.stores.sql.settle import extended
+from penstock.stores.sql.settle import answer_extended
 from penstock.ticket import DONE, Answer, AnswerKind, Completion, Extension, Move
 
 
-def as_set(move: Move) -> bool:
+def run_as_set(move: Move) -> bool:
     """It ends nothing that somebody waits for."""
     return not (move.frees and move.seen_flags & Flag.ENDING)
 
 
-def done(items: Sequence[Completion], rows: list[Any]) -> list[Answer | None]:
+def answer_done(items: Sequence[Completion], rows: list[Any]) -> list[Answer | None]:
     """DONE once a lock."""
     locks = {tuple(row) for row in rows}
     return [DONE if take(locks, (item.id, item.fence)) else None for item in items]
 
 
-def moved(moves: Sequence[Move], rows: list[Any]) -> list[Answer | None]:
+def answer_moved(moves: Sequence[Move], rows: list[Any]) -> list[Answer | None]:
     ids = {row[0] for row in rows}
     return [Answer(AnswerKind.DONE, move.state) if take(ids, move.id) else None for move in moves]
 
 
-def prolonged(items: Sequence[Extension], rows: list[Any]) -> list[Answer | None]:
-    found = {(id, fence): extended(until, flags) for id, fence, until, flags in rows}
+def answer_extensions(items: Sequence[Extension], rows: list[Any]) -> list[Answer | None]:
+    found = {(id, fence): answer_extended(until, flags) for id, fence, until, flags in rows}
     return [found.get((item.id, item.fence)) for item in items]
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.message import Flag, State, Verb
-from penstock.stores.sql.ending import over
-from penstock.stores.sql.rows import meta_of
-from penstock.stores.sql.transaction import Delivery, Ticket, Transaction
+from penstock.stores.sql.ending import finalize
+from penstock.stores.sql.rows import decode_meta
+from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 from penstock.ticket import (
     DONE,
     MISSING,
@@ -19,7 +19,7 @@ from penstock.ticket import (
     Mark,
     Move,
     Sweep,
-    lasting,
+    keep_lasting_flags,
 )
 
 LOST = Answer(AnswerKind.LOST)
@@ -28,49 +28,49 @@ BUSY = Answer(AnswerKind.BUSY, State.CLAIMED)
 
 
 async def end(
-    tx: Transaction, ticket: Ticket, verb: Verb, state: State, reason: str | None = None
+    tx: SqlTransaction, ticket: Ticket, verb: Verb, state: State, reason: str | None = None
 ) -> None:
     """A ticket that nobody holds is over."""
     await tx.record(ticket, verb, state, reason)
-    await over(tx, ticket.id, ticket.flags, state, reason)
+    await finalize(tx, ticket.id, ticket.flags, state, reason)
 
 
-async def complete_one(tx: Transaction, item: Completion) -> Answer:
+async def complete_one(tx: SqlTransaction, item: Completion) -> Answer:
     row = await tx.one("take_lease", id=item.id, fence=item.fence)
     if row is None:
         return await explain(tx, item.id, item.fence, Verb.COMPLETE)
     held = Ticket(*row[:8])
     ticket = held._replace(attempts=held.attempts + 1)
-    delivery = Delivery(*row[8:11])
+    delivery = DeliveryRow(*row[8:11])
     await tx.record(ticket, Verb.COMPLETE, State.COMPLETED, delivery=delivery)
     await keep_result(tx, item)
-    await over(tx, ticket.id, ticket.flags, State.COMPLETED)
+    await finalize(tx, ticket.id, ticket.flags, State.COMPLETED)
     return DONE
 
 
-async def keep_result(tx: Transaction, item: Completion) -> None:
+async def keep_result(tx: SqlTransaction, item: Completion) -> None:
     if item.result is not None:
         await tx.run("keep_result", id=item.id, now=tx.now, body=item.result)
 
 
-async def extend_one(tx: Transaction, item: Extension) -> Answer:
+async def extend_one(tx: SqlTransaction, item: Extension) -> Answer:
     until = tx.now + int(item.lease * 1_000_000)
     row = await tx.one("extend", until=until, now=tx.now, id=item.id, fence=item.fence)
     if row is None:
         return await explain(tx, item.id, item.fence, None)
-    return extended(*row)
+    return answer_extended(*row)
 
 
-def extended(lease_until: int, flags: int) -> Answer:
+def answer_extended(lease_until: int, flags: int) -> Answer:
     requested = bool(flags & Flag.CANCEL_REQUESTED)
     return Answer(AnswerKind.DONE, State.CLAIMED, lease_until, requested)
 
 
-async def mark(tx: Transaction, items: Sequence[Mark]) -> list[Answer]:
+async def mark(tx: SqlTransaction, items: Sequence[Mark]) -> list[Answer]:
     return [await mark_one(tx, item) for item in items]
 
 
-async def mark_one(tx: Transaction, item: Mark) -> Answer:
+async def mark_one(tx: SqlTransaction, item: Mark) -> Answer:
     if item.begin:
         changed = await tx.run("begin", id=item.id, fence=item.fence, now=tx.now)
     else:
@@ -84,38 +84,38 @@ async def mark_one(tx: Transaction, item: Mark) -> Answer:
     return BUSY if answer is CHANGED else answer
 
 
-async def leases(tx: Transaction, locks: Sequence[Lock]) -> list[Lease | None]:
-    return [await lease(tx, lock.id, lock.fence) for lock in locks]
+async def leases(tx: SqlTransaction, locks: Sequence[Lock]) -> list[Lease | None]:
+    return [await get_lease(tx, lock.id, lock.fence) for lock in locks]
 
 
-async def lease(tx: Transaction, id: int, fence: int) -> Lease | None:
+async def get_lease(tx: SqlTransaction, id: int, fence: int) -> Lease | None:
     row = await tx.one("lease_read", id=id, fence=fence)
-    return None if row is None else lease_of(row, tx.now)
+    return None if row is None else make_lease(row, tx.now)
 
 
-def lease_of(row: Any, now: int) -> Lease:
+def make_lease(row: Any, now: int) -> Lease:
     (
         id, fence, queue_id, attempts, deliveries, flags, claimed_at, lease_until, length, meta,
         dead_reason, parked, first_claimed_at,
     ) = row  # fmt: skip
     return Lease(
         id, fence, queue_id, attempts, deliveries, flags, claimed_at, lease_until,
-        length / 1_000_000, now, meta_of(meta), first_claimed_at or claimed_at, parked,
+        length / 1_000_000, now, decode_meta(meta), first_claimed_at or claimed_at, parked,
         dead_reason,
     )  # fmt: skip
 
 
-async def expired_leases(tx: Transaction, limit: int) -> Sweep:
+async def expired_leases(tx: SqlTransaction, limit: int) -> Sweep:
     rows = await tx.all("lease_expired", now=tx.now, limit=limit)
-    found = [await lease(tx, *row) for row in rows]
+    found = [await get_lease(tx, *row) for row in rows]
     return Sweep(tx.now, [each for each in found if each is not None])
 
 
-async def settle(tx: Transaction, moves: Sequence[Move]) -> list[Answer]:
+async def settle(tx: SqlTransaction, moves: Sequence[Move]) -> list[Answer]:
     return [await settle_one(tx, move) for move in moves]
 
 
-async def settle_one(tx: Transaction, move: Move) -> Answer:
+async def settle_one(tx: SqlTransaction, move: Move) -> Answer:
     row = await tx.one(
         "settle",
         id=move.id,
@@ -129,11 +129,11 @@ async def settle_one(tx: Transaction, move: Move) -> Answer:
     return Answer(AnswerKind.DONE, move.state)
 
 
-async def apply(tx: Transaction, move: Move, row: Any) -> None:
+async def apply(tx: SqlTransaction, move: Move, row: Any) -> None:
     """The ticket leaves its lease for where the rules sent it."""
-    held, delivery, (dead_at, dead_error) = Ticket(*row[:8]), Delivery(*row[8:11]), row[11:]
+    held, delivery, (dead_at, dead_error) = Ticket(*row[:8]), DeliveryRow(*row[8:11]), row[11:]
     ticket = held._replace(
-        attempts=move.attempts, deliveries=move.deliveries, flags=lasting(held.flags)
+        attempts=move.attempts, deliveries=move.deliveries, flags=keep_lasting_flags(held.flags)
     )
     due_at = tx.now + int(move.delay * 1_000_000) if move.state is State.SCHEDULED else None
     if move.rank_by_due:
@@ -151,23 +151,29 @@ async def apply(tx: Transaction, move: Move, row: Any) -> None:
         error=move.error, delivery=delivery, due_at=due_at, traceback=move.traceback,
     )  # fmt: skip
     if move.frees:
-        await over(tx, ticket.id, lasting(untold(held.flags, move.state)), move.state, move.reason)
+        await finalize(
+            tx,
+            ticket.id,
+            keep_lasting_flags(clear_told_flag(held.flags, move.state)),
+            move.state,
+            move.reason,
+        )
 
 
-def untold(flags: int, state: State) -> int:
+def clear_told_flag(flags: int, state: State) -> int:
     """A dead letter that stays dead was told of when it died."""
     stays = flags & Flag.FROM_DEAD and state is State.DEAD
     return flags & ~Flag.CALLBACK if stays else flags
 
 
 async def explain_all(
-    tx: Transaction, locks: Sequence[Lock], verbs: Sequence[Verb]
+    tx: SqlTransaction, locks: Sequence[Lock], verbs: Sequence[Verb]
 ) -> list[Answer]:
     pairs = zip(locks, verbs, strict=True)
     return [await explain(tx, lock.id, lock.fence, verb) for lock, verb in pairs]
 
 
-async def explain(tx: Transaction, id: int, fence: int, verb: Verb | None) -> Answer:
+async def explain(tx: SqlTransaction, id: int, fence: int, verb: Verb | None) -> Answer:
     """Why a verb with this fence changed nothing."""
     # The lease before the story: what left it in between is in the story already.
     held = await tx.one("lease_fence", id=id)
@@ -179,16 +185,16 @@ async def explain(tx: Transaction, id: int, fence: int, verb: Verb | None) -> An
             return Answer(AnswerKind.ALREADY, State(state))
     if story or held is not None:
         return LOST
-    place = await state_of(tx, id)
+    place = await find_state(tx, id)
     return MISSING if place is None else Answer(AnswerKind.INVALID, place)
 
 
-async def why_not(tx: Transaction, id: int, fence: int) -> Answer:
+async def explain_refusal(tx: SqlTransaction, id: int, fence: int) -> Answer:
     """For verbs that leave no row of their own."""
     return await explain(tx, id, fence, None)
 
 
-async def state_of(tx: Transaction, id: int) -> State | None:
+async def find_state(tx: SqlTransaction, id: int) -> State | None:
     """Where a message is that nobody holds. What is nowhere else is ready."""
     if (ended := await tx.one("ended", id=id)) is not None:
         return State(ended[0])

@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import ParamSpec, TypeVar
 
-from penstock.document import Act, Document
+from penstock.document import AuditEntry, Document
 from penstock.message import NEVER, HistoryRow, Moment, Record, Verb
 from penstock.queue import Queue, QueueState, Schedule, Scope
 from penstock.settings import QueueSettings
 from penstock.stores.sql import documents, export, messages, records, registry, upkeep
 from penstock.stores.sql import settle as settling
-from penstock.stores.sql.documents import Work, accounted
+from penstock.stores.sql.documents import Work, with_audit
 from penstock.ticket import (
     AgentRun,
     Answer,
@@ -23,7 +23,7 @@ from penstock.ticket import (
     Published,
     Query,
     Tally,
-    Working,
+    WorkerInfo,
 )
 
 P = ParamSpec("P")
@@ -49,7 +49,7 @@ class SqlStore(ABC):
 
     async def change(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A write that somebody answers for."""
-        return await self.write(accounted(work), *args, **kwargs)
+        return await self.write(with_audit(work), *args, **kwargs)
 
     # Consumers.
 
@@ -67,7 +67,7 @@ class SqlStore(ABC):
         return await self.write(upkeep.expire, limit)
 
     async def age(self, queue_id: int, waited: float, limit: int) -> int:
-        if not await self.read(upkeep.aging, queue_id, waited, 1):
+        if not await self.read(upkeep.find_aging, queue_id, waited, 1):
             return 0
         return await self.write(upkeep.age, queue_id, waited, limit)
 
@@ -141,10 +141,10 @@ class SqlStore(ABC):
         return await self.look(records.get, id)
 
     async def named(self, queue_id: int, name: str) -> int | None:
-        return await self.look(records.named, queue_id, name)
+        return await self.look(records.find_by_name, queue_id, name)
 
     async def result(self, id: int) -> bytes | None:
-        return await self.look(records.result, id)
+        return await self.look(records.get_result, id)
 
     async def find(self, query: Query) -> list[Record]:
         return await self.read(records.find, query)
@@ -173,10 +173,10 @@ class SqlStore(ABC):
     async def delete_schedule(self, schedule_id: int) -> bool:
         return await self.change(registry.delete_schedule, schedule_id)
 
-    async def save_worker(self, worker: Working) -> None:
+    async def save_worker(self, worker: WorkerInfo) -> None:
         await self.write(registry.save_worker, worker)
 
-    async def workers(self) -> list[Working]:
+    async def workers(self) -> list[WorkerInfo]:
         return await self.look(registry.workers)
 
     async def stop_worker(self, worker_id: str) -> None:
@@ -194,18 +194,18 @@ class SqlStore(ABC):
         return await self.look(documents.get, kind, name)
 
     async def documents(self, kind: str, after: str = "", limit: int = 1_000) -> list[Document]:
-        return await self.read(documents.of_kind, kind, after, limit)
+        return await self.read(documents.list_documents, kind, after, limit)
 
     async def delete_documents(self, kind: str, names: Sequence[str]) -> int:
         return await self.change(documents.delete, kind, names)
 
-    async def record(self, acts: Sequence[Act]) -> None:
+    async def record(self, acts: Sequence[AuditEntry]) -> None:
         await self.write(documents.record, acts)
 
     async def acts(
         self, tenant: str | None = None, before: int = NEVER, limit: int = 100
-    ) -> list[Act]:
-        return await self.read(documents.acts, tenant, before, limit)
+    ) -> list[AuditEntry]:
+        return await self.read(documents.list_audit, tenant, before, limit)
 
     # Export.
 

@@ -23,7 +23,7 @@ class Ticket(NamedTuple):
     flags: int
 
 
-class Delivery(NamedTuple):
+class DeliveryRow(NamedTuple):
     """Who held a ticket, under which fence, since when; all None if nobody did."""
 
     consumer: str | None = None
@@ -31,10 +31,10 @@ class Delivery(NamedTuple):
     claimed_at: Moment | None = None
 
 
-NOBODY = Delivery()
+NO_DELIVERY = DeliveryRow()
 
 
-class Transaction(ABC):
+class SqlTransaction(ABC):
     """Statements by name, values by name. An engine without waiting never suspends."""
 
     __slots__ = ("now", "woken")
@@ -106,7 +106,7 @@ class Transaction(ABC):
         reason: str | None = None,
         *,
         error: str | None = None,
-        delivery: Delivery = NOBODY,
+        delivery: DeliveryRow = NO_DELIVERY,
         due_at: Moment | None = None,
         traceback: str | None = None,
     ) -> None:

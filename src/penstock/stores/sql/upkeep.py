@@ -8,21 +8,21 @@ from penstock.message import Flag, State, Verb
 from penstock.stores.sql import documents, keys
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.settle import end
-from penstock.stores.sql.transaction import Ticket, Transaction
+from penstock.stores.sql.transaction import SqlTransaction, Ticket
 from penstock.ticket import AgentRun, Firing, Promoted, Pruned, Retention
 
 EXPORT_HOLD = 30 * 86_400_000_000
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 
 
-async def promote(tx: Transaction, limit: int) -> Promoted:
+async def promote(tx: SqlTransaction, limit: int) -> Promoted:
     rows = await tx.all("due", now=tx.now, limit=limit)
     for *ticket, key in rows:
         await promote_one(tx, Ticket(*ticket), key)
     return Promoted(len(rows), tx.now, await next_due(tx))
 
 
-async def promote_one(tx: Transaction, ticket: Ticket, key: str | None) -> None:
+async def promote_one(tx: SqlTransaction, ticket: Ticket, key: str | None) -> None:
     waits = ticket.flags & Flag.KEYED and await tx.one("is_head", id=ticket.id) is None
     if waits and key is not None:
         await tx.run("get_in_line", id=ticket.id)
@@ -32,12 +32,12 @@ async def promote_one(tx: Transaction, ticket: Ticket, key: str | None) -> None:
         await tx.put_ready(ticket)
 
 
-async def next_due(tx: Transaction) -> int | None:
+async def next_due(tx: SqlTransaction) -> int | None:
     row = await tx.one("next_due")
     return row[0] if row else None
 
 
-async def expire(tx: Transaction, limit: int) -> int:
+async def expire(tx: SqlTransaction, limit: int) -> int:
     ended = await end_all(tx, await tx.all("expired_ready", now=tx.now, limit=limit))
     if ended < limit:
         for (id,) in await tx.all("expired_scheduled", now=tx.now, limit=limit - ended):
@@ -45,7 +45,7 @@ async def expire(tx: Transaction, limit: int) -> int:
     return ended
 
 
-async def end_all(tx: Transaction, rows: Sequence[Any]) -> int:
+async def end_all(tx: SqlTransaction, rows: Sequence[Any]) -> int:
     ended = 0
     for queue_id, rank, id in rows:
         row = await tx.one("take_ready", queue_id=queue_id, rank=rank, id=id)
@@ -53,7 +53,7 @@ async def end_all(tx: Transaction, rows: Sequence[Any]) -> int:
     return ended
 
 
-async def expire_one(tx: Transaction, row: Sequence[object] | None) -> bool:
+async def expire_one(tx: SqlTransaction, row: Sequence[object] | None) -> bool:
     # Ending one may have promoted the next of its key meanwhile.
     if row is None:
         return False
@@ -61,29 +61,29 @@ async def expire_one(tx: Transaction, row: Sequence[object] | None) -> bool:
     return True
 
 
-async def age(tx: Transaction, queue_id: int, waited: float, limit: int) -> int:
-    moves = await aging(tx, queue_id, waited, limit)
+async def age(tx: SqlTransaction, queue_id: int, waited: float, limit: int) -> int:
+    moves = await find_aging(tx, queue_id, waited, limit)
     for id, rank, above in moves:
         await tx.run("age", above=above, queue_id=queue_id, rank=rank, id=id)
     return len(moves)
 
 
-async def aging(
-    tx: Transaction, queue_id: int, waited: float, limit: int
+async def find_aging(
+    tx: SqlTransaction, queue_id: int, waited: float, limit: int
 ) -> list[tuple[int, int, int]]:
     """The longest-waiting tickets with a level above them: (id, rank, rank above)."""
     before = tx.now - int(waited * 1_000_000)
     found: list[tuple[int, int, int]] = []
-    for above, rank in pairwise(await levels(tx, queue_id)):
+    for above, rank in pairwise(await list_levels(tx, queue_id)):
         rows = await tx.all("waited", queue_id=queue_id, rank=rank, before=before, limit=limit)
         found += [(id, rank, above) for (id,) in rows]
     return sorted(found)[:limit]
 
 
-async def levels(tx: Transaction, queue_id: int) -> list[int]:
+async def list_levels(tx: SqlTransaction, queue_id: int) -> list[int]:
     ranks: list[int] = []
     rank = -(2**62)
-    while len(ranks) < MOST_LEVELS:
+    while len(ranks) < MAX_LEVELS:
         row = await tx.one("next_rank", queue_id=queue_id, rank=rank)
         if row is None:
             break
@@ -92,7 +92,7 @@ async def levels(tx: Transaction, queue_id: int) -> list[int]:
     return ranks
 
 
-async def prunable(tx: Transaction, retention: Retention) -> tuple[list[int], Pruned]:
+async def find_prunable(tx: SqlTransaction, retention: Retention) -> tuple[list[int], Pruned]:
     """Which messages may go, looking at one stretch of history."""
     message, history = await tx.one("held_by_cursors", since=tx.now - EXPORT_HOLD)
     queues = frozenset(retention.queue_ids)
@@ -109,8 +109,8 @@ async def prunable(tx: Transaction, retention: Retention) -> tuple[list[int], Pr
     return ids, Pruned(len(ids), position, len(rows) >= retention.limit)
 
 
-async def prune(tx: Transaction, retention: Retention) -> Pruned:
-    ids, pruned = await prunable(tx, retention)
+async def prune(tx: SqlTransaction, retention: Retention) -> Pruned:
+    ids, pruned = await find_prunable(tx, retention)
     if ids:
         for table in ("history", "message", "name", "result"):
             await tx.run(f"prune_{table}", ids=tx.listed(ids))
@@ -118,15 +118,15 @@ async def prune(tx: Transaction, retention: Retention) -> Pruned:
     return pruned
 
 
-async def any_expired(tx: Transaction) -> bool:
+async def any_expired(tx: SqlTransaction) -> bool:
     return await any_of(tx, "expired_ready", "expired_scheduled")
 
 
-async def any_old_keys(tx: Transaction) -> bool:
+async def any_old_keys(tx: SqlTransaction) -> bool:
     return await any_of(tx, "old_dedup", "old_results", "old_documents", "old_acts")
 
 
-async def any_of(tx: Transaction, *names: str) -> bool:
+async def any_of(tx: SqlTransaction, *names: str) -> bool:
     """One of these statements finds a row."""
     for name in names:
         if await tx.one(name, now=tx.now, limit=1) is not None:
@@ -134,7 +134,7 @@ async def any_of(tx: Transaction, *names: str) -> bool:
     return False
 
 
-async def sweep_keys(tx: Transaction, limit: int) -> int:
+async def sweep_keys(tx: SqlTransaction, limit: int) -> int:
     dedups = await tx.all("old_dedup", now=tx.now, limit=limit)
     results = await tx.all("old_results", now=tx.now, limit=limit)
     for queue_id, key in dedups:
@@ -144,11 +144,11 @@ async def sweep_keys(tx: Transaction, limit: int) -> int:
     return len(dedups) + len(results) + await documents.sweep(tx, limit)
 
 
-async def fire(tx: Transaction, firings: Sequence[Firing]) -> list[bool]:
+async def fire(tx: SqlTransaction, firings: Sequence[Firing]) -> list[bool]:
     return [await fire_one(tx, firing) for firing in firings]
 
 
-async def fire_one(tx: Transaction, firing: Firing) -> bool:
+async def fire_one(tx: SqlTransaction, firing: Firing) -> bool:
     """The schedule moves on and its messages are published together, or neither."""
     moved = await tx.run(
         "schedule_move", id=firing.schedule_id, seen_at=firing.seen_at, next_at=firing.next_at
@@ -160,20 +160,20 @@ async def fire_one(tx: Transaction, firing: Firing) -> bool:
     return True
 
 
-async def claim_tick(tx: Transaction, agent: str, every: float, by: str) -> bool:
+async def claim_tick(tx: SqlTransaction, agent: str, every: float, by: str) -> bool:
     """A tick more than `every` in the future was claimed before the clock was set back."""
     length = int(every * 1_000_000)
     before, after = tx.now - length, tx.now + length
     return await tx.run("claim_tick", name=agent, now=tx.now, by=by, before=before, after=after) > 0
 
 
-async def end_tick(tx: Transaction, agent: str, by: str, result: str) -> None:
+async def end_tick(tx: SqlTransaction, agent: str, by: str, result: str) -> None:
     await tx.run("end_tick", result=result, name=agent, by=by)
 
 
-async def agent_runs(tx: Transaction) -> list[AgentRun]:
+async def agent_runs(tx: SqlTransaction) -> list[AgentRun]:
     return [AgentRun(*row) for row in await tx.all("agent_runs")]
 
 
-async def dead_counts(tx: Transaction) -> dict[int, int]:
+async def dead_counts(tx: SqlTransaction) -> dict[int, int]:
     return dict(await tx.all("dead_counts"))

@@ -13,7 +13,7 @@ IN_ACCESS, IN_NONBLOCK, IN_CLOEXEC = 0x1, 0x800, 0x80000
 WATCH = struct.calcsize("iIII")
 
 
-class Bell(Waiters):
+class SocketNotifier(Waiters):
     """Rung by reading one byte of a file beside the database: inotify tells the other processes.
 
     A read wakes as well as a write and costs no disk. Where there is no inotify, waits are short.
@@ -26,7 +26,7 @@ class Bell(Waiters):
         if path is not None:
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self.file, b"!", 0)
-            self.watch = watch(path)
+            self.watch = open_watch(path)
 
     @property
     def longest_wait(self) -> float:
@@ -43,7 +43,7 @@ class Bell(Waiters):
         loop = asyncio.get_running_loop()
         if self.watch >= 0 and self.loop is not loop:
             self.loop = loop
-            loop.add_reader(self.watch, self._heard)
+            loop.add_reader(self.watch, self._handle_wakeup)
         return super().wait(queue_ids)
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Bell(Waiters):
                 os.close(file)
         self.file = self.watch = -1
 
-    def _heard(self) -> None:
+    def _handle_wakeup(self) -> None:
         try:
             os.read(self.watch, 64 * WATCH)
         except BlockingIOError:
@@ -63,7 +63,7 @@ class Bell(Waiters):
         self.wake(None)
 
 
-def watch(path: str) -> int:
+def open_watch(path: str) -> int:
     """A file descriptor that is readable when somebody reads `path`; -1 where there is none."""
     if sys.platform != "linux":
         return -1

@@ -7,26 +7,26 @@ from typing import Any
 import msgspec
 
 from penstock.message import PLAIN, Flag, Leased, Moment, State, Verb
-from penstock.stores.sql.rows import decode_meta
+from penstock.stores.sql.rows import decode_meta_json
 from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import Ticket
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.ticket import Claim, Claimed
 
-NOTHING = Claimed([])
+NO_CLAIM = Claimed([])
 
 
-async def claim(tx: Transaction, claim: Claim) -> Claimed:
+async def claim(tx: SqliteTransaction, claim: Claim) -> Claimed:
     if len(claim.queue_ids) == 1 and not claim.types:
         return await claim_head(tx, claim, claim.queue_ids[0])
     return await claim_picked(tx, claim)
 
 
-async def claim_head(tx: Transaction, claim: Claim, queue_id: int) -> Claimed:
+async def claim_head(tx: SqliteTransaction, claim: Claim, queue_id: int) -> Claimed:
     """The first messages in line, as sets: SQLite steps over each row once, not Python."""
     if await tx.one("peek", queue_id=queue_id) is None:
-        return NOTHING
-    terms = await lease_terms(tx, claim) | {"queue": queue_id, "limit": claim.limit}
+        return NO_CLAIM
+    terms = await make_lease_terms(tx, claim) | {"queue": queue_id, "limit": claim.limit}
     count = tx.execute("claim_lease", terms).rowcount
     expired = await take_expired(tx, queue_id, claim.limit) if count < claim.limit else []
     rows = tx.execute("claim_read", (queue_id, count)).fetchall() if count else []
@@ -35,10 +35,10 @@ async def claim_head(tx: Transaction, claim: Claim, queue_id: int) -> Claimed:
     # Only now: what ends may free a key, and its next one enters this very line.
     for ticket in expired:
         await end(tx, ticket, Verb.EXPIRE, State.EXPIRED)
-    return Claimed(await leased(tx, rows, terms), again=bool(expired) and not rows)
+    return Claimed(await make_leased(tx, rows, terms), again=bool(expired) and not rows)
 
 
-async def take_expired(tx: Transaction, queue_id: int, limit: int) -> list[Ticket]:
+async def take_expired(tx: SqliteTransaction, queue_id: int, limit: int) -> list[Ticket]:
     """The expired ones among the first in line, out of it."""
     rows = await tx.all("claim_expired", queue=queue_id, limit=limit, now=tx.now)
     tickets = [Ticket(*row) for row in rows]
@@ -47,19 +47,19 @@ async def take_expired(tx: Transaction, queue_id: int, limit: int) -> list[Ticke
     return tickets
 
 
-async def take_ready(tx: Transaction, ticket: Ticket) -> None:
+async def take_ready(tx: SqliteTransaction, ticket: Ticket) -> None:
     await tx.one("take_ready", queue_id=ticket.queue_id, rank=ticket.rank, id=ticket.id)
 
 
-async def claim_picked(tx: Transaction, claim: Claim) -> Claimed:
+async def claim_picked(tx: SqliteTransaction, claim: Claim) -> Claimed:
     """By type, or over several queues as one line: each is asked for its first, then merged."""
-    picks = list(islice(merge(*await asked(tx, claim, "pick", "pick_type")), claim.limit))
+    picks = list(islice(merge(*await pick_each(tx, claim, "pick", "pick_type")), claim.limit))
     taken = [
         Ticket(*await tx.one("ready", queue_id=queue_id, rank=rank, id=id))
         for rank, id, queue_id in picks
     ]
     alive = [ticket for ticket in taken if ticket.expires_at > tx.now]
-    terms = await lease_terms(tx, claim) if alive else {}
+    terms = await make_lease_terms(tx, claim) if alive else {}
     for ticket in alive:
         place = {"rank": ticket.rank, "id": ticket.id, "queue": ticket.queue_id}
         tx.execute("claim_pick", terms | place)
@@ -71,10 +71,12 @@ async def claim_picked(tx: Transaction, claim: Claim) -> Claimed:
     if not alive:
         return Claimed([], again=bool(taken))
     rows = await tx.all("claimed_read", ids=tx.listed([ticket.id for ticket in alive]))
-    return Claimed(await leased(tx, rows, terms))
+    return Claimed(await make_leased(tx, rows, terms))
 
 
-async def asked(tx: Transaction, claim: Claim, any_type: str, by_type: str) -> list[list[Any]]:
+async def pick_each(
+    tx: SqliteTransaction, claim: Claim, any_type: str, by_type: str
+) -> list[list[Any]]:
     """The first of each queue, or of each type in it; every list in order."""
     if not claim.types:
         return [
@@ -88,20 +90,22 @@ async def asked(tx: Transaction, claim: Claim, any_type: str, by_type: str) -> l
     ]
 
 
-async def claim_dead(tx: Transaction, claim: Claim) -> Claimed:
+async def claim_dead(tx: SqliteTransaction, claim: Claim) -> Claimed:
     """The longest dead first, over all the queues. Deliveries are not counted."""
-    picks = list(islice(merge(*await asked(tx, claim, "pick_dead", "pick_dead_type")), claim.limit))
+    picks = list(
+        islice(merge(*await pick_each(tx, claim, "pick_dead", "pick_dead_type")), claim.limit)
+    )
     if not picks:
-        return NOTHING
-    terms = await lease_terms(tx, claim)
+        return NO_CLAIM
+    terms = await make_lease_terms(tx, claim)
     for _, id in picks:
         tx.execute("claim_dead", terms | {"id": id})
         await tx.one("take_dead", id=id)
     rows = await tx.all("claimed_read", ids=tx.listed([id for _, id in picks]))
-    return Claimed(await leased(tx, rows, terms))
+    return Claimed(await make_leased(tx, rows, terms))
 
 
-async def lease_terms(tx: Transaction, claim: Claim) -> dict[str, Any]:
+async def make_lease_terms(tx: SqliteTransaction, claim: Claim) -> dict[str, Any]:
     return {
         "fence": await tx.next_number("fence"),
         "consumer": claim.consumer,
@@ -111,23 +115,25 @@ async def lease_terms(tx: Transaction, claim: Claim) -> dict[str, Any]:
     }
 
 
-async def leased(tx: Transaction, rows: list[Any], terms: dict[str, Any]) -> list[Leased]:
+async def make_leased(
+    tx: SqliteTransaction, rows: list[Any], terms: dict[str, Any]
+) -> list[Leased]:
     fence, until = terms["fence"], terms["until"]
     messages = [
         Leased(
             id, queue, type_, priority, created, body,
-            PLAIN if meta is None else decode_meta(meta),
+            PLAIN if meta is None else decode_meta_json(meta),
             fence, attempts, deliveries, until, flags,
         )
         for id, queue, type_, priority, created, body, meta, attempts, deliveries, flags, _ in rows
     ]  # fmt: skip
     return [
-        await with_own_lease(tx, message) if message.flags & Flag.OWN_LEASE else message
+        await apply_own_lease(tx, message) if message.flags & Flag.OWN_LEASE else message
         for message in messages
     ]
 
 
-async def with_own_lease(tx: Transaction, message: Leased) -> Leased:
+async def apply_own_lease(tx: SqliteTransaction, message: Leased) -> Leased:
     until: Moment = tx.now + int((message.meta.lease or 0) * 1_000_000)
     await tx.run("own_lease", until=until, id=message.id, fence=message.fence)
     return msgspec.structs.replace(message, lease_until=until)

@@ -15,17 +15,17 @@ WHERE held.type = 'table'
 
 def refuse_incomplete(db: sqlite3.Connection) -> None:
     """At once, and not when some statement first needs what is gone."""
-    if lost := sorted(expected() - columns(db)):
+    if lost := sorted(expected_columns() - read_columns(db)):
         raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
 
 
-def expected() -> set[str]:
+def expected_columns() -> set[str]:
     with closing(sqlite3.connect(":memory:")) as db:
         for migration in MIGRATIONS:
             for statement in split(migration.text):
                 db.execute(statement)
-        return columns(db)
+        return read_columns(db)
 
 
-def columns(db: sqlite3.Connection) -> set[str]:
+def read_columns(db: sqlite3.Connection) -> set[str]:
     return {name for (name,) in db.execute(COLUMNS)}

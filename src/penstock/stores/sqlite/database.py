@@ -14,14 +14,14 @@ from penstock.store import Clock, Durability
 from penstock.stores import migrations
 from penstock.stores.sql import registry
 from penstock.stores.sql.transaction import finish
-from penstock.stores.sqlite.files import Files, disk_fails
-from penstock.stores.sqlite.transaction import SQL, Transaction
+from penstock.stores.sqlite.files import StoreFiles, disk_fails
+from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 
 PACKAGE = "penstock.stores.sqlite"
 APPLICATION = 0x504E5354  # "PNST"
 MIGRATIONS = migrations.load(PACKAGE)
 SCHEMA = MIGRATIONS[-1].number
-BUSY = 5.0
+BUSY_TIMEOUT_S = 5.0
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 # What SQLite answers when the disk does not.
@@ -36,10 +36,14 @@ def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite
     """`cache` in KB of pages."""
     try:
         db = sqlite3.connect(
-            path, timeout=BUSY, isolation_level=None, check_same_thread=False, cached_statements=512
+            path,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
         )
     except sqlite3.Error as error:
-        raise named(error, path) from None
+        raise translate_error(error, path) from None
     try:
         keep(db, durability)
         db.execute(f"PRAGMA cache_size = -{cache}")
@@ -47,7 +51,7 @@ def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite
         db.execute("PRAGMA journal_size_limit = 67108864")
     except sqlite3.Error as error:
         db.close()
-        raise named(error, path) from None
+        raise translate_error(error, path) from None
     return db
 
 
@@ -59,18 +63,18 @@ def keep(db: sqlite3.Connection, durability: Durability) -> None:
 def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None:
     """Safe when two processes start at once, and when killed half-way: one transaction."""
     refuse_foreign(db)
-    if fresh(db):
+    if is_fresh(db):
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL").fetchone()
-    if ready(db, durability):
+    if is_ready(db, durability):
         return
     # What guards the numbers of a fast store must not be lost with them.
     keep(db, "safe")
     db.execute("BEGIN IMMEDIATE")
     try:
         migrate(db, clock)
-        tx = Transaction(db, clock())
-        finish(registry.found_default(tx))
+        tx = SqliteTransaction(db, clock())
+        finish(registry.create_defaults(tx))
         finish(guard_counters(tx, durability))
         db.execute("COMMIT")
     except BaseException:
@@ -80,18 +84,18 @@ def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None
     keep(db, durability)
 
 
-def ready(db: sqlite3.Connection, durability: Durability) -> bool:
+def is_ready(db: sqlite3.Connection, durability: Durability) -> bool:
     """There is nothing to set up, so nobody's long transaction is waited for."""
     if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
         return False
     applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
-    if migrations.missing(MIGRATIONS, applied, floor_of(db)):
+    if migrations.find_missing(MIGRATIONS, applied, read_floor(db)):
         return False
     kept = db.execute(SQL["fact"], {"name": "fast_boot"}).fetchone()
-    return durability == "safe" if kept is None else bool(kept[0] == boot_id())
+    return durability == "safe" if kept is None else bool(kept[0] == read_boot_id())
 
 
-def fresh(db: sqlite3.Connection) -> bool:
+def is_fresh(db: sqlite3.Connection) -> bool:
     mode: str = db.execute("PRAGMA journal_mode").fetchone()[0]
     return mode == "delete"
 
@@ -107,25 +111,25 @@ def refuse_foreign(db: sqlite3.Connection) -> None:
 def migrate(db: sqlite3.Connection, clock: Clock) -> None:
     db.execute(APPLIED)
     applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
-    for migration in migrations.missing(MIGRATIONS, applied, floor_of(db)):
+    for migration in migrations.find_missing(MIGRATIONS, applied, read_floor(db)):
         for statement in split(migration.text):
             db.execute(statement)
         db.execute(
             "INSERT INTO migration (number, name, checksum, at) VALUES (?, ?, ?, ?)",
             (migration.number, migration.name, migration.checksum, clock()),
         )
-        db.execute(f"PRAGMA user_version = {max(floor_of(db), migration.floor)}")
+        db.execute(f"PRAGMA user_version = {max(read_floor(db), migration.floor)}")
         db.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
-def floor_of(db: sqlite3.Connection) -> int:
+def read_floor(db: sqlite3.Connection) -> int:
     floor: int = db.execute("PRAGMA user_version").fetchone()[0]
     return floor
 
 
 def refuse_newer(db: sqlite3.Connection) -> None:
     """A newer process may have migrated the file while this one was running."""
-    if (floor := floor_of(db)) > SCHEMA:
+    if (floor := read_floor(db)) > SCHEMA:
         raise StoreTooNew(
             f"a newer penstock changed the file to schema {floor}, this process knows {SCHEMA};"
             " upgrade and restart it"
@@ -143,12 +147,12 @@ def split(script: str) -> list[str]:
     return statements
 
 
-async def guard_counters(tx: Transaction, durability: Durability) -> None:
+async def guard_counters(tx: SqliteTransaction, durability: Durability) -> None:
     """`fast` may lose its last commits with the machine, never with a process: after another
     boot, numbers that may have been handed out are skipped and the feed begins a new epoch.
     """
     kept = await tx.one("fact", name="fast_boot")
-    boot = boot_id()
+    boot = read_boot_id()
     if kept is not None and kept[0] != boot:
         await tx.run("skip_counters")
         await tx.run("begin_sequences")
@@ -158,7 +162,7 @@ async def guard_counters(tx: Transaction, durability: Durability) -> None:
         await tx.run("fact_set", name="fast_boot", value=boot)
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Where it is not known, every start counts as another boot."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
@@ -167,7 +171,7 @@ def boot_id() -> str:
         return secrets.token_hex(16)
 
 
-def named(error: sqlite3.Error, path: str, files: Files | None = None) -> StoreError:
+def translate_error(error: sqlite3.Error, path: str, files: StoreFiles | None = None) -> StoreError:
     """The error of the tree that says what happened to which file, and what to do.
 
     `files` are those of an open store: they remember an I/O error.
@@ -175,7 +179,9 @@ def named(error: sqlite3.Error, path: str, files: Files | None = None) -> StoreE
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(f"{path!r} was locked by another writer for {BUSY:g} s; try again")
+        return StoreBusy(
+            f"{path!r} was locked by another writer for {BUSY_TIMEOUT_S:g} s; try again"
+        )
     # The index of the log could not grow: no room either.
     if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(f"the disk of {path!r} is full; free some space")

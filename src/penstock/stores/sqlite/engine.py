@@ -14,13 +14,13 @@ from penstock.errors import InvalidInput, StoreClosed, StoreUnusable
 from penstock.message import Moment
 from penstock.store import Capabilities, Clock, Durability
 from penstock.stores.sql.transaction import finish
-from penstock.stores.sqlite.bell import Bell
-from penstock.stores.sqlite.database import connect, floor_of, named
-from penstock.stores.sqlite.files import Files
+from penstock.stores.sqlite.bell import SocketNotifier
+from penstock.stores.sqlite.database import connect, read_floor, translate_error
+from penstock.stores.sqlite.files import StoreFiles
 from penstock.stores.sqlite.forks import forks
-from penstock.stores.sqlite.gate import Gate
-from penstock.stores.sqlite.lookout import Lookout
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.gate import WriteTurns
+from penstock.stores.sqlite.lookout import CommitWatcher
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import NEXT, Applier, InlineWriter, ThreadWriter, Work
 
 P = ParamSpec("P")
@@ -28,16 +28,16 @@ T = TypeVar("T")
 READERS = 2
 
 
-def system_clock() -> Moment:
+def read_system_clock() -> Moment:
     return time.time_ns() // 1000
 
 
-class Engine:
+class SqliteDatabase:
     def __init__(
         self,
         db: sqlite3.Connection,
         *,
-        files: Files | None,
+        files: StoreFiles | None,
         durability: Durability,
         clock: Clock,
     ) -> None:
@@ -49,19 +49,19 @@ class Engine:
         # Held while the reader is in use.
         self.reading = threading.Lock()
         self.capabilities = Capabilities("sqlite", durability)
-        self.bell = Bell(None if files is None else f"{files.path}.wake")
+        self.bell = SocketNotifier(None if files is None else f"{files.path}.wake")
         self.writing = Applier(db, self.path, clock, files)
         self.writer: InlineWriter | ThreadWriter
-        self.lookout: Lookout | None = None
+        self.lookout: CommitWatcher | None = None
         if files is None:
             self.writer = InlineWriter(self.writing, self.bell)
             self.reader = db
         else:
-            self.gate = Gate(f"{files.path}.lock")
+            self.gate = WriteTurns(f"{files.path}.lock")
             sync = None if durability == "safe" else files.sync
             self.writer = ThreadWriter(self.writing, self.bell, self.gate, sync)
             log = f"{self.path}-wal"
-            self.lookout = Lookout(log, self.bell, self.version, self.ready_among)
+            self.lookout = CommitWatcher(log, self.bell, self.read_data_version, self.find_ready)
             self.pool = ThreadPoolExecutor(READERS, "penstock-reader")
             self.readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
             self.open_readers()
@@ -111,13 +111,13 @@ class Engine:
             for _ in range(READERS):
                 self.readers.get().close()
 
-    def come_back(self) -> None:
+    def reopen(self) -> None:
         if self.files is not None and not self.gone:
             self.connect_again(self.files)
         self.reading.release()
         self.writing.mutex.release()
 
-    def connect_again(self, files: Files) -> None:
+    def connect_again(self, files: StoreFiles) -> None:
         try:
             files.check_database()
         except StoreUnusable:
@@ -128,7 +128,7 @@ class Engine:
         self.writing.db = connect(self.path, self.capabilities.durability)
         self.open_readers()
         # The log is another one if these were its last connections, and is there after a read.
-        floor_of(self.writing.db)
+        read_floor(self.writing.db)
         files.remember_identity()
         if self.lookout is not None:
             self.lookout.seen = -1
@@ -166,13 +166,13 @@ class Engine:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.pool, self.read_in_pool, bound)
 
-    def version(self) -> int:
+    def read_data_version(self) -> int:
         """Changes with every commit of another connection, whoever made it."""
         with self.reading:
             version: int = self.reader.execute("PRAGMA data_version").fetchone()[0]
         return version
 
-    def ready_among(self, queue_ids: Collection[int]) -> set[int]:
+    def find_ready(self, queue_ids: Collection[int]) -> set[int]:
         """Those of the queues that have work."""
         return self.look_now(with_work, queue_ids)
 
@@ -186,37 +186,37 @@ class Engine:
         if self.files is not None:
             self.files.check_database()
 
-    def read_in_pool(self, work: Callable[[Transaction], T]) -> T:
+    def read_in_pool(self, work: Callable[[SqliteTransaction], T]) -> T:
         db = self.readers.get()
         try:
             return self.read_on(db, work)
         finally:
             self.readers.put(db)
 
-    def read_on(self, db: sqlite3.Connection, work: Callable[[Transaction], T]) -> T:
+    def read_on(self, db: sqlite3.Connection, work: Callable[[SqliteTransaction], T]) -> T:
         """One snapshot, however many statements."""
         try:
             db.execute("BEGIN")
             try:
-                return work(Transaction(db, self.clock()))
+                return work(SqliteTransaction(db, self.clock()))
             finally:
                 db.execute("COMMIT")
         except sqlite3.Error as error:
-            raise named(error, self.path, self.files) from error
+            raise translate_error(error, self.path, self.files) from error
 
 
-def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[Transaction], T]:
-    def run(tx: Transaction) -> T:
+def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[SqliteTransaction], T]:
+    def run(tx: SqliteTransaction) -> T:
         return finish(work(tx, *args, **kwargs))
 
     return run
 
 
-async def with_work(tx: Transaction, queue_ids: Collection[int]) -> set[int]:
+async def with_work(tx: SqliteTransaction, queue_ids: Collection[int]) -> set[int]:
     return {queue_id for queue_id in queue_ids if await tx.one("peek", queue_id=queue_id)}
 
 
-async def copy_to(tx: Transaction, path: str) -> None:
+async def copy_to(tx: SqliteTransaction, path: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as error:

@@ -1,16 +1,16 @@
 """The export's reader of messages and history."""
 
 from penstock.stores.sql import export
-from penstock.stores.sql.rows import feed_message_of
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sql.rows import make_feed_message
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.ticket import Cursor, Feed
 
 
-async def feed(tx: Transaction, cursor: Cursor, limit: int) -> Feed:
+async def feed(tx: SqliteTransaction, cursor: Cursor, limit: int) -> Feed:
     """One writer at a time, so ids and positions are in commit order: all are final."""
     epoch = await export.epoch(tx, cursor)
     rows = await tx.all("feed_messages", after=cursor.message, limit=limit)
-    messages = [feed_message_of(row) for row in rows]
+    messages = [make_feed_message(row) for row in rows]
     history = await export.recent(tx, cursor.history, limit)
     return Feed(
         messages,

@@ -22,7 +22,7 @@ NETWORK = frozenset({
 })  # fmt: skip
 
 
-class Files:
+class StoreFiles:
     def __init__(self, path: str, mounts: str = MOUNTS) -> None:
         self.path = path
         self.mounts = mounts
@@ -45,7 +45,7 @@ class Files:
         directory = os.path.dirname(self.path) or "."
         if not os.path.isdir(directory):
             raise StoreUnusable(f"no directory {directory!r} for {self.path!r}; create it first")
-        kind = filesystem(directory, self.mounts)
+        kind = find_filesystem(directory, self.mounts)
         if kind in NETWORK:
             raise StoreUnusable(
                 f"{self.path!r} lies on a network filesystem ({kind}), where SQLite's locks do not"
@@ -107,7 +107,7 @@ class Files:
         """Publishing stops before the disk is full, so that settling can go on."""
         if time.monotonic() - self.room_checked < 1.0:
             return
-        if self.room() < LOW_WATER:
+        if self.free_bytes() < LOW_WATER:
             raise StoreFull(
                 f"less than {LOW_WATER >> 20} MB left on the disk of {self.path!r}:"
                 " publishing stops, settling goes on; free some space"
@@ -115,7 +115,7 @@ class Files:
         self.room_checked = time.monotonic()
         self.load_ballast()
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         try:
             disk = os.statvfs(os.path.dirname(self.path) or ".")
         except OSError as error:
@@ -124,7 +124,7 @@ class Files:
 
     def load_ballast(self) -> None:
         """Room kept back for settling when the disk is full."""
-        if os.path.exists(self.ballast) or self.room() < 2 * BALLAST + LOW_WATER:
+        if os.path.exists(self.ballast) or self.free_bytes() < 2 * BALLAST + LOW_WATER:
             return
         file = os.open(self.ballast, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -172,7 +172,7 @@ def identity_of(file: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def filesystem(directory: str, mounts: str = MOUNTS) -> str:
+def find_filesystem(directory: str, mounts: str = MOUNTS) -> str:
     """The type of the filesystem a directory lies on; empty where it cannot be told."""
     device = os.stat(directory).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"

@@ -10,35 +10,37 @@ import weakref
 from typing import Protocol
 
 
-class Forkable(Protocol):
+class ForkableStore(Protocol):
     def leave(self) -> None:
         """Waits until no connection is in use, and closes them."""
 
-    def come_back(self) -> None:
+    def reopen(self) -> None:
         """The same process goes on."""
 
     def forget(self) -> None:
         """This is the copy: it has to open a store of its own."""
 
 
-class Forks:
+class ForkGuard:
     """The open stores of the process. `opening` is held while one opens, and during a fork."""
 
     def __init__(self) -> None:
         self.opening = threading.RLock()
-        self.stores: weakref.WeakSet[Forkable] = weakref.WeakSet()
-        self.left: list[Forkable] = []
+        self.stores: weakref.WeakSet[ForkableStore] = weakref.WeakSet()
+        self.left: list[ForkableStore] = []
         self.heard = False
 
-    def add(self, store: Forkable) -> None:
+    def add(self, store: ForkableStore) -> None:
         self.stores.add(store)
         if not self.heard:
             self.heard = True
             os.register_at_fork(
-                before=self.before, after_in_parent=self.in_parent, after_in_child=self.in_child
+                before=self.close_before_fork,
+                after_in_parent=self.in_parent,
+                after_in_child=self.in_child,
             )
 
-    def before(self) -> None:
+    def close_before_fork(self) -> None:
         self.opening.acquire()
         self.left = list(self.stores)
         for store in self.left:
@@ -47,7 +49,7 @@ class Forks:
     def in_parent(self) -> None:
         left, self.left = self.left, []
         for store in left:
-            store.come_back()
+            store.reopen()
         self.opening.release()
 
     def in_child(self) -> None:
@@ -59,4 +61,4 @@ class Forks:
 
 
 # One for the process, as a fork is.
-forks = Forks()
+forks = ForkGuard()

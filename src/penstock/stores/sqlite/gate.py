@@ -5,7 +5,7 @@ import os
 import threading
 
 
-class Gate:
+class WriteTurns:
     """An advisory lock on a file beside the database.
 
     Without it one of two processes can starve the other. It only shares out turns: SQLite's own

@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator
 
-from penstock.stores.sqlite.bell import IN_CLOEXEC, IN_NONBLOCK, Bell
+from penstock.stores.sqlite.bell import IN_CLOEXEC, IN_NONBLOCK, SocketNotifier
 
 IN_MODIFY, IN_ONESHOT = 0x2, 0x80000000
 # A commit is written to the log before it can be seen: looked for again after these.
 LADDER = (0.0003, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
 
 
-class Lookout:
+class CommitWatcher:
     """While somebody waits, a write to the log makes it look for work; otherwise it costs nothing.
 
     Where there is no inotify, waits are short instead.
@@ -22,7 +22,7 @@ class Lookout:
     def __init__(
         self,
         log: str,
-        bell: Bell,
+        bell: SocketNotifier,
         version: Callable[[], int],
         ready: Callable[[Collection[int]], set[int]],
     ) -> None:
@@ -45,7 +45,7 @@ class Lookout:
             return
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
-            self.loop.add_reader(self.file, self.heard)
+            self.loop.add_reader(self.file, self.handle_change)
         self.arm()
 
     def arm(self) -> None:
@@ -64,20 +64,20 @@ class Lookout:
         self.bell.wake(self.ready(self.bell.wanted))
         return True
 
-    def heard(self) -> None:
+    def handle_change(self) -> None:
         os.read(self.file, 4_096)
         if self.armed:
             self.armed = False
-            self.climb(iter(LADDER))
+            self.poll_again(iter(LADDER))
 
-    def climb(self, steps: Iterator[float]) -> None:
+    def poll_again(self, steps: Iterator[float]) -> None:
         self.timer = None
         if not self.bell.waiting:
             return
         if self.look() or (step := next(steps, None)) is None:
             self.arm()
         elif self.loop is not None:
-            self.timer = self.loop.call_later(step, self.climb, steps)
+            self.timer = self.loop.call_later(step, self.poll_again, steps)
 
     def close(self) -> None:
         if self.timer is not None:

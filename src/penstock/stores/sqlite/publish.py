@@ -5,16 +5,16 @@ from itertools import chain, groupby
 
 from penstock.message import Moment
 from penstock.stores.sql.publish import (
-    alike,
-    due_at,
-    expires_at,
-    none_of,
-    plain,
+    any_refused,
+    are_plain,
+    are_uniform,
+    compute_due_at,
+    compute_expires_at,
+    compute_rank,
     publish_checked,
-    rank_at,
-    refused,
+    refuse_all,
 )
-from penstock.stores.sqlite.transaction import SQL, Transaction
+from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 from penstock.ticket import Entry, Published
 
 ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -23,34 +23,36 @@ CHUNKS = (256, 64, 16, 4, 1)
 BODY = 7
 
 
-def inserts(row: Callable[[int], str]) -> dict[int, str]:
+def make_insert_statements(row: Callable[[int], str]) -> dict[int, str]:
     return {
         size: SQL["publish_message"].replace(ROW, ", ".join(row(number) for number in range(size)))
         for size in CHUNKS
     }
 
 
-INSERTS = inserts(lambda number: ROW)
-INSERTS_ALIKE = inserts(lambda number: f"(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?{9 + number}, ?8)")
+INSERTS = make_insert_statements(lambda number: ROW)
+INSERTS_ALIKE = make_insert_statements(
+    lambda number: f"(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?{9 + number}, ?8)"
+)
 
 
 async def publish(
-    tx: Transaction, entries: Sequence[Entry], atomic: bool = False
+    tx: SqliteTransaction, entries: Sequence[Entry], atomic: bool = False
 ) -> list[Published]:
     if not atomic:
         return await publish_each(tx, entries)
     tx.db.execute("SAVEPOINT atomic")
     outcomes = await publish_each(tx, entries)
-    if refused(outcomes):
+    if any_refused(outcomes):
         tx.db.execute("ROLLBACK TO atomic")
-        outcomes = none_of(outcomes)
+        outcomes = refuse_all(outcomes)
     tx.db.execute("RELEASE atomic")
     return outcomes
 
 
-async def publish_each(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
+async def publish_each(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
     """Neighbours that need no look at what is stored go in together."""
-    if plain(entries):
+    if are_plain(entries):
         return publish_plain(tx, entries)
     outcomes: list[Published] = []
     for together, run in groupby(entries, is_plain):
@@ -65,8 +67,8 @@ def is_plain(entry: Entry) -> bool:
     return entry.plain
 
 
-def publish_plain(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
-    last = insert_alike(tx, entries) if alike(entries) else insert_each(tx, entries)
+def publish_plain(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
+    last = insert_alike(tx, entries) if are_uniform(entries) else insert_each(tx, entries)
     first = last - len(entries) + 1
     span = {"first": first, "last": last, "now": tx.now, "flags": 0}
     tx.execute("publish_ready", span)
@@ -76,9 +78,9 @@ def publish_plain(tx: Transaction, entries: Sequence[Entry]) -> list[Published]:
     return [Published(id) for id in range(first, last + 1)]
 
 
-def insert_alike(tx: Transaction, entries: Sequence[Entry]) -> int:
+def insert_alike(tx: SqliteTransaction, entries: Sequence[Entry]) -> int:
     """Binding values is most of the cost: what all share is bound once. The last id."""
-    row = row_of(entries[0], tx.now)
+    row = make_row(entries[0], tx.now)
     shared = [*row[:BODY], *row[BODY + 1 :]]
     start = last = 0
     for size in CHUNKS:
@@ -89,9 +91,9 @@ def insert_alike(tx: Transaction, entries: Sequence[Entry]) -> int:
     return last
 
 
-def insert_each(tx: Transaction, entries: Sequence[Entry]) -> int:
+def insert_each(tx: SqliteTransaction, entries: Sequence[Entry]) -> int:
     """The last id; the others are the numbers before it."""
-    rows = [row_of(entry, tx.now) for entry in entries]
+    rows = [make_row(entry, tx.now) for entry in entries]
     start = last = 0
     for size in CHUNKS:
         while len(rows) - start >= size:
@@ -101,9 +103,9 @@ def insert_each(tx: Transaction, entries: Sequence[Entry]) -> int:
     return last
 
 
-def row_of(entry: Entry, now: Moment) -> tuple[object, ...]:
-    due = due_at(entry, now)
+def make_row(entry: Entry, now: Moment) -> tuple[object, ...]:
+    due = compute_due_at(entry, now)
     return (
-        entry.queue_id, entry.type, entry.priority, rank_at(entry, now, due), now,
-        due if due > now else None, expires_at(entry, now), entry.body, entry.meta,
+        entry.queue_id, entry.type, entry.priority, compute_rank(entry, now, due), now,
+        due if due > now else None, compute_expires_at(entry, now), entry.body, entry.meta,
     )  # fmt: skip

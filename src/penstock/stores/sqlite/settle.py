@@ -5,15 +5,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock.message import State, Verb
-from penstock.stores.sql.ending import over
+from penstock.stores.sql.ending import finalize
 from penstock.stores.sql.settle import explain, extend_one, keep_result
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.ticket import DONE, Answer, Completion, Extension
 
 encode = msgspec.json.Encoder().encode
 
 
-async def complete(tx: Transaction, items: Sequence[Completion]) -> list[Answer]:
+async def complete(tx: SqliteTransaction, items: Sequence[Completion]) -> list[Answer]:
     """As sets: history first, then the leases it was taken from."""
     wanted = {(item.id, item.fence): item for item in reversed(items)}
     fences = dict(wanted.keys())
@@ -27,17 +27,19 @@ async def complete(tx: Transaction, items: Sequence[Completion]) -> list[Answer]
     if count:
         tx.execute("complete_remove", (locks,))
         for id, flags in flagged:
-            await over(tx, id, flags, State.COMPLETED)
+            await finalize(tx, id, flags, State.COMPLETED)
     if count == len(items):
         await keep_results(tx, items)
         return [DONE] * count
     last = cursor.lastrowid or 0
     done = set(tx.execute("history_tail", (last - count,))) if count else set()
     await keep_results(tx, [item for lock, item in wanted.items() if lock in done])
-    return [await completed(tx, item, done) for item in items]
+    return [await answer_completed(tx, item, done) for item in items]
 
 
-async def completed(tx: Transaction, item: Completion, done: set[tuple[int, int]]) -> Answer:
+async def answer_completed(
+    tx: SqliteTransaction, item: Completion, done: set[tuple[int, int]]
+) -> Answer:
     """DONE once; a second one for the same lock in this batch is already done."""
     lock = (item.id, item.fence)
     if lock in done:
@@ -46,10 +48,10 @@ async def completed(tx: Transaction, item: Completion, done: set[tuple[int, int]
     return await explain(tx, item.id, item.fence, Verb.COMPLETE)
 
 
-async def keep_results(tx: Transaction, items: Iterable[Completion]) -> None:
+async def keep_results(tx: SqliteTransaction, items: Iterable[Completion]) -> None:
     for item in items:
         await keep_result(tx, item)
 
 
-async def extend(tx: Transaction, items: Sequence[Extension]) -> list[Answer]:
+async def extend(tx: SqliteTransaction, items: Sequence[Extension]) -> list[Answer]:
     return [await extend_one(tx, item) for item in items]

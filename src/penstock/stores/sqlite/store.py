@@ -9,10 +9,10 @@ from penstock.stores.sql import upkeep
 from penstock.stores.sql.store import SqlStore
 from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite import doctor, feed, foreign, publish, settle
-from penstock.stores.sqlite.engine import Engine
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.engine import SqliteDatabase
+from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import FIRST, LAST
-from penstock.stores.waiters import until
+from penstock.stores.waiters import wait_until_heard
 from penstock.ticket import (
     Answer,
     Claim,
@@ -33,7 +33,7 @@ from penstock.ticket import (
 )
 
 
-class SqliteStore(Engine, SqlStore):
+class SqliteStore(SqliteDatabase, SqlStore):
     # The queues of the last claim, if it got all it asked for.
     plenty: tuple[int, ...] = ()
 
@@ -71,14 +71,14 @@ class SqliteStore(Engine, SqlStore):
     async def claim(self, claim: Claim) -> Claimed:
         # After a full claim of the same there is more, as a rule.
         if claim.queue_ids != self.plenty and not self.look_now(any_ready, claim.queue_ids):
-            return claiming.NOTHING
+            return claiming.NO_CLAIM
         claimed = await self.write(claiming.claim, claim)
         self.plenty = claim.queue_ids if len(claimed.messages) == claim.limit else ()
         return claimed
 
     async def claim_dead(self, claim: Claim) -> Claimed:
         if not self.look_now(any_dead, claim.queue_ids):
-            return claiming.NOTHING
+            return claiming.NO_CLAIM
         return await self.write(claiming.claim_dead, claim)
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
@@ -110,7 +110,7 @@ class SqliteStore(Engine, SqlStore):
             return
         if self.lookout is not None:
             self.lookout.begin()
-        await until(heard, min(timeout, self.bell.longest_wait))
+        await wait_until_heard(heard, min(timeout, self.bell.longest_wait))
 
     async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
         return self.look_now(any_of_types, queue_id, types)
@@ -130,7 +130,7 @@ class SqliteStore(Engine, SqlStore):
         return await self.write(upkeep.promote, limit)
 
     async def prune(self, retention: Retention) -> Pruned:
-        ids, pruned = await self.read(upkeep.prunable, retention)
+        ids, pruned = await self.read(upkeep.find_prunable, retention)
         return await self.write(prune, retention) if ids else pruned
 
     async def index_types(self) -> None:
@@ -143,24 +143,24 @@ class SqliteStore(Engine, SqlStore):
         return await self.read(feed.feed, cursor, limit)
 
 
-async def prune(tx: Transaction, retention: Retention) -> Pruned:
+async def prune(tx: SqliteTransaction, retention: Retention) -> Pruned:
     pruned = await upkeep.prune(tx, retention)
     tx.db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
     return pruned
 
 
-async def index_types(tx: Transaction) -> None:
+async def index_types(tx: SqliteTransaction) -> None:
     await tx.run("index_types")
 
 
-async def any_ready(tx: Transaction, queue_ids: Collection[int]) -> bool:
+async def any_ready(tx: SqliteTransaction, queue_ids: Collection[int]) -> bool:
     for queue_id in queue_ids:
         if await tx.one("peek", queue_id=queue_id) is not None:
             return True
     return False
 
 
-async def any_of_types(tx: Transaction, queue_id: int, types: Sequence[str]) -> bool:
+async def any_of_types(tx: SqliteTransaction, queue_id: int, types: Sequence[str]) -> bool:
     if not types:
         return await any_ready(tx, [queue_id])
     for type_ in types:
@@ -169,7 +169,7 @@ async def any_of_types(tx: Transaction, queue_id: int, types: Sequence[str]) -> 
     return False
 
 
-async def any_dead(tx: Transaction, queue_ids: Collection[int]) -> bool:
+async def any_dead(tx: SqliteTransaction, queue_ids: Collection[int]) -> bool:
     for queue_id in queue_ids:
         if await tx.one("pick_dead", queue_id=queue_id, limit=1) is not None:
             return True

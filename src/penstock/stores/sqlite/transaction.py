@@ -14,7 +14,7 @@ SQL = load("penstock.stores.sqlite", "statements.sql")
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
-class Transaction(transaction.Transaction):
+class SqliteTransaction(transaction.SqlTransaction):
     __slots__ = ("db",)
 
     def __init__(self, db: sqlite3.Connection, now: Moment) -> None:

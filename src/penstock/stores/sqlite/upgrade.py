@@ -8,7 +8,7 @@ from penstock.errors import StoreUnusable
 from penstock.store import Durability
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.sqlite.database import MIGRATIONS, floor_of, named, refuse_foreign
+from penstock.stores.sqlite.database import MIGRATIONS, read_floor, refuse_foreign, translate_error
 from penstock.stores.sqlite.open import open_sqlite
 
 MIGRATED = "SELECT 1 FROM sqlite_schema WHERE name = 'migration'"
@@ -16,28 +16,28 @@ MIGRATED = "SELECT 1 FROM sqlite_schema WHERE name = 'migration'"
 
 async def upgrade(path: str, durability: Durability, *, plan: bool = False) -> list[str]:
     """The steps that were taken; with `plan`, those that would be."""
-    steps = [f"migration {each.number} {each.name}" for each in to_apply(path)]
+    steps = [f"migration {each.number} {each.name}" for each in plan_migrations(path)]
     if not plan:
         await (await open_sqlite(path, durability=durability)).close()
     return steps
 
 
-def to_apply(path: str) -> list[Migration]:
+def plan_migrations(path: str) -> list[Migration]:
     """Makes no file, and changes none."""
     if not os.path.exists(path):
         return MIGRATIONS
     try:
         with closing(sqlite3.connect(path)) as db:
-            return missing(db)
+            return find_missing(db)
     except StoreUnusable as error:
         raise type(error)(f"{path!r}: {error}") from None
     except sqlite3.Error as error:
-        raise named(error, path) from None
+        raise translate_error(error, path) from None
 
 
-def missing(db: sqlite3.Connection) -> list[Migration]:
+def find_missing(db: sqlite3.Connection) -> list[Migration]:
     db.execute("PRAGMA query_only = ON")
     refuse_foreign(db)
     done = db.execute(MIGRATED).fetchone()
     rows = db.execute("SELECT number, checksum FROM migration").fetchall() if done else ()
-    return migrations.missing(MIGRATIONS, dict(rows), floor_of(db))
+    return migrations.find_missing(MIGRATIONS, dict(rows), read_floor(db))

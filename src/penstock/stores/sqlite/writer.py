@@ -11,16 +11,16 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from penstock.errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreUnusable
 from penstock.store import Clock
-from penstock.stores.sqlite.bell import Bell
-from penstock.stores.sqlite.database import named, refuse_newer
-from penstock.stores.sqlite.files import Files
-from penstock.stores.sqlite.gate import Gate
-from penstock.stores.sqlite.transaction import Transaction
+from penstock.stores.sqlite.bell import SocketNotifier
+from penstock.stores.sqlite.database import refuse_newer, translate_error
+from penstock.stores.sqlite.files import StoreFiles
+from penstock.stores.sqlite.gate import WriteTurns
+from penstock.stores.sqlite.transaction import SqliteTransaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Work: TypeAlias = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
-MOST = 1_000
+Work: TypeAlias = Callable[Concatenate[SqliteTransaction, P], Coroutine[Any, Any, T]]
+MAX_BATCH = 1_000
 SYNC_WITHIN = 0.5
 
 # Settles before claims, so that a batch frees room first; reclaims last, so that whoever still
@@ -28,13 +28,13 @@ SYNC_WITHIN = 0.5
 FIRST, NEXT, LAST = 0, 1, 2
 
 
-class Job(NamedTuple):
+class WriteJob(NamedTuple):
     order: int
-    run: Callable[[Transaction], Any]
+    run: Callable[[SqliteTransaction], Any]
     future: "asyncio.Future[Any] | None"
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     future: "asyncio.Future[Any] | None"
     value: Any
     error: BaseException | None = None
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 class Applier:
     """Runs jobs in one transaction; one that fails is tried again alone."""
 
-    def __init__(self, db: sqlite3.Connection, path: str, clock: Clock, files: Files | None):
+    def __init__(self, db: sqlite3.Connection, path: str, clock: Clock, files: StoreFiles | None):
         self.db = db
         # Held while the connection is in use.
         self.mutex = threading.Lock()
@@ -59,14 +59,14 @@ class Applier:
         self.clock = clock
         self.files = files
 
-    def apply(self, jobs: list[Job]) -> tuple[list[Outcome], set[int]]:
+    def apply(self, jobs: list[WriteJob]) -> tuple[list[WriteOutcome], set[int]]:
         """The outcomes, and the queues to wake."""
         try:
             with self.mutex:
                 return self.commit(jobs)
         except (StoreBusy, StoreUnusable) as error:
             # Each would only meet it again.
-            return [Outcome(job.future, None, error) for job in jobs], set()
+            return [WriteOutcome(job.future, None, error) for job in jobs], set()
         except StoreFull as error:
             if self.files is not None and self.files.drop_ballast():
                 return self.apply(jobs)
@@ -74,11 +74,11 @@ class Applier:
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             failure = error
         if len(jobs) == 1:
-            return [Outcome(jobs[0].future, None, failure)], set()
+            return [WriteOutcome(jobs[0].future, None, failure)], set()
         return self.apply_apart(jobs)
 
-    def apply_apart(self, jobs: list[Job]) -> tuple[list[Outcome], set[int]]:
-        outcomes: list[Outcome] = []
+    def apply_apart(self, jobs: list[WriteJob]) -> tuple[list[WriteOutcome], set[int]]:
+        outcomes: list[WriteOutcome] = []
         woken: set[int] = set()
         for job in jobs:
             outcome, queues = self.apply([job])
@@ -86,18 +86,18 @@ class Applier:
             woken |= queues
         return outcomes, woken
 
-    def commit(self, jobs: list[Job]) -> tuple[list[Outcome], set[int]]:
+    def commit(self, jobs: list[WriteJob]) -> tuple[list[WriteOutcome], set[int]]:
         try:
             self.db.execute("BEGIN IMMEDIATE")
             refuse_newer(self.db)
-            tx = Transaction(self.db, self.clock())
-            outcomes = [Outcome(job.future, job.run(tx)) for job in jobs]
+            tx = SqliteTransaction(self.db, self.clock())
+            outcomes = [WriteOutcome(job.future, job.run(tx)) for job in jobs]
             self.db.execute("COMMIT")
         except BaseException as error:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                raise named(error, self.path, self.files) from error
+                raise translate_error(error, self.path, self.files) from error
             raise
         if self.files is not None:
             self.files.check_database()
@@ -107,12 +107,12 @@ class Applier:
 class InlineWriter:
     """For a store in memory: no thread, the caller does its own work."""
 
-    def __init__(self, applier: Applier, bell: Bell) -> None:
+    def __init__(self, applier: Applier, bell: SocketNotifier) -> None:
         self.applier = applier
         self.bell = bell
 
-    async def run(self, order: int, work: Callable[[Transaction], T]) -> T:
-        (outcome,), woken = self.applier.apply([Job(order, work, None)])
+    async def run(self, order: int, work: Callable[[SqliteTransaction], T]) -> T:
+        (outcome,), woken = self.applier.apply([WriteJob(order, work, None)])
         self.bell.wake(woken)
         if outcome.error is not None:
             raise outcome.error
@@ -127,7 +127,11 @@ class ThreadWriter:
     """One thread, one connection; callers on the loop wait for their share of the commit."""
 
     def __init__(
-        self, applier: Applier, bell: Bell, gate: Gate, sync: Callable[[], None] | None = None
+        self,
+        applier: Applier,
+        bell: SocketNotifier,
+        gate: WriteTurns,
+        sync: Callable[[], None] | None = None,
     ) -> None:
         self.applier = applier
         # Where commits are not synced one by one: what makes them durable, and when it is due.
@@ -136,22 +140,22 @@ class ThreadWriter:
         self.bell = bell
         self.gate = gate
         self.loop = asyncio.get_running_loop()
-        self.inbox: deque[Job] = deque()
+        self.inbox: deque[WriteJob] = deque()
         self.alarm: SimpleQueue[None] = SimpleQueue()
         self.asleep = False
         self.stopping = False
-        self.jobs: list[Job] = []
+        self.jobs: list[WriteJob] = []
         self.broken: StoreError | None = None
         self.thread = threading.Thread(target=self.main, name="penstock-writer", daemon=True)
         self.thread.start()
 
-    async def run(self, order: int, work: Callable[[Transaction], T]) -> T:
+    async def run(self, order: int, work: Callable[[SqliteTransaction], T]) -> T:
         if self.broken is not None:
             raise self.broken
         if self.stopping:
             raise StoreClosed(f"{self.applier.path!r} is closed")
         future: asyncio.Future[T] = self.loop.create_future()
-        self.inbox.append(Job(order, work, future))
+        self.inbox.append(WriteJob(order, work, future))
         if self.asleep:
             self.asleep = False
             self.alarm.put(None)
@@ -168,7 +172,7 @@ class ThreadWriter:
         except BaseException as error:  # noqa: BLE001 - told to whoever waits, now and later
             self.broken = StoreError(f"{self.applier.path!r}: the writer ended: {error!r}")
             jobs = [*self.jobs, *self.inbox]
-            outcomes = [Outcome(job.future, None, self.broken) for job in jobs]
+            outcomes = [WriteOutcome(job.future, None, self.broken) for job in jobs]
             self.loop.call_soon_threadsafe(self.deliver, outcomes, set())
 
     def work(self) -> None:
@@ -202,7 +206,7 @@ class ThreadWriter:
         # The gate first, then the inbox: what arrives while waiting joins the batch.
         held = self.gate.enter()
         try:
-            self.jobs = [self.inbox.popleft() for _ in range(min(len(self.inbox), MOST))]
+            self.jobs = [self.inbox.popleft() for _ in range(min(len(self.inbox), MAX_BATCH))]
             self.jobs.sort(key=order_of)
             outcomes, woken = self.applier.apply(self.jobs)
         finally:
@@ -216,11 +220,11 @@ class ThreadWriter:
             self.sync_at = time.monotonic() + SYNC_WITHIN
         self.sync_if_due()
 
-    def deliver(self, outcomes: list[Outcome], woken: set[int]) -> None:
+    def deliver(self, outcomes: list[WriteOutcome], woken: set[int]) -> None:
         for outcome in outcomes:
             outcome.deliver()
         self.bell.wake(woken)
 
 
-def order_of(job: Job) -> int:
+def order_of(job: WriteJob) -> int:
     return job.order
