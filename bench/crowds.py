@@ -5,8 +5,8 @@ import time
 from bench.processes import Start
 from bench.verbs import draft, opened, require, run
 from bench.workload import BULK, bodies
-from penstock.broker import Broker
-from penstock.message import Draft
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
 
 QUEUES = 10
 TYPES = 10

@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.manifest import LakePart, Manifest
-from penstock.pipeline.schema import SCHEMAS, TABLES, VERSION, Table, to_spark_schema
-from penstock.pipeline.stores import make_identity, use_store
-from penstock.ticket import Cursor
+from penstock.broker.local import Broker
+from penstock.model.store_types import Cursor
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.manifest import LakePart, Manifest
+from penstock.pipeline.lake.schema import SCHEMAS, TABLES, VERSION, Table, to_spark_schema
+from penstock.pipeline.store_access import make_identity, use_store
 
 QUEUES, TYPES, CONSUMERS = 20, 6, 40
 WEEK = 7 * 86_400

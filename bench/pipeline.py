@@ -26,8 +26,8 @@ from bench.table import HEADER, json_line, line
 from bench.targets import TARGETS
 from bench.usage import server_seconds
 from penstock.pipeline import extract, read_lake, started
-from penstock.pipeline.analyse import analyze
-from penstock.pipeline.schema import TABLES
+from penstock.pipeline.analytics.job import analyze
+from penstock.pipeline.lake.schema import TABLES
 from tests.servers.postgres import Postgres
 
 SUBJECT = "pipeline"

@@ -13,10 +13,10 @@ import msgspec
 from bench.processes import Start
 from bench.workload import BULK, WARM_UP, bodies, body
 from penstock import stores
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import NotFound
-from penstock.message import Draft, Leased
-from penstock.ticket import AnswerKind, Completion
+from penstock.model.message import Draft, Leased
+from penstock.model.store_types import AnswerKind, Completion
 
 QUEUE = "bench"
 # As many as a worker claims at once.

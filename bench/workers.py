@@ -14,7 +14,7 @@ from bench.processes import Start
 from bench.verbs import QUEUE, draft, run
 from bench.workload import WARM_UP, bodies
 from penstock import Message, Penstock
-from penstock.cli import log
+from penstock.cli import logs
 from penstock.worker.options import WorkerOptions
 from penstock.worker.worker import Worker
 
@@ -36,7 +36,7 @@ class Drained(Struct, frozen=True):
 
 @asynccontextmanager
 async def opened(url: str, handle: Handle) -> AsyncIterator[Penstock]:
-    log.configure("quiet")
+    logs.configure("quiet")
     app = Penstock(url)
     for queue in (QUEUE, FIRST):
         app.subscriber(queue)(handle)

@@ -18,8 +18,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.broker import Broker
-from penstock.message import Draft
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
 
 HERE = Path(__file__).parent
 COLUMNS = ("queue", "ready", "scheduled", "claimed", "dead", "ended")

@@ -17,10 +17,10 @@ import structlog
 
 from penstock import stores
 from penstock.agents import make_agents
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import LockLost, SlugConflict
-from penstock.message import Draft, HistoryRow, Leased, Moment, Nack, State, Verb
-from penstock.queue import Schedule
+from penstock.model.message import Draft, HistoryRow, Leased, Moment, Nack, State, Verb
+from penstock.model.queue import Schedule
 from penstock.runner import Runner, make_identity
 from penstock.store import Store
 

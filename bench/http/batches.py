@@ -11,9 +11,9 @@ from bench.http.asking import Next, finished, request, times
 from bench.http.bodies import BODY, PUBLISH
 from bench.http.serving import Served
 from penstock import stores
-from penstock.broker import Broker
-from penstock.message import Draft
-from penstock.ticket import Completion
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
+from penstock.model.store_types import Completion
 
 BATCH, CALLERS = 100, 8
 TOKEN = re.compile(rb'"token":"([^"]+)"')

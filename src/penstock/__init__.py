@@ -4,13 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.app import Penstock
+    from penstock.app.app import Penstock
+    from penstock.app.job import Job, await_many, wait_many
     from penstock.errors import PenstockError
-    from penstock.job import Job, await_many, wait_many
-    from penstock.message import Dedup, Draft
+    from penstock.model.message import Dedup, Draft
     from penstock.worker.context import Context
-    from penstock.worker.incoming import Message
     from penstock.worker.job_logging import JobLogFilter
+    from penstock.worker.message import Message
     from penstock.worker.policy import (
         AckPolicy,
         Cancelled,
@@ -44,12 +44,12 @@ __all__ = [
 ]
 
 HOMES = {
-    "app": ("Penstock",),
+    "app.app": ("Penstock",),
     "errors": ("PenstockError",),
-    "job": ("Job", "await_many", "wait_many"),
-    "message": ("Dedup", "Draft"),
+    "app.job": ("Job", "await_many", "wait_many"),
+    "model.message": ("Dedup", "Draft"),
     "worker.context": ("Context",),
-    "worker.incoming": ("Message",),
+    "worker.message": ("Message",),
     "worker.job_logging": ("JobLogFilter",),
     "worker.policy": (
         "AckPolicy",

@@ -9,11 +9,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock.document import AuditEntry, Document
-from penstock.message import NEVER, HistoryRow, Moment, Record, Verb
-from penstock.queue import Queue, QueueState, Schedule, Scope
-from penstock.settings import QueueSettings
-from penstock.ticket import (
+from penstock.model.documents import AuditEntry, Document
+from penstock.model.message import NEVER, HistoryRow, Moment, Record, Verb
+from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.settings import QueueSettings
+from penstock.model.store_types import (
     AgentRun,
     Answer,
     Claim,

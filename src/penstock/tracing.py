@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.message import Draft, Leased
+from penstock.model.message import Draft, Leased
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, SpanKind, Tracer

@@ -6,11 +6,11 @@ from datetime import datetime
 from pathlib import Path
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.message import Draft, Leased, Moment, State, StoredMessage
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, Leased, Moment, State, StoredMessage
+from penstock.model.store_types import AgentRun
 from penstock.store import Store
 from penstock.testing.clock import ManualClock
-from penstock.ticket import AgentRun
 
 
 async def publish(broker: Broker, queue: str, count: int) -> list[int]:

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import Context, Draft, Message, Penstock, Reject, Retry
-from penstock.message import State
+from penstock.model.message import State
 from penstock.testing.simulation import Simulation
 
 pytestmark = pytest.mark.anyio

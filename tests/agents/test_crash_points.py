@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.broker import Broker
-from penstock.callback import decode
+from penstock.broker.local import Broker
 from penstock.errors import InvalidState, OutcomeUnknown, StoreError
-from penstock.message import Dedup, Draft, Leased, Nack, SettleReject, State
-from penstock.queue import Missed, Schedule
+from penstock.model.message import Dedup, Draft, Leased, Nack, SettleReject, State
+from penstock.model.queue import Missed, Schedule
+from penstock.rules.callbacks import decode
 from penstock.testing.faults import Faults
 from penstock.testing.simulation import Simulation
 from tests.agents.scenes import bodies, hold

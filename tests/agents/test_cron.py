@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from penstock.agents.scheduler import Scheduler
-from penstock.broker import Broker
-from penstock.directory import QueueCache
-from penstock.message import Draft
-from penstock.queue import Missed, Schedule
+from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
+from penstock.model.message import Draft
+from penstock.model.queue import Missed, Schedule
 from penstock.testing.clock import ManualClock
 from penstock.testing.simulation import Simulation
 from tests.agents.scenes import moment, ticks, two_stores

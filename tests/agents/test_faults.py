@@ -3,9 +3,9 @@
 import pytest
 
 from penstock import stores
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import InvalidInput, OutcomeUnknown, StoreBusy, StoreError
-from penstock.message import Draft
+from penstock.model.message import Draft
 from penstock.testing.faults import Faults
 from tests.agents.scenes import bodies, publish
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.message import Draft, SettleReject
-from penstock.queue import Schedule
+from penstock.model.message import Draft, SettleReject
+from penstock.model.queue import Schedule
 from penstock.testing.simulation import Simulation
 from tests.agents.scenes import hold, publish
 

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from penstock.agents.scheduler import Scheduler
-from penstock.directory import QueueCache
-from penstock.message import Draft, State
-from penstock.queue import QueueState, Schedule
+from penstock.broker.queue_cache import QueueCache
+from penstock.model.message import Draft, State
+from penstock.model.queue import QueueState, Schedule
 from penstock.testing.simulation import Simulation
 from tests.agents.scenes import state, ticks
 

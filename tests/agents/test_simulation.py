@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidInput, InvalidState, StoreBusy, StoreError
-from penstock.message import Draft, Fail, Leased, State
-from penstock.queue import Schedule
+from penstock.model.message import Draft, Fail, Leased, State
+from penstock.model.queue import Schedule
 from penstock.testing.clock import START, ManualClock
 from penstock.testing.faults import Faults
 from penstock.testing.simulation import Simulation

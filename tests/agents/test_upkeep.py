@@ -3,16 +3,16 @@
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.agents.aging import PriorityAger
-from penstock.agents.archiver import Pruner
-from penstock.agents.dead_letters import DeadLetterMonitor
-from penstock.agents.expiry import Expirer
-from penstock.broker import Broker
-from penstock.directory import QueueCache
+from penstock.agents.ager import PriorityAger
+from penstock.agents.dead_letter_monitor import DeadLetterMonitor
+from penstock.agents.expirer import Expirer
+from penstock.agents.pruner import Pruner
+from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Archived
-from penstock.message import Dedup, Draft, SettleReject, State
+from penstock.model.message import Dedup, Draft, SettleReject, State
+from penstock.model.store_types import Cursor
 from penstock.testing.simulation import Simulation
-from penstock.ticket import Cursor
 from tests.agents.scenes import hold, last_run, publish, state
 
 pytestmark = pytest.mark.anyio

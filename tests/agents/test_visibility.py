@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.agents.visibility import Reclaimer
-from penstock.broker import Broker
-from penstock.directory import QueueCache
+from penstock.agents.reclaimer import Reclaimer
+from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import StoreError
-from penstock.message import Draft, Leased, State, Verb
-from penstock.queue import Queue
+from penstock.model.message import Draft, Leased, State, Verb
+from penstock.model.queue import Queue
 from penstock.testing.clock import ManualClock
 from penstock.testing.faults import Faults
 from penstock.testing.simulation import Simulation

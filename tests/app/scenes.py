@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 
 from penstock import Penstock, stores
-from penstock.agents.visibility import Reclaimer
-from penstock.broker import Broker
-from penstock.connections import BrokerPool
-from penstock.directory import QueueCache
-from penstock.message import Record
+from penstock.agents.reclaimer import Reclaimer
+from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
+from penstock.client.brokers import BrokerPool
+from penstock.model.message import Record
 from penstock.runner import Runner
 from penstock.testing.clock import ManualClock
 from penstock.testing.faults import Faults

@@ -14,8 +14,8 @@ import pydantic
 import pytest
 
 from penstock import Penstock
-from penstock.codec import Arguments, Values
 from penstock.errors import InvalidInput
+from penstock.worker.codec import Arguments, Values
 from tests.app.scenes import working
 
 

@@ -10,7 +10,7 @@ import pytest
 from penstock import Context, Penstock
 from penstock.artifacts.rules import Artifact
 from penstock.errors import InvalidInput, InvalidState, NotFound
-from penstock.message import State
+from penstock.model.message import State
 from tests.app.scenes import working
 
 pytestmark = pytest.mark.anyio

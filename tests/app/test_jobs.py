@@ -14,7 +14,7 @@ from penstock.errors import (
     JobFailed,
     NotFound,
 )
-from penstock.message import State
+from penstock.model.message import State
 from penstock.testing.clock import ManualClock
 from tests.app.scenes import Arranged, record, until, until_true, working
 

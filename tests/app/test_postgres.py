@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from penstock import Penstock
-from penstock.message import State
-from penstock.task import AsyncTask
+from penstock.app.task import AsyncTask
+from penstock.model.message import State
 from tests.cli.terminal import until
 from tests.servers.postgres import Postgres
 

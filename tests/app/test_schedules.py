@@ -3,9 +3,9 @@
 import pytest
 
 from penstock import Context, Penstock
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import InvalidInput
-from penstock.queue import Missed, Schedule
+from penstock.model.queue import Missed, Schedule
 from penstock.testing.clock import ManualClock
 from tests.app.scenes import Arranged, turning, until
 

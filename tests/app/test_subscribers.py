@@ -7,7 +7,7 @@ import pytest
 
 from penstock import Draft, Message, Penstock
 from penstock.errors import InvalidInput
-from penstock.message import State
+from penstock.model.message import State
 from tests.app.scenes import counters, record, until, working
 
 pytestmark = pytest.mark.anyio

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from penstock import Draft, Penstock, wait_many
+from penstock.app.task import Task
 from penstock.errors import InvalidState, JobFailed, NotFound, PenstockError
-from penstock.message import State
-from penstock.task import Task
+from penstock.model.message import State
 from tests.app.scenes import CAP, until_true, working
 from tests.servers.postgres import Postgres
 

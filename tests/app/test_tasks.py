@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock import Context, Dedup, Penstock
+from penstock.app.task import Choices, TaskOptions
 from penstock.errors import IdempotencyConflict, InvalidInput, NameTaken, QueueFull
-from penstock.message import State
-from penstock.task import Choices, TaskOptions
+from penstock.model.message import State
 from tests.app.scenes import record, working
 
 pytestmark = pytest.mark.anyio

@@ -13,11 +13,11 @@ import anyio
 import pytest
 
 from penstock import Draft, Penstock
+from penstock.app.task import Task
 from penstock.errors import InvalidInput, InvalidState, QueueFull, StoreBusy, StoreError
-from penstock.message import State
-from penstock.stores.sqlite import database
-from penstock.stores.sqlite.bell import SocketNotifier
-from penstock.task import Task
+from penstock.model.message import State
+from penstock.stores.sqlite import connection
+from penstock.stores.sqlite.notifier import SocketNotifier
 from tests.app.scenes import CAP, until, working
 
 Open = Callable[..., sqlite3.Connection]
@@ -278,7 +278,7 @@ def test_a_plain_enqueue_of_another_thread_waits_for_the_commit(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT_S", 0.1)
 
 
 def test_a_transaction_that_is_never_committed_does_not_hang_others(

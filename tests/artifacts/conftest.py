@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import pytest
 
-from penstock.artifacts.place import ArtifactStorage, open_storage
+from penstock.artifacts.storage import ArtifactStorage, open_storage
 
 SECRET = bytes(32)
 Shared: TypeAlias = Callable[[bytes], ArtifactStorage]

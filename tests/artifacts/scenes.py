@@ -1,7 +1,7 @@
 """What tests of artifacts begin with."""
 
-from penstock.artifacts.place import ArtifactStorage
 from penstock.artifacts.rules import DeliveryPrefix
+from penstock.artifacts.storage import ArtifactStorage
 from penstock.artifacts.upload import Content, Upload
 
 SHELF = DeliveryPrefix("default", 7, 3)

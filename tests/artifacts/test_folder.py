@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.artifacts.folder import LocalArtifactStorage
+from penstock.artifacts.local import LocalArtifactStorage
 from penstock.artifacts.rules import DeliveryPrefix
 from penstock.artifacts.upload import Upload
 from penstock.errors import StoreUnusable

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.artifacts.place import ArtifactStorage, default_location, open_storage
 from penstock.artifacts.rules import Artifact, DeliveryPrefix, MessagePrefix
+from penstock.artifacts.storage import ArtifactStorage, default_location, open_storage
 from penstock.artifacts.upload import Upload
 from penstock.errors import BodyTooLarge, InvalidInput, StoreUnreachable
 from tests.artifacts.conftest import Shared

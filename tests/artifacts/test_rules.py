@@ -17,7 +17,7 @@ from penstock.artifacts.rules import (
     merge_artifacts,
 )
 from penstock.errors import BodyTooLarge, Conflict, InvalidInput, PenstockError, Refused
-from penstock.message import PLAIN, HistoryRow, Record, State, StoredMessage, Verb
+from penstock.model.message import PLAIN, HistoryRow, Record, State, StoredMessage, Verb
 
 BAD = (
     "", ".", "..", ".hidden", "../../etc/passwd", "..\\..\\windows", "/etc/passwd", "a/b", "a\\b",

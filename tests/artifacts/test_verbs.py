@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from penstock import stores
-from penstock.agents.artifacts import ArtifactPruner
-from penstock.artifacts.folder import LocalArtifactStorage
-from penstock.artifacts.place import ArtifactStorage
+from penstock.agents.artifact_pruner import ArtifactPruner
+from penstock.artifacts.local import LocalArtifactStorage
 from penstock.artifacts.rules import Artifact, ArtifactLimits, DeliveryPrefix
-from penstock.artifacts.verbs import ArtifactRoom
-from penstock.broker import Broker
+from penstock.artifacts.service import ArtifactRoom
+from penstock.artifacts.storage import ArtifactStorage
+from penstock.broker.local import Broker
 from penstock.errors import (
     AlreadySettled,
     BodyTooLarge,
@@ -25,8 +25,8 @@ from penstock.errors import (
     PenstockError,
     Refused,
 )
-from penstock.message import Draft, Fail, Leased, Nack
-from penstock.ticket import Lock, Retention
+from penstock.model.message import Draft, Fail, Leased, Nack
+from penstock.model.store_types import Lock, Retention
 
 pytestmark = pytest.mark.anyio
 LIMITS = ArtifactLimits(100, 3, 150)
@@ -309,7 +309,7 @@ async def test_files_of_deliveries_that_lost_are_swept(
 async def test_a_sweep_of_many_goes_on_where_it_was(
     broker: Broker, folder: LocalArtifactStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.agents.artifacts.BATCH", 2)
+    monkeypatch.setattr("penstock.agents.artifact_pruner.BATCH", 2)
     for _ in range(5):
         message = await take(broker)
         await broker.artifacts.attach(message, "a.txt", b"a")

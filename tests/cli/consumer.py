@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.message import Draft, Leased, SettleReject
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, Leased, SettleReject
 
 T = TypeVar("T")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.broker import Broker
-from penstock.message import Draft
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
 from tests.cli.consumer import kill, on_store, publish
 from tests.cli.terminal import Terminal
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from penstock.broker import Broker
-from penstock.message import Fail, Nack
+from penstock.broker.local import Broker
+from penstock.model.message import Fail, Nack
 from tests.cli.consumer import kill, on_store, publish, take
 from tests.cli.terminal import Terminal
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.broker import Broker
-from penstock.message import Draft
-from penstock.queue import Schedule
-from penstock.settings import PRESETS
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
+from penstock.model.queue import Schedule
+from penstock.model.settings import PRESETS
 from tests.cli.consumer import on_store, publish
 from tests.cli.terminal import Terminal
 

@@ -6,8 +6,8 @@ from http.client import HTTPConnection
 
 import pytest
 
-from penstock.cli.serving import ServePlan
-from penstock.cli.sources import Settings
+from penstock.cli.commands.serve import ServePlan
+from penstock.cli.settings import Settings
 from tests.cli.terminal import Terminal, until
 from tests.servers.places import free_port
 

@@ -9,8 +9,8 @@ import penstock
 from tests.cli.terminal import Terminal
 
 HEAVY = (
-    "structlog", "rich", "importlib.resources", "multiprocessing", "penstock.app",
-    "penstock.agents", "penstock.worker.worker", "penstock.worker.shell", "tempfile",
+    "structlog", "rich", "importlib.resources", "multiprocessing", "penstock.app.app",
+    "penstock.agents", "penstock.worker.worker", "penstock.worker.executors.shell", "tempfile",
     "cronsim", "zoneinfo", "fastapi", "uvicorn", "aiohttp", "prometheus_client", "penstock.wire",
 )  # fmt: skip
 LIGHT = (["status"], ["list"], ["enqueue", '{"command":"true"}'], ["worker", "list"])

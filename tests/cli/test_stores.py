@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from penstock.agents import make_agents
-from penstock.broker import Broker
-from penstock.cli.status import AGENTS
+from penstock.broker.local import Broker
+from penstock.cli.commands.status import AGENTS
 from penstock.runner import make_identity
 from tests.cli.consumer import kill, on_store, publish
 from tests.cli.terminal import Terminal

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from penstock.broker import Broker
-from penstock.consumer import Held
-from penstock.message import (
+from penstock.broker.consume import Held
+from penstock.broker.local import Broker
+from penstock.model.message import (
     Fail,
     Nack,
     Park,
@@ -15,7 +15,7 @@ from penstock.message import (
     SettleReject,
     State,
 )
-from penstock.ticket import Answer
+from penstock.model.store_types import Answer
 from tests.conformance.stage import HOUR, LEASE_OVER, Stage
 
 Act = Callable[[Broker, Held], Awaitable[Answer]]

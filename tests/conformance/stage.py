@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock import admission, cron, lifecycle
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import PenstockError
-from penstock.message import (
+from penstock.model.message import (
     Draft,
     HistoryRow,
     Leased,
@@ -21,9 +20,10 @@ from penstock.message import (
     State,
     Verb,
 )
-from penstock.queue import Schedule
+from penstock.model.queue import Schedule
+from penstock.model.store_types import Answer, Claim, Firing, Lease, Move, Retention, Tally
+from penstock.rules import cron, drafts, lifecycle
 from penstock.store import Store
-from penstock.ticket import Answer, Claim, Firing, Lease, Move, Retention, Tally
 from tests.conformance.engines import Engine
 
 HOUR = 3_600.0
@@ -140,7 +140,7 @@ class Stage:
     async def firing(self, schedule: Schedule, now: Moment) -> Firing:
         queue = await self.broker.directory.get_by_id(schedule.queue_id)
         ticks, next_at = cron.find_due_ticks(schedule, now)
-        entries = tuple(admission.make_entry(schedule.draft, queue) for _ in ticks)
+        entries = tuple(drafts.make_entry(schedule.draft, queue) for _ in ticks)
         return Firing(schedule.id, schedule.next_at, next_at, entries)
 
     async def prune(self, age: float, queue: str = "default", after: int = 0) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 import anyio
 import pytest
 
-from penstock.message import (
+from penstock.model.message import (
     Dedup,
     Draft,
     Fail,
@@ -18,7 +18,7 @@ from penstock.message import (
     Settlement,
     SettleReject,
 )
-from penstock.ticket import Completion
+from penstock.model.store_types import Completion
 from tests.conformance.stage import LEASE_OVER, Stage, refusal
 
 pytestmark = pytest.mark.anyio

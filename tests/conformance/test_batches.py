@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from penstock.errors import InvalidInput, NameTaken, PenstockError
-from penstock.message import Draft, Leased, Nack, Release, Settlement, SettleReject, State
-from penstock.ticket import Answer, AnswerKind, Completion, Extension, Lock
+from penstock.model.message import Draft, Leased, Nack, Release, Settlement, SettleReject, State
+from penstock.model.store_types import Answer, AnswerKind, Completion, Extension, Lock
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

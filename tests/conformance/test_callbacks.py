@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import Broker
-from penstock.callback import TYPE, Ended, decode, make_correlation_id
+from penstock.broker.local import Broker
 from penstock.errors import Forbidden, InvalidInput
-from penstock.message import Dedup, Draft, Fail, Nack, Record, Release, SettleReject, State
-from penstock.queue import CALLBACK
-from penstock.ticket import Claim, Completion, Query
+from penstock.model.message import Dedup, Draft, Fail, Nack, Record, Release, SettleReject, State
+from penstock.model.queue import CALLBACK
+from penstock.model.store_types import Claim, Completion, Query
+from penstock.rules.callbacks import TYPE, Ended, decode, make_correlation_id
 from tests.conformance.acts import ENDABLE, ENDINGS
 from tests.conformance.stage import HOUR, LEASE_OVER, Stage, refusal
 

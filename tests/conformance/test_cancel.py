@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from penstock.errors import InvalidState, LockLost, NotFound
-from penstock.message import (
+from penstock.model.message import (
     Fail,
     Nack,
     Park,
@@ -15,7 +15,7 @@ from penstock.message import (
     State,
     Verb,
 )
-from penstock.ticket import AnswerKind, Lock
+from penstock.model.store_types import AnswerKind, Lock
 from tests.conformance.acts import ACTS
 from tests.conformance.stage import LEASE_OVER, Stage
 

@@ -4,9 +4,9 @@ import anyio
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.message import Nack, Release, State
-from penstock.queue import QueueState
-from penstock.ticket import Completion
+from penstock.model.message import Nack, Release, State
+from penstock.model.queue import QueueState
+from penstock.model.store_types import Completion
 from tests.conformance.stage import Stage, micros
 
 pytestmark = pytest.mark.anyio

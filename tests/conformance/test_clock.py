@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.agents import make_agents
-from penstock.artifacts.folder import LocalArtifactStorage
+from penstock.artifacts.local import LocalArtifactStorage
 from penstock.artifacts.rules import ArtifactLimits
-from penstock.artifacts.verbs import ArtifactRoom
+from penstock.artifacts.service import ArtifactRoom
 from penstock.runner import Agent
 from tests.artifacts.scenes import keep
 from tests.conformance.stage import DAY, HOUR, Stage

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from penstock.message import Dedup, Draft, Fail, Leased, Nack, Release, State
-from penstock.ticket import Lock
+from penstock.model.message import Dedup, Draft, Fail, Leased, Nack, Release, State
+from penstock.model.store_types import Lock
 from tests.conformance.stage import Stage, micros, refusal
 
 pytestmark = pytest.mark.anyio

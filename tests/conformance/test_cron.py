@@ -4,12 +4,12 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from penstock import cron
 from penstock.agents.scheduler import make_tick_entry
 from penstock.errors import Forbidden, InvalidInput, NotFound
-from penstock.message import Draft
-from penstock.queue import Missed, QueueState, Schedule
-from penstock.ticket import Firing
+from penstock.model.message import Draft
+from penstock.model.queue import Missed, QueueState, Schedule
+from penstock.model.store_types import Firing
+from penstock.rules import cron
 from tests.conformance.stage import HOUR, Stage
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import InvalidState
-from penstock.message import (
+from penstock.model.message import (
     Fail,
     Flag,
     Nack,
@@ -15,7 +15,7 @@ from penstock.message import (
     State,
     Verb,
 )
-from penstock.ticket import AnswerKind
+from penstock.model.store_types import AnswerKind
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from penstock.errors import IdempotencyConflict, NameTaken, QueueFull
-from penstock.message import Dedup, Draft, Nack, State
-from penstock.ticket import Published
+from penstock.model.message import Dedup, Draft, Nack, State
+from penstock.model.store_types import Published
 from tests.conformance.acts import ENDABLE, ENDINGS
 from tests.conformance.stage import DAY, HOUR, Stage
 

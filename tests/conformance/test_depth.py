@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from penstock.errors import QueueFull
-from penstock.message import Dedup, Draft, Nack, Release, State, Verb
+from penstock.model.message import Dedup, Draft, Nack, Release, State, Verb
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import stores
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import (
     Forbidden,
     InvalidInput,
@@ -12,10 +12,10 @@ from penstock.errors import (
     NotFound,
     SlugConflict,
 )
-from penstock.message import Draft, State
-from penstock.queue import QueueState, Schedule
-from penstock.settings import PRESETS
-from penstock.ticket import WorkerInfo
+from penstock.model.message import Draft, State
+from penstock.model.queue import QueueState, Schedule
+from penstock.model.settings import PRESETS
+from penstock.model.store_types import WorkerInfo
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.document import AuditEntry, Document, acting
 from penstock.errors import SlugConflict
-from penstock.message import NEVER, Draft
-from penstock.queue import Schedule
-from penstock.ticket import WorkerInfo
+from penstock.model.documents import AuditEntry, Document, acting
+from penstock.model.message import NEVER, Draft
+from penstock.model.queue import Schedule
+from penstock.model.store_types import WorkerInfo
 from tests.conformance.stage import DAY, Stage
 
 pytestmark = pytest.mark.anyio

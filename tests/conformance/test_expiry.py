@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.message import Nack, Release, State, Verb
+from penstock.model.message import Nack, Release, State, Verb
 from tests.conformance.stage import Stage, micros
 
 pytestmark = pytest.mark.anyio

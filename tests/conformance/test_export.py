@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import asdict
 
-from penstock.message import FeedMessage, HistoryRow, Nack, Record, SettleReject
-from penstock.ticket import Cursor
+from penstock.model.message import FeedMessage, HistoryRow, Nack, Record, SettleReject
+from penstock.model.store_types import Cursor
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import LEASE_OVER, Stage
 

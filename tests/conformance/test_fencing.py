@@ -4,8 +4,17 @@ import anyio
 import pytest
 
 from penstock.errors import InvalidState, LockLost, NotFound
-from penstock.message import Fail, Leased, Nack, Release, Settlement, SettleReject, State, Verb
-from penstock.ticket import AnswerKind, Lock
+from penstock.model.message import (
+    Fail,
+    Leased,
+    Nack,
+    Release,
+    Settlement,
+    SettleReject,
+    State,
+    Verb,
+)
+from penstock.model.store_types import AnswerKind, Lock
 from tests.conformance.acts import ACTS, SETTLING
 from tests.conformance.stage import LEASE_OVER, Stage
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import NotFound
-from penstock.message import Nack, SettleReject, State
+from penstock.model.message import Nack, SettleReject, State
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import Stage
 

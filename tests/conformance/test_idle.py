@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.message import Nack
-from penstock.queue import QueueState
-from penstock.ticket import Claim, Cursor, Lock, Retention
+from penstock.model.message import Nack
+from penstock.model.queue import QueueState
+from penstock.model.store_types import Claim, Cursor, Lock, Retention
 from tests.conformance.stage import HOUR, LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import BodyTooLarge
-from penstock.message import (
+from penstock.model.message import (
     Dedup,
     Draft,
     Fail,
@@ -18,8 +18,8 @@ from penstock.message import (
     Settlement,
     SettleReject,
 )
-from penstock.queue import QueueState
-from penstock.ticket import Completion, Extension, Lock
+from penstock.model.queue import QueueState
+from penstock.model.store_types import Completion, Extension, Lock
 from tests.conformance.acts import ACTS
 from tests.conformance.stage import Stage, refusal
 

@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from penstock.errors import NameTaken
-from penstock.message import Dedup, Draft, Leased, Nack, SettleReject, State
-from penstock.ticket import AnswerKind, Completion
+from penstock.model.message import Dedup, Draft, Leased, Nack, SettleReject, State
+from penstock.model.store_types import AnswerKind, Completion
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.anyio

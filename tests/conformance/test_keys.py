@@ -5,8 +5,8 @@ from collections import defaultdict
 import anyio
 import pytest
 
-from penstock.message import Leased, Nack, Release, SettleReject, State
-from penstock.ticket import AnswerKind, Completion, Lock
+from penstock.model.message import Leased, Nack, Release, SettleReject, State
+from penstock.model.store_types import AnswerKind, Completion, Lock
 from tests.conformance.acts import ENDABLE, ENDINGS
 from tests.conformance.stage import HOUR, LEASE_OVER, Stage
 

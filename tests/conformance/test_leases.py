@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.message import Nack
-from penstock.ticket import Lock
+from penstock.model.message import Nack
+from penstock.model.store_types import Lock
 from tests.conformance.stage import Stage, micros
 
 pytestmark = pytest.mark.anyio

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.message import Dedup, Draft, State
-from penstock.queue import Schedule
-from penstock.ticket import AnswerKind
+from penstock.model.message import Dedup, Draft, State
+from penstock.model.queue import Schedule
+from penstock.model.store_types import AnswerKind
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from penstock.errors import NameTaken, NotFound
-from penstock.message import Draft, State
+from penstock.model.message import Draft, State
 from tests.conformance.stage import HOUR, Stage
 
 pytestmark = pytest.mark.anyio

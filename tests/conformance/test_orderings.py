@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidInput, NotYet
-from penstock.message import Nack, Release
+from penstock.model.message import Nack, Release
 from tests.conformance.stage import HOUR, Stage, micros
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import Forbidden, NotFound
-from penstock.message import Draft, Meta, State
+from penstock.model.message import Draft, Meta, State
 from tests.conformance.stage import HOUR, Stage, micros
 
 pytestmark = pytest.mark.anyio

@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from penstock.errors import LockLost
-from penstock.message import State, Verb
-from penstock.ticket import AnswerKind, Extension
+from penstock.model.message import State, Verb
+from penstock.model.store_types import AnswerKind, Extension
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

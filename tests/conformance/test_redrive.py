@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from penstock.errors import Archived, PenstockError
-from penstock.message import Dedup, State, Verb
+from penstock.model.message import Dedup, State, Verb
 from tests.conformance.acts import ENDABLE, ENDINGS
 from tests.conformance.stage import HOUR, Stage, refusal
 

@@ -5,8 +5,8 @@ from collections import Counter
 import anyio
 import pytest
 
-from penstock.message import Draft, Leased, Nack, State, Verb
-from penstock.ticket import AnswerKind, Completion, Cursor, Lock
+from penstock.model.message import Draft, Leased, Nack, State, Verb
+from penstock.model.store_types import AnswerKind, Completion, Cursor, Lock
 from tests.conformance.stage import LEASE_OVER, Stage, micros, refusal
 
 pytestmark = pytest.mark.anyio

@@ -3,9 +3,9 @@
 import pytest
 
 from penstock.errors import Archived, LockLost, NameTaken, StoreClosed
-from penstock.message import Dedup, Draft, Nack, State
-from penstock.queue import QueueState, Schedule
-from penstock.ticket import Cursor
+from penstock.model.message import Dedup, Draft, Nack, State
+from penstock.model.queue import QueueState, Schedule
+from penstock.model.store_types import Cursor
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import LEASE_OVER, Stage
 

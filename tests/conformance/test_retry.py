@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.message import Leased, Nack, Release, State
-from penstock.settings import PRESETS
+from penstock.model.message import Leased, Nack, Release, State
+from penstock.model.settings import PRESETS
 from tests.conformance.stage import LEASE_OVER, Stage, micros
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,9 @@ import anyio
 import pytest
 
 from penstock.errors import Archived
-from penstock.message import Dedup, Draft, Nack, State, Verb
-from penstock.queue import DEAD_LETTER, QueueState
-from penstock.ticket import Completion, Cursor, Query
+from penstock.model.message import Dedup, Draft, Nack, State, Verb
+from penstock.model.queue import DEAD_LETTER, QueueState
+from penstock.model.store_types import Completion, Cursor, Query
 from tests.conformance.stage import HOUR, LEASE_OVER, Stage, refusal
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from penstock.message import Nack, State
+from penstock.model.message import Nack, State
 from tests.conformance.stage import DAY, HOUR, Stage, micros
 
 pytestmark = pytest.mark.anyio

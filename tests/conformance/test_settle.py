@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.message import Fail, Nack, Park, Release, SettleReject, State, Verb
+from penstock.model.message import Fail, Nack, Park, Release, SettleReject, State, Verb
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import DAY, LEASE_OVER, Stage, micros
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.message import Draft, Nack, State
-from penstock.ticket import Completion, Extension
+from penstock.model.message import Draft, Nack, State
+from penstock.model.store_types import Completion, Extension
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

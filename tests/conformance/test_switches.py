@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from penstock.errors import QueueArchived, QueueDraining, QueuePaused, ScopePaused
-from penstock.message import Draft, Nack, State
-from penstock.queue import QueueState
+from penstock.model.message import Draft, Nack, State
+from penstock.model.queue import QueueState
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

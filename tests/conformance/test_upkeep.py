@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from penstock.errors import Archived, NotFound
-from penstock.message import Nack, SettleReject, State
-from penstock.ticket import AgentRun, Cursor, Pruned, Retention
+from penstock.model.message import Nack, SettleReject, State
+from penstock.model.store_types import AgentRun, Cursor, Pruned, Retention
 from tests.conformance.acts import ENDABLE, ENDINGS
 from tests.conformance.stage import DAY, HOUR, Stage, micros
 

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from penstock.message import Nack, Release
+from penstock.model.message import Nack, Release
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio

@@ -24,10 +24,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def make_lake(folder: Path) -> None:
     """Of ten messages and three days of metrics, without Spark."""
-    from penstock.message import Draft
-    from penstock.pipeline import lake as lakes
-    from penstock.pipeline.delta_log import sync_delta
-    from penstock.pipeline.extract import extract
+    from penstock.model.message import Draft
+    from penstock.pipeline.extraction.extract import extract
+    from penstock.pipeline.lake import lake as lakes
+    from penstock.pipeline.lake.delta_log import sync_delta
     from tests.pipeline.made_results import publish_results
     from tests.pipeline.scenes import consume, in_process, on
 

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 import penstock
-from penstock import AckPolicy, Context, Job, Message, Penstock, errors, job
-from penstock.app import EVENTS
+from penstock import AckPolicy, Context, Job, Message, Penstock, errors
+from penstock.app import job
+from penstock.app.app import EVENTS
+from penstock.app.enqueue import Enqueuer
+from penstock.app.task import BaseTask, TaskOptions
 from penstock.errors import InvalidInput
-from penstock.producer import Enqueuer
-from penstock.task import BaseTask, TaskOptions
 from penstock.worker import policy
 from penstock.worker.handler import ExecutorKind
 from penstock.worker.options import WorkerOptions

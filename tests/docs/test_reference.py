@@ -7,19 +7,20 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from penstock import admin, errors, places, store
+from penstock import errors, store
 from penstock.agents import make_agents
-from penstock.broker import Broker
-from penstock.consumer import Consumer
-from penstock.directory import QueueCache
+from penstock.broker import messages, queues
+from penstock.broker.consume import Consumer
+from penstock.broker.local import Broker
+from penstock.broker.publish import Publisher
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput, PenstockError
-from penstock.message import State, Verb
-from penstock.publisher import Publisher
-from penstock.queue import QueueState
-from penstock.settings import PRESETS, QueueSettings, change
+from penstock.model.message import State, Verb
+from penstock.model.queue import QueueState
+from penstock.model.settings import PRESETS, QueueSettings, change
+from penstock.model.store_types import AnswerKind
 from penstock.stores import open as open_store
-from penstock.testing.checker import Kind
-from penstock.ticket import AnswerKind
+from tests.checker import Kind
 from tests.docs.tables import page, real, shown, table, word
 
 RANGE = re.compile(r"(-?[\d.]+) to (-?[\d.]+)")
@@ -112,7 +113,7 @@ def float_of(value: object) -> object:
 def test_every_verb_of_the_broker_is_listed_with_its_signature() -> None:
     listed = shown(page("reference/verbs.md"))
     listed.pop("__init__")
-    assert listed == real(Publisher, Consumer, Broker, places.QueueAdmin, admin.Admin)
+    assert listed == real(Publisher, Consumer, Broker, queues.QueueAdmin, messages.Admin)
 
 
 def test_every_verb_of_the_store_is_listed_with_its_signature() -> None:

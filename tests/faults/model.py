@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from random import Random
 
-from penstock.testing.checker import (
+from tests.checker import (
     Answer,
     Cancel,
     Claim,
@@ -18,7 +18,7 @@ from penstock.testing.checker import (
     Settle,
     Stored,
 )
-from penstock.testing.checker.events import AnyCall
+from tests.checker.events import AnyCall
 
 from .ticket import FINAL, Ticket, Token
 

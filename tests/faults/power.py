@@ -28,10 +28,10 @@ import time
 from pathlib import Path
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.message import Draft, State
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, State
+from penstock.model.store_types import Completion
 from penstock.store import Store
-from penstock.ticket import Completion
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = struct.pack("I", 2)

@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from penstock.testing.checker import (
+from tests.checker import (
     Answer,
     Cancel,
     Claim,
@@ -19,7 +19,7 @@ from penstock.testing.checker import (
     Schedule,
     Settle,
 )
-from penstock.testing.checker.events import AnyCall, AnyLine, Invoke, Result, Verb
+from tests.checker.events import AnyCall, AnyLine, Invoke, Result, Verb
 
 from .model import LEASE, Model
 

@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 import pytest
 
-from penstock.testing.checker import (
+from tests.checker import (
     Answer,
     Claim,
     Claimed,
@@ -28,8 +28,8 @@ from penstock.testing.checker import (
     check,
     read,
 )
-from penstock.testing.checker.__main__ import main
-from penstock.testing.checker.events import ALREADY_SETTLED, AnyLine, Fault, Invoke, Result
+from tests.checker.__main__ import main
+from tests.checker.events import ALREADY_SETTLED, AnyLine, Fault, Invoke, Result
 from tests.faults.bugs import BUGS, Bug
 from tests.faults.simulator import Simulation
 
@@ -194,7 +194,7 @@ def test_a_process_name_is_used_once(tmp_path: Path) -> None:
 def test_a_killed_process_leaves_the_call_it_made(tmp_path: Path) -> None:
     script = (
         "import os, sys, pathlib\n"
-        "from penstock.testing.checker import Publish, Recorder\n"
+        "from tests.checker import Publish, Recorder\n"
         "Recorder(pathlib.Path(sys.argv[1]), 'producer').invoke(Publish('a', 'work'))\n"
         "os.kill(os.getpid(), 9)\n"
     )

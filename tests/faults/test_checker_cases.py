@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.testing.checker import (
+from tests.checker import (
     Answer,
     Cancel,
     Claim,
@@ -18,7 +18,7 @@ from penstock.testing.checker import (
     assemble,
     check,
 )
-from penstock.testing.checker.events import AnyCall, AnyLine, Invoke, Result
+from tests.checker.events import AnyCall, AnyLine, Invoke, Result
 
 OK = Answer("ok")
 UNKNOWN = Answer("unknown")

@@ -1,6 +1,6 @@
 """One message of the model queue."""
 
-from penstock.testing.checker import Publish, Row, Stored
+from tests.checker import Publish, Row, Stored
 
 FINAL = frozenset({"completed", "failed", "cancelled"})
 PLACES = {

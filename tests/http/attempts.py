@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from penstock.access import Right
-from penstock.http.caller import OWNER
-from penstock.queue import DEAD_LETTER
+from penstock.http.auth.principal import OWNER
+from penstock.model.queue import DEAD_LETTER
+from penstock.rules.access import Right
 from tests.http.authorization import (
     AWAY,
     DENIED,

@@ -9,21 +9,21 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from penstock.access import EVERY, Key, Right
-from penstock.broker import Broker
-from penstock.credentials import Credentials
+from penstock.broker.credentials import Credentials
+from penstock.broker.local import Broker
 from penstock.errors import Conflict
 from penstock.http.application import make_app
-from penstock.http.call import RESPONDER_EXTENSION
-from penstock.http.claiming import held_lock
-from penstock.http.gate import Authenticator
-from penstock.http.identity.nouns import TrustedIssuers
-from penstock.http.service import ServerLimits, ServerState
-from penstock.message import Draft, SettleReject
-from penstock.notice import WebhookSubscription
-from penstock.queue import DEAD_LETTER, Schedule
+from penstock.http.auth.authenticate import Authenticator
+from penstock.http.auth.identity import TrustedIssuers
+from penstock.http.context import RESPONDER_EXTENSION
+from penstock.http.handlers.claim import held_lock
+from penstock.http.state import ServerLimits, ServerState
+from penstock.model.message import Draft, SettleReject
+from penstock.model.queue import DEAD_LETTER, Schedule
+from penstock.model.store_types import WorkerInfo
+from penstock.rules.access import EVERY, Key, Right
+from penstock.rules.subscriptions import WebhookSubscription
 from penstock.store import Store
-from penstock.ticket import WorkerInfo
 from tests.http.issuer import AUDIENCE, Issuer
 
 SCOPES = ("away", "other")

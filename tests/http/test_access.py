@@ -10,8 +10,8 @@ import pytest
 from penstock import Penstock
 from penstock.client import SyncClient
 from penstock.errors import Forbidden, Unauthenticated
-from penstock.message import Draft
-from penstock.settings import SHELL_TYPE
+from penstock.model.message import Draft
+from penstock.model.settings import SHELL_TYPE
 from tests.cli.terminal import Terminal, until
 from tests.http.keys import guarded, keyed, penstock, showing
 from tests.http.served import Served, Stream, served

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Context, Message, Penstock, exponential
 from penstock.errors import InvalidInput, JobCancelled, JobFailed
-from penstock.message import Draft, State
+from penstock.model.message import Draft, State
 from penstock.worker.options import WorkerOptions
 from tests.cli.terminal import Terminal, until
 from tests.http.served import Served

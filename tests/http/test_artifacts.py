@@ -15,9 +15,9 @@ from penstock import Context, Penstock
 from penstock.artifacts.rules import Artifact
 from penstock.client import Client, SyncClient
 from penstock.client.artifacts import RemoteArtifacts
-from penstock.client.waited import SyncArtifacts
+from penstock.client.sync import SyncArtifacts
 from penstock.errors import BodyTooLarge, LockLost, NotFound
-from penstock.message import Draft, Nack
+from penstock.model.message import Draft, Nack
 from tests.cli.terminal import until
 from tests.http.served import Reply, Served, raw, served
 from tests.http.test_client import verbs

@@ -10,12 +10,12 @@ import pytest
 from fastapi.routing import APIRoute
 
 from penstock import stores
-from penstock.access import Right
 from penstock.http.application import PARTS, make_fastapi_app
-from penstock.http.caller import OWNER, Extent, Requirement
-from penstock.http.front import PUBLIC_PATHS
-from penstock.http.hot import OPERATIONS
-from penstock.http.routes import system
+from penstock.http.asgi import PUBLIC_PATHS
+from penstock.http.auth.principal import OWNER, Extent, Requirement
+from penstock.http.handlers import system
+from penstock.http.operations import OPERATIONS
+from penstock.rules.access import Right
 from tests.http.attempts import ATTEMPTS, Attempt, Rule, claim_dead
 from tests.http.authorization import AWAY, DENIED, PLACES, Ask, Place, Who, World, every_caller
 from tests.http.issuer import Issuer, issuing

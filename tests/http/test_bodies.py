@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import BodyTooLarge, RequestTimeout
-from penstock.http.call import BodyReader, ClientDisconnected, Receive, read_body
-from penstock.http.service import ServerLimits
+from penstock.http.context import BodyReader, ClientDisconnected, Receive, read_body
+from penstock.http.state import ServerLimits
 from tests.unit.virtual_loop import run_virtually
 
 pytestmark = pytest.mark.anyio

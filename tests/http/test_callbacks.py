@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.client import Client
-from penstock.message import Draft
+from penstock.model.message import Draft
 from tests.http.receiver import Receiver
 from tests.http.served import PATIENCE, SENDING, Served, served
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.client import Client, SyncClient
-from penstock.client.administration import RemoteAdmin
-from penstock.client.waited import SyncAdmin
+from penstock.client.admin import RemoteAdmin
+from penstock.client.sync import SyncAdmin
 from penstock.errors import (
     InvalidState,
     JobFailed,
@@ -19,7 +19,7 @@ from penstock.errors import (
     PenstockError,
     StoreUnreachable,
 )
-from penstock.message import (
+from penstock.model.message import (
     Dedup,
     Draft,
     Fail,
@@ -30,8 +30,8 @@ from penstock.message import (
     SettleReject,
     State,
 )
-from penstock.queue import QueueState, Schedule
-from penstock.ticket import AnswerKind, Lock
+from penstock.model.queue import QueueState, Schedule
+from penstock.model.store_types import AnswerKind, Lock
 from tests.http.served import Served
 from tests.servers.places import free_port
 

@@ -8,20 +8,20 @@ from itertools import pairwise
 import pytest
 
 from penstock import stores
-from penstock.broker import Broker
+from penstock.agents.callback_dispatcher import CallbackDispatcher
+from penstock.agents.subscription_notifier import SubscriptionNotifier
+from penstock.broker.local import Broker
+from penstock.broker.webhook_secrets import OVERLAP, SecretRotation, WebhookSecrets
 from penstock.errors import Busy, Refused
-from penstock.http.callbacks import CallbackDispatcher
-from penstock.http.guard import EgressPolicy
-from penstock.http.notices import SubscriptionNotifier
-from penstock.http.sending import WebhookSender
-from penstock.http.subscribers import MAX_PER_QUEUE, SubscriptionStore
-from penstock.message import Draft, Nack, Record, State
-from penstock.notice import WebhookSubscription
-from penstock.queue import CALLBACK, QueueState
-from penstock.signing import OVERLAP, SecretRotation, WebhookSecrets
+from penstock.model.message import Draft, Nack, Record, State
+from penstock.model.queue import CALLBACK, QueueState
+from penstock.model.store_types import Retention
+from penstock.rules.subscriptions import WebhookSubscription
 from penstock.store import Store
 from penstock.testing.clock import ManualClock
-from penstock.ticket import Retention
+from penstock.webhooks.egress import EgressPolicy
+from penstock.webhooks.sender import WebhookSender
+from penstock.webhooks.subscriptions import MAX_PER_QUEUE, SubscriptionStore
 from tests.http.receiver import Receiver, receiving
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.http.envelope import find_status
-from penstock.http.events import KINDS, LIVE
+from penstock.http.errors import find_status
+from penstock.http.events.hub import KINDS, LIVE
 from tests.cli.terminal import until
 from tests.docs.tables import table, word
 from tests.docs.test_reference import tree

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from fastapi.sse import KEEPALIVE_COMMENT
 
-from penstock.http.events import (
+from penstock.http.events.hub import (
     PUBLISHED,
     WOKEN_AT_ONCE,
     EncodedEvent,

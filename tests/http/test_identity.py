@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock import stores
-from penstock.access import Key, Right
-from penstock.credentials import Credentials
+from penstock.broker.credentials import Credentials
 from penstock.errors import Forbidden, IdentityUnavailable, Unauthenticated
-from penstock.http.gate import Authenticator
-from penstock.http.identity import key_set
-from penstock.http.identity.nouns import TrustedIssuers
-from penstock.http.identity.tokens import check
+from penstock.http.auth import jwks
+from penstock.http.auth.authenticate import Authenticator
+from penstock.http.auth.identity import TrustedIssuers
+from penstock.http.auth.jwt import check
+from penstock.rules.access import Key, Right
 from penstock.store import Store
 from tests.http.issuer import AUDIENCE, Issuer, issuing, public
 from tests.http.keys import showing
@@ -211,11 +211,11 @@ async def test_unknown_keys_ask_the_issuer_no_oftener(
     for number in range(50):
         with pytest.raises((Unauthenticated, IdentityUnavailable)):
             await admit(gate, issuer.token(headers={"kid": f"k{number}"}), f"192.0.2.{number}")
-    assert issuer.asked == key_set.FETCH_BURST
-    time.on += key_set.FETCH_INTERVAL_S + 1
+    assert issuer.asked == jwks.FETCH_BURST
+    time.on += jwks.FETCH_INTERVAL_S + 1
     with pytest.raises(Unauthenticated):
         await admit(gate, issuer.token(headers={"kid": "new"}), "198.51.100.1")
-    assert issuer.asked == key_set.FETCH_BURST + 1
+    assert issuer.asked == jwks.FETCH_BURST + 1
     await admit(gate, issuer.token("e"))
 
 
@@ -224,7 +224,7 @@ async def test_an_unknown_key_that_cannot_be_looked_up_is_no_wrong_credential(
 ) -> None:
     """Callers of one address use new keys faster than the issuer is asked; none is locked out."""
     await admit(gate, issuer.token())
-    for _ in range(key_set.FETCH_BURST - 1):
+    for _ in range(jwks.FETCH_BURST - 1):
         with pytest.raises(Unauthenticated):
             await admit(gate, issuer.token(headers={"kid": "unknown"}))
     for _ in range(100):
@@ -249,7 +249,7 @@ async def test_the_last_good_keys_are_kept(
 ) -> None:
     await admit(gate, issuer.token())
     issuer.answer = answer
-    time.on += key_set.CACHE_TTL_S + 1
+    time.on += jwks.CACHE_TTL_S + 1
     await admit(gate, issuer.token(sub="eve", exp=4_000_000_000))
     assert issuer.asked == 2
 
@@ -266,7 +266,7 @@ async def test_a_key_that_was_taken_out_counts_no_more(
     token = issuer.token(exp=4_000_000_000)
     await admit(gate, token)
     issuer.answer = (200, json.dumps({"keys": issuer.keys[1:]}).encode(), {})
-    time.on += key_set.CACHE_TTL_S + 1
+    time.on += jwks.CACHE_TTL_S + 1
     with pytest.raises(Unauthenticated):
         await admit(gate, token)
     await admit(gate, issuer.token("e", exp=4_000_000_000))
@@ -280,7 +280,7 @@ async def test_a_new_key_is_found_when_it_is_used(gate: Authenticator, issuer: I
     async with create_task_group() as group:
         for number in range(40):
             group.start_soon(admit, gate, issuer.token("e", sub=f"worker-{number}"))
-    assert issuer.asked <= key_set.FETCH_BURST
+    assert issuer.asked <= jwks.FETCH_BURST
 
 
 async def test_a_token_of_a_retired_key_is_wrong_and_not_unknown(
@@ -289,10 +289,10 @@ async def test_a_token_of_a_retired_key_is_wrong_and_not_unknown(
     """Its caller has to get a new token, and not to try again."""
     await admit(gate, issuer.token("e"))
     issuer.answer = (200, json.dumps({"keys": issuer.keys[:1]}).encode(), {})
-    for _ in range(key_set.FETCH_BURST):
+    for _ in range(jwks.FETCH_BURST):
         with pytest.raises((Unauthenticated, IdentityUnavailable)):
             await admit(gate, issuer.token("r", {"kid": "unknown"}))
-    for _ in range(key_set.FETCH_BURST):
+    for _ in range(jwks.FETCH_BURST):
         with pytest.raises(Unauthenticated):
             await admit(gate, issuer.token("e", jti="2"))
     issuer.answer = None
@@ -321,7 +321,7 @@ async def test_wrong_signatures_ask_the_issuer_no_oftener(
         forged = jwt.encode(issuer.claims(jti=str(number)), other, "RS256", {"kid": "r"})
         with pytest.raises(Unauthenticated):
             await admit(gate, forged)
-    assert issuer.asked == key_set.FETCH_BURST
+    assert issuer.asked == jwks.FETCH_BURST
 
 
 async def test_two_keys_of_one_name_are_told_apart_by_their_kind(

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.consumer import ClaimResult
+from penstock.broker.consume import ClaimResult
+from penstock.broker.local import Broker
 from penstock.errors import StoreUnreachable, TooManyWaiting
-from penstock.http.call import ClientDisconnected
-from penstock.http.parking import ClaimKey, LongPoller
-from penstock.message import Draft, State
+from penstock.http.context import ClientDisconnected
+from penstock.http.long_poll import ClaimKey, LongPoller
+from penstock.model.message import Draft, State
 from penstock.testing.faults import Faults
 
 pytestmark = pytest.mark.anyio

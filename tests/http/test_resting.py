@@ -8,9 +8,9 @@ import pytest
 from uvicorn.server import ServerState
 
 from penstock.http.lingering_close import LINGER_TIMEOUT_S, MAX_DISCARDED_BYTES
-from penstock.http.protocol import STOP_STALL_TIMEOUT_S, Protocol
-from penstock.http.service import ServerLimits
+from penstock.http.state import ServerLimits
 from penstock.http.uvicorn_config import UvicornConfig
+from penstock.http.uvicorn_protocol import STOP_STALL_TIMEOUT_S, Protocol
 
 REST, HEAD, BODY = 75, 15, 30
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from penstock.http.guard import EgressPolicy
-from penstock.http.sending import WebhookRequest, WebhookResult, WebhookSender, make_headers
-from penstock.signing import derive_secret
+from penstock.broker.webhook_secrets import derive_secret
+from penstock.webhooks.egress import EgressPolicy
+from penstock.webhooks.sender import WebhookRequest, WebhookResult, WebhookSender, make_headers
 from tests.http.receiver import Receiver, receiving, silent
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import Forbidden, InvalidToken
-from penstock.http.tokens import HeldLock, Tokens
+from penstock.http.lock_tokens import HeldLock, Tokens
 from tests.http.served import Served, served
 
 TOKENS = Tokens(bytes(32))

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from penstock.stores.mariadb.address import parse
+from penstock.stores.mariadb.dsn import parse
 from penstock.stores.mariadb.open import open_at
 from penstock.stores.mariadb.store import MariaStore
 from tests.servers.mariadb import MariaDB

@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from penstock.message import Leased
+from penstock.model.message import Leased
+from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
-from penstock.stores.mariadb.address import parse
+from penstock.stores.mariadb.dsn import parse
 from penstock.stores.mariadb.open import open_at
 from penstock.stores.mariadb.store import MariaStore
-from penstock.ticket import Claim, Entry
 
 # The default queue of a new store. Nothing is asked that a test does not ask.
 QUEUE = 2

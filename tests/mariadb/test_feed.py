@@ -8,10 +8,10 @@ import anyio
 import pymysql
 import pytest
 
-from penstock.broker import Broker
-from penstock.message import Draft, Nack
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, Nack
+from penstock.model.store_types import Cursor, Entry
 from penstock.stores.mariadb.store import MariaStore
-from penstock.ticket import Cursor, Entry
 from tests.servers.mariadb import MariaDB
 
 pytestmark = pytest.mark.anyio

@@ -5,9 +5,9 @@ from contextlib import closing
 import anyio
 import pytest
 
-from penstock.message import Flag, Leased
+from penstock.model.message import Flag, Leased
+from penstock.model.store_types import Completion, Entry
 from penstock.stores.mariadb.store import MariaStore
-from penstock.ticket import Completion, Entry
 from tests.mariadb.scenes import CAP, QUEUE, claim
 from tests.servers.mariadb import MariaDB
 

@@ -9,11 +9,11 @@ import pymysql
 import pytest
 
 from penstock.errors import OutcomeUnknown, StoreUnreachable
-from penstock.message import State, Verb
-from penstock.stores.mariadb.address import parse
+from penstock.model.message import State, Verb
+from penstock.model.store_types import AnswerKind, Claim, Completion, Dedupe, Entry, Extension, Move
+from penstock.stores.mariadb.dsn import parse
 from penstock.stores.mariadb.open import open_at
 from penstock.stores.mariadb.store import MariaStore
-from penstock.ticket import AnswerKind, Claim, Completion, Dedupe, Entry, Extension, Move
 from tests.servers.mariadb import MariaDB
 
 pytestmark = pytest.mark.anyio

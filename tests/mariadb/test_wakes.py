@@ -11,11 +11,10 @@ from asyncmy.errors import MySQLError
 
 from penstock import stores
 from penstock.errors import InvalidInput, StoreUnreachable
-from penstock.stores.mariadb.bell import RUNG, LocalWakeups
+from penstock.model.store_types import AnswerKind, Completion, Entry
+from penstock.stores.mariadb.notifier import RUNG, LocalWakeups, RedisPubSub
 from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.store import MariaStore
-from penstock.stores.mariadb.wake import RedisPubSub
-from penstock.ticket import AnswerKind, Completion, Entry
 from tests.mariadb.scenes import CAP, QUEUE, claim, open_store, publish, wait_for, wait_until
 from tests.servers.mariadb import MariaDB
 from tests.servers.places import free_port

@@ -44,9 +44,9 @@ FENCES = (
     sql("take_lease_any_fence", "take_lease", " AND fence = :fence", "", "fencing"),
     sql("one_fence_for_ever", "number_claim", "nextval(penstock_fence)", "1", "claim"),
     sql("complete_frees_no_key", "complete", " AND flags & 67 = 0", "", "keys"),
-    code("settle_any_flags", "settle.py", "fits", "row is None or row[7] != move.seen_flags",
+    code("settle_any_flags", "settle.py", "is_unchanged", "row is None or row[7] != move.seen_flags",
          "row is None", "cancel"),
-    code("settle_before_the_lease_is_over", "settle.py", "fits", "row[13] < move.expired_by",
+    code("settle_before_the_lease_is_over", "settle.py", "is_unchanged", "row[13] < move.expired_by",
          "True", "reclaim"),
 )  # fmt: skip
 
@@ -77,9 +77,9 @@ CLAIMS = (
         "balance"),
     sql("claim_tells_of_others", "claimed", " AND l.fence = @fence", "", "claim"),
     sql("own_lease_ignored", "own_lengths", "l.flags & 32", "0", "claim"),
-    code("own_lease_untold", "claim.py", "leased", "until - length + own_length(meta)", "until",
+    code("own_lease_untold", "claim.py", "make_leased", "until - length + message_lease_micros(meta)", "until",
          "claim"),
-    code("claimed_out_of_order", "claim.py", "leased", "key=itemgetter(order)",
+    code("claimed_out_of_order", "claim.py", "make_leased", "key=itemgetter(order)",
          "key=itemgetter(order), reverse=True", "claim"),
     sql("expired_in_line_are_not_told", "expired_waits", "expires_at <= @now", "expires_at < 0",
         "expiry"),

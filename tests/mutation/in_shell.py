@@ -5,19 +5,19 @@ from tests.mutation.mutation import Mutation
 TEST = "tests/worker/test_shell.py"
 
 SHELL = (
-    Mutation("shell_job_in_any_queue", "admission.py", "check_shell",
+    Mutation("shell_job_in_any_queue", "rules/drafts.py", "check_shell",
              "draft.type == SHELL_TYPE and not settings.shell", "False", TEST),
-    Mutation("shell_queue_for_any_handler", "worker/routes.py", "open",
+    Mutation("shell_queue_for_any_handler", "worker/dispatcher.py", "open",
              'queue.settings.shell and handler.executor != "shell"', "False", TEST),
-    Mutation("output_without_a_cap", "worker/shell.py", "keep", "if left > 0:", "if True:", TEST),
-    Mutation("environment_of_the_worker", "worker/shell.py", "environment",
+    Mutation("output_without_a_cap", "worker/executors/shell.py", "keep", "if left > 0:", "if True:", TEST),
+    Mutation("environment_of_the_worker", "worker/executors/shell.py", "make_environment",
              "for name in INHERITED if name in os.environ", "for name in os.environ", TEST),
-    Mutation("output_for_all_to_read", "worker/shell.py", "prepared", "mode=0o700", "mode=0o755",
+    Mutation("output_for_all_to_read", "worker/executors/shell.py", "open_output", "mode=0o700", "mode=0o755",
              TEST),
-    Mutation("children_left_behind", "worker/guard.py", "end_tree", "while pids := children():",
+    Mutation("children_left_behind", "worker/executors/subreaper.py", "end_tree", "while pids := list_children():",
              "while pids := []:", TEST),
-    Mutation("sigpipe_ignored", "worker/guard.py", "become", "for number in (PIPE, XFSZ):",
+    Mutation("sigpipe_ignored", "worker/executors/subreaper.py", "exec_command", "for number in (PIPE, XFSZ):",
              "for number in ():", TEST),
-    Mutation("killed_at_once", "worker/guard.py", "end_politely", "send(pid, TERM, group=True)",
+    Mutation("killed_at_once", "worker/executors/subreaper.py", "end_politely", "send(pid, TERM, group=True)",
              "return", TEST),
 )  # fmt: skip

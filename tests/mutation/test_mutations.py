@@ -12,9 +12,14 @@ from tests.mutation.trial import Verdict, attempt
 from tests.mutation.workshop import ROOT
 
 CHEAP = ("settle_any_fence", "claim_counts_no_delivery", "one_bad_item_fails_all")
-OUTDATED = Mutation("outdated", "lifecycle.py", "settle", "no such line", "", "tests/unit")
+OUTDATED = Mutation("outdated", "rules/lifecycle.py", "settle", "no such line", "", "tests/unit")
 SENSELESS = Mutation(
-    "senseless", "lifecycle.py", "rank_of", "def rank_of(", "def (", "tests/unit/test_ranks.py"
+    "senseless",
+    "rules/lifecycle.py",
+    "rank_of",
+    "def rank_of(",
+    "def (",
+    "tests/unit/test_ranks.py",
 )
 
 
@@ -45,7 +50,7 @@ def test_every_mutation_has_a_name_of_its_own_and_a_test_to_notice_it() -> None:
 
 @pytest.mark.parametrize("place", ["settle", "nowhere"])
 def test_a_line_that_is_gone_is_not_changed(place: str) -> None:
-    mutation = Mutation("gone", "lifecycle.py", place, "no such line", "", "")
+    mutation = Mutation("gone", "rules/lifecycle.py", place, "no such line", "", "")
     with pytest.raises(NotApplicable, match="gone"):
         mutation.applied((ROOT / mutation.path).read_text())
 

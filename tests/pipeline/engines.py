@@ -10,11 +10,11 @@ import polars
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from penstock.pipeline import lake as lakes
-from penstock.pipeline import results
-from penstock.pipeline.reading import list_paths
-from penstock.pipeline.results import RESULT_TABLES
-from penstock.pipeline.schema import TABLES
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.reader import list_paths
+from penstock.pipeline.lake.results import RESULT_TABLES
+from penstock.pipeline.lake.schema import TABLES
 
 # Where a bucket is, as Delta's readers take it.
 S3_VARIABLES = (

@@ -9,8 +9,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from penstock.pipeline.compact import compact
-from penstock.pipeline.extract import extract
+from penstock.pipeline.extraction.extract import extract
+from penstock.pipeline.lake.compact import compact
 from tests.pipeline.engines import files_agree
 from tests.pipeline.scenes import agrees, in_process, publish
 

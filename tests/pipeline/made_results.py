@@ -6,9 +6,9 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from penstock.pipeline import lake as lakes
-from penstock.pipeline import results
-from penstock.pipeline.results import File, Results, ResultTable
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.results import File, Results, ResultTable
 
 METRICS: ResultTable = "metrics_hour"
 
@@ -17,7 +17,9 @@ def publish_results(lake: str, number: int, days: Sequence[int]) -> None:
     """Of these days of January 2026, in the place of what earlier runs made of them."""
     found = lakes.find(lake)
     old = results.read_newest(found)
-    kept = [file for file in old.list_files(METRICS) if int(file.day[-2:]) not in days] if old else []
+    kept = (
+        [file for file in old.list_files(METRICS) if int(file.day[-2:]) not in days] if old else []
+    )
     made = [write_day(found, number, f"2026-01-{day:02}") for day in days]
     whole = Results(results.VERSION, found.label.id, number, 1, 0, "", (*kept, *made))
     results.publish(found, whole)

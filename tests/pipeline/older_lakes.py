@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.message import Draft, Fail
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.stores import make_identity, use_store
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, Fail
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.store_access import make_identity, use_store
 from penstock.testing.clock import ManualClock
 
 FILES = Path(__file__).parent / "version_1_lake"

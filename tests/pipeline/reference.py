@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.pipeline.delta_schema import result_fields, table_fields
-from penstock.pipeline.results import RESULT_TABLES
-from penstock.pipeline.schema import ADDED_COLUMNS, TABLES, VERSION
+from penstock.pipeline.lake.delta_schema import result_fields, table_fields
+from penstock.pipeline.lake.results import RESULT_TABLES
+from penstock.pipeline.lake.schema import ADDED_COLUMNS, TABLES, VERSION
 from tests.pipeline.dictionary import MEANINGS, Column, columns_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "lake.md"

@@ -8,13 +8,13 @@ from typing import Any, TypeAlias, TypeVar, cast
 from pyspark.sql import SparkSession
 
 from penstock import stores
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import NotFound
-from penstock.message import Draft, Fail, FeedMessage, HistoryRow, Nack
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.reading import list_paths
-from penstock.pipeline.schema import Table
-from penstock.ticket import Completion, Cursor
+from penstock.model.message import Draft, Fail, FeedMessage, HistoryRow, Nack
+from penstock.model.store_types import Completion, Cursor
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.reader import list_paths
+from penstock.pipeline.lake.schema import Table
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from tests.pipeline.scenes import AnyServer, on, stored
 from tests.pipeline.storming import QUEUE, connect
 from tests.servers.mariadb import MariaDB
@@ -39,7 +39,11 @@ SERVERS: dict[str, Callable[[], AnyServer]] = {
     "mariadb": MariaDB,
     "redis": Redis,
 }
-TABLES = {"postgresql": "penstock.message", "sqlite": "message", "mariadb": "penstock_message"}
+TABLES = {
+    "postgresql": "penstock.model.message",
+    "sqlite": "message",
+    "mariadb": "penstock_message",
+}
 
 
 class Outcome(msgspec.Struct):

@@ -18,8 +18,8 @@ import psycopg
 import pymysql
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.message import Draft
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
 from penstock.pipeline import extract, start_session
 from tests.pipeline.scenes import on, stored
 from tests.servers.mariadb import place

@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.delta_log import sync_delta
-from penstock.pipeline.extract import extract
-from penstock.pipeline.files import DELTA_LOG
+from penstock.pipeline.extraction.extract import extract
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.delta_log import sync_delta
+from penstock.pipeline.lake.files import DELTA_LOG
 from tests.pipeline.scenes import in_process
 
 

@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
-from penstock.message import State, Verb
-from penstock.pipeline import lake as lakes
-from penstock.pipeline import results
-from penstock.pipeline.analyse import analyze
-from penstock.pipeline.extract import extract
-from penstock.pipeline.figures import read_report_data
-from penstock.pipeline.results import RESULT_TABLES, Results, ResultTable
-from penstock.pipeline.rules import load
+from penstock.model.message import State, Verb
+from penstock.pipeline.analytics.job import analyze
+from penstock.pipeline.analytics.thresholds import load
+from penstock.pipeline.extraction.extract import extract
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
+from penstock.pipeline.report.data import read_report_data
 from penstock.pipeline.run import run
 from penstock.testing.clock import START
 from tests.cli.terminal import Terminal

@@ -16,20 +16,20 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput, InvalidState, PenstockError, StoreUnreachable
-from penstock.pipeline import lake as lakes
-from penstock.pipeline import results
-from penstock.pipeline.balance import balance, has_right_digest, is_readable
-from penstock.pipeline.bucket import S3LakeFiles
-from penstock.pipeline.compact import CompactResult, compact
-from penstock.pipeline.extract import extract, record
-from penstock.pipeline.files import is_data
-from penstock.pipeline.reading import read_lake, read_results
+from penstock.model.store_types import Cursor
+from penstock.pipeline.extraction.extract import extract, record
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.compact import CompactResult, compact
+from penstock.pipeline.lake.files import is_data
+from penstock.pipeline.lake.reader import read_lake, read_results
+from penstock.pipeline.lake.results import RESULT_TABLES, Results
+from penstock.pipeline.lake.s3 import S3LakeFiles
+from penstock.pipeline.lake.schema import MESSAGE, Table
+from penstock.pipeline.reconcile.reconcile import balance, has_right_digest, is_readable
 from penstock.pipeline.replay import ReplayRequest, replay
-from penstock.pipeline.results import RESULT_TABLES, Results
 from penstock.pipeline.run import run
-from penstock.pipeline.schema import MESSAGE, Table
 from penstock.testing.clock import START
-from penstock.ticket import Cursor
 from tests.cli.terminal import Terminal
 from tests.extent import LONG
 from tests.pipeline.scenes import agrees, in_process, on, publish

@@ -8,17 +8,17 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
-from penstock.pipeline import lake as lakes
-from penstock.pipeline import results
-from penstock.pipeline.analyse import choose_usable
-from penstock.pipeline.compact import LARGE_BYTES, CompactResult, compact, neighbours
-from penstock.pipeline.extract import extract
-from penstock.pipeline.lake import make_manifest_name
-from penstock.pipeline.manifest import LakePart, encode
-from penstock.pipeline.results import Results
-from penstock.pipeline.rules import AnomalyThresholds
+from penstock.pipeline.analytics.job import choose_usable
+from penstock.pipeline.analytics.thresholds import AnomalyThresholds
+from penstock.pipeline.extraction.extract import extract
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.compact import LARGE_BYTES, CompactResult, compact, neighbours
+from penstock.pipeline.lake.lake import make_manifest_name
+from penstock.pipeline.lake.manifest import LakePart, encode
+from penstock.pipeline.lake.results import Results
+from penstock.pipeline.lake.schema import Table
 from penstock.pipeline.run import run as run_all
-from penstock.pipeline.schema import Table
 from penstock.testing.clock import START
 from tests.extent import LONG
 from tests.pipeline.scenes import agrees, consume, files, in_process, on, publish

@@ -18,28 +18,29 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
-from penstock.pipeline import lake as lakes
-from penstock.pipeline import read_lake, read_results, results
-from penstock.pipeline.compact import compact
-from penstock.pipeline.delta import (
-    Add,
-    Commit,
-    Snapshot,
-    batch_commits,
-    commit_lines,
+from penstock.model.store_types import Cursor
+from penstock.pipeline import read_lake, read_results
+from penstock.pipeline.analytics.tables import SCHEMAS as RESULT_SCHEMAS
+from penstock.pipeline.extraction.extract import extract
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.compact import compact
+from penstock.pipeline.lake.delta import Add, Commit, Snapshot, batch_commits, commit_lines
+from penstock.pipeline.lake.delta_log import (
+    CHECKPOINT_EVERY,
+    KEPT_COMMITS,
+    DeltaLog,
+    log_of,
+    sync_delta,
 )
-from penstock.pipeline.delta_log import CHECKPOINT_EVERY, KEPT_COMMITS, DeltaLog, log_of, sync_delta
-from penstock.pipeline.delta_schema import result_fields, table_fields
-from penstock.pipeline.extract import extract
-from penstock.pipeline.files import DELTA_LOG
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.manifest import LakePart, Manifest
-from penstock.pipeline.results import RESULT_TABLES, ResultTable
+from penstock.pipeline.lake.delta_schema import result_fields, table_fields
+from penstock.pipeline.lake.files import DELTA_LOG
+from penstock.pipeline.lake.lake import Lake
+from penstock.pipeline.lake.manifest import LakePart, Manifest
+from penstock.pipeline.lake.results import RESULT_TABLES, ResultTable
+from penstock.pipeline.lake.schema import MESSAGE, TABLES
 from penstock.pipeline.run import run
-from penstock.pipeline.schema import MESSAGE, TABLES
-from penstock.pipeline.tables import SCHEMAS as RESULT_SCHEMAS
 from penstock.testing.clock import START
-from penstock.ticket import Cursor
 from tests.extent import LONG
 from tests.pipeline.engines import (
     count_named,

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput, InvalidState, NotYet
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.extract import ExtractResult, extract
-from penstock.pipeline.folder import LocalLakeFiles
-from penstock.pipeline.manifest import encode
-from penstock.pipeline.schema import MESSAGE, VERSION, VERSION_KEY
-from penstock.ticket import Cursor
+from penstock.model.store_types import Cursor
+from penstock.pipeline.extraction.extract import ExtractResult, extract
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.local import LocalLakeFiles
+from penstock.pipeline.lake.manifest import encode
+from penstock.pipeline.lake.schema import MESSAGE, VERSION, VERSION_KEY
 from tests.extent import ALL
 from tests.pipeline.scenes import (
     InProcess,

@@ -7,13 +7,13 @@ import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.message import Draft
+from penstock.model.message import Draft
 from penstock.pipeline import balance, read_lake
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.attempts import make_attempts, make_limits
-from penstock.pipeline.compact import compact
-from penstock.pipeline.extract import extract
-from penstock.pipeline.schema import ADDED_COLUMNS, VERSION
+from penstock.pipeline.analytics.attempts import make_attempts, make_limits
+from penstock.pipeline.extraction.extract import extract
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.compact import compact
+from penstock.pipeline.lake.schema import ADDED_COLUMNS, VERSION
 from tests.pipeline.older_lakes import FILES, copy_lake
 from tests.pipeline.scenes import agrees, files, in_process, on, stored
 from tests.pipeline.weeks import micros

@@ -6,12 +6,12 @@ from time import monotonic
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import IdempotencyConflict, InvalidInput, QueueFull
-from penstock.message import Dedup, Draft
-from penstock.pipeline.publishing import BATCH_SIZE, PublishRate, SinkResult, publish_all
-from penstock.pipeline.target import SinkOptions, parse_rate
-from penstock.ticket import Completion, Retention
+from penstock.model.message import Dedup, Draft
+from penstock.model.store_types import Completion, Retention
+from penstock.pipeline.spark.sink_options import SinkOptions, parse_rate
+from penstock.pipeline.spark.sink_publish import BATCH_SIZE, PublishRate, SinkResult, publish_all
 from tests.pipeline.scenes import fed, on, publish
 
 COUNT = 2 * BATCH_SIZE + 7

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import StoreUnusable
-from penstock.message import Draft
-from penstock.pipeline.columns import choose_next_span
-from penstock.pipeline.ranges import (
+from penstock.model.message import Draft
+from penstock.model.store_types import Cursor
+from penstock.pipeline.extraction.columnar import choose_next_span
+from penstock.pipeline.extraction.ranges import (
     Range,
     choose_next_limit,
     find_latest,
@@ -18,10 +19,9 @@ from penstock.pipeline.ranges import (
     make_ranges,
     read_pages,
 )
-from penstock.pipeline.schema import TABLES, choose_columns
-from penstock.pipeline.stores import make_absolute_url, use_store
+from penstock.pipeline.lake.schema import TABLES, choose_columns
+from penstock.pipeline.store_access import make_absolute_url, use_store
 from penstock.store import Store
-from penstock.ticket import Cursor
 from tests.pipeline.scenes import consume, fed, on, publish
 from tests.pipeline.weeks import micros
 

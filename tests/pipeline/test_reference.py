@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from penstock.message import Draft
-from penstock.pipeline.extract import extract
-from penstock.pipeline.schema import ADDED_COLUMNS, TABLES, VERSION
+from penstock.model.message import Draft
+from penstock.pipeline.extraction.extract import extract
+from penstock.pipeline.lake.schema import ADDED_COLUMNS, TABLES, VERSION
 from tests.pipeline.dictionary import MEANINGS, NEVER, TEXTS, columns_of
 from tests.pipeline.engines import open_table
 from tests.pipeline.reference import PAGE, fields, page

@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import InvalidState, PenstockError, QueueDraining, QueueFull
-from penstock.message import Draft, FeedMessage
+from penstock.model.message import Draft, FeedMessage
+from penstock.model.queue import QueueState
+from penstock.model.store_types import Completion
 from penstock.pipeline import ReplayRequest, ReplayResult, extract, replay
 from penstock.pipeline.replay import HEADER, find_children, mark_replayed
-from penstock.pipeline.trouble import translate_errors
-from penstock.queue import QueueState
-from penstock.ticket import Completion
+from penstock.pipeline.spark.errors import translate_errors
 from tests.cli.terminal import Terminal
 from tests.extent import LONG
 from tests.pipeline.scenes import AnyServer, consume, fed, on, publish

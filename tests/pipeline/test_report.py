@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.pipeline.causes import group_by_cause
-from penstock.pipeline.figures import ReportData, make_empty_row
 from penstock.pipeline.periods import HOUR
-from penstock.pipeline.report import render_page
-from penstock.pipeline.sentences import format_place, length, shorten
-from penstock.pipeline.verdict import find_concerns
+from penstock.pipeline.report.causes import group_by_cause
+from penstock.pipeline.report.data import ReportData, make_empty_row
+from penstock.pipeline.report.format import format_place, length, shorten
+from penstock.pipeline.report.page import render_page
+from penstock.pipeline.report.verdict import find_concerns
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NOW = NOON.timestamp()

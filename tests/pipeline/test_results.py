@@ -12,12 +12,12 @@ import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.pipeline import lake as lakes
-from penstock.pipeline import results
-from penstock.pipeline.anomalies import find_by_message
-from penstock.pipeline.figures import read_report_data
-from penstock.pipeline.results import RESULT_TABLES, File, Results, ResultTable
-from penstock.pipeline.rules import load
+from penstock.pipeline.analytics.anomalies import find_by_message
+from penstock.pipeline.analytics.thresholds import load
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.results import RESULT_TABLES, File, Results, ResultTable
+from penstock.pipeline.report.data import read_report_data
 from penstock.pipeline.run import run
 from penstock.testing.clock import START
 from tests.cli.terminal import Terminal

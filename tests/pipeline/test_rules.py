@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.pipeline.charts import ChartLine, ChartMark, draw_chart
-from penstock.pipeline.quantiles import compute_quantile
-from penstock.pipeline.rules import SEVERITIES, AnomalyThresholds, load
-from penstock.pipeline.sentences import SENTENCES, format_anomaly, length, number, share
+from penstock.pipeline.analytics.thresholds import SEVERITIES, AnomalyThresholds, load
+from penstock.pipeline.report.charts import ChartLine, ChartMark, draw_chart
+from penstock.pipeline.report.format import SENTENCES, format_anomaly, length, number, share
+from penstock.pipeline.report.quantiles import compute_quantile
 from penstock.pipeline.session import refuse_absent
 from tests.cli.terminal import Terminal
 from tests.servers.places import free_port

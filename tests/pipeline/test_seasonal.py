@@ -5,9 +5,15 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
+from penstock.pipeline.analytics.seasonal import (
+    MAD_TO_SIGMA,
+    SERIES,
+    SMALL_PART,
+    find_seasonal,
+    make_hours,
+)
+from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.periods import DAY, HOUR, when
-from penstock.pipeline.rules import AnomalyThresholds
-from penstock.pipeline.seasonal import MAD_TO_SIGMA, SERIES, SMALL_PART, find_seasonal, make_hours
 from penstock.testing.clock import START
 from tests.extent import LONG
 

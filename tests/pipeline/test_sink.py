@@ -11,11 +11,11 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from penstock.errors import InvalidInput, PenstockError
-from penstock.message import FeedMessage, State
-from penstock.pipeline.drafts import make_draft
-from penstock.pipeline.source import PenstockSource
-from penstock.pipeline.target import SinkOptions
-from penstock.pipeline.trouble import translate_errors
+from penstock.model.message import FeedMessage, State
+from penstock.pipeline.spark.drafts import make_draft
+from penstock.pipeline.spark.errors import translate_errors
+from penstock.pipeline.spark.sink_options import SinkOptions
+from penstock.pipeline.spark.source import PenstockSource
 from tests.extent import LONG
 from tests.pipeline.scenes import fed, on, publish
 

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
+from penstock.model.store_types import Retention
 from penstock.pipeline import balance, extract, join_tables, read_lake
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.manifest import encode
-from penstock.pipeline.schema import HISTORY, MESSAGE, Table
-from penstock.pipeline.stores import make_identity, use_store
-from penstock.ticket import Retention
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.manifest import encode
+from penstock.pipeline.lake.schema import HISTORY, MESSAGE, Table
+from penstock.pipeline.store_access import make_identity, use_store
 from tests.cli.terminal import Terminal
 from tests.extent import LONG
 from tests.pipeline.scenes import AnyServer, agrees, consume, fed, files, on, publish

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.schema import MOMENT, TEXTS
-from penstock.pipeline.triage import make_triage
+from penstock.pipeline.analytics.triage import make_triage
+from penstock.pipeline.lake.schema import MOMENT, TEXTS
 
 pytestmark = pytest.mark.timeout(600)
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)

@@ -7,15 +7,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import InvalidInput, InvalidState, PenstockError
-from penstock.message import Draft, Leased
+from penstock.model.message import Draft, Leased
+from penstock.model.store_types import Lock
 from penstock.pipeline import complete_after
-from penstock.pipeline.claims import parse_wanted
-from penstock.pipeline.source import PenstockSource
-from penstock.pipeline.stores import use_store
-from penstock.pipeline.work import QueueReader, keep_extended
-from penstock.ticket import Lock
+from penstock.pipeline.spark.queue_claims import parse_wanted
+from penstock.pipeline.spark.queue_stream import QueueReader, keep_extended
+from penstock.pipeline.spark.source import PenstockSource
+from penstock.pipeline.store_access import use_store
 from tests.extent import LONG
 from tests.pipeline.scenes import AnyServer, on, publish
 

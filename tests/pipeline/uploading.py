@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.extract import extract
+from penstock.pipeline.extraction.extract import extract
 from tests.pipeline.scenes import InProcess, Tasks
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from penstock import stores
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import NotFound
-from penstock.message import (
+from penstock.model.message import (
     Draft,
     Fail,
     FeedMessage,
@@ -25,8 +25,8 @@ from penstock.message import (
     State,
     Verb,
 )
-from penstock.pipeline.quantiles import GROWTH
-from penstock.queue import DEAD_LETTER
+from penstock.model.queue import DEAD_LETTER
+from penstock.pipeline.report.quantiles import GROWTH
 from penstock.testing.clock import START, ManualClock
 
 HOUR = 3_600_000_000

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 
-from penstock.stores.postgres.address import SETTINGS
+from penstock.stores.postgres.dsn import SETTINGS
 from penstock.stores.postgres.statement import CLAIMS, SQL, PostgresStatement
 
 NEVER = 2**53 - 1

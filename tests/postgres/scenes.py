@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 import asyncpg
 
-from penstock.message import Leased
+from penstock.model.message import Leased
+from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
 from penstock.stores.postgres import open as opening
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import Claim, Entry
 
 # The default queue of a new store. Nothing is asked that a test does not ask.
 QUEUE = 2

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from penstock.message import HistoryRow, Leased, StoredMessage
+from penstock.model.message import HistoryRow, Leased, StoredMessage
+from penstock.model.store_types import Completion, Cursor, Entry
 from penstock.stores.postgres import feed
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import Completion, Cursor, Entry
 from tests.postgres.scenes import QUEUE, claim, connected, publish
 
 pytestmark = pytest.mark.anyio

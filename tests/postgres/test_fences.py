@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from penstock.lifecycle import settle
-from penstock.message import Flag, SettleReject
-from penstock.settings import QueueSettings
+from penstock.model.message import Flag, SettleReject
+from penstock.model.settings import QueueSettings
+from penstock.model.store_types import Entry, Lock
+from penstock.rules.lifecycle import settle
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import Entry, Lock
 from tests.postgres.scenes import QUEUE, claim, places
 
 pytestmark = pytest.mark.anyio

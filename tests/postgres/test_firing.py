@@ -3,11 +3,11 @@
 import pytest
 
 from penstock.agents.scheduler import make_tick_entry
-from penstock.broker import Broker
-from penstock.message import Draft
-from penstock.queue import Schedule
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
+from penstock.model.queue import Schedule
+from penstock.model.store_types import Firing
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import Firing
 from tests.postgres.scenes import connected, open_store, places
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.errors import OutcomeUnknown
-from penstock.message import Flag
+from penstock.model.message import Flag
+from penstock.model.store_types import AnswerKind, Completion, Entry, Extension
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import AnswerKind, Completion, Entry, Extension
 from tests.postgres.scenes import QUEUE, claim, connected, open_store, publish
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy

@@ -7,9 +7,9 @@ import anyio
 import asyncpg
 import pytest
 
-from penstock.message import Flag, Leased
+from penstock.model.message import Flag, Leased
+from penstock.model.store_types import Completion, Entry
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import Completion, Entry
 from tests.postgres.scenes import CAP, QUEUE, claim, connected, open_store, places
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy

@@ -9,13 +9,11 @@ import anyio
 import asyncpg
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import Busy
-from penstock.lifecycle import settle
-from penstock.message import Dedup, Draft, Leased, Nack, SettleReject
-from penstock.settings import QueueSettings
-from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import (
+from penstock.model.message import Dedup, Draft, Leased, Nack, SettleReject
+from penstock.model.settings import QueueSettings
+from penstock.model.store_types import (
     Answer,
     Claim,
     Completion,
@@ -26,6 +24,8 @@ from penstock.ticket import (
     Mark,
     Published,
 )
+from penstock.rules.lifecycle import settle
+from penstock.stores.postgres.store import PostgresStore
 from tests.postgres.scenes import CAP, QUEUE, claim, connected, execute, open_store, places, publish
 
 pytestmark = pytest.mark.anyio

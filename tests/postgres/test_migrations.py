@@ -11,10 +11,10 @@ import pytest
 from penstock.errors import StoreBusy, StoreTooNew, StoreUnusable
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.postgres.address import parse
+from penstock.stores.postgres.dsn import parse
+from penstock.stores.postgres.errors import ERRORS
 from penstock.stores.postgres.migrate import MIGRATIONS, SCHEMA, TURN, migrate
 from penstock.stores.postgres.store import PostgresStore
-from penstock.stores.postgres.trouble import ERRORS
 from tests.cli.terminal import Terminal
 from tests.postgres.scenes import claim, connected, execute, open_store, places, publish, wait_until
 from tests.sqlite.children import children

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
+from penstock.model.store_types import Completion, Dedupe, Entry, Lock
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import Completion, Dedupe, Entry, Lock
 from tests.postgres.scenes import CAP, QUEUE, claim, execute, open_store, places, publish
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy

@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.model.store_types import Claim, Entry
 from penstock.stores.postgres.store import PostgresStore
-from penstock.ticket import Claim, Entry
 from tests.postgres.scenes import QUEUE, execute
 
 pytestmark = pytest.mark.anyio

@@ -12,14 +12,14 @@ import anyio
 import asyncpg
 import pytest
 
-from penstock.broker import Broker
-from penstock.message import Draft
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
+from penstock.model.store_types import Completion, Dedupe, Entry
 from penstock.store import Check
-from penstock.stores.postgres.address import SETTINGS
+from penstock.stores.notifier import POLL_INTERVAL_DEAF_S
+from penstock.stores.postgres.dsn import SETTINGS
 from penstock.stores.postgres.store import PostgresStore
 from penstock.stores.postgres.upgrade import SETTLE, upgrade
-from penstock.stores.wake import POLL_INTERVAL_DEAF_S
-from penstock.ticket import Completion, Dedupe, Entry
 from tests.postgres.scenes import (
     CAP,
     QUEUE,

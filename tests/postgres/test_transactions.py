@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from penstock import Context, Penstock
+from penstock.app.task import AsyncTask
 from penstock.errors import InvalidInput
-from penstock.message import Dedup, State, Verb
-from penstock.task import AsyncTask
+from penstock.model.message import Dedup, State, Verb
 from tests.app.scenes import until, working
 from tests.servers.postgres import Postgres
 

@@ -4,8 +4,8 @@ import pytest
 from asyncpg import exceptions
 
 from penstock.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
-from penstock.stores.postgres.pool import is_harmless
-from penstock.stores.postgres.trouble import translate_error
+from penstock.stores.postgres.connection import is_harmless
+from penstock.stores.postgres.errors import translate_error
 
 
 def told(kind: type[exceptions.PostgresError], severity: str) -> exceptions.PostgresError:

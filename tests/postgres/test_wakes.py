@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from penstock.errors import StoreUnreachable
+from penstock.model.store_types import Entry
+from penstock.stores.notifier import POLL_INTERVAL_DEAF_S, POLL_INTERVAL_LISTENING_S
+from penstock.stores.postgres.notifier import CHANNEL
 from penstock.stores.postgres.store import PostgresStore
-from penstock.stores.postgres.wake import CHANNEL
-from penstock.stores.wake import POLL_INTERVAL_DEAF_S, POLL_INTERVAL_LISTENING_S
-from penstock.ticket import Entry
 from tests.postgres.scenes import (
     CAP,
     QUEUE,

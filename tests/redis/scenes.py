@@ -6,10 +6,10 @@ import anyio
 
 from penstock import stores
 from penstock.errors import StoreError
-from penstock.message import Leased
+from penstock.model.message import Leased
+from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
 from penstock.stores.redis.store import RedisStore
-from penstock.ticket import Claim, Entry
 
 # The default queue of a new store. Nothing is asked that a test does not ask.
 QUEUE = 2

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from penstock.broker import Broker
-from penstock.message import Draft, Leased, Nack, Release, SettleReject
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, Leased, Nack, Release, SettleReject
+from penstock.model.store_types import Completion, Tally
 from penstock.stores.redis.store import RedisStore
-from penstock.ticket import Completion, Tally
 from tests.redis.scenes import QUEUE, claim, places, publish
 
 pytestmark = pytest.mark.anyio

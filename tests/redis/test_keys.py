@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.broker import Broker
-from penstock.message import Draft
+from penstock.broker.local import Broker
+from penstock.model.message import Draft
+from penstock.model.store_types import Retention
 from penstock.stores.redis.store import RedisStore
-from penstock.ticket import Retention
 from tests.servers.redis import Redis
 
 pytestmark = pytest.mark.anyio

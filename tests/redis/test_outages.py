@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from penstock.errors import OutcomeUnknown, StoreFull, StoreUnreachable
+from penstock.model.store_types import Completion, Cursor, Lock
 from penstock.stores.redis.store import RedisStore
-from penstock.ticket import Completion, Cursor, Lock
 from tests.redis.scenes import CAP, QUEUE, claim, open_store, places, publish, soon
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis

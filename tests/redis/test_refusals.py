@@ -10,8 +10,8 @@ from penstock.errors import (
     StoreUnreachable,
     StoreUnusable,
 )
+from penstock.model.store_types import Completion
 from penstock.stores.redis.store import RedisStore
-from penstock.ticket import Completion
 from tests.redis.scenes import claim, open_store, places, publish
 from tests.servers.places import free_port
 from tests.servers.redis import Redis

@@ -3,8 +3,8 @@
 import re
 import sqlite3
 
-from penstock.stores.sqlite.database import connect, set_up
-from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.connection import connect, set_up
+from penstock.stores.sqlite.database import read_system_clock
 from penstock.stores.sqlite.transaction import SQL
 
 # Every fifth message is in one of the places, and every number of a row is its message's id.

@@ -11,13 +11,13 @@ from multiprocessing.connection import Connection
 
 from penstock import stores
 from penstock.errors import PenstockError
+from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
-from penstock.stores.sqlite import database
-from penstock.stores.sqlite.engine import read_system_clock
-from penstock.stores.sqlite.gate import WriteTurns
+from penstock.stores.sqlite import connection
+from penstock.stores.sqlite.database import read_system_clock
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.ticket import Claim, Entry
+from penstock.stores.sqlite.write_turns import WriteTurns
 from tests.sqlite.scenes import default_queue, publish
 
 NOBODY = 65_534
@@ -101,9 +101,9 @@ class Program:
 
     async def stop_migrating(self, path: str, at: str) -> str:
         """Makes a fresh file, and stops itself before a statement."""
-        db = database.connect(path, "safe")
+        db = connection.connect(path, "safe")
         db.set_trace_callback(lambda statement: self.stop_at(at, statement))
-        database.set_up(db, read_system_clock, "safe")
+        connection.set_up(db, read_system_clock, "safe")
         db.close()
         return "finished"
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from penstock.message import Leased
-from penstock.queue import Queue
+from penstock.model.message import Leased
+from penstock.model.queue import Queue
+from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.store import SqliteStore
-from penstock.ticket import Claim, Entry
 
 
 async def open_file(path: Path) -> SqliteStore:

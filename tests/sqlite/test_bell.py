@@ -11,9 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from penstock.broker import Broker
-from penstock.settings import QueueSettings
-from penstock.stores.sqlite.bell import SocketNotifier, open_watch
+from penstock.broker.local import Broker
+from penstock.model.settings import QueueSettings
+from penstock.stores.sqlite.notifier import SocketNotifier, open_watch
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.store import SqliteStore
 from tests.sqlite.children import CAP, Child, wait_until

@@ -9,13 +9,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import StoreFull
-from penstock.message import Fail, Nack, Release, SettleReject
+from penstock.model.message import Fail, Nack, Release, SettleReject
+from penstock.model.store_types import Completion, Extension
 from penstock.stores.sqlite.files import BALLAST, LOW_WATER
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.ticket import Completion, Extension
 from tests.sqlite.busy import together
 from tests.sqlite.children import CAP, Child
 from tests.sqlite.scenes import claim, open_file, places, publish

@@ -11,13 +11,13 @@ import pytest
 
 from penstock import stores
 from penstock.errors import InvalidState
-from penstock.message import Moment
+from penstock.model.message import Moment
+from penstock.model.store_types import Completion, Cursor
 from penstock.store import Durability
-from penstock.stores.sqlite.database import connect, set_up
-from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.connection import connect, set_up
+from penstock.stores.sqlite.database import read_system_clock
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.writer import ThreadWriter
-from penstock.ticket import Completion, Cursor
 from tests.sqlite.children import CAP, Child
 from tests.sqlite.scenes import claim, open_file, places, publish
 

@@ -12,7 +12,7 @@ import pytest
 from penstock import stores
 from penstock.errors import InvalidInput, PenstockError, StoreTooNew, StoreUnusable
 from penstock.stores.sqlite import files
-from penstock.stores.sqlite.database import SCHEMA
+from penstock.stores.sqlite.connection import SCHEMA
 from penstock.stores.sqlite.files import NETWORK, StoreFiles, find_filesystem
 from penstock.stores.sqlite.store import SqliteStore
 from tests.sqlite.children import Child

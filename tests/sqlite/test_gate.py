@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from penstock.errors import StoreBusy
-from penstock.stores.sqlite.gate import WriteTurns
 from penstock.stores.sqlite.store import SqliteStore
+from penstock.stores.sqlite.write_turns import WriteTurns
 from tests.sqlite.children import CAP, Child, children, wait_until
 from tests.sqlite.scenes import places, publish
 

@@ -7,10 +7,10 @@ import pytest
 
 from penstock import stores
 from penstock.errors import StoreClosed
+from penstock.model.store_types import Completion
 from penstock.store import Store
 from penstock.stores.sqlite.open import open_sqlite
 from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.ticket import Completion
 from tests.sqlite.scenes import claim, names, places, publish
 
 pytestmark = pytest.mark.anyio

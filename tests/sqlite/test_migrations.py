@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import StoreTooNew, StoreUnusable
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.sqlite.database import (
+from penstock.stores.sqlite.connection import (
     MIGRATIONS,
     SCHEMA,
     connect,
@@ -20,8 +20,8 @@ from penstock.stores.sqlite.database import (
     set_up,
     split,
 )
-from penstock.stores.sqlite.engine import read_system_clock
-from penstock.stores.sqlite.gate import WriteTurns
+from penstock.stores.sqlite.database import read_system_clock
+from penstock.stores.sqlite.write_turns import WriteTurns
 from tests.sqlite.children import Child, children, wait_until
 from tests.sqlite.scenes import open_file, places, publish
 

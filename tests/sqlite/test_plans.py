@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from penstock.model.store_types import Claim, Completion
 from penstock.stores.sql.messages import take_some
 from penstock.stores.sql.settle import expired_leases
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite import settle
 from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
-from penstock.ticket import Claim, Completion
 from tests.extent import ALL
 from tests.sqlite.plans import database, plan
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StoreUnusable
-from penstock.message import Leased
+from penstock.model.message import Leased
+from penstock.model.store_types import Completion, Entry, Extension
 from penstock.stores.sqlite.store import SqliteStore
-from penstock.ticket import Completion, Entry, Extension
 from tests.conformance.stage import refusal
 from tests.sqlite.children import Child
 from tests.sqlite.scenes import claim, default_queue, names, open_file, places, publish

@@ -11,8 +11,8 @@ import pytest
 
 from penstock import stores
 from penstock.stores import statements
-from penstock.stores.sqlite.database import connect, set_up
-from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.connection import connect, set_up
+from penstock.stores.sqlite.database import read_system_clock
 from penstock.stores.sqlite.publish import CHUNKS, INSERTS, INSERTS_ALIKE, ROW
 from penstock.stores.sqlite.transaction import SQL
 from tests.sqlite.plans import parameters

@@ -11,12 +11,12 @@ import anyio
 import pytest
 
 from penstock.errors import StoreClosed, StoreError
-from penstock.message import State, Verb
+from penstock.model.message import State, Verb
+from penstock.model.store_types import Claim, Completion, Cursor, Move
 from penstock.store import Store
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import FIRST, LAST, MAX_BATCH, NEXT, Work
-from penstock.ticket import Claim, Completion, Cursor, Move
 from tests.sqlite.busy import all_waiting, held, together
 from tests.sqlite.children import CAP
 from tests.sqlite.scenes import claim, default_queue, open_file, places, publish

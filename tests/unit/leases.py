@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from penstock.message import PLAIN
-from penstock.ticket import Lease
+from penstock.model.message import PLAIN
+from penstock.model.store_types import Lease
 
 SECOND = 1_000_000
 NOW = 1_900_000_000 * SECOND

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.access import (
+from penstock.errors import Forbidden, InvalidInput
+from penstock.model.queue import CALLBACK
+from penstock.rules.access import (
     EVERY,
     EVERYTHING,
     ROLES,
@@ -16,8 +18,6 @@ from penstock.access import (
     Trust,
     grant_of,
 )
-from penstock.errors import Forbidden, InvalidInput
-from penstock.queue import CALLBACK
 
 
 def access(

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.admission import check, explain_refusal, make_entry, own_lease
-from penstock.checks import check_name, clip
 from penstock.errors import BodyTooLarge, Forbidden, InvalidInput
-from penstock.message import NEVER, Dedup, Draft, Meta
-from penstock.queue import Queue, QueueState, Scope
-from penstock.settings import PRESETS, SHELL_TYPE, QueueSettings, get_preset
+from penstock.model.message import NEVER, Dedup, Draft, Meta
+from penstock.model.queue import Queue, QueueState, Scope
+from penstock.model.settings import PRESETS, SHELL_TYPE, QueueSettings, get_preset
+from penstock.rules.drafts import check, explain_refusal, make_entry, own_lease
+from penstock.rules.validation import check_name, clip
 from tests.unit.leases import NOW
 
 SCOPE = Scope(1, "default", "default")

@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.agents.aging import is_aging
-from penstock.agents.archiver import RetentionGroup, group_by_retention
-from penstock.agents.dead_letters import compute_growth
+from penstock.agents.ager import is_aging
+from penstock.agents.dead_letter_monitor import compute_growth
+from penstock.agents.pruner import RetentionGroup, group_by_retention
+from penstock.agents.reclaimer import ReclaimWatch, advance_watch, may_reclaim
 from penstock.agents.scheduler import accepts_ticks, make_tick_entry, stamp_draft, wait_until
-from penstock.agents.visibility import ReclaimWatch, advance_watch, may_reclaim
-from penstock.message import Dedup, Draft
-from penstock.queue import Queue, QueueState, Schedule, Scope
-from penstock.settings import QueueSettings, get_preset
-from penstock.ticket import Dedupe
+from penstock.model.message import Dedup, Draft
+from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.settings import QueueSettings, get_preset
+from penstock.model.store_types import Dedupe
 
 SECOND = 1_000_000
 SCOPE = Scope(1, "default", "default")

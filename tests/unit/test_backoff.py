@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lifecycle import compute_delay
-from penstock.settings import MAX_RUNS, Backoff, get_preset
+from penstock.model.settings import MAX_RUNS, Backoff, get_preset
+from penstock.rules.lifecycle import compute_delay
 from tests.unit.leases import half
 
 EVEN = Backoff(kind="constant", initial=10, jitter="none")

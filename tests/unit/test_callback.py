@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.callback import check_url
 from penstock.errors import InvalidInput
+from penstock.rules.callbacks import check_url
 
 BAD: dict[str, Any] = {
     "scheme": "ftp://example.org/",

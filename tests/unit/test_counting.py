@@ -4,10 +4,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.lifecycle import settle
-from penstock.message import PLAIN, Flag, Meta, Nack, Park, Reclaim, Release, Settlement, State
-from penstock.settings import QueueSettings, RetrySettings, get_preset
-from penstock.ticket import Lease, Move
+from penstock.model.message import (
+    PLAIN,
+    Flag,
+    Meta,
+    Nack,
+    Park,
+    Reclaim,
+    Release,
+    Settlement,
+    State,
+)
+from penstock.model.settings import QueueSettings, RetrySettings, get_preset
+from penstock.model.store_types import Lease, Move
+from penstock.rules.lifecycle import settle
 from tests.unit.leases import half, lease
 
 READY, DEAD = State.READY, State.DEAD

@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.cron import MAX_TICKS, find_due_ticks, find_latest_tick, find_next_tick
 from penstock.errors import InvalidInput
-from penstock.message import Draft, Moment
-from penstock.queue import Missed, Schedule
+from penstock.model.message import Draft, Moment
+from penstock.model.queue import Missed, Schedule
+from penstock.rules.cron import MAX_TICKS, find_due_ticks, find_latest_tick, find_next_tick
 from tests.unit.leases import NOW, SECOND
 
 PARIS, NEW_YORK, LORD_HOWE = "Europe/Paris", "America/New_York", "Australia/Lord_Howe"

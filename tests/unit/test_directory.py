@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock import stores
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import StoreUnreachable
-from penstock.message import Draft
-from penstock.queue import Queue
+from penstock.model.message import Draft
+from penstock.model.queue import Queue
 from penstock.store import Store
 from penstock.testing.faults import Faults
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.durations import parse_seconds
 from penstock.errors import InvalidInput
+from penstock.rules.durations import parse_seconds
 
 
 @pytest.mark.parametrize(

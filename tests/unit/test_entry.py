@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.admission import make_dedupe, make_entry
-from penstock.message import Dedup, Draft, Flag, Meta
-from penstock.queue import Queue, Scope
-from penstock.settings import change, get_preset
-from penstock.ticket import Dedupe, Entry
+from penstock.model.message import Dedup, Draft, Flag, Meta
+from penstock.model.queue import Queue, Scope
+from penstock.model.settings import change, get_preset
+from penstock.model.store_types import Dedupe, Entry
+from penstock.rules.drafts import make_dedupe, make_entry
 from tests.unit.leases import NOW
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.broker.group_commit import Batcher
 from penstock.errors import InvalidInput, StoreBusy
-from penstock.stores.group_commit import Batcher
 
 pytestmark = pytest.mark.anyio
 Ts = TypeVarTuple("Ts")

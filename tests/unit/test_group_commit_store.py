@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import stores
-from penstock.admission import make_entry
-from penstock.lifecycle import settle
-from penstock.message import Draft, Fail, State
-from penstock.settings import QueueSettings
+from penstock.broker.group_commit import Batcher, GroupCommit
+from penstock.model.message import Draft, Fail, State
+from penstock.model.settings import QueueSettings
+from penstock.model.store_types import DONE, Claim, Completion, Entry, Extension, Lock, Published
+from penstock.rules.drafts import make_entry
+from penstock.rules.lifecycle import settle
 from penstock.store import Store
-from penstock.stores.group_commit import Batcher, GroupCommit
-from penstock.ticket import DONE, Claim, Completion, Entry, Extension, Lock, Published
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.http.guard import PORTS, EgressDenied, EgressPolicy, parse_literal
+from penstock.webhooks.egress import PORTS, EgressDenied, EgressPolicy, parse_literal
 
 PUBLIC = ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8"]
 LOOPBACK = ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"]

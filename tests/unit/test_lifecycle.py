@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.lifecycle import LEASE_EXPIRED, compute_limits, settle
-from penstock.message import (
+from penstock.model.message import (
     PLAIN,
     Fail,
     Flag,
@@ -20,8 +19,9 @@ from penstock.message import (
     SettleReject,
     State,
 )
-from penstock.settings import Backoff, QueueSettings, RetrySettings, get_preset
-from penstock.ticket import Move
+from penstock.model.settings import Backoff, QueueSettings, RetrySettings, get_preset
+from penstock.model.store_types import Move
+from penstock.rules.lifecycle import LEASE_EXPIRED, compute_limits, settle
 from tests.unit.leases import LEASE, NOW, SECOND, half, lease
 
 # Delays of 2, 4, 8 seconds.

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
-from penstock.notice import MICROS_PER_SECOND, WebhookSubscription, choose_subscribers
+from penstock.rules.subscriptions import MICROS_PER_SECOND, WebhookSubscription, choose_subscribers
 
 NOW = 1_000 * MICROS_PER_SECOND
 

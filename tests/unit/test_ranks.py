@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lifecycle import clamp_priority, compute_rank
-from penstock.message import NEVER, Draft
-from penstock.settings import QueueSettings, change, get_preset
+from penstock.model.message import NEVER, Draft
+from penstock.model.settings import QueueSettings, change, get_preset
+from penstock.rules.lifecycle import clamp_priority, compute_rank
 from tests.unit.leases import NOW, SECOND
 
 MILLISECOND = 1_000

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput, NotYet
-from penstock.settings import PRESETS, Backoff, QueueSettings, RetrySettings, change, get_preset
+from penstock.model.settings import (
+    PRESETS,
+    Backoff,
+    QueueSettings,
+    RetrySettings,
+    change,
+    get_preset,
+)
 
 # semantics.md section 6, row by row. Where the contract leaves the choice to the queue
 # (the ordering of scaiqueue, the strategy of faststream), the default stands.

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from penstock.lifecycle import compute_limits, settle
-from penstock.message import (
+from penstock.model.message import (
     FINAL,
     Fail,
     Flag,
@@ -22,8 +21,9 @@ from penstock.message import (
     State,
     Verb,
 )
-from penstock.settings import PRESETS, QueueSettings
-from penstock.ticket import Move, keep_lasting_flags
+from penstock.model.settings import PRESETS, QueueSettings
+from penstock.model.store_types import Move, keep_lasting_flags
+from penstock.rules.lifecycle import compute_limits, settle
 from tests.unit.leases import SECOND, lease
 
 READY, SCHEDULED, CLAIMED, DEAD = State.READY, State.SCHEDULED, State.CLAIMED, State.DEAD

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.http.trusted_proxies import TrustedProxies
+from penstock.http.auth.trusted_proxies import TrustedProxies
 
 PROXIES = TrustedProxies(["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"])
 

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock import stores
-from penstock.broker import Broker
+from penstock.broker import group_commit
+from penstock.broker.local import Broker
 from penstock.errors import OutcomeUnknown, StoreUnreachable
-from penstock.message import Dedup, Draft
+from penstock.model.message import Dedup, Draft
+from penstock.model.store_types import Cursor
 from penstock.store import Store
-from penstock.stores import group_commit
 from penstock.testing.faults import Faults
-from penstock.ticket import Cursor
 
 pytestmark = pytest.mark.anyio
 UNKNOWN = OutcomeUnknown("no answer")

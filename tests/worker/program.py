@@ -8,7 +8,7 @@ import sys
 
 from penstock import Context, Message, Penstock
 from penstock.worker.options import WorkerOptions
-from penstock.worker.serve import WorkerProcess
+from penstock.worker.process import WorkerProcess
 
 app = Penstock()
 app.queue("orders", preset="faststream")

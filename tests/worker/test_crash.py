@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.message import State
+from penstock.model.message import State
 from tests.app.scenes import counters, record, until, until_true
 from tests.worker import program
 from tests.worker.conftest import Start

@@ -6,13 +6,13 @@ from typing import Any, cast
 import pytest
 
 from penstock import Penstock, stores
-from penstock.broker import Broker
-from penstock.message import Draft, Nack, State
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, Nack, State
+from penstock.model.store_types import Query
 from penstock.runner import Runner
 from penstock.store import Store
 from penstock.testing.clock import ManualClock
-from penstock.ticket import Query
-from penstock.worker.serve import WorkerProcess
+from penstock.worker.process import WorkerProcess
 from penstock.worker.worker import Worker
 
 pytestmark = pytest.mark.anyio

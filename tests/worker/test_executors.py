@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Context, Job, Penstock
 from penstock.errors import JobFailed
-from penstock.message import State
+from penstock.model.message import State
 from tests.app.scenes import counters, record, sweeping, until, working
 
 pytestmark = pytest.mark.anyio

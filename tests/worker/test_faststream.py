@@ -20,10 +20,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock import Draft, Message, Penstock, constant, exponential, stores
-from penstock.broker import Broker
-from penstock.connections import BrokerPool
+from penstock.broker.local import Broker
+from penstock.client.brokers import BrokerPool
 from penstock.errors import StoreUnusable
-from penstock.message import HistoryRow, State
+from penstock.model.message import HistoryRow, State
 from penstock.testing.faults import Faults
 from penstock.worker.worker import Worker
 from tests.app.scenes import (

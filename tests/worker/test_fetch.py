@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from penstock import Draft, Penstock
 from penstock.errors import InvalidInput, StoreBusy
-from penstock.message import State
-from penstock.queue import QueueState
+from penstock.model.message import State
+from penstock.model.queue import QueueState
 from penstock.testing.faults import Faults
 from penstock.worker.options import WorkerOptions
 from tests.app.scenes import Arranged, record, until, working

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from penstock import Context, Penstock
 from penstock.errors import NotFound, OutcomeUnknown, StoreBusy, StoreError
-from penstock.message import State
+from penstock.model.message import State
+from penstock.model.store_types import Answer, AnswerKind
 from penstock.testing.faults import Faults
-from penstock.ticket import Answer, AnswerKind
 from tests.app.scenes import Arranged, counters, until, working
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from penstock import Cancelled, Context, Penstock
 from penstock.errors import StoreBusy
-from penstock.message import State
+from penstock.model.message import State
 from penstock.testing.faults import Faults
 from penstock.worker import prefetch
 from penstock.worker.worker import Worker

@@ -15,11 +15,11 @@ from penstock import (
     constant,
     exponential,
     linear,
-    message,
     no_retry,
 )
 from penstock.errors import InvalidInput
-from penstock.message import State
+from penstock.model import message
+from penstock.model.message import State
 from penstock.worker.context import make_local_context
 from penstock.worker.policy import NOT_SETTLED, AckRules, Strategy, TimedOut, Unfit, Verdict, judge
 from tests.app.scenes import counters, record, until, working

@@ -196,7 +196,7 @@ async def test_a_worker_alone_does_not_give_back_the_same_messages_in_circles(
     """Each time that they come back, they are kept longer."""
     monkeypatch.setattr(prefetch, "PATIENCE_S", 0.01)
     monkeypatch.setattr(prefetch, "LOOK_INTERVAL_S", 0.001)
-    monkeypatch.setattr("penstock.worker.fetch.PAUSE_S", 0.01)
+    monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
     gate = Gate(app)
     claim_for_all(app, "long")
     ids = await gate.publish(2)

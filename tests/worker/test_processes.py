@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Draft, Penstock
 from penstock.errors import JobFailed
-from penstock.message import State
+from penstock.model.message import State
 from tests.app.scenes import record, until, until_true, working
 from tests.worker import shop
 

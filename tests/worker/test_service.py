@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.broker import Broker
-from penstock.connections import BrokerPool
+from penstock.broker.local import Broker
+from penstock.client.brokers import BrokerPool
 from penstock.errors import StoreUnreachable
 from penstock.testing.faults import Faults
-from penstock.worker.serve import WorkerProcess
+from penstock.worker.process import WorkerProcess
 
 pytestmark = pytest.mark.anyio
 DOWN = StoreUnreachable("the store is down")

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from penstock import stores
-from penstock.broker import Broker
+from penstock.agents.shell_output_pruner import BATCH_SIZE, INTERVAL_S, ShellOutputPruner
+from penstock.broker.local import Broker
 from penstock.errors import Archived, InvalidInput
-from penstock.message import Draft, Record, State
-from penstock.queue import Schedule
-from penstock.settings import SHELL_TYPE
-from penstock.worker import shell
-from penstock.worker.command import ShellJob, read_job
+from penstock.model.message import Draft, Record, State
+from penstock.model.queue import Schedule
+from penstock.model.settings import SHELL_TYPE
+from penstock.worker.executors import shell
+from penstock.worker.executors.shell import ShellHandler
+from penstock.worker.executors.shell_job import ShellJob, read_job
 from penstock.worker.handler import Handler
+from penstock.worker.liveness import is_process_running
 from penstock.worker.options import WorkerOptions
-from penstock.worker.presence import is_process_running
-from penstock.worker.shell import ShellHandler
-from penstock.worker.tidy import BATCH_SIZE, INTERVAL_S, ShellOutputPruner
 from penstock.worker.worker import Worker
 
 pytestmark = pytest.mark.anyio

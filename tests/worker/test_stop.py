@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Context, Message, Penstock
 from penstock.errors import StoreBusy
-from penstock.message import Draft, State
+from penstock.model.message import Draft, State
 from penstock.testing.faults import Faults
 from penstock.worker.options import WorkerOptions
 from tests.app.scenes import Arranged, claim_for_all, counters, record, until, working

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from penstock import Context, Penstock, Retry
 from penstock.errors import StoreBusy
-from penstock.message import Leased, State
-from penstock.settings import get_preset
+from penstock.model.message import Leased, State
+from penstock.model.settings import get_preset
 from penstock.testing.faults import Faults
 from penstock.worker.context import make_local_context
-from penstock.worker.suspects import may_be_killer
+from penstock.worker.quarantine import may_be_killer
 from tests.app.scenes import Arranged, counters, record, until, until_true, working
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Message, Penstock
 from penstock.errors import JobFailed
-from penstock.message import Draft, State
+from penstock.model.message import Draft, State
 from tests.app.scenes import record, sweeping, until, until_true, working
 
 pytestmark = pytest.mark.anyio

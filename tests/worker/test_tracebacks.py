@@ -11,9 +11,9 @@ from structlog.typing import EventDict
 
 from penstock import AckPolicy, Context, Draft, Message, Penstock, Reject, Retry, constant
 from penstock.errors import InvalidInput, JobCancelled, JobFailed
-from penstock.settings import SHELL_TYPE
-from penstock.worker.serve import WorkerProcess
-from penstock.worker.shell import ShellHandler
+from penstock.model.settings import SHELL_TYPE
+from penstock.worker.executors.shell import ShellHandler
+from penstock.worker.process import WorkerProcess
 from penstock.worker.tracebacks import MAX_ERROR_TEXT, format_traceback
 from penstock.worker.worker import Worker
 from tests.app.scenes import record, until, until_true, working

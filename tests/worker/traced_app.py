@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from penstock import Message, Penstock
 from penstock.errors import JobFailed
-from penstock.message import Draft
+from penstock.model.message import Draft
 
 kept = InMemorySpanExporter()
 provider = TracerProvider()

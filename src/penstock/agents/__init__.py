@@ -1,14 +1,14 @@
 """The background work that keeps a store in order, the same on every node."""
 
-from penstock.agents.aging import PriorityAger
-from penstock.agents.archiver import Pruner
-from penstock.agents.artifacts import ArtifactPruner
-from penstock.agents.dead_letters import DeadLetterMonitor
-from penstock.agents.expiry import Expirer
+from penstock.agents.ager import PriorityAger
+from penstock.agents.artifact_pruner import ArtifactPruner
+from penstock.agents.dead_letter_monitor import DeadLetterMonitor
+from penstock.agents.expirer import Expirer
+from penstock.agents.pruner import Pruner
+from penstock.agents.reclaimer import Reclaimer
 from penstock.agents.scheduler import Scheduler
-from penstock.agents.visibility import Reclaimer
-from penstock.artifacts.verbs import ArtifactRoom
-from penstock.directory import QueueCache
+from penstock.artifacts.service import ArtifactRoom
+from penstock.broker.queue_cache import QueueCache
 from penstock.runner import Agent
 from penstock.store import Store
 

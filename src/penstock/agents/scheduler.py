@@ -7,13 +7,13 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from penstock import admission, cron
-from penstock.directory import QueueCache
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput, NotFound
-from penstock.message import Draft, Moment
-from penstock.queue import Queue, QueueState, Schedule
+from penstock.model.message import Draft, Moment
+from penstock.model.queue import Queue, QueueState, Schedule
+from penstock.model.store_types import Dedupe, Entry, Firing
+from penstock.rules import cron, drafts
 from penstock.store import Store
-from penstock.ticket import Dedupe, Entry, Firing
 
 PROMOTE_BATCH = 1_000
 FIRE_BATCH = 100
@@ -42,7 +42,7 @@ def make_tick_entry(schedule: Schedule, queue: Queue, tick: Moment) -> Entry:
 
     Nobody would hear of a refusal, so a tick that finds its queue full is a dead letter.
     """
-    entry = admission.make_entry(stamp_draft(schedule.draft, tick), queue)
+    entry = drafts.make_entry(stamp_draft(schedule.draft, tick), queue)
     digest = blake2b(entry.body, digest_size=16).digest()
     key = Dedupe(f"cron:{schedule.id}:{tick}", digest, TICK_WINDOW)
     return replace(entry, dedup=key, overflow="dead")

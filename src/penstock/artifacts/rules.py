@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from penstock.checks import clip, is_encodable
 from penstock.errors import BodyTooLarge, Conflict, InvalidInput, Refused
-from penstock.message import Record, Verb
+from penstock.model.message import Record, Verb
+from penstock.rules.validation import clip, is_encodable
 
 MAX_NAME_BYTES = 255
 # Bytes of a file, unless somebody says otherwise.

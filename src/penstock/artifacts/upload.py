@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from penstock.artifacts.folder import translate_errors
+from penstock.artifacts.local import translate_errors
 from penstock.artifacts.rules import Artifact, check_name
-from penstock.checks import clip
 from penstock.errors import BodyTooLarge, InvalidInput
+from penstock.rules.validation import clip
 
 CHUNK_BYTES = 1_048_576
 Content: TypeAlias = bytes | bytearray | memoryview | Path

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import PenstockError
 
 # At once: the store writes them together.

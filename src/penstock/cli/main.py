@@ -17,8 +17,8 @@ COMMANDS = {
     "status": "status",
     "agents": "status",
     "worker": "workers",
-    "serve": "serving",
-    "up": "serving",
+    "serve": "serve",
+    "up": "serve",
     "queue": "queues",
     "config": "config",
     "schedule": "schedules",
@@ -46,7 +46,7 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"penstock.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"penstock.cli.commands.{COMMANDS[cmd_name]}")
         found: click.Command = module.COMMANDS[cmd_name]
         return found
 

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from penstock.message import Moment
+from penstock.model.message import Moment
 
 # A pipe has no width of its own; what is read there is not read on a screen.
 PIPE_WIDTH = 200

@@ -11,12 +11,12 @@ import aiohttp
 import msgspec
 
 from penstock.artifacts.rules import Artifact, check_name
+from penstock.artifacts.service import Source
 from penstock.artifacts.upload import Content, Upload, check_content
-from penstock.artifacts.verbs import Source
-from penstock.client.administration import message_path
-from penstock.client.nouns import FenceLedger
+from penstock.broker.consume import Held
+from penstock.client.admin import message_path
+from penstock.client.mapping import FenceLedger
 from penstock.client.transport import Transport
-from penstock.consumer import Held
 from penstock.errors import NotFound
 from penstock.wire.artifacts import ArtifactsView, ArtifactView
 

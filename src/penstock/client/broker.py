@@ -6,20 +6,18 @@ from collections.abc import Collection, Sequence
 from typing import Any, Self, cast
 
 from penstock import tracing
-from penstock.admin import Admin
-from penstock.artifacts.verbs import Artifacts
-from penstock.broker import Broker
-from penstock.client.nouns import FenceLedger, make_worker_info
-from penstock.client.remote import Client
-from penstock.consumer import ClaimResult, Held, Want
-from penstock.directory import CACHE_TTL_S, QueueCache
+from penstock.artifacts.service import Artifacts
+from penstock.broker.consume import ClaimResult, Held, Want
+from penstock.broker.group_commit import GroupCommit
+from penstock.broker.local import Broker
+from penstock.broker.messages import Admin
+from penstock.broker.queue_cache import CACHE_TTL_S, QueueCache
+from penstock.client.client import Client
+from penstock.client.mapping import FenceLedger, make_worker_info
 from penstock.errors import InvalidInput, NotFound
-from penstock.message import Draft, Flag, Meta, Moment, Settlement
-from penstock.outage import Outages
-from penstock.queue import Queue
-from penstock.store import Store
-from penstock.stores.group_commit import GroupCommit
-from penstock.ticket import (
+from penstock.model.message import Draft, Flag, Meta, Moment, Settlement
+from penstock.model.queue import Queue
+from penstock.model.store_types import (
     Answer,
     AnswerKind,
     Completion,
@@ -31,8 +29,10 @@ from penstock.ticket import (
     Published,
     WorkerInfo,
 )
-from penstock.wire.places import Stats, Workers
-from penstock.wire.texts import to_moment
+from penstock.outage import Outages
+from penstock.store import Store
+from penstock.wire.fields import to_moment
+from penstock.wire.queues import Stats, Workers
 
 # A claim without a wait of its own is held so long by the server: a worker that stops waits for it.
 HELD = 1.0

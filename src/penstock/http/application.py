@@ -18,22 +18,22 @@ from penstock.errors import (
     PenstockError,
     StoreError,
 )
-from penstock.http.call import KEY, RequestContext
-from penstock.http.envelope import encode_error, encode_internal_error, find_status
-from penstock.http.front import OTHER, AsgiApp, make_error_headers
+from penstock.http.asgi import OTHER, AsgiApp, make_error_headers
+from penstock.http.context import KEY, RequestContext
+from penstock.http.errors import encode_error, encode_internal_error, find_status
+from penstock.http.handlers.access import access
+from penstock.http.handlers.artifacts import artifacts
+from penstock.http.handlers.bulk import bulk
+from penstock.http.handlers.callbacks import callbacks
+from penstock.http.handlers.events import events
+from penstock.http.handlers.messages import messages
+from penstock.http.handlers.queues import queues, scopes
+from penstock.http.handlers.schedules import schedules
+from penstock.http.handlers.subscriptions import subscriptions
+from penstock.http.handlers.system import system
 from penstock.http.openapi import make_document
-from penstock.http.route import Route
-from penstock.http.routes.access import access
-from penstock.http.routes.artifacts import artifacts
-from penstock.http.routes.bulk import bulk
-from penstock.http.routes.callbacks import callbacks
-from penstock.http.routes.events import events
-from penstock.http.routes.messages import messages
-from penstock.http.routes.queues import queues, scopes
-from penstock.http.routes.schedules import schedules
-from penstock.http.routes.subscriptions import subscriptions
-from penstock.http.routes.system import system
-from penstock.http.service import ServerState
+from penstock.http.routing import Route
+from penstock.http.state import ServerState
 
 PARTS = (
     scopes,

@@ -11,8 +11,8 @@ from typing import cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from penstock.errors import PenstockError
-from penstock.http.call import CLOSE, Headers
-from penstock.http.envelope import RETRY_AFTER, encode_error, find_status
+from penstock.http.context import CLOSE, Headers
+from penstock.http.errors import RETRY_AFTER, encode_error, find_status
 from penstock.runner import make_identity
 
 MAX_DISCARDED_BYTES = 16 * 1_048_576

@@ -7,9 +7,9 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from penstock.http.envelope import Envelope
-from penstock.http.hot import OPERATIONS, Operation
-from penstock.http.route import NAME, Route
+from penstock.http.errors import Envelope
+from penstock.http.operations import OPERATIONS, Operation
+from penstock.http.routing import NAME, Route
 
 REF = "#/components/schemas/{name}"
 SCOPE = {

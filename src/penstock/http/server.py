@@ -14,17 +14,17 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from penstock import stores
-from penstock.artifacts.place import default_location, open_storage
 from penstock.artifacts.rules import MAX_FILE_BYTES, make_limits
-from penstock.artifacts.verbs import ArtifactRoom
+from penstock.artifacts.service import ArtifactRoom
+from penstock.artifacts.storage import default_location, open_storage
 from penstock.http.accept import Acceptor, raise_file_limit
 from penstock.http.application import make_app
-from penstock.http.gate import Authenticator, OpenAuthenticator
-from penstock.http.identity.nouns import TrustedIssuers
-from penstock.http.protocol import Protocol
-from penstock.http.service import ServerLimits, ServerState
-from penstock.http.trusted_proxies import TrustedProxies
+from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator
+from penstock.http.auth.identity import TrustedIssuers
+from penstock.http.auth.trusted_proxies import TrustedProxies
+from penstock.http.state import ServerLimits, ServerState
 from penstock.http.uvicorn_config import UvicornConfig
+from penstock.http.uvicorn_protocol import Protocol
 
 log: FilteringBoundLogger = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import uvicorn
 
-from penstock.http.service import ServerLimits
+from penstock.http.state import ServerLimits
 
 KEEP_ALIVE_S = 75
 

@@ -6,15 +6,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.pipeline.balance import Balance, balance
-    from penstock.pipeline.compact import CompactResult, compact
-    from penstock.pipeline.extract import ExtractResult, extract
-    from penstock.pipeline.reading import join_tables, read_lake, read_results
+    from penstock.pipeline.analytics.thresholds import AnomalyThresholds
+    from penstock.pipeline.extraction.extract import ExtractResult, extract
+    from penstock.pipeline.lake.compact import CompactResult, compact
+    from penstock.pipeline.lake.reader import join_tables, read_lake, read_results
+    from penstock.pipeline.reconcile.reconcile import Balance, balance
     from penstock.pipeline.replay import ReplayRequest, ReplayResult, replay
-    from penstock.pipeline.rules import AnomalyThresholds
     from penstock.pipeline.run import RunResult, run
     from penstock.pipeline.session import register, start_session
-    from penstock.pipeline.work import complete_after
+    from penstock.pipeline.spark.queue_stream import complete_after
 
 __all__ = [
     "AnomalyThresholds",
@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 HOMES = {
-    "balance": ("Balance", "balance"),
-    "compact": ("CompactResult", "compact"),
-    "extract": ("ExtractResult", "extract"),
-    "reading": ("join_tables", "read_lake", "read_results"),
+    "reconcile.reconcile": ("Balance", "balance"),
+    "lake.compact": ("CompactResult", "compact"),
+    "extraction.extract": ("ExtractResult", "extract"),
+    "lake.reader": ("join_tables", "read_lake", "read_results"),
     "replay": ("ReplayRequest", "ReplayResult", "replay"),
-    "rules": ("AnomalyThresholds",),
+    "analytics.thresholds": ("AnomalyThresholds",),
     "run": ("RunResult", "run"),
     "session": ("register", "start_session"),
-    "work": ("complete_after",),
+    "spark.queue_stream": ("complete_after",),
 }
 
 

@@ -14,15 +14,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, StringType
 
 from penstock.errors import InvalidInput, NotFound
-from penstock.message import FINAL, State
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.publishing import SinkResult, refuse_closed
-from penstock.pipeline.reading import read_lake
-from penstock.pipeline.sending import check_rows, send_rows
-from penstock.pipeline.stores import make_absolute_url, make_identity, use_store
-from penstock.pipeline.target import SinkOptions
-from penstock.pipeline.trouble import find_cause
-from penstock.queue import Queue, QueueState
+from penstock.model.message import FINAL, State
+from penstock.model.queue import Queue, QueueState
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.reader import read_lake
+from penstock.pipeline.spark.errors import find_cause
+from penstock.pipeline.spark.sink_options import SinkOptions
+from penstock.pipeline.spark.sink_publish import SinkResult, refuse_closed
+from penstock.pipeline.spark.sink_write import check_rows, send_rows
+from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
 from penstock.store import Store
 
 # The replays that a message comes from, the last one last.

@@ -6,14 +6,14 @@ from functools import partial
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
-from penstock.pipeline import lake as lakes
-from penstock.pipeline.analyse import STEPS as ANALYSIS
-from penstock.pipeline.analyse import AnalyticsResult, analyze
-from penstock.pipeline.extract import ExtractResult, extract
-from penstock.pipeline.figures import ReportData, read_report_data
-from penstock.pipeline.rules import AnomalyThresholds
-from penstock.pipeline.stores import make_absolute_url, use_store
-from penstock.pipeline.writeback import HOURS, WritebackResult, write_back
+from penstock.pipeline.analytics.job import STEPS as ANALYSIS
+from penstock.pipeline.analytics.job import AnalyticsResult, analyze
+from penstock.pipeline.analytics.thresholds import AnomalyThresholds
+from penstock.pipeline.extraction.extract import ExtractResult, extract
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.report.data import ReportData, read_report_data
+from penstock.pipeline.report.writeback import HOURS, WritebackResult, write_back
+from penstock.pipeline.store_access import make_absolute_url, use_store
 
 STEPS = ("extract", *ANALYSIS, "write back")
 

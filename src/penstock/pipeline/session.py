@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput
 from penstock.pipeline.java import write_home
-from penstock.pipeline.source import PenstockSource
-from penstock.pipeline.trouble import find_cause
+from penstock.pipeline.spark.errors import find_cause
+from penstock.pipeline.spark.source import PenstockSource
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 JAVA = (

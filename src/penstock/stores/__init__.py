@@ -82,7 +82,8 @@ def parse_file(url: str) -> tuple[str, Durability]:
     options = {name: values[-1] for name, values in given.items()}
     if parts.scheme != "sqlite":
         raise InvalidInput(
-            f"store url {redact_url(url)!r} does not begin with sqlite:, postgresql:, mariadb: or redis:"
+            f"store url {redact_url(url)!r} does not begin with"
+            " sqlite:, postgresql:, mariadb: or redis:"
         )
     if parts.netloc:
         raise InvalidInput(f"store url {redact_url(url)!r} has a host; a file is sqlite:///name.db")

@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 
-from penstock.app import Penstock
-from penstock.broker import Broker
-from penstock.message import Leased, Park
+from penstock.app.app import Penstock
+from penstock.broker.local import Broker
+from penstock.model.message import Leased, Park
 from penstock.worker.context import Context, NullReporter
 from penstock.worker.handler import Handler
 from penstock.worker.policy import judge

@@ -1,6 +1,6 @@
 """A clock that moves only when it is told to."""
 
-from penstock.message import Moment
+from penstock.model.message import Moment
 
 # 2026-01-01 00:00 UTC.
 START: Moment = 1_767_225_600_000_000

@@ -9,19 +9,19 @@ from msgspec import Struct
 
 from penstock import stores
 from penstock.agents import make_agents
-from penstock.agents.visibility import Reclaimer
-from penstock.app import Penstock
-from penstock.broker import Broker
-from penstock.directory import QueueCache
-from penstock.durations import parse_seconds
+from penstock.agents.reclaimer import Reclaimer
+from penstock.app.app import Penstock
+from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput, InvalidState, StoreError
-from penstock.message import Leased, Moment, Nack, State
+from penstock.model.message import Leased, Moment, Nack, State
+from penstock.model.store_types import Completion, Query
+from penstock.rules.durations import parse_seconds
 from penstock.runner import Agent
 from penstock.store import Store
 from penstock.testing.apps import work_of
 from penstock.testing.clock import ManualClock
 from penstock.testing.faults import Faults
-from penstock.ticket import Completion, Query
 
 Handler: TypeAlias = Callable[[Leased], Awaitable[bytes | None] | bytes | None]
 MICROS_PER_SECOND = 1_000_000

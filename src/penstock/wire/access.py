@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.access import EVERY, Key, KeyState, Trust
-from penstock.document import AuditEntry
-from penstock.message import NEVER, Moment
-from penstock.wire.texts import Time, to_datetime, to_optional_datetime
+from penstock.model.documents import AuditEntry
+from penstock.model.message import NEVER, Moment
+from penstock.rules.access import EVERY, Key, KeyState, Trust
+from penstock.wire.fields import Time, to_datetime, to_optional_datetime
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
 Grants = Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=100)]

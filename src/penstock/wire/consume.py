@@ -4,10 +4,10 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from penstock.queue import QueueState
+from penstock.model.queue import QueueState
 from penstock.wire.artifacts import InlineArtifact
+from penstock.wire.fields import Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
 from penstock.wire.publish import Problem
-from penstock.wire.texts import Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
 
 MAX_ITEMS = 1_000
 

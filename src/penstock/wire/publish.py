@@ -6,8 +6,8 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import astuple
 
-from penstock.message import Dedup, Draft
-from penstock.wire.texts import (
+from penstock.model.message import Dedup, Draft
+from penstock.wire.fields import (
     JSON,
     Id,
     Json,

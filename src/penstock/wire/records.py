@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct
 
-from penstock.message import HistoryRow, Record, State, Verb
-from penstock.message import Meta as MessageMeta
-from penstock.wire.publish import Problem
-from penstock.wire.texts import (
+from penstock.model.message import HistoryRow, Record, State, Verb
+from penstock.model.message import Meta as MessageMeta
+from penstock.wire.fields import (
     Id,
     Json,
     Name,
@@ -17,6 +16,7 @@ from penstock.wire.texts import (
     to_datetime,
     to_optional_datetime,
 )
+from penstock.wire.publish import Problem
 
 Cursor = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -154,9 +154,18 @@ class Imported(Struct, frozen=True):
 
 def make_timeline_entry(row: HistoryRow) -> TimelineEntry:
     return TimelineEntry(
-        to_datetime(row.at), row.verb, row.state, row.attempts, row.deliveries, to_optional_datetime(row.claimed_at),
-        to_optional_datetime(row.due_at), row.consumer, row.reason, row.error, row.traceback,
-    )  # fmt: skip
+        to_datetime(row.at),
+        row.verb,
+        row.state,
+        row.attempts,
+        row.deliveries,
+        to_optional_datetime(row.claimed_at),
+        to_optional_datetime(row.due_at),
+        row.consumer,
+        row.reason,
+        row.error,
+        row.traceback,
+    )
 
 
 def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> MessageView:

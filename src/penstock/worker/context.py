@@ -6,13 +6,13 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from penstock import message
-from penstock.admission import check_settlement
 from penstock.artifacts.upload import Content, Upload, check_content
-from penstock.checks import replace_surrogates
 from penstock.errors import InvalidInput, InvalidState
-from penstock.message import PLAIN, Leased, Settlement
-from penstock.ticket import Completion
+from penstock.model import message
+from penstock.model.message import PLAIN, Leased, Settlement
+from penstock.model.store_types import Completion
+from penstock.rules.drafts import check_settlement
+from penstock.rules.validation import replace_surrogates
 from penstock.worker.policy import Cancelled
 
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
-from penstock.codec import Arguments, Values
 from penstock.errors import InvalidInput
+from penstock.worker.codec import Arguments, Values
 from penstock.worker.context import Context
 from penstock.worker.policy import AckPolicy, AckRules, Unfit
 

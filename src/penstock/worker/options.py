@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from penstock.settings import check_range
+from penstock.model.settings import check_range
 
 
 class WorkerOptions(Struct, frozen=True):

@@ -6,12 +6,12 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock import message
-from penstock.admission import MAX_DELAY_S, check_settlement
-from penstock.checks import check_number
-from penstock.lifecycle import compute_delay
-from penstock.message import Leased, Settlement
-from penstock.settings import MAX_RUNS, Backoff, check_range
+from penstock.model import message
+from penstock.model.message import Leased, Settlement
+from penstock.model.settings import MAX_RUNS, Backoff, check_range
+from penstock.rules.drafts import MAX_DELAY_S, check_settlement
+from penstock.rules.lifecycle import compute_delay
+from penstock.rules.validation import check_number
 from penstock.worker.tracebacks import Reported
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from penstock.worker.context import Context
-from penstock.worker.lanes import Executor
-from penstock.worker.suspects import Quarantine
+from penstock.worker.executors.base import Executor
+from penstock.worker.quarantine import Quarantine
 
 log = structlog.get_logger()
 # A message that has waited this long for a slot goes back, so that another worker may run it.

@@ -7,9 +7,9 @@ from typing import Any
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from penstock.message import Park, Release, Settlement, State
+from penstock.model.message import Park, Release, Settlement, State
+from penstock.worker.completer import RunEnd
 from penstock.worker.context import Context
-from penstock.worker.flush import RunEnd
 from penstock.worker.policy import Cancelled, Retry, format_error
 from penstock.worker.tracebacks import format_traceback
 

@@ -23,8 +23,8 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
-from penstock.connections import StoreAddress
-from penstock.message import Leased
+from penstock.client.brokers import StoreAddress
+from penstock.model.message import Leased
 from penstock.worker.context import Context
 
 log = structlog.get_logger()

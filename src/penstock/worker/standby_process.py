@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import Any
 
-    from penstock.ticket import Answer, Extension
+    from penstock.model.store_types import Answer, Extension
 
     Extend = Callable[[Sequence[Extension]], Awaitable[list[Answer]]]
 
@@ -145,7 +145,7 @@ class Standby:
 
     async def renew_by_store(self) -> None:
         if self.remote:
-            from penstock.client.remote import Client
+            from penstock.client.client import Client
 
             async with Client(self.address["url"], key=self.address["key"]) as client:
                 client.tokens.update(
@@ -179,7 +179,7 @@ class Standby:
 
     async def renew(self, extend: "Extend", due: "dict[tuple[int, int], Held]") -> None:
         """By the ordinary fenced call: one that has ended meanwhile is refused, and forgotten."""
-        from penstock.ticket import AnswerKind, Extension
+        from penstock.model.store_types import AnswerKind, Extension
 
         items = [Extension(id, fence, each.lease) for (id, fence), each in due.items()]
         for (lock, each), answer in zip(due.items(), await extend(items), strict=True):

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from penstock import message
-from penstock.checks import clip_traceback
-from penstock.message import Settlement
+from penstock.model import message
+from penstock.model.message import Settlement
+from penstock.rules.validation import clip_traceback
 
 MAX_FRAMES = 40
 MAX_CAUSES = 10

@@ -7,31 +7,29 @@ from typing import Self
 
 import structlog
 
-from penstock.broker import Broker
-from penstock.connections import StoreAddress
+from penstock.broker.local import Broker
+from penstock.client.brokers import StoreAddress
 from penstock.errors import StoreError
-from penstock.message import Leased, Nack, Release, Settlement, State
-from penstock.queue import Queue
+from penstock.model.message import Leased, Nack, Release, Settlement, State
+from penstock.model.queue import Queue
+from penstock.model.settings import QueueSettings
+from penstock.model.store_types import DONE, Answer, AnswerKind
 from penstock.runner import make_identity
-from penstock.settings import QueueSettings
-from penstock.ticket import DONE, Answer, AnswerKind
+from penstock.worker.completer import RETRIED_ANSWERS, ArtifactKeeper, Completer, RunEnd, drop
 from penstock.worker.context import Context
-from penstock.worker.fetch import Fetcher
-from penstock.worker.flush import RETRIED_ANSWERS, Completer, RunEnd
-from penstock.worker.forever import keep_on
+from penstock.worker.dispatcher import Dispatcher, HandlerRoutes
+from penstock.worker.executors.base import Executor
+from penstock.worker.fetcher import Fetcher
 from penstock.worker.forks import notice_forks
 from penstock.worker.handler import Handler
-from penstock.worker.heart import Heartbeat
-from penstock.worker.intake import Dispatcher
-from penstock.worker.keeping import ArtifactKeeper, drop
-from penstock.worker.lanes import Executor
+from penstock.worker.heartbeat import Heartbeat
+from penstock.worker.loops import keep_on
 from penstock.worker.options import WorkerOptions
 from penstock.worker.policy import Unfit, judge
 from penstock.worker.prefetch import GiveBack
-from penstock.worker.routes import HandlerRoutes
+from penstock.worker.quarantine import Quarantine
 from penstock.worker.run_log import RunLog
 from penstock.worker.standby import Standby
-from penstock.worker.suspects import Quarantine
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from penstock import lifecycle
-from penstock.message import Leased, Reclaim, Settlement, State, Verb
-from penstock.queue import DEAD_LETTER
-from penstock.ticket import Answer, AnswerKind, Completion, Extension, Lease, Lock, Move
+from penstock.model.message import Leased, Reclaim, Settlement, State, Verb
+from penstock.model.queue import DEAD_LETTER
+from penstock.model.store_types import Answer, AnswerKind, Completion, Extension, Lease, Lock, Move
+from penstock.rules import lifecycle
 from tests.conformance.machine.wishes import LockPair
 from tests.conformance.machine.world import World
 from tests.conformance.model.consuming import Ask, Sight

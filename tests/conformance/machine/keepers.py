@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from penstock.message import Reclaim, State
+from penstock.model.message import Reclaim, State
 from tests.conformance.machine.consumers import Consumers
 from tests.conformance.machine.wishes import LockPair
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import InvalidState, NotFound
-from penstock.message import State
-from penstock.queue import QueueState
-from penstock.settings import change
-from penstock.ticket import AnswerKind, Published
+from penstock.model.message import State
+from penstock.model.queue import QueueState
+from penstock.model.settings import change
+from penstock.model.store_types import AnswerKind, Published
 from tests.conformance.machine.world import World
 
 

@@ -3,8 +3,8 @@
 import copy
 
 from penstock.errors import PenstockError
-from penstock.message import Draft
-from penstock.ticket import Published
+from penstock.model.message import Draft
+from penstock.model.store_types import Published
 from tests.conformance.machine.world import World
 
 

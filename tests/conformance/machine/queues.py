@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.queue import DEAD_LETTER
+from penstock.model.queue import DEAD_LETTER
 
 QUEUES: dict[str, dict[str, Any]] = {
     "fifo": {

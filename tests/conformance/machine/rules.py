@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from penstock.queue import QueueState
+from penstock.model.queue import QueueState
 from tests.conformance.machine.queues import CHANGES
 from tests.conformance.machine.scenes import Scenes
 from tests.conformance.machine.wishes import (

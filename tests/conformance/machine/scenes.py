@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Any
 
-from penstock.message import Nack, Settlement
-from penstock.queue import DEAD_LETTER, QueueState
+from penstock.model.message import Nack, Settlement
+from penstock.model.queue import DEAD_LETTER, QueueState
 from tests.conformance.machine.keepers import Keepers
 from tests.conformance.machine.operators import Operators
 from tests.conformance.machine.producers import Producers

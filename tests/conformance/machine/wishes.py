@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from penstock.message import (
+from penstock.model.message import (
     Dedup,
     Draft,
     Fail,
@@ -17,7 +17,7 @@ from penstock.message import (
     Settlement,
     SettleReject,
 )
-from penstock.queue import DEAD_LETTER
+from penstock.model.queue import DEAD_LETTER
 from tests.conformance.machine.queues import NAMES
 from tests.conformance.model.items import moment_after
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from penstock.broker import Broker
+from penstock.broker.local import Broker
 from penstock.errors import InvalidState, LockLost, NotFound, PenstockError
-from penstock.message import PLAIN, Flag, HistoryRow, Record, State, StoredMessage
-from penstock.ticket import Answer, AnswerKind, Lease, Move, Query
+from penstock.model.message import PLAIN, Flag, HistoryRow, Record, State, StoredMessage
+from penstock.model.store_types import Answer, AnswerKind, Lease, Move, Query
 from tests.conformance.engines import Engine
 from tests.conformance.machine.queues import QUEUES
 from tests.conformance.machine.wishes import Theme

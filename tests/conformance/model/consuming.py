@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from penstock.message import Leased, Moment, Settlement, State, Verb
-from penstock.queue import DEAD_LETTER, QueueState
-from penstock.ticket import AnswerKind
+from penstock.model.message import Leased, Moment, Settlement, State, Verb
+from penstock.model.queue import DEAD_LETTER, QueueState
+from penstock.model.store_types import AnswerKind
 from tests.conformance.model import rules
 from tests.conformance.model.items import Hold, Item, moment_after
 from tests.conformance.model.ledger import Ledger

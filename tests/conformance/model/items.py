@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from penstock.message import Draft, HistoryRow, Moment, State
-from penstock.queue import QueueState
-from penstock.settings import QueueSettings
+from penstock.model.message import Draft, HistoryRow, Moment, State
+from penstock.model.queue import QueueState
+from penstock.model.settings import QueueSettings
 
 SECOND = 1_000_000
 

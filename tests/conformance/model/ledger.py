@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from penstock.message import HistoryRow, Moment, State, Verb
-from penstock.settings import QueueSettings
+from penstock.model.message import HistoryRow, Moment, State, Verb
+from penstock.model.settings import QueueSettings
 from tests.conformance.model.items import Hold, Item, Line, moment_after
 from tests.conformance.model.rules import Ruling
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from penstock.message import State, Verb
-from penstock.ticket import AnswerKind
+from penstock.model.message import State, Verb
+from penstock.model.store_types import AnswerKind
 from tests.conformance.model.items import Item
 from tests.conformance.model.publishing import Publishing
 

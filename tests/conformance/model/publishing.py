@@ -14,8 +14,8 @@ from penstock.errors import (
     QueuePaused,
     ScopePaused,
 )
-from penstock.message import Draft, Moment, State, Verb
-from penstock.queue import QueueState
+from penstock.model.message import Draft, Moment, State, Verb
+from penstock.model.queue import QueueState
 from tests.conformance.model import rules
 from tests.conformance.model.items import Item, moment_after
 from tests.conformance.model.ledger import Ledger

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_never
 
-from penstock.message import (
+from penstock.model.message import (
     NEVER,
     Draft,
     Fail,
@@ -17,7 +17,7 @@ from penstock.message import (
     SettleReject,
     State,
 )
-from penstock.settings import Backoff, QueueSettings
+from penstock.model.settings import Backoff, QueueSettings
 from tests.conformance.model.items import SECOND, Item
 
 UNLIMITED = Nack()

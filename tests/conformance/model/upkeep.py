@@ -1,6 +1,6 @@
 """The model's agents: leases that ran out, what is due, what is expired."""
 
-from penstock.message import Moment, State, Verb
+from penstock.model.message import Moment, State, Verb
 from tests.conformance.model.items import Item
 from tests.conformance.model.ledger import Ledger
 

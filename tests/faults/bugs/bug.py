@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 from typing import ClassVar
 
-from penstock.testing.checker import Kind
+from tests.checker import Kind
 from tests.faults.model import Model
 from tests.faults.ticket import Ticket, Token
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from penstock.testing.checker import Answer, Claim, Claimed, Kind, Stored
+from tests.checker import Answer, Claim, Claimed, Kind, Stored
 from tests.faults.ticket import Ticket, Token
 
 from .bug import Bug

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock.testing.checker import Claimed, Kind, Stored
+from tests.checker import Claimed, Kind, Stored
 from tests.faults.ticket import Ticket
 
 from .bug import Bug

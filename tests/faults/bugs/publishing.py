@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from penstock.testing.checker import Answer, Fire, Kind, Publish, Stored
-from penstock.testing.checker.events import AnyCall
+from tests.checker import Answer, Fire, Kind, Publish, Stored
+from tests.checker.events import AnyCall
 from tests.faults.ticket import Ticket
 
 from .bug import Bug

@@ -1,6 +1,6 @@
 """Bugs of settling, cancelling and the history."""
 
-from penstock.testing.checker import Answer, Cancel, Claimed, Kind, Row, Settle
+from tests.checker import Answer, Cancel, Claimed, Kind, Row, Settle
 from tests.faults.ticket import FINAL, Ticket
 
 from .bug import Bug

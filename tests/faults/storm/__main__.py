@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.errors import StoreError
-from penstock.testing.checker.__main__ import text as checked
+from tests.checker.__main__ import text as checked
 from tests.faults.storm.ground import Ground
 from tests.faults.storm.mariadb_ground import MariadbGround
 from tests.faults.storm.postgres_ground import PostgresGround

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from penstock.message import Fail, Leased, Nack, Release, SettleCancelled, SettleReject
-from penstock.ticket import AnswerKind
+from penstock.model.message import Fail, Leased, Nack, Release, SettleCancelled, SettleReject
+from penstock.model.store_types import AnswerKind
 from tests.faults.storm.bodies import read
 from tests.faults.storm.part import CorePart, tolerated
 from tests.faults.storm.scene import SHARED_QUEUES, Scene

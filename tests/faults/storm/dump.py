@@ -6,10 +6,10 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from penstock.message import Record, StoredMessage
+from penstock.model.message import Record, StoredMessage
+from penstock.model.store_types import Cursor
 from penstock.store import Store
-from penstock.testing.checker import End, Recorder, Row, Stored
-from penstock.ticket import Cursor
+from tests.checker import End, Recorder, Row, Stored
 from tests.faults.storm.bodies import encode, read
 from tests.faults.storm.scene import KILLERS
 

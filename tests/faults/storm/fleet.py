@@ -8,7 +8,7 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
-from penstock.testing.checker import Recorder
+from tests.checker import Recorder
 from tests.faults.storm import program
 from tests.faults.storm.scene import Scene
 

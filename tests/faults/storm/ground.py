@@ -5,7 +5,7 @@ from typing import Any, Protocol, Self
 
 from msgspec import Struct
 
-from penstock.testing.checker import Plan, Recorder
+from tests.checker import Plan, Recorder
 from tests.faults.storm.fleet import Child
 from tests.faults.storm.strikes import SMALL, Kind, Shares, Strike
 

@@ -11,7 +11,7 @@ import psycopg
 import pymysql
 
 from penstock import Penstock
-from penstock.testing.checker import Answer, Publish, Recorder
+from tests.checker import Answer, Publish, Recorder
 from tests.faults.storm.bodies import filling
 from tests.faults.storm.scene import Scene
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import pymysql
 
-from penstock.testing.checker import Plan, Recorder
+from tests.checker import Plan, Recorder
 from tests.faults.storm.ground import Deed, Weather
 from tests.faults.storm.mariadb import EFFECT
 from tests.faults.storm.outages import Outages

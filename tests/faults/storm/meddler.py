@@ -1,6 +1,6 @@
 """An operator who cancels and redrives what is in everybody's hands."""
 
-from penstock.message import Record, State
+from penstock.model.message import Record, State
 from tests.faults.storm.part import CorePart, tolerated
 from tests.faults.storm.scene import SHARED_QUEUES
 

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 
-from penstock.testing.checker import Recorder
+from tests.checker import Recorder
 from tests.faults.storm.fleet import Child, Fleet
 from tests.faults.storm.ground import Deed, Ground
 from tests.faults.storm.strikes import LONGEST, Kind, Strike

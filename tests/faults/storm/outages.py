@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Generic, TypeVar
 
-from penstock.testing.checker import Recorder
+from tests.checker import Recorder
 from tests.faults.storm.ground import Deed
 from tests.faults.storm.strikes import Kind, Strike
 from tests.servers.proxy import Proxy

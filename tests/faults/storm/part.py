@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 from penstock import stores
 from penstock.agents import make_agents
-from penstock.broker import Broker
-from penstock.directory import QueueCache
+from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import PenstockError
 from penstock.runner import Runner, make_identity
-from penstock.testing.checker import Recorder
+from tests.checker import Recorder
 from tests.faults.storm.scene import Scene
 from tests.faults.storm.witness import Witness
 

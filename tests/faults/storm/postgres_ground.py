@@ -4,7 +4,7 @@ from typing import Any
 
 import psycopg
 
-from penstock.testing.checker import Plan, Recorder
+from tests.checker import Plan, Recorder
 from tests.faults.storm.ground import Deed, Weather
 from tests.faults.storm.postgres import EFFECT
 from tests.faults.storm.postgres_outages import PostgresOutages

@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any, TypeVar
 
 from penstock.errors import StoreError
-from penstock.message import Dedup, Draft
-from penstock.testing.checker import Answer, Publish
+from penstock.model.message import Dedup, Draft
+from tests.checker import Answer, Publish
 from tests.faults.storm import mariadb, postgres, sqlite
 from tests.faults.storm.bodies import body_of, filling
 from tests.faults.storm.holding import DRIVER_ERRORS

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from msgspec import Struct
 
 from penstock import Context, Message, Penstock, Reject, Retry
-from penstock.queue import Missed
-from penstock.task import AsyncTask, Task
+from penstock.app.task import AsyncTask, Task
+from penstock.model.queue import Missed
 from penstock.worker.options import WorkerOptions
-from penstock.worker.serve import WorkerProcess
+from penstock.worker.process import WorkerProcess
 from tests.faults.storm import mariadb, postgres
 from tests.faults.storm.part import Part
 from tests.faults.storm.recording_store import RecordingConnections

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from penstock.errors import PenstockError, StoreBusy, StoreError, StoreUnreachable
-from penstock.message import Leased, Verb
-from penstock.testing.checker import Answer, Claimed, Recorder, events
-from penstock.testing.checker.events import ALREADY_SETTLED, INVALID_STATE, LOCK_LOST, AnyCall
-from penstock.ticket import Answer as Told
-from penstock.ticket import AnswerKind, Published
+from penstock.model.message import Leased, Verb
+from penstock.model.store_types import Answer as Told
+from penstock.model.store_types import AnswerKind, Published
+from tests.checker import Answer, Claimed, Recorder, events
+from tests.checker.events import ALREADY_SETTLED, INVALID_STATE, LOCK_LOST, AnyCall
 from tests.faults.storm.bodies import read
 
 T = TypeVar("T")

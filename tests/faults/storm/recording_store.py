@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from typing import cast
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.connections import BrokerPool
-from penstock.message import Verb
-from penstock.store import Store
-from penstock.testing import checker
-from penstock.testing.checker import Publish, Recorder, Settle
-from penstock.ticket import (
+from penstock.broker.local import Broker
+from penstock.client.brokers import BrokerPool
+from penstock.model.message import Verb
+from penstock.model.store_types import (
     Answer,
     Claim,
     Claimed,
@@ -22,6 +19,9 @@ from penstock.ticket import (
     Move,
     Published,
 )
+from penstock.store import Store
+from tests import checker
+from tests.checker import Publish, Recorder, Settle
 from tests.faults.storm.bodies import read
 from tests.faults.storm.recording import VERBS, claimed, published, record, settled
 

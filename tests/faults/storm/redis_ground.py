@@ -7,7 +7,7 @@ from typing import Self
 
 import redis
 
-from penstock.testing.checker import Plan, Recorder
+from tests.checker import Plan, Recorder
 from tests.faults.storm.fleet import Child
 from tests.faults.storm.ground import Deed, Weather
 from tests.faults.storm.outages import Outages

@@ -6,11 +6,11 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock import cron
-from penstock.broker import Broker
-from penstock.message import Draft, Moment
-from penstock.queue import Missed, Queue, Schedule
-from penstock.testing import checker
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, Moment
+from penstock.model.queue import Missed, Queue, Schedule
+from penstock.rules import cron
+from tests import checker
 from tests.faults.storm.bodies import NO_ARGUMENTS, body_of
 
 Workers = Literal["core", "real", "both"]

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Self
 
-from penstock.testing.checker import Plan, Recorder
+from tests.checker import Plan, Recorder
 from tests.faults.storm import sqlite
 from tests.faults.storm.fleet import Child
 from tests.faults.storm.ground import Deed, Weather

@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock import stores
-from penstock.broker import Broker
-from penstock.queue import Schedule
+from penstock.broker.local import Broker
+from penstock.model.queue import Schedule
 from penstock.store import Store
-from penstock.testing.checker import Fault, Recorder, Report, check
-from penstock.testing.checker import read as read_history
+from tests.checker import Fault, Recorder, Report, check
+from tests.checker import read as read_history
 from tests.faults.storm import logs
 from tests.faults.storm.dump import dump
 from tests.faults.storm.fleet import Fleet, Slot

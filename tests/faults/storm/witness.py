@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from penstock.broker import Broker
-from penstock.message import Draft, Leased, Nack, Settlement
-from penstock.testing.checker import (
+from penstock.broker.local import Broker
+from penstock.model.message import Draft, Leased, Nack, Settlement
+from penstock.model.store_types import Answer as Told
+from penstock.model.store_types import Completion, Extension, Published
+from tests.checker import (
     Answer,
     Cancel,
     Claim,
@@ -13,8 +15,6 @@ from penstock.testing.checker import (
     Redrive,
     Settle,
 )
-from penstock.ticket import Answer as Told
-from penstock.ticket import Completion, Extension, Published
 from tests.faults.storm.bodies import read
 from tests.faults.storm.recording import VERBS, claimed, published, record, settled
 

@@ -5,12 +5,12 @@ from itertools import product
 from operator import itemgetter
 from typing import Any
 
-from penstock.message import PLAIN, Flag, Leased
+from penstock.model.message import PLAIN, Flag, Leased
+from penstock.model.store_types import Claim
 from penstock.stores.mariadb.statement import RawSql, fill_statement
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.rows import decode_meta_json
 from penstock.stores.sql.transaction import SqlTransaction
-from penstock.ticket import Claim
 
 RANK, DEAD_AT = 12, 13
 NOTHING_EXPIRES = "SELECT 1 FROM DUAL WHERE FALSE"
@@ -98,15 +98,36 @@ def make_leased(rows: list[Any], length: int, order: int = RANK) -> list[Leased]
     rows.sort(key=itemgetter(order))
     return [
         Leased(
-            id, queue, type_, priority, created, body,
-            PLAIN if meta is None else decode_meta_json(meta), fence, attempts, deliveries,
-            until if not flags & Flag.OWN_LEASE else until - length + message_lease_micros(meta), flags,
+            id,
+            queue,
+            type_,
+            priority,
+            created,
+            body,
+            PLAIN if meta is None else decode_meta_json(meta),
+            fence,
+            attempts,
+            deliveries,
+            until if not flags & Flag.OWN_LEASE else until - length + message_lease_micros(meta),
+            flags,
         )
         for (
-            id, queue, type_, priority, created, body, meta, fence, attempts, deliveries, until,
-            flags, _, _,
+            id,
+            queue,
+            type_,
+            priority,
+            created,
+            body,
+            meta,
+            fence,
+            attempts,
+            deliveries,
+            until,
+            flags,
+            _,
+            _,
         ) in rows
-    ]  # fmt: skip
+    ]
 
 
 def message_lease_micros(meta: str) -> int:

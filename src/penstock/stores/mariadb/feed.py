@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import StoreBusy
+from penstock.model.store_types import Cursor, Feed, Pruned, Retention
 from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql import export, upkeep
 from penstock.stores.sql.rows import make_feed_message, make_history_row
-from penstock.ticket import Cursor, Feed, Pruned, Retention
 
 if TYPE_CHECKING:
-    from penstock.stores.mariadb.engine import MariaDatabase
+    from penstock.stores.mariadb.database import MariaDatabase
 
 
 class Final(NamedTuple):

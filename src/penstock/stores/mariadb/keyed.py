@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from penstock.message import NEVER, Flag, Moment, State, Verb
+from penstock.model.message import NEVER, Flag, Moment, State, Verb
+from penstock.model.store_types import Completion, Entry, Published
 from penstock.stores.mariadb.publish import split_into_packets
 from penstock.stores.mariadb.statement import to_json_array, to_tuples
 from penstock.stores.sql.publish import compute_due_at, compute_expires_at, compute_rank, ticket_of
 from penstock.stores.sql.settle import keep_result
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
-from penstock.ticket import Completion, Entry, Published
 
 
 async def publish(tx: SqlTransaction, entries: Sequence[Entry]) -> list[Published]:

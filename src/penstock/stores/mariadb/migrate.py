@@ -5,12 +5,12 @@ done again: two processes may migrate at once, and one that was killed is made u
 """
 
 from penstock.stores import migrations
-from penstock.stores.mariadb import columns
-from penstock.stores.mariadb.session import MariaConnection
+from penstock.stores.mariadb import schema
+from penstock.stores.mariadb.connection import MariaConnection
 from penstock.stores.mariadb.statement import to_literal
 from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.migrations import Migration
-from penstock.stores.sql import registry
+from penstock.stores.sql import queues
 
 MIGRATIONS = migrations.load("penstock.stores.mariadb")
 SCHEMA = MIGRATIONS[-1].number
@@ -55,7 +55,7 @@ async def migrate(
     to_do = await find_missing(session, known)
     for migration in to_do:
         await apply(session, moment, migration)
-    await columns.note(session)
+    await schema.note(session)
     return to_do
 
 
@@ -66,7 +66,7 @@ async def apply(session: MariaConnection, moment: str, migration: Migration) -> 
     # Whoever comes second finds what the first one founded.
     ((now,),) = await session.rows("START TRANSACTION", IN_LINE, f"SELECT {moment}")
     tx = MariaTransaction(session, now)
-    await registry.create_defaults(tx)
+    await queues.create_defaults(tx)
     row = (migration.number, migration.name, migration.checksum, migration.floor)
     values = ", ".join(map(to_literal, row))
     await tx.send(

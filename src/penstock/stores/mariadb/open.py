@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Clock
-from penstock.stores.mariadb.address import MariaDsn, parse
-from penstock.stores.mariadb.columns import refuse_incomplete
+from penstock.stores.mariadb.connection import MariaConnection
+from penstock.stores.mariadb.dsn import MariaDsn, parse
+from penstock.stores.mariadb.errors import ERRORS, translate_error
 from penstock.stores.mariadb.migrate import find_missing, migrate, read_applied
-from penstock.stores.mariadb.session import MariaConnection
+from penstock.stores.mariadb.schema import refuse_incomplete
 from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.store import MariaStore
-from penstock.stores.mariadb.trouble import ERRORS, translate_error
 from penstock.stores.migrations import Migration
 
 # How often, and after how long, somebody else's migration is looked at.

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from penstock.message import NEVER
+from penstock.model.message import NEVER
+from penstock.model.store_types import Entry, Published
 from penstock.stores.mariadb.statement import RawSql, fill_statement, to_literal
 from penstock.stores.sql.locking import LockingTransaction
-from penstock.ticket import Entry, Published
 
 NOW = "@now"
 # Bytes of bodies; as text they are twice as long.

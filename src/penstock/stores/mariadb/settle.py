@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from penstock.model.store_types import Completion, Extension, Move
 from penstock.stores.mariadb.statement import RawSql, fill_statement, locks_of, to_literal
 from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql.settle import apply
-from penstock.ticket import Completion, Extension, Move
 
 
 def make_complete_statements(items: Sequence[Completion]) -> list[str]:

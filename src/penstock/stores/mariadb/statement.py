@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from penstock.model.store_types import Completion, Extension, Lock, Move
 from penstock.stores.statements import load
-from penstock.ticket import Completion, Extension, Lock, Move
 
 Value: TypeAlias = int | float | bool | str | bytes | None
 NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")

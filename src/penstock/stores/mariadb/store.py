@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
+from penstock.model.store_types import Cursor, Entry, Feed, Pruned, Published, Retention
 from penstock.store import Check
-from penstock.stores.mariadb import doctor, feed, foreign, publish, type_index
+from penstock.stores.mariadb import caller_transaction, feed, health, publish, schema
 from penstock.stores.mariadb import upkeep as sets
-from penstock.stores.mariadb.callers import KINDS
-from penstock.stores.mariadb.consuming import MariaConsume
-from penstock.stores.mariadb.engine import Waiting
-from penstock.stores.mariadb.trouble import ERRORS, translate_error
+from penstock.stores.mariadb.caller_transaction import KINDS
+from penstock.stores.mariadb.consume import MariaConsume
+from penstock.stores.mariadb.database import Waiting
+from penstock.stores.mariadb.errors import ERRORS, translate_error
 from penstock.stores.sql import upkeep
-from penstock.stores.sql.foreign import Inside
-from penstock.stores.sql.server import ServerStore
-from penstock.ticket import Cursor, Entry, Feed, Pruned, Published, Retention
+from penstock.stores.sql.caller_transaction import Inside
+from penstock.stores.sql.server_store import ServerStore
 
 
 class MariaStore(MariaConsume, ServerStore[Waiting]):
@@ -27,11 +27,13 @@ class MariaStore(MariaConsume, ServerStore[Waiting]):
         return publish.make_published(outcomes[0].first, len(entries))
 
     def inside(self, connection: object) -> Inside:
-        return foreign.enter_transaction(KINDS.adapt(connection), self.address, self.seal)
+        return caller_transaction.enter_transaction(
+            KINDS.adapt(connection), self.address, self.seal
+        )
 
     async def ainside(self, connection: object) -> Inside:
         caller = await KINDS.adapt_async(connection)
-        return foreign.enter_transaction(caller, self.address, self.seal)
+        return caller_transaction.enter_transaction(caller, self.address, self.seal)
 
     async def promote_set(self, limit: int) -> list[int]:
         return await self.write(sets.promote, limit)
@@ -51,15 +53,15 @@ class MariaStore(MariaConsume, ServerStore[Waiting]):
     async def index_types(self) -> None:
         session = await self.address.connect()
         try:
-            if not await type_index.exists(session):
-                await type_index.build(session)
+            if not await schema.exists(session):
+                await schema.build(session)
         except ERRORS as error:
             raise translate_error(error, self.where) from error
         finally:
             session.terminate()
 
     async def examine(self) -> list[Check]:
-        checks = await self.read(doctor.examine, self.address)
+        checks = await self.read(health.examine, self.address)
         return [*checks, await self.waiters.examine()]
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:

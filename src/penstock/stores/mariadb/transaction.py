@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from penstock.message import Moment
+from penstock.model.message import Moment
+from penstock.model.store_types import Completion, Entry, Published
 from penstock.stores.mariadb import keyed, publish
-from penstock.stores.mariadb.session import MariaConnection, StatementOutcome, last_rows
+from penstock.stores.mariadb.connection import MariaConnection, StatementOutcome, last_rows
 from penstock.stores.mariadb.statement import fill_statement, locks_of, to_json_array, to_tuples
 from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable, Ticket
-from penstock.ticket import Completion, Entry, Published
 
 # Statements whose count nobody asks for.
 UNASKED = frozenset({

@@ -1,10 +1,10 @@
 """What `penstock migrate` does: migrations, and the index of types."""
 
-from penstock.stores.mariadb import type_index
-from penstock.stores.mariadb.address import MariaDsn, parse
+from penstock.stores.mariadb import schema
+from penstock.stores.mariadb.connection import MariaConnection
+from penstock.stores.mariadb.dsn import MariaDsn, parse
 from penstock.stores.mariadb.migrate import find_missing, migrate, read_applied
 from penstock.stores.mariadb.open import fit_session
-from penstock.stores.mariadb.session import MariaConnection
 
 INDEX = "index type"
 
@@ -21,7 +21,7 @@ async def upgrade(url: str, *, plan: bool = False) -> list[str]:
 
 async def plan_steps(session: MariaConnection) -> list[str]:
     steps = [f"migration {each.number} {each.name}" for each in await find_missing(session)]
-    if await read_applied(session) and await type_index.is_missing(session):
+    if await read_applied(session) and await schema.is_missing(session):
         steps.append(INDEX)
     return steps
 
@@ -30,4 +30,4 @@ async def take_steps(session: MariaConnection, address: MariaDsn, steps: list[st
     if steps:
         await migrate(session, address.moment)
     if INDEX in steps:
-        await type_index.build(session)
+        await schema.build(session)

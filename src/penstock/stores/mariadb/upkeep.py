@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.message import State, Verb
+from penstock.model.message import State, Verb
 from penstock.stores.mariadb.statement import fill_statement, to_json_array, to_tuples
 from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql.transaction import Ticket

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.message import PLAIN, Leased
-from penstock.stores.postgres.lines import CursorPosition
+from penstock.model.message import PLAIN, Leased
+from penstock.model.store_types import Claim
+from penstock.stores.postgres.claim_cursor import CursorPosition
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.rows import decode_meta_json
 from penstock.stores.sql.transaction import SqlTransaction
-from penstock.ticket import Claim
 
 
 def pick(claim: Claim) -> str:

@@ -3,11 +3,11 @@
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from penstock.message import HistoryRow
+from penstock.model.message import HistoryRow
+from penstock.model.store_types import Cursor, Feed, Pruned, Retention
 from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import export, upkeep
 from penstock.stores.sql.rows import decode_meta, make_feed_message, make_history_row
-from penstock.ticket import Cursor, Feed, Pruned, Retention
 
 # By transaction, then as they were numbered.
 in_order = itemgetter(-1, 0)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from penstock.model.store_types import Dedupe, Entry, Firing
 from penstock.stores.postgres.transaction import PostgresTransaction
+from penstock.stores.sql.batches import take
 from penstock.stores.sql.publish import kept_until, publish_checked
-from penstock.stores.sql.sets import take
-from penstock.ticket import Dedupe, Entry, Firing
 
 
 async def fire(tx: PostgresTransaction, firings: Sequence[Firing]) -> list[bool]:

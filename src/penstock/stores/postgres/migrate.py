@@ -9,10 +9,10 @@ import asyncpg
 from penstock.errors import StoreBusy
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.postgres import columns
-from penstock.stores.postgres.address import PostgresDsn
+from penstock.stores.postgres import schema
+from penstock.stores.postgres.dsn import PostgresDsn
 from penstock.stores.postgres.transaction import PostgresTransaction
-from penstock.stores.sql import registry
+from penstock.stores.sql import queues
 
 MIGRATIONS = migrations.load("penstock.stores.postgres")
 SCHEMA = MIGRATIONS[-1].number
@@ -118,11 +118,11 @@ async def apply(connection: asyncpg.Connection, migration: Migration) -> None:
         await connection.execute(migration.text)
         await record(connection, migration)
         now = await connection.fetchval("SELECT penstock.moment()")
-        await registry.create_defaults(PostgresTransaction(connection, now))
+        await queues.create_defaults(PostgresTransaction(connection, now))
 
 
 async def record(connection: asyncpg.Connection, migration: Migration) -> None:
-    await connection.execute(columns.NOTE)
+    await connection.execute(schema.NOTE)
     row = (migration.number, migration.name, migration.checksum, migration.floor)
     await connection.execute(RECORD, *row)
 

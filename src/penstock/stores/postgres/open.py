@@ -5,8 +5,8 @@ import asyncpg
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.store import Clock
 from penstock.stores.migrations import Migration
-from penstock.stores.postgres.address import SETTINGS, PostgresDsn, parse
-from penstock.stores.postgres.columns import refuse_incomplete
+from penstock.stores.postgres.dsn import SETTINGS, PostgresDsn, parse
+from penstock.stores.postgres.errors import ERRORS, translate_error
 from penstock.stores.postgres.migrate import (
     find_missing,
     keep_settings,
@@ -14,9 +14,9 @@ from penstock.stores.postgres.migrate import (
     migration_turn,
     read_applied,
 )
+from penstock.stores.postgres.schema import refuse_incomplete
 from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.store import PostgresStore
-from penstock.stores.postgres.trouble import ERRORS, translate_error
 
 OLDEST = 130_000
 # What a server must not have switched off if a commit is to survive a power cut.

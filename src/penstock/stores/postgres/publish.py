@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from penstock.model.store_types import Entry, Published
 from penstock.stores.sql.publish import are_uniform
-from penstock.ticket import Entry, Published
 
 ID = itemgetter(0)
 USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")

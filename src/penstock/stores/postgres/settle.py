@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.ticket import Completion, Extension, Lock, Move
+from penstock.model.store_types import Completion, Extension, Lock, Move
 
 FOREVER = 2**62
 

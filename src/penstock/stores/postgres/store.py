@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.message import HistoryRow, Moment
+from penstock.model.message import HistoryRow, Moment
+from penstock.model.store_types import Cursor, Entry, Feed, Firing, Pruned, Published, Retention
 from penstock.store import Check
-from penstock.stores.postgres import doctor, feed, firing, foreign, publish, type_index
-from penstock.stores.postgres.callers import KINDS
-from penstock.stores.postgres.consuming import PostgresConsume
-from penstock.stores.postgres.wake import PostgresNotifier
-from penstock.stores.sql.foreign import Inside
-from penstock.stores.sql.server import ServerStore
-from penstock.ticket import Cursor, Entry, Feed, Firing, Pruned, Published, Retention
+from penstock.stores.postgres import caller_transaction, feed, firing, health, publish, schema
+from penstock.stores.postgres.caller_transaction import KINDS
+from penstock.stores.postgres.consume import PostgresConsume
+from penstock.stores.postgres.notifier import PostgresNotifier
+from penstock.stores.sql.caller_transaction import Inside
+from penstock.stores.sql.server_store import ServerStore
 
 
 class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
@@ -22,10 +22,10 @@ class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
         return outcomes
 
     def inside(self, connection: object) -> Inside:
-        return foreign.enter_transaction(KINDS.adapt(connection), self.seal)
+        return caller_transaction.enter_transaction(KINDS.adapt(connection), self.seal)
 
     async def ainside(self, connection: object) -> Inside:
-        return foreign.enter_transaction(await KINDS.adapt_async(connection), self.seal)
+        return caller_transaction.enter_transaction(await KINDS.adapt_async(connection), self.seal)
 
     # Agents.
 
@@ -54,10 +54,10 @@ class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
     # Operators and export.
 
     async def index_types(self) -> None:
-        await type_index.build(self.address)
+        await schema.build(self.address)
 
     async def examine(self) -> list[Check]:
-        return await self.read(doctor.examine, self.address)
+        return await self.read(health.examine, self.address)
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.read(feed.feed, cursor, limit)

@@ -5,12 +5,12 @@ from typing import Any
 
 import asyncpg
 
-from penstock.message import Moment
+from penstock.model.message import Moment
+from penstock.model.store_types import Completion, Entry, Published
 from penstock.stores.postgres import publish, settle
 from penstock.stores.postgres.statement import SQL
 from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable
-from penstock.ticket import Completion, Entry, Published
 
 # Every call has an end, whatever became of the server.
 DEADLINE = 5.0

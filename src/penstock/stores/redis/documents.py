@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.document import AuditEntry, Document
-from penstock.message import NEVER
-from penstock.stores.redis.engine import RedisDatabase
-from penstock.stores.redis.texts import NONE
+from penstock.model.documents import AuditEntry, Document
+from penstock.model.message import NEVER
+from penstock.stores.redis.codec import NONE
+from penstock.stores.redis.database import RedisDatabase
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(AuditEntry).decode

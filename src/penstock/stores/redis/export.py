@@ -3,10 +3,10 @@
 from collections import Counter
 
 from penstock.errors import InvalidState
-from penstock.message import HistoryRow, Moment
-from penstock.stores.redis.engine import RedisDatabase
-from penstock.stores.redis.texts import decode_history, make_feed_message
-from penstock.ticket import Cursor, Exported, Feed, Tally
+from penstock.model.message import HistoryRow, Moment
+from penstock.model.store_types import Cursor, Exported, Feed, Tally
+from penstock.stores.redis.codec import decode_history, make_feed_message
+from penstock.stores.redis.database import RedisDatabase
 
 PLACES = ("ready", "scheduled", "lease", "dead")
 SIZES = {

@@ -6,11 +6,11 @@ from redis.exceptions import MovedError
 
 from penstock.errors import StoreTooNew, StoreUnusable
 from penstock.store import Clock
-from penstock.stores.redis.address import SCHEMA, RedisDsn, parse
-from penstock.stores.redis.meeting import RedisConnector, read_reply
-from penstock.stores.redis.safety import read_durability, refuse_unsafe
+from penstock.stores.redis.connect import RedisConnector, read_reply
+from penstock.stores.redis.dsn import SCHEMA, RedisDsn, parse
+from penstock.stores.redis.durability import read_durability, refuse_unsafe
+from penstock.stores.redis.errors import ERRORS, translate_error
 from penstock.stores.redis.store import RedisStore
-from penstock.stores.redis.trouble import ERRORS, translate_error
 
 OLDEST = (6, 2)
 

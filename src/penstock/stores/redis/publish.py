@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from penstock.message import PLAIN, Flag, Meta
-from penstock.stores.redis.texts import NONE, compute_digest, decode_timeline, make_field
+from penstock.model.message import PLAIN, Flag, Meta
+from penstock.model.store_types import Entry, Published
+from penstock.stores.redis.codec import NONE, compute_digest, decode_timeline, make_field
 from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, are_uniform, refuse_all
 from penstock.stores.sql.rows import decode_meta_json
-from penstock.ticket import Entry, Published
 
 
 def make_arguments(entries: Sequence[Entry]) -> list[bytes | str | int]:

@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from penstock.errors import Archived, InvalidState
-from penstock.message import Flag, Record, State
+from penstock.model.message import Flag, Record, State
+from penstock.model.store_types import Answer, Entry, Published, Query
 from penstock.stores.redis import publish
-from penstock.stores.redis.engine import RedisDatabase
-from penstock.stores.redis.texts import (
+from penstock.stores.redis.codec import (
     decode_answer,
     decode_dead,
     decode_head,
@@ -21,8 +21,8 @@ from penstock.stores.redis.texts import (
     encode_queue_id,
     make_field,
 )
+from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.sql.records import make_history_record
-from penstock.ticket import Answer, Entry, Published, Query
 
 FOREVER = 2**53
 

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from penstock.message import FINAL, HistoryRow, Meta, Moment
+from penstock.model.message import FINAL, HistoryRow, Meta, Moment
+from penstock.model.store_types import AgentRun, Exported, Firing, Promoted, Pruned, Retention
 from penstock.stores.redis import publish
-from penstock.stores.redis.engine import RedisDatabase
-from penstock.stores.redis.export import RedisExport
-from penstock.stores.redis.texts import (
+from penstock.stores.redis.codec import (
     decode_head,
     decode_moment,
     encode_id,
     encode_queue_id,
     make_field,
 )
+from penstock.stores.redis.database import RedisDatabase
+from penstock.stores.redis.export import RedisExport
 from penstock.stores.sql.upkeep import EXPORT_HOLD
-from penstock.ticket import AgentRun, Exported, Firing, Promoted, Pruned, Retention
 
 
 class RedisUpkeep(RedisExport, RedisDatabase):

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from penstock.document import AuditEntry, Document, acting
+from penstock.model.documents import AuditEntry, Document, acting
+from penstock.model.store_types import Answer, AnswerKind
 from penstock.stores.sql.transaction import Lockable, SqlTransaction
-from penstock.ticket import Answer, AnswerKind
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,10 +1,10 @@
 """Live views of history, the count of everything, and how far the exports have come."""
 
 from penstock.errors import InvalidState
-from penstock.message import HistoryRow, Moment
+from penstock.model.message import HistoryRow, Moment
+from penstock.model.store_types import Cursor, Exported, Tally
 from penstock.stores.sql.rows import make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
-from penstock.ticket import Cursor, Exported, Tally
 
 
 async def epoch(tx: SqlTransaction, cursor: Cursor) -> int:

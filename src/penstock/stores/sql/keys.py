@@ -1,6 +1,6 @@
 """Ordering keys: one message at a time per key. Unique keys: freed when a message ends."""
 
-from penstock.message import NEVER, Flag
+from penstock.model.message import NEVER, Flag
 from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
 
 

@@ -6,10 +6,10 @@ from itertools import groupby
 from typing import Any
 
 from penstock.errors import Busy
+from penstock.model.store_types import Completion, Entry, Published
 from penstock.stores.sql import keys
 from penstock.stores.sql.publish import any_refused, list_lockables, publish_checked, refuse_all
 from penstock.stores.sql.transaction import Lockable, SqlTransaction
-from penstock.ticket import Completion, Entry, Published
 
 BUSY = Published(0, code=Busy.code)
 # Of one message only.

@@ -4,14 +4,14 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from penstock.errors import Busy, InvalidState
-from penstock.message import NEVER, Flag, State, Verb
+from penstock.model.message import NEVER, Flag, State, Verb
+from penstock.model.store_types import MISSING, Answer, AnswerKind, Entry, Published
 from penstock.stores.sql import keys
-from penstock.stores.sql.ending import finalize
+from penstock.stores.sql.finalize import finalize
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.rows import make_message
 from penstock.stores.sql.settle import BUSY, end, find_state
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
-from penstock.ticket import MISSING, Answer, AnswerKind, Entry, Published
 
 # At a message that moves on each time it is to be taken.
 MAX_TRIES = 10

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from penstock.admission import find_earliest
 from penstock.errors import IdempotencyConflict, NameTaken, QueueFull
-from penstock.message import NEVER, Moment, State, Verb
+from penstock.model.message import NEVER, Moment, State, Verb
+from penstock.model.store_types import Dedupe, Entry, Published
+from penstock.rules.drafts import find_earliest
 from penstock.stores.sql import keys
-from penstock.stores.sql.ending import finalize
+from penstock.stores.sql.finalize import finalize
 from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
-from penstock.ticket import Dedupe, Entry, Published
 
 NOT_PUBLISHED = Published(0, code="NOT_PUBLISHED")
 

@@ -1,10 +1,10 @@
 """Messages as they are: where each is, how it came there, and which are alike."""
 
 from penstock.errors import Archived
-from penstock.message import NEVER, Flag, Record, State
+from penstock.model.message import NEVER, Flag, Record, State
+from penstock.model.store_types import Query
 from penstock.stores.sql.rows import make_history_row, make_message
 from penstock.stores.sql.transaction import SqlTransaction
-from penstock.ticket import Query
 
 FIND = {
     None: "find_all",

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.message import PLAIN, FeedMessage, HistoryRow, Meta, State, StoredMessage, Verb
-from penstock.queue import Queue, QueueState, Schedule, Scope
-from penstock.settings import QueueSettings
+from penstock.model.message import PLAIN, FeedMessage, HistoryRow, Meta, State, StoredMessage, Verb
+from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.settings import QueueSettings
 
 decode_meta_json = msgspec.json.Decoder(Meta).decode
 decode_settings = msgspec.json.Decoder(QueueSettings).decode

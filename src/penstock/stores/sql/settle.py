@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.message import Flag, State, Verb
-from penstock.stores.sql.ending import finalize
-from penstock.stores.sql.rows import decode_meta
-from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
-from penstock.ticket import (
+from penstock.model.message import Flag, State, Verb
+from penstock.model.store_types import (
     DONE,
     MISSING,
     Answer,
@@ -21,6 +18,9 @@ from penstock.ticket import (
     Sweep,
     keep_lasting_flags,
 )
+from penstock.stores.sql.finalize import finalize
+from penstock.stores.sql.rows import decode_meta
+from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
 LOST = Answer(AnswerKind.LOST)
 CHANGED = Answer(AnswerKind.CHANGED, State.CLAIMED)

@@ -4,14 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import ParamSpec, TypeVar
 
-from penstock.document import AuditEntry, Document
-from penstock.message import NEVER, HistoryRow, Moment, Record, Verb
-from penstock.queue import Queue, QueueState, Schedule, Scope
-from penstock.settings import QueueSettings
-from penstock.stores.sql import documents, export, messages, records, registry, upkeep
-from penstock.stores.sql import settle as settling
-from penstock.stores.sql.documents import Work, with_audit
-from penstock.ticket import (
+from penstock.model.documents import AuditEntry, Document
+from penstock.model.message import NEVER, HistoryRow, Moment, Record, Verb
+from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.settings import QueueSettings
+from penstock.model.store_types import (
     AgentRun,
     Answer,
     Cursor,
@@ -25,6 +22,9 @@ from penstock.ticket import (
     Tally,
     WorkerInfo,
 )
+from penstock.stores.sql import documents, export, messages, queues, records, upkeep
+from penstock.stores.sql import settle as settling
+from penstock.stores.sql.documents import Work, with_audit
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,29 +94,29 @@ class SqlStore(ABC):
     # Operators.
 
     async def secret(self) -> bytes:
-        return await self.look(registry.secret)
+        return await self.look(queues.secret)
 
     async def directory_version(self) -> int:
-        return await self.look(registry.directory_version)
+        return await self.look(queues.directory_version)
 
     async def create_scope(self, tenant: str, name: str) -> Scope:
-        return await self.change(registry.create_scope, tenant, name)
+        return await self.change(queues.create_scope, tenant, name)
 
     async def scope(self, tenant: str, name: str) -> Scope | None:
-        return await self.look(registry.scope, tenant, name)
+        return await self.look(queues.scope, tenant, name)
 
     async def pause_scope(self, scope_id: int, paused: bool) -> None:
-        await self.change(registry.pause_scope, scope_id, paused)
+        await self.change(queues.pause_scope, scope_id, paused)
 
     async def create_queue(self, scope_id: int, name: str, settings: QueueSettings) -> Queue:
         await self.prepare(settings)
-        return await self.change(registry.create_queue, scope_id, name, settings)
+        return await self.change(queues.create_queue, scope_id, name, settings)
 
     async def queues(self, tenant: str | None = None, scope: str | None = None) -> list[Queue]:
-        return await self.read(registry.queues, tenant, scope)
+        return await self.read(queues.queues, tenant, scope)
 
     async def queue(self, tenant: str, scope: str, name: str) -> Queue | None:
-        return await self.look(registry.queue, tenant, scope, name)
+        return await self.look(queues.queue, tenant, scope, name)
 
     async def change_queue(
         self,
@@ -127,7 +127,7 @@ class SqlStore(ABC):
         settings: QueueSettings | None = None,
     ) -> None:
         await self.prepare(settings)
-        await self.change(registry.change_queue, queue_id, name, state, settings)
+        await self.change(queues.change_queue, queue_id, name, state, settings)
 
     async def prepare(self, settings: QueueSettings | None) -> None:
         """What the settings of a queue need of the store."""
@@ -135,7 +135,7 @@ class SqlStore(ABC):
             await self.index_types()
 
     async def delete_queue(self, queue_id: int) -> bool:
-        return await self.change(registry.delete_queue, queue_id)
+        return await self.change(queues.delete_queue, queue_id)
 
     async def get(self, id: int) -> Record | None:
         return await self.look(records.get, id)
@@ -165,25 +165,25 @@ class SqlStore(ABC):
         return await self.change(messages.purge_dead, ids)
 
     async def save_schedule(self, schedule: Schedule) -> Schedule:
-        return await self.change(registry.save_schedule, schedule)
+        return await self.change(queues.save_schedule, schedule)
 
     async def schedules(self, due_by: Moment | None = None) -> list[Schedule]:
-        return await self.look(registry.schedules, due_by)
+        return await self.look(queues.schedules, due_by)
 
     async def delete_schedule(self, schedule_id: int) -> bool:
-        return await self.change(registry.delete_schedule, schedule_id)
+        return await self.change(queues.delete_schedule, schedule_id)
 
     async def save_worker(self, worker: WorkerInfo) -> None:
-        await self.write(registry.save_worker, worker)
+        await self.write(queues.save_worker, worker)
 
     async def workers(self) -> list[WorkerInfo]:
-        return await self.look(registry.workers)
+        return await self.look(queues.workers)
 
     async def stop_worker(self, worker_id: str) -> None:
-        await self.change(registry.stop_worker, worker_id)
+        await self.change(queues.stop_worker, worker_id)
 
     async def delete_worker(self, worker_id: str) -> None:
-        await self.write(registry.delete_worker, worker_id)
+        await self.write(queues.delete_worker, worker_id)
 
     # What features keep, and who did what.
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from penstock.message import Flag, Moment, State, Verb
+from penstock.model.message import Flag, Moment, State, Verb
 
 T = TypeVar("T")
 Lockable: TypeAlias = tuple[str, int, str]

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from penstock.message import Flag, State, Verb
+from penstock.model.message import Flag, State, Verb
+from penstock.model.store_types import AgentRun, Firing, Promoted, Pruned, Retention
 from penstock.stores.sql import documents, keys
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import SqlTransaction, Ticket
-from penstock.ticket import AgentRun, Firing, Promoted, Pruned, Retention
 
 EXPORT_HOLD = 30 * 86_400_000_000
 MAX_LEVELS = 64

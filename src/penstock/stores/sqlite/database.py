@@ -1,204 +1,227 @@
-"""Opens connections, brings the schema up to date, and names SQLite's errors."""
+"""Where the work of a SQLite store runs: on its writer, on a reader, or at once."""
 
-import secrets
+import asyncio
+import os
 import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any, ParamSpec, Self, TypeVar
 
-from penstock.errors import (
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreTooNew,
-    StoreUnusable,
-)
-from penstock.store import Clock, Durability
-from penstock.stores import migrations
-from penstock.stores.sql import registry
+from penstock.errors import InvalidInput, StoreClosed, StoreUnusable
+from penstock.model.message import Moment
+from penstock.store import Capabilities, Clock, Durability
 from penstock.stores.sql.transaction import finish
-from penstock.stores.sqlite.files import StoreFiles, disk_fails
-from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
+from penstock.stores.sqlite.connection import connect, read_floor, translate_error
+from penstock.stores.sqlite.files import StoreFiles
+from penstock.stores.sqlite.forks import forks
+from penstock.stores.sqlite.notifier import CommitWatcher, SocketNotifier
+from penstock.stores.sqlite.transaction import SqliteTransaction
+from penstock.stores.sqlite.write_turns import WriteTurns
+from penstock.stores.sqlite.writer import NEXT, Applier, InlineWriter, ThreadWriter, Work
 
-PACKAGE = "penstock.stores.sqlite"
-APPLICATION = 0x504E5354  # "PNST"
-MIGRATIONS = migrations.load(PACKAGE)
-SCHEMA = MIGRATIONS[-1].number
-BUSY_TIMEOUT_S = 5.0
-DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-# What SQLite answers when the disk does not.
-UNREADABLE = (*DAMAGED, sqlite3.SQLITE_CANTOPEN)
-APPLIED = """
-CREATE TABLE IF NOT EXISTS migration (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, at INTEGER NOT NULL)
-"""
+P = ParamSpec("P")
+T = TypeVar("T")
+READERS = 2
 
 
-def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite3.Connection:
-    """`cache` in KB of pages."""
+def read_system_clock() -> Moment:
+    return time.time_ns() // 1000
+
+
+class SqliteDatabase:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        *,
+        files: StoreFiles | None,
+        durability: Durability,
+        clock: Clock,
+    ) -> None:
+        self.path = ":memory:" if files is None else files.path
+        self.files = files
+        self.clock = clock
+        # No new work; nothing open any more.
+        self.closed = self.gone = False
+        # Held while the reader is in use.
+        self.reading = threading.Lock()
+        self.capabilities = Capabilities("sqlite", durability)
+        self.bell = SocketNotifier(None if files is None else f"{files.path}.wake")
+        self.writing = Applier(db, self.path, clock, files)
+        self.writer: InlineWriter | ThreadWriter
+        self.lookout: CommitWatcher | None = None
+        if files is None:
+            self.writer = InlineWriter(self.writing, self.bell)
+            self.reader = db
+        else:
+            self.gate = WriteTurns(f"{files.path}.lock")
+            sync = None if durability == "safe" else files.sync
+            self.writer = ThreadWriter(self.writing, self.bell, self.gate, sync)
+            log = f"{self.path}-wal"
+            self.lookout = CommitWatcher(log, self.bell, self.read_data_version, self.find_ready)
+            self.pool = ThreadPoolExecutor(READERS, "penstock-reader")
+            self.readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+            self.open_readers()
+            files.remember_identity()
+            forks.add(self)
+
+    def open_readers(self) -> None:
+        durability = self.capabilities.durability
+        self.reader = connect(self.path, durability, cache=8_192)
+        for _ in range(READERS):
+            self.readers.put(connect(self.path, durability, cache=8_192))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.close()
+
+    async def backup(self, path: str) -> None:
+        """Page by page on a reader; writers go on."""
+        await self.read(copy_to, path)
+
+    async def close(self) -> None:
+        """Finishes what is waiting."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.lookout is not None:
+            self.lookout.close()
+        await self.writer.close()
+        self.bell.close()
+        if self.files is not None:
+            self.pool.shutdown()
+            for _ in range(READERS):
+                self.readers.get().close()
+            self.reader.close()
+            self.gate.close()
+        self.writing.db.close()
+        self.gone = True
+
+    def leave(self) -> None:
+        self.writing.mutex.acquire()
+        self.reading.acquire()
+        if self.files is not None and not self.gone:
+            self.writing.db.close()
+            self.reader.close()
+            for _ in range(READERS):
+                self.readers.get().close()
+
+    def reopen(self) -> None:
+        if self.files is not None and not self.gone:
+            self.connect_again(self.files)
+        self.reading.release()
+        self.writing.mutex.release()
+
+    def connect_again(self, files: StoreFiles) -> None:
+        try:
+            files.check_database()
+        except StoreUnusable:
+            # Closed ones: every call is refused before it needs one.
+            for _ in range(READERS):
+                self.readers.put(self.reader)
+            return
+        self.writing.db = connect(self.path, self.capabilities.durability)
+        self.open_readers()
+        # The log is another one if these were its last connections, and is there after a read.
+        read_floor(self.writing.db)
+        files.remember_identity()
+        if self.lookout is not None:
+            self.lookout.seen = -1
+
+    def forget(self) -> None:
+        """A gate that the copy kept open would outlast the process that entered it."""
+        if self.files is not None and not self.gone:
+            self.closed = self.gone = True
+            os.close(self.gate.file)
+
+    async def write(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.write_in(NEXT, work, *args, **kwargs)
+
+    async def write_in(
+        self, order: int, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        self.refuse_closed()
+        return await self.writer.run(order, bind(work, *args, **kwargs))
+
+    async def look(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.look_now(work, *args, **kwargs)
+
+    def look_now(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        """On the caller's own thread. WAL readers never wait."""
+        self.refuse_closed()
+        with self.reading:
+            return self.read_on(self.reader, bind(work, *args, **kwargs))
+
+    async def read(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        """A read that may be long, away from the loop."""
+        self.refuse_closed()
+        bound = bind(work, *args, **kwargs)
+        if self.files is None:
+            return self.read_on(self.reader, bound)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.pool, self.read_in_pool, bound)
+
+    def read_data_version(self) -> int:
+        """Changes with every commit of another connection, whoever made it."""
+        with self.reading:
+            version: int = self.reader.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    def find_ready(self, queue_ids: Collection[int]) -> set[int]:
+        """Those of the queues that have work."""
+        return self.look_now(with_work, queue_ids)
+
+    def refuse_closed(self) -> None:
+        if self.closed:
+            raise StoreClosed(f"{self.path!r} is closed")
+        if self.files is not None:
+            self.files.check_identity()
+
+    def refuse_replaced(self) -> None:
+        if self.files is not None:
+            self.files.check_database()
+
+    def read_in_pool(self, work: Callable[[SqliteTransaction], T]) -> T:
+        db = self.readers.get()
+        try:
+            return self.read_on(db, work)
+        finally:
+            self.readers.put(db)
+
+    def read_on(self, db: sqlite3.Connection, work: Callable[[SqliteTransaction], T]) -> T:
+        """One snapshot, however many statements."""
+        try:
+            db.execute("BEGIN")
+            try:
+                return work(SqliteTransaction(db, self.clock()))
+            finally:
+                db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translate_error(error, self.path, self.files) from error
+
+
+def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[SqliteTransaction], T]:
+    def run(tx: SqliteTransaction) -> T:
+        return finish(work(tx, *args, **kwargs))
+
+    return run
+
+
+async def with_work(tx: SqliteTransaction, queue_ids: Collection[int]) -> set[int]:
+    return {queue_id for queue_id in queue_ids if await tx.one("peek", queue_id=queue_id)}
+
+
+async def copy_to(tx: SqliteTransaction, path: str) -> None:
     try:
-        db = sqlite3.connect(
-            path,
-            timeout=BUSY_TIMEOUT_S,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=512,
-        )
-    except sqlite3.Error as error:
-        raise translate_error(error, path) from None
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise InvalidInput(f"cannot back up to {path!r}: {error.strerror}") from None
+    target = sqlite3.connect(path)
     try:
-        keep(db, durability)
-        db.execute(f"PRAGMA cache_size = -{cache}")
-        db.execute("PRAGMA temp_store = MEMORY")
-        db.execute("PRAGMA journal_size_limit = 67108864")
-    except sqlite3.Error as error:
-        db.close()
-        raise translate_error(error, path) from None
-    return db
-
-
-def keep(db: sqlite3.Connection, durability: Durability) -> None:
-    """How surely the commits from now on outlive a power cut."""
-    db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'safe' else 'NORMAL'}")
-
-
-def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None:
-    """Safe when two processes start at once, and when killed half-way: one transaction."""
-    refuse_foreign(db)
-    if is_fresh(db):
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        db.execute("PRAGMA journal_mode = WAL").fetchone()
-    if is_ready(db, durability):
-        return
-    # What guards the numbers of a fast store must not be lost with them.
-    keep(db, "safe")
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        migrate(db, clock)
-        tx = SqliteTransaction(db, clock())
-        finish(registry.create_defaults(tx))
-        finish(guard_counters(tx, durability))
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-    keep(db, durability)
-
-
-def is_ready(db: sqlite3.Connection, durability: Durability) -> bool:
-    """There is nothing to set up, so nobody's long transaction is waited for."""
-    if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
-        return False
-    applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
-    if migrations.find_missing(MIGRATIONS, applied, read_floor(db)):
-        return False
-    kept = db.execute(SQL["fact"], {"name": "fast_boot"}).fetchone()
-    return durability == "safe" if kept is None else bool(kept[0] == read_boot_id())
-
-
-def is_fresh(db: sqlite3.Connection) -> bool:
-    mode: str = db.execute("PRAGMA journal_mode").fetchone()[0]
-    return mode == "delete"
-
-
-def refuse_foreign(db: sqlite3.Connection) -> None:
-    # In this order: another process may migrate a fresh file between the two looks.
-    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    if tables and application != APPLICATION:
-        raise StoreUnusable("it is a SQLite file, but not one of penstock's; choose another file")
-
-
-def migrate(db: sqlite3.Connection, clock: Clock) -> None:
-    db.execute(APPLIED)
-    applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
-    for migration in migrations.find_missing(MIGRATIONS, applied, read_floor(db)):
-        for statement in split(migration.text):
-            db.execute(statement)
-        db.execute(
-            "INSERT INTO migration (number, name, checksum, at) VALUES (?, ?, ?, ?)",
-            (migration.number, migration.name, migration.checksum, clock()),
-        )
-        db.execute(f"PRAGMA user_version = {max(read_floor(db), migration.floor)}")
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
-
-
-def read_floor(db: sqlite3.Connection) -> int:
-    floor: int = db.execute("PRAGMA user_version").fetchone()[0]
-    return floor
-
-
-def refuse_newer(db: sqlite3.Connection) -> None:
-    """A newer process may have migrated the file while this one was running."""
-    if (floor := read_floor(db)) > SCHEMA:
-        raise StoreTooNew(
-            f"a newer penstock changed the file to schema {floor}, this process knows {SCHEMA};"
-            " upgrade and restart it"
-        )
-
-
-def split(script: str) -> list[str]:
-    statements: list[str] = []
-    rest = ""
-    for line in script.splitlines(keepends=True):
-        rest += line
-        if sqlite3.complete_statement(rest):
-            statements.append(rest)
-            rest = ""
-    return statements
-
-
-async def guard_counters(tx: SqliteTransaction, durability: Durability) -> None:
-    """`fast` may lose its last commits with the machine, never with a process: after another
-    boot, numbers that may have been handed out are skipped and the feed begins a new epoch.
-    """
-    kept = await tx.one("fact", name="fast_boot")
-    boot = read_boot_id()
-    if kept is not None and kept[0] != boot:
-        await tx.run("skip_counters")
-        await tx.run("begin_sequences")
-        await tx.run("skip_sequences")
-        await tx.next_number("epoch")
-    if durability == "fast" or kept is not None:
-        await tx.run("fact_set", name="fast_boot", value=boot)
-
-
-def read_boot_id() -> str:
-    """Where it is not known, every start counts as another boot."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError:
-        return secrets.token_hex(16)
-
-
-def translate_error(error: sqlite3.Error, path: str, files: StoreFiles | None = None) -> StoreError:
-    """The error of the tree that says what happened to which file, and what to do.
-
-    `files` are those of an open store: they remember an I/O error.
-    """
-    extended = getattr(error, "sqlite_errorcode", 0)
-    code = extended & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(
-            f"{path!r} was locked by another writer for {BUSY_TIMEOUT_S:g} s; try again"
-        )
-    # The index of the log could not grow: no room either.
-    if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
-        return StoreFull(f"the disk of {path!r} is full; free some space")
-    if code == sqlite3.SQLITE_IOERR and files is not None:
-        files.io_failed = True
-    # SQLite calls a file malformed that it cannot read.
-    if code in UNREADABLE and ((files is not None and files.io_failed) or disk_fails(path)):
-        return StoreUnusable(
-            f"the disk of {path!r} fails: {error}; check the disk and the file system,"
-            " and open the file again on a healthy one: it may be intact"
-        )
-    if code in DAMAGED:
-        return StoreUnusable(
-            f"{path!r} is damaged or no database: {error}; check its disk, then restore a backup"
-        )
-    if code in UNWRITABLE:
-        return StoreUnusable(f"cannot write {path!r}: {error}")
-    if code == sqlite3.SQLITE_IOERR:
-        return StoreError(f"{path!r}: {error}; check the disk and the file system")
-    return StoreError(f"{path!r}: {error}")
+        tx.db.backup(target)
+    finally:
+        target.close()

@@ -1,9 +1,9 @@
 """The export's reader of messages and history."""
 
+from penstock.model.store_types import Cursor, Feed
 from penstock.stores.sql import export
 from penstock.stores.sql.rows import make_feed_message
 from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.ticket import Cursor, Feed
 
 
 async def feed(tx: SqliteTransaction, cursor: Cursor, limit: int) -> Feed:

@@ -4,19 +4,19 @@ import sqlite3
 
 from penstock.errors import StoreFull, StoreUnusable
 from penstock.store import Clock, Durability
-from penstock.stores.sqlite.columns import refuse_incomplete
-from penstock.stores.sqlite.database import (
+from penstock.stores.sqlite.connection import (
     BUSY_TIMEOUT_S,
     connect,
     is_fresh,
     set_up,
     translate_error,
 )
-from penstock.stores.sqlite.engine import read_system_clock
+from penstock.stores.sqlite.database import read_system_clock
 from penstock.stores.sqlite.files import StoreFiles
 from penstock.stores.sqlite.forks import forks
-from penstock.stores.sqlite.gate import WriteTurns
+from penstock.stores.sqlite.schema import refuse_incomplete
 from penstock.stores.sqlite.store import SqliteStore
+from penstock.stores.sqlite.write_turns import WriteTurns
 
 
 async def open_sqlite(

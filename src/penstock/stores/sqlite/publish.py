@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from itertools import chain, groupby
 
-from penstock.message import Moment
+from penstock.model.message import Moment
+from penstock.model.store_types import Entry, Published
 from penstock.stores.sql.publish import (
     any_refused,
     are_plain,
@@ -15,7 +16,6 @@ from penstock.stores.sql.publish import (
     refuse_all,
 )
 from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
-from penstock.ticket import Entry, Published
 
 ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Few distinct statements, so that SQLite keeps them all prepared.

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.message import State, Verb
-from penstock.stores.sql.ending import finalize
+from penstock.model.message import State, Verb
+from penstock.model.store_types import DONE, Answer, Completion, Extension
+from penstock.stores.sql.finalize import finalize
 from penstock.stores.sql.settle import explain, extend_one, keep_result
 from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.ticket import DONE, Answer, Completion, Extension
 
 encode = msgspec.json.Encoder().encode
 

@@ -2,18 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
-from penstock.message import Moment
-from penstock.store import Check
-from penstock.stores.sql import settle as settling
-from penstock.stores.sql import upkeep
-from penstock.stores.sql.store import SqlStore
-from penstock.stores.sqlite import claim as claiming
-from penstock.stores.sqlite import doctor, feed, foreign, publish, settle
-from penstock.stores.sqlite.engine import SqliteDatabase
-from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.stores.sqlite.writer import FIRST, LAST
-from penstock.stores.waiters import wait_until_heard
-from penstock.ticket import (
+from penstock.model.message import Moment
+from penstock.model.store_types import (
     Answer,
     Claim,
     Claimed,
@@ -31,6 +21,16 @@ from penstock.ticket import (
     Retention,
     Sweep,
 )
+from penstock.store import Check
+from penstock.stores.notifier import wait_until_heard
+from penstock.stores.sql import settle as settling
+from penstock.stores.sql import upkeep
+from penstock.stores.sql.store import SqlStore
+from penstock.stores.sqlite import caller_transaction, feed, health, publish, settle
+from penstock.stores.sqlite import claim as claiming
+from penstock.stores.sqlite.database import SqliteDatabase
+from penstock.stores.sqlite.transaction import SqliteTransaction
+from penstock.stores.sqlite.writer import FIRST, LAST
 
 
 class SqliteStore(SqliteDatabase, SqlStore):
@@ -48,8 +48,8 @@ class SqliteStore(SqliteDatabase, SqlStore):
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
         self.refuse_replaced()
-        outcomes = foreign.publish(connection, self.path, self.clock(), entries)
-        if not foreign.in_transaction(connection):
+        outcomes = caller_transaction.publish(connection, self.path, self.clock(), entries)
+        if not caller_transaction.in_transaction(connection):
             self.bell.ring()
         return outcomes
 
@@ -60,13 +60,13 @@ class SqliteStore(SqliteDatabase, SqlStore):
 
     def complete_on(self, connection: object, item: Completion) -> None:
         self.refuse_replaced()
-        foreign.complete(connection, self.path, self.clock(), item)
+        caller_transaction.complete(connection, self.path, self.clock(), item)
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
         self.complete_on(connection, item)
 
     def in_transaction(self, connection: object) -> bool:
-        return foreign.in_transaction(connection)
+        return caller_transaction.in_transaction(connection)
 
     async def claim(self, claim: Claim) -> Claimed:
         # After a full claim of the same there is more, as a rule.
@@ -137,7 +137,7 @@ class SqliteStore(SqliteDatabase, SqlStore):
         await self.write(index_types)
 
     async def examine(self) -> list[Check]:
-        return await self.read(doctor.examine, self.files, self.capabilities.durability)
+        return await self.read(health.examine, self.files, self.capabilities.durability)
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.read(feed.feed, cursor, limit)

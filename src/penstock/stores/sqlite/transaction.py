@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from penstock.message import Moment
+from penstock.model.message import Moment
 from penstock.stores.sql import transaction
 from penstock.stores.sql.transaction import Lockable
 from penstock.stores.statements import load

@@ -8,7 +8,12 @@ from penstock.errors import StoreUnusable
 from penstock.store import Durability
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.sqlite.database import MIGRATIONS, read_floor, refuse_foreign, translate_error
+from penstock.stores.sqlite.connection import (
+    MIGRATIONS,
+    read_floor,
+    refuse_foreign,
+    translate_error,
+)
 from penstock.stores.sqlite.open import open_sqlite
 
 MIGRATED = "SELECT 1 FROM sqlite_schema WHERE name = 'migration'"

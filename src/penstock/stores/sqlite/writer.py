@@ -11,11 +11,11 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from penstock.errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreUnusable
 from penstock.store import Clock
-from penstock.stores.sqlite.bell import SocketNotifier
-from penstock.stores.sqlite.database import refuse_newer, translate_error
+from penstock.stores.sqlite.connection import refuse_newer, translate_error
 from penstock.stores.sqlite.files import StoreFiles
-from penstock.stores.sqlite.gate import WriteTurns
+from penstock.stores.sqlite.notifier import SocketNotifier
 from penstock.stores.sqlite.transaction import SqliteTransaction
+from penstock.stores.sqlite.write_turns import WriteTurns
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,0 +1,157 @@
+"""Tells whoever asked of the ends of messages: what is in the queue of callbacks is posted."""
+
+import asyncio
+from typing import Self
+
+import msgspec
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from penstock.broker.local import Broker
+from penstock.broker.webhook_secrets import WebhookSecrets
+from penstock.errors import Archived, PenstockError
+from penstock.model.message import Fail, HistoryRow, Leased, Nack, Record, Release, Settlement
+from penstock.model.queue import CALLBACK, Queue, QueueState
+from penstock.model.store_types import Claim
+from penstock.rules.callbacks import Ended, decode
+from penstock.webhooks.sender import WebhookRequest, WebhookResult, WebhookSender
+from penstock.wire.webhooks import make_callback
+
+# At a time, in one server.
+MAX_IN_FLIGHT = 32
+# The queue is looked at so often while it has more than is under way, while there are callbacks,
+# and for so long after the last one.
+AT_ONCE, MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.01, 0.1, 30.0
+encode = msgspec.json.Encoder().encode
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class CallbackLost(Exception):
+    """There is nothing to tell any more, and never will be."""
+
+
+class CallbackDispatcher:
+    name = "callback_dispatcher"
+    every = 1.0
+
+    def __init__(self, broker: Broker, sender: WebhookSender, by: str) -> None:
+        self.broker = broker
+        self.store = broker.store
+        self.sender = sender
+        self.signing = WebhookSecrets(broker.store)
+        self.by = by
+        self.sending: set[asyncio.Task[None]] = set()
+        self.busy_until = 0.0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """What is under way is handed back, for another server or the next start of this one."""
+        for task in self.sending:
+            task.cancel()
+        if self.sending:
+            await asyncio.wait(self.sending)
+
+    async def tick(self) -> float:
+        queue = await self.broker.directory.get_by_name("default", "default", CALLBACK)
+        room = MAX_IN_FLIGHT - len(self.sending)
+        if room and list_served(queue):
+            claim = Claim((queue.id,), self.by, room, queue.settings.lease)
+            for message in (await self.store.claim(claim)).messages:
+                self.begin(message)
+        return self.wait()
+
+    def wait(self) -> float:
+        now = asyncio.get_running_loop().time()
+        if self.sending:
+            self.busy_until = now + MAX_POLL_INTERVAL_S
+        if len(self.sending) == MAX_IN_FLIGHT:
+            return AT_ONCE
+        return MIN_POLL_INTERVAL_S if now < self.busy_until else self.every
+
+    def begin(self, message: Leased) -> None:
+        task = asyncio.create_task(self.deliver(message), name=f"callback {message.id}")
+        self.sending.add(task)
+        task.add_done_callback(self.end)
+
+    def end(self, task: "asyncio.Task[None]") -> None:
+        self.sending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Its lease runs out, and then it is tried again.
+            log.error("callback_failed", error=str(error), exc_info=error)
+
+    async def deliver(self, message: Leased) -> None:
+        try:
+            settlement = await self.attempt(message)
+        except asyncio.CancelledError:
+            settlement = Release()
+        try:
+            if settlement is None:
+                await self.broker.complete(message)
+            else:
+                await self.broker.settle(message, settlement)
+        except PenstockError as error:
+            log.warning("callback_unsettled", id=message.id, error=str(error))
+
+    async def attempt(self, message: Leased) -> Settlement | None:
+        """None if it was taken."""
+        try:
+            letter = await self.letter(message)
+        except CallbackLost as error:
+            return Fail(str(error))
+        except PenstockError as error:
+            return Nack(f"not sent: {error}")
+        return choose_settlement(await self.sender.post(letter))
+
+    async def letter(self, message: Leased) -> WebhookRequest:
+        """As the message it is about stands in the store now."""
+        ended = read(message)
+        record = await self.found(ended)
+        if (url := record.message.meta.callback) is None:
+            raise CallbackLost(f"message {ended.id} has no callback")
+        row = find_end(record, ended)
+        queue = await self.broker.directory.get_by_id(record.message.queue_id)
+        body = encode(make_callback(record, row, queue, await self.result(record, row)))
+        secrets = await self.signing.secrets(queue.scope.tenant)
+        return WebhookRequest(url, str(message.id), body, secrets.valid)
+
+    async def found(self, ended: Ended) -> Record:
+        try:
+            record = await self.store.get(int(ended.id))
+        except Archived as error:
+            raise CallbackLost(str(error)) from None
+        if record is None:
+            raise CallbackLost(f"no message with id {ended.id}")
+        return record
+
+    async def result(self, record: Record, row: HistoryRow) -> bytes | None:
+        return await self.store.result(record.message.id) if row.state == "completed" else None
+
+
+def read(message: Leased) -> Ended:
+    try:
+        ended = decode(message.body)
+        int(ended.id)
+    except (msgspec.DecodeError, ValueError):
+        raise CallbackLost("its body does not say which message ended") from None
+    return ended
+
+
+def find_end(record: Record, ended: Ended) -> HistoryRow:
+    """The row that tells of it: the last one, should there be several."""
+    for row in reversed(record.timeline):
+        if row.state is ended.state:
+            return row
+    raise CallbackLost(f"message {ended.id} was never {ended.state}")
+
+
+def choose_settlement(answered: WebhookResult) -> Settlement | None:
+    if answered.good:
+        return None
+    return Fail(str(answered)) if answered.gone else Nack(str(answered))
+
+
+def list_served(queue: Queue) -> bool:
+    """By its own state: that its scope is paused is of no matter to other tenants."""
+    return queue.state is QueueState.ACTIVE

@@ -1,0 +1,86 @@
+"""Takes ended messages out of the store when their retention is over."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import structlog
+from msgspec import Struct
+from structlog.typing import FilteringBoundLogger
+
+from penstock.agents.report import report
+from penstock.broker.queue_cache import QueueCache
+from penstock.model.queue import Queue
+from penstock.model.store_types import Retention
+from penstock.store import Store
+
+BATCH_SIZE = 1_000
+DAY = 86_400.0
+EXPORT_HOLD = 30 * DAY
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class RetentionGroup(Struct, frozen=True):
+    """The queues that keep their messages equally long."""
+
+    retention: float
+    queue_ids: tuple[int, ...]
+
+
+def group_by_retention(queues: Iterable[Queue]) -> list[RetentionGroup]:
+    groups: defaultdict[float, list[int]] = defaultdict(list)
+    for queue in queues:
+        groups[queue.settings.retention].append(queue.id)
+    return [
+        RetentionGroup(retention, tuple(sorted(ids))) for retention, ids in sorted(groups.items())
+    ]
+
+
+class Pruner:
+    name = "message_archiver"
+    every = 300.0
+
+    def __init__(self, store: Store, directory: QueueCache, by: str) -> None:
+        self.store = store
+        self.directory = directory
+        self.by = by
+        # Where each look begins. A queue that joins a group was not looked at with it:
+        # the group is another key then, and begins at 0.
+        self.positions: dict[RetentionGroup, int] = {}
+
+    async def tick(self) -> float:
+        await self._warn()
+        pruned, more = await self._prune()
+        keys = await self.store.sweep_keys(BATCH_SIZE)
+        wait = 0.0 if more or keys >= BATCH_SIZE else self.every
+        if not pruned and not keys:
+            return wait
+        # Whoever has the tick goes on with a long line; the other nodes leave it to them.
+        if not await self.store.claim_tick(self.name, self.every, self.by):
+            return self.every
+        await self.store.end_tick(self.name, self.by, report({"messages": pruned, "keys": keys}))
+        return wait
+
+    async def _warn(self) -> None:
+        """An export that stands still holds retention back; after a month it does no longer."""
+        now = await self.store.now()
+        for name, exported in (await self.store.cursors()).items():
+            age = (now - exported.advanced_at) / 1_000_000
+            if age > EXPORT_HOLD:
+                log.error("export_holds_nothing", export=name, days=int(age / DAY))
+            elif age > DAY:
+                log.warning("export_behind", export=name, hours=int(age / 3_600))
+
+    async def _prune(self) -> tuple[int, bool]:
+        """One batch of each group: how many went, and whether any has more."""
+        groups = group_by_retention(await self.directory.list_queues())
+        self.positions = {keep: self.positions.get(keep, 0) for keep in groups}
+        now = await self.store.now()
+        count, more = 0, False
+        for keep in groups:
+            before = now - int(keep.retention * 1_000_000)
+            retention = Retention(keep.queue_ids, before, self.positions[keep], BATCH_SIZE)
+            pruned = await self.store.prune(retention)
+            self.positions[keep] = pruned.position
+            count += pruned.count
+            more = more or pruned.more
+        return count, more

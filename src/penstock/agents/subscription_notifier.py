@@ -1,0 +1,115 @@
+"""Tells subscribers that their queues have work: a hint, sent once and never again."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+from structlog.typing import FilteringBoundLogger
+
+from penstock.broker.queue_cache import QueueCache
+from penstock.broker.webhook_secrets import WebhookSecrets
+from penstock.errors import NotFound, StoreError
+from penstock.model.message import Moment
+from penstock.model.queue import Queue
+from penstock.rules.subscriptions import WebhookSubscription, choose_subscribers
+from penstock.store import Store
+from penstock.webhooks.sender import WebhookRequest, WebhookSender
+from penstock.webhooks.subscriptions import StoredSubscription, SubscriptionStore
+from penstock.wire.webhooks import make_notice
+
+# Under way at a time, in one server; what comes beyond them is not sent.
+MAX_IN_FLIGHT = 64
+encode = msgspec.json.Encoder().encode
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class SubscriptionNotifier:
+    name = "notice_sender"
+    every = 1.0
+
+    def __init__(self, store: Store, directory: QueueCache, sender: WebhookSender) -> None:
+        self.store = store
+        self.directory = directory
+        self.sender = sender
+        self.signing = WebhookSecrets(store)
+        self.subscribers = SubscriptionStore(store)
+        self.sending: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for task in self.sending:
+            task.cancel()
+        if self.sending:
+            await asyncio.wait(self.sending)
+
+    async def tick(self) -> float:
+        kept = {each.subscription.id: each for each in await self.subscribers.list_all()}
+        for (tenant, scope, name), listening in group_by_queue(kept.values()).items():
+            try:
+                queue = await self.directory.get_by_name(tenant, scope, name)
+            except NotFound:
+                continue
+            if queue.serves:
+                await self.look(queue, listening, kept)
+        return self.every
+
+    async def look(
+        self,
+        queue: Queue,
+        listening: Sequence[WebhookSubscription],
+        kept: dict[str, StoredSubscription],
+    ) -> None:
+        """Tells those whom work waits for. Who was told of another queue just now has been saved
+        since, and waits for the next look."""
+        kinds = {each.types for each in listening}
+        work = {types: await self.store.has_ready(queue.id, types) for types in kinds}
+        waiting = [each for each in listening if work[each.types]]
+        now = await self.store.now() if waiting else 0
+        for each in choose_subscribers(waiting, queue.name, now):
+            if len(self.sending) >= MAX_IN_FLIGHT:
+                break
+            if await self.mark(kept[each.id], queue.name, now):
+                self.begin(each, queue, now)
+
+    async def mark(self, kept: StoredSubscription, queue: str, now: Moment) -> bool:
+        """Before it is sent: of several servers, one sends."""
+        subscription = kept.subscription
+        told = {name: at for name, at in subscription.told.items() if name in subscription.queues}
+        return await self.subscribers.save(kept, replace(subscription, told={**told, queue: now}))
+
+    def begin(self, subscription: WebhookSubscription, queue: Queue, now: Moment) -> None:
+        task = asyncio.create_task(self.send(subscription, queue, now), name="notice")
+        self.sending.add(task)
+        task.add_done_callback(self.sending.discard)
+
+    async def send(self, subscription: WebhookSubscription, queue: Queue, now: Moment) -> None:
+        body = encode(make_notice(queue.scope.name, queue.name, now))
+        try:
+            secrets = await self.signing.secrets(subscription.tenant)
+            letter = WebhookRequest(
+                subscription.url, f"{subscription.id}-{now}", body, secrets.valid
+            )
+            answered = await self.sender.post(letter)
+            if answered.gone:
+                await self.subscribers.delete(subscription.id)
+        except StoreError as error:
+            log.warning("notice_not_sent", subscription=subscription.id, error=str(error))
+            return
+        if not answered.good:
+            log.info("notice_not_taken", subscription=subscription.id, answer=str(answered))
+
+
+def group_by_queue(
+    kept: Iterable[StoredSubscription],
+) -> dict[tuple[str, str, str], list[WebhookSubscription]]:
+    found: defaultdict[tuple[str, str, str], list[WebhookSubscription]] = defaultdict(list)
+    for one in (each.subscription for each in kept):
+        for queue in one.queues:
+            found[one.tenant, one.scope, queue].append(one)
+    return found

@@ -1,0 +1,264 @@
+"""Penstock for people: tasks, subscribers, and the worker that runs them."""
+
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from inspect import iscoroutinefunction
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+import msgspec
+import structlog
+
+from penstock.agents import make_agents
+from penstock.app.enqueue import Enqueuer
+from penstock.app.subscribers import make_subscriber
+from penstock.app.task import AsyncTask, BaseTask, Task, TaskChoices, TaskOptions, apply_choices
+from penstock.broker.local import Broker
+from penstock.errors import InvalidInput
+from penstock.model.queue import Missed, Schedule
+from penstock.rules.cron import find_next_tick
+from penstock.runner import Runner, make_identity
+from penstock.worker.context import Context
+from penstock.worker.handler import ExecutorKind, Handler
+from penstock.worker.options import WorkerOptions
+from penstock.worker.policy import AckPolicy, AckRules, Strategy, format_error
+from penstock.worker.tracebacks import format_traceback
+from penstock.worker.worker import Hook, Worker
+
+log = structlog.get_logger()
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_URL = "sqlite:///penstock.db"
+EVENTS = ("completed", "scheduled", "ready", "dead", "cancelled", "lease_lost", "*")
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(...)` gives: a context as first parameter is filled in by the worker."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+
+
+class Penstock(Enqueuer):
+    """An application: what can be enqueued, where it is stored, how it is run."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        scope: str = "default",
+        tenant: str = "default",
+        artifacts: str | os.PathLike[str] | None = None,
+        key: str | None = None,
+    ) -> None:
+        """`key` is for a store behind a server that asks for one; or PENSTOCK_KEY."""
+        place = os.fspath(artifacts) if artifacts else os.environ.get("PENSTOCK_ARTIFACTS")
+        url = url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL
+        super().__init__(url, scope, tenant, place or None, key)
+        self.tasks: dict[str, BaseTask[Any, Any]] = {}
+        self.subscriptions: list[Handler] = []
+        self.schedules: list[Schedule] = []
+        self.hooks: list[tuple[str, Hook]] = []
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        executor: ExecutorKind | None = None,
+        policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
+        retry: Strategy | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        no_retry_on: Sequence[type[BaseException]] = (),
+        cron: str | None = None,
+        timezone: str = "UTC",
+        missed: Missed | str = Missed.ONE,
+        **options: Unpack[TaskChoices],
+    ) -> TaskDecorator: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        executor: ExecutorKind | None = None,
+        policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
+        retry: Strategy | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        no_retry_on: Sequence[type[BaseException]] = (),
+        cron: str | None = None,
+        timezone: str = "UTC",
+        missed: Missed | str = Missed.ONE,
+        **options: Any,
+    ) -> Any:
+        """A function that can be enqueued. `options` as in `Options`: queue, max_attempts, ..."""
+        rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
+        base = apply_choices(TaskOptions(), options)
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            kind: type[BaseTask[Any, Any]] = AsyncTask if iscoroutinefunction(function) else Task
+            name_ = name or derive_task_name(function)
+            task = kind(self, function, name_, base, executor=executor, rules=rules)
+            self.add(task)
+            if cron is not None:
+                self.schedules.append(make_schedule(task, cron, timezone, missed))
+            return task
+
+        return decorate if function is None else decorate(function)
+
+    def add(self, task: BaseTask[Any, Any]) -> None:
+        if task.name in self.tasks:
+            raise InvalidInput(f"there are two tasks named {task.name!r}; give one a name=")
+        self.tasks[task.name] = task
+
+    def subscriber(
+        self,
+        queue: str,
+        *,
+        type: str | None = None,
+        batch: int | None = None,
+        executor: ExecutorKind | None = None,
+        policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
+        retry: Strategy | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        no_retry_on: Sequence[type[BaseException]] = (),
+        timeout: float | None = None,
+    ) -> Callable[[F], F]:
+        """A function for the messages of a queue, from anyone; of one type, or of any."""
+        rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
+
+        def decorate(function: F) -> F:
+            made = make_subscriber(function, queue, type, batch, executor, rules, timeout)
+            made.app = self
+            self.subscriptions.append(made)
+            return function
+
+        return decorate
+
+    def on(self, event: str, hook: Hook) -> None:
+        """Calls `hook(event, context, error)` in the worker: completed, scheduled or ready (again),
+        dead, cancelled, lease_lost; `*` for all. An error in a hook is only logged."""
+        if event not in EVENTS:
+            raise InvalidInput(f"no event {event!r}; there are {', '.join(EVENTS)}")
+        if iscoroutinefunction(hook):
+            raise InvalidInput("a hook is called, not awaited: it cannot be a coroutine function")
+        self.hooks.append((event, hook))
+
+    def handlers(self, queues: Sequence[str] = ()) -> list[Handler]:
+        found = [task.handler() for task in self.tasks.values()] + self.subscriptions
+        return [each for each in found if not queues or each.queue in queues]
+
+    async def worker(
+        self, queues: Sequence[str] = (), options: WorkerOptions | None = None
+    ) -> Worker:
+        """A worker over these queues, or all that the app has handlers for. Start it yourself."""
+        broker = await self.broker()
+        handlers = self.handlers(queues)
+        if not handlers:
+            raise InvalidInput(f"no handler for {', '.join(queues) or 'any queue'}")
+        await self.ensure_queues(broker, {handler.queue for handler in handlers})
+        await self.prepare(broker)
+        return Worker(
+            broker,
+            handlers,
+            options,
+            scope=self.scope,
+            hook=self.tell if self.hooks else None,
+            connect=None if self.connections.in_memory else self.connections.open,
+            address=self.connections.address(),
+        )
+
+    async def prepare(self, broker: Broker) -> None:
+        """Makes the cron schedules that the tasks declare; what is as declared stays as it is."""
+        found = await broker.admin.schedules(scope=self.scope) if self.schedules else []
+        for schedule in self.schedules:
+            await self.ensure_queues(broker, {schedule.draft.queue})
+            same = [each for each in found if is_same(each, schedule)]
+            if not any(plan_schedules(each) == plan_schedules(schedule) for each in same):
+                paused = any(each.paused for each in same)
+                placed = msgspec.structs.replace(schedule, paused=paused)
+                await broker.admin.schedule(placed, scope=self.scope)
+
+    def agents(self, broker: Broker) -> Runner:
+        """The upkeep every worker does beside its work; a server does it for those it serves."""
+        if self.connections.remote:
+            return Runner(())
+        room = broker.artifacts.given
+        agents = make_agents(broker.store, broker.directory, make_identity(), room)
+        return Runner(agents, outages=broker.outages)
+
+    def tell(self, event: str, context: Context, error: BaseException | None) -> None:
+        for wanted, hook in self.hooks:
+            if wanted not in ("*", event):
+                continue
+            try:
+                hook(event, context, error)
+            except (Exception, SystemExit) as raised:  # noqa: BLE001 - a hook only looks on
+                log.error(
+                    "hook_failed",
+                    hook=event, id=context.id, error=format_error(raised),
+                    exception=format_traceback(raised),
+                )  # fmt: skip
+
+
+def make_ack_rules(
+    policy: AckPolicy | str,
+    retry: Strategy | None,
+    retry_on: Sequence[type[BaseException]],
+    no_retry_on: Sequence[type[BaseException]],
+) -> AckRules:
+    if policy not in list(AckPolicy):
+        raise InvalidInput(f"no policy {policy!r}; there are {', '.join(AckPolicy)}")
+    return AckRules(AckPolicy(policy), retry, tuple(retry_on), tuple(no_retry_on))
+
+
+def make_schedule(
+    task: BaseTask[Any, Any], cron: str, timezone: str, missed: Missed | str
+) -> Schedule:
+    """Refuses a line that never ticks, and a task that cannot run without arguments."""
+    find_next_tick(cron, timezone, 0)
+    if missed not in list(Missed):
+        raise InvalidInput(f"missed is {missed!r}; there are {', '.join(Missed)}")
+    return Schedule(task.name, cron, task.call().draft, timezone, Missed(missed))
+
+
+def is_same(one: Schedule, other: Schedule) -> bool:
+    return (one.name, one.draft.queue) == (other.name, other.draft.queue)
+
+
+def plan_schedules(schedule: Schedule) -> tuple[object, ...]:
+    return schedule.cron, schedule.timezone, schedule.missed, schedule.draft
+
+
+def derive_task_name(function: Callable[..., Any]) -> str:
+    """module.function; a program run as a script has the name it would be imported by."""
+    if not hasattr(function, "__qualname__"):
+        raise InvalidInput(f"{function!r} is not a function, and only functions become tasks")
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        file = os.path.basename(getattr(main, "__file__", "") or "main")
+        module = spec.name if spec is not None else file.removesuffix(".py")
+    return f"{module}.{function.__qualname__}"

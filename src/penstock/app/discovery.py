@@ -1,0 +1,89 @@
+"""Finds the app a command is to work with: an argument, the environment, or pyproject.toml."""
+
+import importlib
+import os
+import sys
+import tomllib
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from penstock.app.app import Penstock
+from penstock.errors import InvalidInput, InvalidState
+
+OURS = os.path.dirname(__file__) + os.sep
+SCRIPT = "; what only a script is to do goes under if __name__ == '__main__':"
+
+
+def find_app(reference: str | None, url: str | None = None) -> Penstock | None:
+    """None if nobody says where it is. A `url` takes the place of the app's own."""
+    reference = (
+        reference or os.environ.get("PENSTOCK_APP") or from_pyproject(Path("pyproject.toml"))
+    )
+    if reference is None:
+        return None
+    app = load(reference)
+    if url is not None:
+        app.use(url)
+    return app
+
+
+def from_pyproject(path: Path) -> str | None:
+    if not path.exists():
+        return None
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    app = found.get("tool", {}).get("penstock", {}).get("app")
+    if app is not None and not isinstance(app, str):
+        raise InvalidInput(f"{path}: [tool.penstock] app must be a text like 'module:app'")
+    return app
+
+
+def load(reference: str) -> Penstock:
+    """`module:app`, imported from the working directory first."""
+    name, colon, attribute = reference.partition(":")
+    if not name or not colon or not attribute:
+        raise InvalidInput(f"app {reference!r} is not of the form module:app")
+    if name.endswith(".py") or "/" in name:
+        raise InvalidInput(
+            f"app {reference!r} names a file; write it as it is imported: pkg.mod:app"
+        )
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    module = import_module(name)
+    app = getattr(module, attribute, None)
+    if not isinstance(app, Penstock):
+        others = [key for key, value in vars(module).items() if isinstance(value, Penstock)]
+        there = f"; it has {', '.join(f'{name}:{each}' for each in others)}" if others else ""
+        raise InvalidInput(f"module {name!r} has no Penstock app named {attribute!r}{there}")
+    return app
+
+
+def import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            raise InvalidInput(
+                f"no module named {error.name!r} in {os.getcwd()!r}, and none is installed"
+            ) from None
+        raise make_import_error(name, error) from error
+    except (Exception, SystemExit) as error:
+        raise make_import_error(name, error) from error
+
+
+def make_import_error(name: str, error: BaseException) -> InvalidInput:
+    """Says where: the last line of the traceback that is neither ours nor of the importing."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(OURS) and "importlib" not in frame.filename
+    ]
+    where = f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    if isinstance(error, SyntaxError):
+        where = f", at {error.filename}:{error.lineno}"
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    hint = SCRIPT if isinstance(error, InvalidState) else ""
+    return InvalidInput(f"module {name!r} does not import: {text}{where}{hint}")

@@ -1,0 +1,198 @@
+"""Enqueues tasks and publishes messages, for callers with a loop and without."""
+
+from collections.abc import Coroutine, Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from penstock.app.job import Job
+from penstock.app.task import Call
+from penstock.broker.local import Broker
+from penstock.broker.publish import REFUSALS
+from penstock.client.brokers import BrokerPool
+from penstock.errors import InvalidInput, InvalidState, NotFound, SlugConflict
+from penstock.model.message import Draft
+from penstock.model.settings import change
+from penstock.model.settings import get_preset as settings_of
+from penstock.model.store_types import Entry, Published
+from penstock.portal import Portal
+from penstock.store import Store
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+# A connection of the caller's own with our messages in it: where it leads to, and the store there.
+held: ContextVar[tuple[str, Store, Any] | None] = ContextVar("penstock_held", default=None)
+
+
+class Enqueuer:
+    def __init__(
+        self,
+        url: str,
+        scope: str,
+        tenant: str,
+        artifacts: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        self.url = url
+        self.scope = scope
+        self.tenant = tenant
+        self.artifacts = artifacts
+        self.key = key
+        self.portal = Portal()
+        self.connections = BrokerPool(url, tenant, artifacts, key)
+        self.declared: dict[str, dict[str, Any]] = {}
+
+    def use(self, url: str) -> None:
+        """Everything from now on happens in that store."""
+        self.url = url
+        self.connections = BrokerPool(url, self.tenant, self.artifacts, self.key)
+
+    async def broker(self) -> Broker:
+        """The verbs beneath, on the running loop."""
+        return await self.connections.get_broker()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """For callers without a loop."""
+        return self.portal.run(work)
+
+    def queue(self, name: str, *, preset: str = "default", **settings: Any) -> None:
+        """Declares a queue: made with these settings when it is first used."""
+        change(settings_of(preset), settings)
+        self.declared[name] = {"preset_name": preset, **settings}
+
+    def enqueue_many(self, calls: Iterable[Call[R]], *, atomic: bool = False) -> list[Job[R]]:
+        """One durable step. Each call answers for itself, by `refused` of its job; of a single
+        call, or with `atomic`, one that is refused raises, and then none is enqueued."""
+        listed = list(calls)
+        connection = find_connection(listed)
+        if connection is not None:
+            admitted = self.run(self.admit(connection, listed))
+            return self.publish_on(connection, listed, admitted)
+        self.refuse_held()
+        return self.run(self.publish_calls(listed, atomic=atomic))
+
+    async def aenqueue_many(
+        self, calls: Iterable[Call[R]], *, atomic: bool = False
+    ) -> list[Job[R]]:
+        listed = list(calls)
+        connection = find_connection(listed)
+        if connection is not None:
+            admitted = await self.admit(connection, listed)
+            return await self.apublish_on(connection, listed, admitted)
+        self.refuse_held()
+        return await self.publish_calls(listed, atomic=atomic)
+
+    async def publish_calls(self, calls: Sequence[Call[R]], *, atomic: bool) -> list[Job[R]]:
+        broker = await self.broker()
+        await self.ensure_queues(broker, {call.draft.queue for call in calls})
+        drafts = [call.draft for call in calls]
+        if len(drafts) == 1:
+            outcomes = [await broker.publish(drafts[0], scope=self.scope)]
+        else:
+            outcomes = await broker.publish_many(drafts, atomic=atomic, scope=self.scope)
+        return [self.make_job(call, each) for call, each in zip(calls, outcomes, strict=True)]
+
+    def make_job(self, call: Call[R], outcome: Published) -> Job[R]:
+        refused = None
+        if outcome.code is not None:
+            refused = REFUSALS.get(outcome.code, InvalidInput)(outcome.error)
+        return Job(self, outcome.id, call.task.results, outcome.duplicate, refused)
+
+    async def admit(
+        self, connection: Any, calls: Sequence[Call[Any]]
+    ) -> tuple[Broker, list[Entry]]:
+        """Everything of an enqueue on a caller's connection but the writing."""
+        broker = await self.broker()
+        for name in {call.draft.queue for call in calls}:
+            if await self.is_missing(broker, name) and broker.store.in_transaction(connection):
+                raise InvalidState(
+                    f"queue {name!r} is made when it is first used, and cannot be inside of your"
+                    " transaction: start a worker or create the queue before"
+                )
+        await self.ensure_queues(broker, {call.draft.queue for call in calls})
+        return broker, [await broker.admit(call.draft, scope=self.scope) for call in calls]
+
+    def publish_on(
+        self, connection: Any, calls: Sequence[Call[R]], admitted: tuple[Broker, list[Entry]]
+    ) -> list[Job[R]]:
+        """In the caller's own transaction, on its thread: published if and when it commits."""
+        broker, entries = admitted
+        jobs = [
+            self.make_job(call, broker.publish_on(connection, call.draft, entry, wake=call.wake))
+            for call, entry in zip(calls, entries, strict=True)
+        ]
+        held.set((self.url, broker.store, connection))
+        return jobs
+
+    async def apublish_on(
+        self, connection: Any, calls: Sequence[Call[R]], admitted: tuple[Broker, list[Entry]]
+    ) -> list[Job[R]]:
+        broker, entries = admitted
+        jobs = [
+            self.make_job(
+                call, await broker.apublish_on(connection, call.draft, entry, wake=call.wake)
+            )
+            for call, entry in zip(calls, entries, strict=True)
+        ]
+        held.set((self.url, broker.store, connection))
+        return jobs
+
+    def refuse_held(self) -> None:
+        """A plain enqueue would wait for its own caller to commit."""
+        found = held.get()
+        if found is None or found[0] != self.url:
+            return
+        if found[1].in_transaction(found[2]):
+            raise InvalidState(
+                "you have an open transaction on the store: enqueue on its connection, or commit"
+                " it first"
+            )
+        held.set(None)
+
+    def publish(self, draft: Draft) -> Published:
+        """A message for subscribers, in any language."""
+        self.refuse_held()
+        return self.run(self.apublish(draft))
+
+    async def apublish(self, draft: Draft) -> Published:
+        self.refuse_held()
+        broker = await self.broker()
+        await self.ensure_queues(broker, {draft.queue})
+        return await broker.publish(draft, scope=self.scope)
+
+    async def ensure_queues(self, broker: Broker, names: Iterable[str]) -> None:
+        """Queues named in code are made on first use; two processes may do it at once."""
+        for name in names:
+            if await self.is_missing(broker, name):
+                try:
+                    settings = self.declared.get(name, {})
+                    await broker.admin.create_queue(name, scope=self.scope, **settings)
+                except SlugConflict:
+                    broker.directory.forget()
+
+    async def is_missing(self, broker: Broker, name: str) -> bool:
+        if broker.directory.get_cached(self.tenant, self.scope, name) is not None:
+            return False
+        try:
+            await broker.admin.queue(name, scope=self.scope)
+        except NotFound:
+            return True
+        return False
+
+    async def aclose(self) -> None:
+        """Closes what was opened on the running loop."""
+        await self.connections.close()
+
+    def close(self) -> None:
+        """Closes what sync callers used."""
+        if self.portal.open:
+            self.run(self.aclose())
+            self.portal.close()
+
+
+def find_connection(calls: Sequence[Call[Any]]) -> Any:
+    """The one they are to be enqueued on, or None."""
+    connections = {id(call.connection): call.connection for call in calls}
+    if len(connections) > 1:
+        raise InvalidInput("calls enqueued together must have the same connection, or none")
+    return next(iter(connections.values()), None)

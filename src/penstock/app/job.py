@@ -1,0 +1,156 @@
+"""A handle on an enqueued job: its state, its result, its end."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from penstock.artifacts.rules import Artifact
+from penstock.broker.local import Broker
+from penstock.errors import Archived, InvalidInput, JobCancelled, JobFailed, PenstockError
+from penstock.model.message import Record, State
+from penstock.worker.codec import Values
+
+R = TypeVar("R")
+T = TypeVar("T")
+SHORTEST_LOOK, LONGEST_LOOK = 0.005, 0.25
+
+
+class Home(Protocol):
+    """The app a job belongs to."""
+
+    scope: str
+
+    async def broker(self) -> Broker: ...
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+
+class Job(Generic[R]):
+    """Sync methods wait on the app's background loop; their a-twins on yours."""
+
+    def __init__(
+        self,
+        app: Home,
+        id: int,
+        results: Values,
+        duplicate: bool = False,
+        refused: PenstockError | None = None,
+    ) -> None:
+        self.app = app
+        self.id = id
+        self.results = results
+        # An earlier job with the same key stands in for this one.
+        self.duplicate = duplicate
+        # One of many that was not accepted: whatever is asked of it raises this.
+        self.refused = refused
+
+    def __repr__(self) -> str:
+        return f"Job({self.id})"
+
+    async def arecord(self) -> Record:
+        if self.refused is not None:
+            raise self.refused
+        broker = await self.app.broker()
+        return await broker.admin.get(self.id, scope=self.app.scope)
+
+    def record(self) -> Record:
+        """The message with its whole timeline."""
+        return self.app.run(self.arecord())
+
+    async def astatus(self) -> State:
+        return (await self.arecord()).state
+
+    def status(self) -> State:
+        return self.app.run(self.astatus())
+
+    async def acancel(self, *, force: bool = False) -> None:
+        if self.refused is not None:
+            raise self.refused
+        broker = await self.app.broker()
+        await broker.admin.cancel(self.id, force=force, scope=self.app.scope)
+
+    def cancel(self, *, force: bool = False) -> None:
+        """A running job is only asked to stop, unless forced: then its end counts no more."""
+        self.app.run(self.acancel(force=force))
+
+    async def aresult(self, timeout: float | None = None) -> R:
+        """What the task returned. Raises JobFailed if there never will be a result (JobCancelled if
+        the job was cancelled), TimeoutError if there is none yet."""
+        try:
+            async with asyncio.timeout(timeout):
+                record = await self.wait_for_end()
+        except TimeoutError:
+            raise TimeoutError(f"job {self.id} has not ended within {timeout} s") from None
+        if record.state is not State.COMPLETED:
+            raise failure_of(f"job {self.id}", record)
+        body = await (await self.app.broker()).store.result(self.id)
+        return self.read(body)
+
+    def read(self, body: bytes | None) -> R:
+        """Nothing is stored of a task that returned None."""
+        try:
+            result: R = self.results.decode(b"null" if body is None else body)
+        except InvalidInput:
+            if body is not None:
+                raise
+            raise Archived(f"the result of job {self.id} is not kept any more") from None
+        return result
+
+    def result(self, timeout: float | None = None) -> R:
+        return self.app.run(self.aresult(timeout))
+
+    async def aartifacts(self) -> list[Artifact]:
+        if self.refused is not None:
+            raise self.refused
+        return await (await self.app.broker()).artifacts.list_artifacts(
+            self.id, scope=self.app.scope
+        )
+
+    def artifacts(self) -> list[Artifact]:
+        """The files its run attached; none while it has not ended."""
+        return self.app.run(self.aartifacts())
+
+    async def aartifact(self, name: str) -> bytes:
+        return await (await self.app.broker()).artifacts.read(self.id, name, scope=self.app.scope)
+
+    def artifact(self, name: str) -> bytes:
+        return self.app.run(self.aartifact(name))
+
+    async def adownload(self, name: str, to: Path) -> None:
+        broker = await self.app.broker()
+        await broker.artifacts.download(self.id, name, to, scope=self.app.scope)
+
+    def download(self, name: str, to: Path) -> None:
+        """The artifact, into that file."""
+        self.app.run(self.adownload(name, to))
+
+    async def wait_for_end(self) -> Record:
+        """The record, once the job has ended or is among the dead letters."""
+        wait = SHORTEST_LOOK
+        while True:
+            record = await self.arecord()
+            if record.state.final or record.state is State.DEAD:
+                return record
+            await asyncio.sleep(wait)
+            wait = min(1.5 * wait, LONGEST_LOOK)
+
+
+def failure_of(what: str, record: Record) -> JobFailed:
+    """Why there is no result. The traceback of the run is a note, which Python prints with it."""
+    kind = JobCancelled if record.state is State.CANCELLED else JobFailed
+    error = kind(f"{what} is {record.state}: {record.error or record.reason}")
+    if record.traceback is not None:
+        error.add_note(record.traceback)
+    return error
+
+
+async def await_many(jobs: Iterable[Job[R]], timeout: float | None = None) -> list[R]:
+    """The results in the order of the jobs; raises for the first of them that has none."""
+    async with asyncio.timeout(timeout):
+        return [await job.aresult() for job in jobs]
+
+
+def wait_many(jobs: Iterable[Job[R]], timeout: float | None = None) -> list[R]:
+    listed = list(jobs)
+    return listed[0].app.run(await_many(listed, timeout)) if listed else []

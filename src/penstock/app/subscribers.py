@@ -1,0 +1,55 @@
+"""Makes a subscription of a function: what it takes, by its annotation."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, get_args, get_origin
+
+from penstock.errors import InvalidInput
+from penstock.worker.codec import RawBody, Values, read_hints
+from penstock.worker.handler import ExecutorKind, SubscriberHandler
+from penstock.worker.message import Message
+from penstock.worker.policy import AckRules
+
+
+def make_subscriber(
+    function: Callable[..., Any],
+    queue: str,
+    type: str | None,
+    batch: int | None,
+    executor: ExecutorKind | None,
+    rules: AckRules,
+    timeout: float | None,
+) -> SubscriberHandler:
+    name = getattr(function, "__qualname__", repr(function))
+    kind = infer_body_type(function, name, batch is not None)
+    made = SubscriberHandler(
+        function,
+        queue=queue,
+        type=type,
+        executor=executor,
+        rules=rules,
+        timeout=timeout,
+        batch=batch,
+        name=name,
+    )
+    made.values = RawBody(name) if kind is bytes else Values(kind, f"message for {name!r}")
+    made.wrap = Message
+    # Where a process looks for it.
+    vars(function)["handler"] = lambda: made
+    return made
+
+
+def infer_body_type(function: Callable[..., Any], name: str, batch: bool) -> Any:
+    """Order, of a parameter annotated Message[Order], or list[Message[Order]] for a batch."""
+    parameters = list(inspect.signature(function).parameters)
+    if len(parameters) != 1:
+        raise InvalidInput(f"subscriber {name!r} must take one parameter, the message or messages")
+    hint = read_hints(function, name).get(parameters[0], Any)
+    if batch and hint is not Any:
+        hint = (get_args(hint) or (Any,))[0] if get_origin(hint) in (list, Sequence) else None
+    if hint in (Any, Message):
+        return Any
+    if get_origin(hint) is not Message:
+        wanted = "a list[Message[...]]" if batch else "a Message[...]"
+        raise InvalidInput(f"subscriber {name!r}: its parameter must be {wanted}")
+    return get_args(hint)[0]

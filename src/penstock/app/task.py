@@ -1,0 +1,248 @@
+"""A function that can be enqueued."""
+
+import copy
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack
+
+import msgspec
+from msgspec import Struct
+
+from penstock.app.job import Home, Job
+from penstock.errors import InvalidInput
+from penstock.model.message import Dedup, Draft, Moment
+from penstock.worker.codec import Arguments, Values, read_hints
+from penstock.worker.context import Context, make_local_context
+from penstock.worker.handler import App, ExecutorKind, TaskHandler
+from penstock.worker.policy import AckRules
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TaskOptions(Struct, frozen=True, kw_only=True):
+    """What one enqueue may say beside the arguments."""
+
+    queue: str = "default"
+    priority: int = 0
+    delay: float = 0.0
+    run_at: datetime | None = None
+    ttl: float | None = None
+    deadline: datetime | None = None
+    key: str | None = None
+    unique: str | None = None
+    dedup: Dedup | None = None
+    name: str | None = None
+    headers: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    correlation_id: str | None = None
+    max_attempts: int | None = None
+    max_deliveries: int | None = None
+    timeout: float | None = None
+    lease: float | None = None
+    callback: str | None = None
+    connection: Any = None
+    # For a `connection` to PostgreSQL: a commit tells those who wait for work.
+    wake: bool = True
+
+    def draft(self, type_: str, body: bytes) -> Draft:
+        if self.unique is not None and self.dedup is not None:
+            raise InvalidInput("give unique or dedup, not both")
+        dedup = self.dedup if self.unique is None else Dedup(self.unique, window=None)
+        return Draft(
+            queue=self.queue,
+            type=type_,
+            body=body,
+            priority=self.priority,
+            delay=self.delay,
+            run_at=to_moment(self.run_at),
+            ttl=self.ttl,
+            deadline=to_moment(self.deadline),
+            ordering_key=self.key,
+            dedup=dedup,
+            name=self.name,
+            headers=self.headers,
+            labels=self.labels,
+            correlation_id=self.correlation_id,
+            max_attempts=self.max_attempts,
+            max_deliveries=self.max_deliveries,
+            timeout=self.timeout,
+            lease=self.lease,
+            callback=self.callback,
+        )
+
+
+class TaskChoices(TypedDict, total=False):
+    """The same as keywords, for type checkers: what a task may say of all its jobs."""
+
+    queue: str
+    priority: int
+    delay: float
+    run_at: datetime | None
+    ttl: float | None
+    deadline: datetime | None
+    key: str | None
+    unique: str | None
+    dedup: Dedup | None
+    headers: dict[str, str] | None
+    labels: dict[str, str] | None
+    correlation_id: str | None
+    max_attempts: int | None
+    max_deliveries: int | None
+    timeout: float | None
+    lease: float | None
+    callback: str | None
+    connection: Any
+    wake: bool
+
+
+class Choices(TaskChoices, total=False):
+    name: str | None
+
+
+def apply_choices(base: TaskOptions, choices: Mapping[str, Any]) -> TaskOptions:
+    names = TaskOptions.__struct_fields__
+    if wrong := choices.keys() - set(names):
+        there = ", ".join(names)
+        raise InvalidInput(f"no option named {', '.join(sorted(wrong))}; there are {there}")
+    return msgspec.structs.replace(base, **choices)
+
+
+def to_moment(time: datetime | None) -> Moment | None:
+    if time is None:
+        return None
+    if not isinstance(time, datetime):
+        raise InvalidInput(f"{time!r} is not a datetime")
+    if time.tzinfo is None:
+        raise InvalidInput(f"{time} has no time zone; use datetime.now(UTC) or the like")
+    return int(time.timestamp() * 1_000_000)
+
+
+class Call(Generic[R]):
+    """A task with its arguments, not yet enqueued."""
+
+    def __init__(
+        self,
+        task: "BaseTask[Any, R]",
+        draft: Draft,
+        connection: Any = None,
+        wake: bool = True,
+    ) -> None:
+        self.task = task
+        self.draft = draft
+        self.connection = connection
+        self.wake = wake
+
+
+class Publishes(Home, App, Protocol):
+    """The app a task belongs to."""
+
+    def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]: ...
+
+    async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]: ...
+
+
+class BaseTask(Generic[P, R]):
+    """Enqueueing is explicit; calling runs the function in place."""
+
+    def __init__(
+        self,
+        app: Publishes,
+        function: Callable[..., Any],
+        name: str,
+        options: TaskOptions,
+        *,
+        executor: ExecutorKind | None = None,
+        rules: AckRules | None = None,
+    ) -> None:
+        self.app = app
+        self.function = function
+        self.name = name
+        self.base = options
+        self.executor = executor
+        self.rules = rules or AckRules()
+        context = find_context_parameter(function, name)
+        self.with_context = context is not None
+        self.arguments = Arguments(function, name, () if context is None else (context,))
+        returned = read_hints(function, name).get("return", Any)
+        self.results = Values(returned, f"result of task {name!r}")
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__wrapped__ = function
+        # Refuses an executor that cannot run it.
+        self.handler()
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    def options(self, **choices: Unpack[Choices]) -> Self:
+        """The same task, enqueued otherwise."""
+        task = copy.copy(self)
+        task.base = apply_choices(self.base, choices)
+        return task
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """For enqueue_many."""
+        draft = self.base.draft(self.name, self.arguments.encode(args, kwargs))
+        return Call(self, draft, self.base.connection, self.base.wake)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Durable when it returns; with a `connection`, when that commits."""
+        (job,) = await self.app.aenqueue_many([self.call(*args, **kwargs)])
+        return job
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Durable when it returns; with a `connection`, when that commits. Not in a coroutine."""
+        (job,) = self.app.enqueue_many([self.call(*args, **kwargs)])
+        return job
+
+    def job(self, id: int) -> Job[R]:
+        """The handle of a job enqueued before, perhaps by another process."""
+        return Job(self.app, id, self.results)
+
+    def call_in_place(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if self.with_context:
+            args = (make_local_context(self.name, self.base.queue), *args)
+        return self.function(*args, **kwargs)
+
+    def handler(self) -> TaskHandler:
+        handler = TaskHandler(
+            self.function,
+            queue=self.base.queue,
+            type=self.name,
+            executor=self.executor,
+            rules=self.rules,
+            timeout=self.base.timeout,
+        )
+        handler.arguments = self.arguments
+        handler.results = self.results
+        handler.with_context = self.with_context
+        handler.app = self.app
+        return handler
+
+
+class Task(BaseTask[P, R]):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.call_in_place(args, kwargs)
+        return result
+
+
+class AsyncTask(BaseTask[P, R]):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        result: Coroutine[Any, Any, R] = self.call_in_place(args, kwargs)
+        return result
+
+
+def find_context_parameter(function: Callable[..., Any], name: str) -> str | None:
+    """The name of the first parameter, if it is annotated as Context."""
+    hints = read_hints(function, name)
+    wanting = [
+        each for each in inspect.signature(function).parameters if hints.get(each) is Context
+    ]
+    if not wanting:
+        return None
+    first = next(iter(inspect.signature(function).parameters))
+    if wanting != [first]:
+        raise InvalidInput(f"task {name!r}: its context must be the first parameter, and the only")
+    return first

@@ -1,0 +1,224 @@
+"""The verbs: attach files to a message in hand; list and read those of an ended one."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+from weakref import WeakValueDictionary
+
+from penstock.artifacts.rules import (
+    Artifact,
+    ArtifactLimits,
+    DeliveryPrefix,
+    check_apart,
+    check_name,
+    check_room,
+    find_visible_prefix,
+    merge_artifacts,
+)
+from penstock.artifacts.storage import ArtifactContent, ArtifactStorage
+from penstock.artifacts.upload import CHUNK_BYTES, Content, Upload, check_content
+from penstock.broker.consume import Held, expect, settle_each
+from penstock.broker.messages import Admin
+from penstock.errors import AlreadySettled, InvalidState, NotFound, PenstockError
+from penstock.model.message import Record, Verb
+from penstock.model.store_types import DONE, Answer, AnswerKind, Lock
+from penstock.rules.validation import check_name as tenant_name
+from penstock.rules.validation import clip
+from penstock.store import Store
+
+T = TypeVar("T")
+Source: TypeAlias = Content | AsyncIterable[bytes]
+THREADS = 16
+NO_STORAGE = "artifacts have no place here: Penstock(artifacts=...) or PENSTOCK_ARTIFACTS names one"
+
+
+class ArtifactRoom:
+    """A place and its limits, for all tenants of a store."""
+
+    def __init__(self, place: ArtifactStorage, limits: ArtifactLimits) -> None:
+        self.place = place
+        self.limits = limits
+        # Of their own: nobody else waits for a slow bucket.
+        self.threads = ThreadPoolExecutor(THREADS, "penstock-artifacts")
+
+    async def run(self, work: Callable[..., T], *given: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *given)
+
+    def begin(self, name: str) -> Upload:
+        return Upload(name, self.place.begin(), self.limits.size)
+
+    def spool(self, name: str, content: Content) -> Upload:
+        """On its way, for callers who may wait."""
+        upload = self.begin(check_content(name, content))
+        try:
+            upload.fill(content)
+        except BaseException:
+            upload.discard()
+            raise
+        return upload
+
+    async def receive(self, name: str, source: Source) -> Upload:
+        if not isinstance(source, AsyncIterable):
+            return await self.run(self.spool, name, source)
+        upload = await self.run(self.begin, check_name(name))
+        try:
+            async for piece in join_pieces(source):
+                await self.run(upload.write, piece)
+            await self.run(upload.seal)
+        except BaseException:
+            await self.run(upload.discard)
+            raise
+        return upload
+
+    async def discard(self, uploads: Sequence[Upload]) -> None:
+        for upload in uploads:
+            await self.run(upload.discard)
+
+
+class Artifacts:
+    """Those of one tenant's messages."""
+
+    def __init__(self, store: Store, admin: Admin, tenant: str, room: ArtifactRoom | None) -> None:
+        self.store = store
+        self.admin = admin
+        self.tenant = tenant
+        self.given = room
+        self.turns: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def room(self) -> ArtifactRoom:
+        if self.given is None:
+            raise InvalidState(NO_STORAGE)
+        tenant_name("tenant", self.tenant)
+        return self.given
+
+    async def attach(self, held: Held, name: str, content: Source) -> Artifact:
+        """Durable when it returns, and seen when this delivery completes or fails the message.
+        Under a name that was attached before it takes the place of the old."""
+        check_name(name)
+        await self.check_held(held)
+        upload = await self.room.receive(name, content)
+        await self.attach_uploads(held, [upload])
+        return upload.artifact
+
+    def spool(self, name: str, content: Content) -> Upload:
+        """On its way: to be attached later."""
+        return self.room.spool(name, content)
+
+    async def attach_uploads(self, held: Held, uploads: Sequence[Upload]) -> None:
+        try:
+            async with self.turn(held):
+                await self.put(held, uploads)
+        finally:
+            await self.room.discard(uploads)
+
+    @asynccontextmanager
+    async def turn(self, *held: Held) -> AsyncIterator[None]:
+        """Nobody else in this process puts files there, or completes with files."""
+        async with AsyncExitStack() as stack:
+            for key in sorted({(each.id, each.fence) for each in held}):
+                await stack.enter_async_context(self.turns.setdefault(key, asyncio.Lock()))
+            yield
+
+    async def put(self, held: Held, uploads: Sequence[Upload]) -> list[str]:
+        """All or none, in turn. The names that are new."""
+        check_apart([upload.name for upload in uploads])
+        await self.check_held(held)
+        return await self.room.run(self._put, self.make_prefix(held), uploads)
+
+    def _put(self, shelf: DeliveryPrefix, uploads: Sequence[Upload]) -> list[str]:
+        place, limits = self.room.place, self.room.limits
+        there = place.files(shelf)
+        check_room(merge_artifacts(there, [upload.artifact for upload in uploads]), limits)
+        known = {artifact.name for artifact in there}
+        new = [upload.name for upload in uploads if upload.name not in known]
+        try:
+            for upload in uploads:
+                place.keep(upload.path, shelf, upload.name)
+            if new:
+                # Another server may have put some there meanwhile: one of us sees both.
+                check_room(place.files(shelf), limits)
+        except PenstockError:
+            for name in new:
+                place.remove(shelf, name)
+            raise
+        return new
+
+    async def take_back(self, held: Held, names: Sequence[str]) -> None:
+        for name in names:
+            await self.room.run(self.room.place.remove, self.make_prefix(held), name)
+
+    def make_prefix(self, held: Held) -> DeliveryPrefix:
+        return DeliveryPrefix(self.tenant, held.id, held.fence)
+
+    async def check_held(self, held: Held) -> None:
+        """The fence is the current one."""
+        (answer,) = await settle_each((Lock(held.id, held.fence),), self._look)
+        if answer.kind is AnswerKind.ALREADY:
+            raise AlreadySettled(f"message {held.id} is settled, and takes no more artifacts")
+        expect(answer, held.id)
+
+    async def _look(self, locks: Sequence[Lock]) -> list[Answer]:
+        (lease,) = await self.store.leases(locks)
+        return [DONE] if lease is not None else await self.store.explain(locks, [Verb.COMPLETE])
+
+    async def list_artifacts(
+        self, reference: int | str, *, scope: str = "default"
+    ) -> list[Artifact]:
+        """None while the message has not completed or failed."""
+        return await self.list_files(await self.admin.get(reference, scope=scope))
+
+    async def list_files(self, record: Record) -> list[Artifact]:
+        shelf = find_visible_prefix(record, self.tenant)
+        return [] if shelf is None else await self.room.run(self.room.place.files, shelf)
+
+    async def open(self, record: Record, name: str) -> ArtifactContent:
+        shelf, reading = find_visible_prefix(record, self.tenant), None
+        if shelf is not None:
+            reading = await self.room.run(self.room.place.open, shelf, check_name(name))
+        if reading is None:
+            raise NotFound(f"no artifact named {clip(name)} of message {record.message.id}")
+        return reading
+
+    async def read(self, reference: int | str, name: str, *, scope: str = "default") -> bytes:
+        reading = await self.open(await self.admin.get(reference, scope=scope), name)
+        return b"".join([piece async for piece in self.stream_pieces(reading)])
+
+    async def download(
+        self, reference: int | str, name: str, to: Path, *, scope: str = "default"
+    ) -> None:
+        """Into that file."""
+        reading = await self.open(await self.admin.get(reference, scope=scope), name)
+        await self.room.run(write_all, reading, to)
+
+    async def stream_pieces(self, reading: ArtifactContent) -> AsyncIterator[bytes]:
+        try:
+            while piece := await self.room.run(next, reading.pieces, b""):
+                yield piece
+        finally:
+            reading.close()
+
+
+async def join_pieces(source: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Few large pieces instead of many small ones."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in source:
+        pieces.append(piece)
+        size += len(piece)
+        if size >= CHUNK_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    yield b"".join(pieces)
+
+
+def write_all(reading: ArtifactContent, to: Path) -> None:
+    try:
+        with to.open("wb") as file:
+            for piece in reading.pieces:
+                file.write(piece)
+    finally:
+        reading.close()

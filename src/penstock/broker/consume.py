@@ -1,0 +1,289 @@
+"""The verbs of consumers: claim, settle, extend."""
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from operator import itemgetter
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.broker.publish import Publisher
+from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, LockLost, NotFound
+from penstock.model.message import Leased, Settlement
+from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue, QueueState
+from penstock.model.store_types import (
+    MISSING,
+    Answer,
+    AnswerKind,
+    Claim,
+    Claimed,
+    Completion,
+    Extension,
+    Lease,
+    Lock,
+    Mark,
+    Move,
+)
+from penstock.rules import drafts, lifecycle, validation
+
+Held: TypeAlias = Lock | Leased
+Want: TypeAlias = str | tuple[str, Sequence[str]]
+MAX_CLAIM_QUEUES = 16
+MAX_TURNS = 1_000
+MAX_WAIT_S = 30.0
+MAX_NUMBER = 2**63
+T = TypeVar("T")
+MERGES = (None, "rotate", "rank")
+
+
+class ClaimResult(Struct, frozen=True):
+    """What a claim handed out, and the state of each queue it asked."""
+
+    messages: list[Leased]
+    queues: dict[str, QueueState]
+
+
+class Consumer(Publisher):
+    # By the queues of a claim: which of them was the first one last time.
+    turns: dict[tuple[int, ...], int]
+
+    async def claim(
+        self,
+        *wants: Want,
+        consumer: str,
+        limit: int = 1,
+        lease: float | None = None,
+        wait: float = 0.0,
+        begins: bool = False,
+        merge: str | None = None,
+        scope: str = "default",
+        dead_of: Collection[int] | None = None,
+    ) -> ClaimResult:
+        """Up to `limit` messages of the wanted queues, or (queue, types) pairs. From the dead
+        letters, those of the queues with ids in `dead_of`, or of all queues of the scope."""
+        if not 1 <= len(wants) <= MAX_CLAIM_QUEUES:
+            raise InvalidInput(f"a claim names 1 to {MAX_CLAIM_QUEUES} queues, not {len(wants)}")
+        validation.check_number("limit", limit, 1, 1_000, whole=True, needed=True)
+        validation.check_number("lease", lease, 0.1, 43_200.0)
+        validation.check_text("consumer", consumer, 200)
+        validation.check_number("wait", wait, 0.0, 2**31, needed=True)
+        if merge not in MERGES:
+            raise InvalidInput(f"merge is {validation.clip(merge)}, and must be rotate or rank")
+        until = time.monotonic() + min(wait, MAX_WAIT_S)
+        while True:
+            since = self.store.wakes
+            asks = [
+                (await self._queue(name, scope), types) for name, types in map(split_want, wants)
+            ]
+            claims = self._plan_claims(asks, consumer, limit, lease, begins, merge)
+            taken = await self._take(claims, limit, dead_of)
+            left = until - time.monotonic()
+            if taken or left <= 0:
+                return ClaimResult(taken, {queue.name: queue.serving_state for queue, _ in asks})
+            serving = [queue.id for queue, _ in asks if queue.serves]
+            await self.store.wait_ready(serving, min(left, 1.0), since)
+
+    def _plan_claims(
+        self,
+        asks: list[tuple[Queue, tuple[str, ...]]],
+        consumer: str,
+        limit: int,
+        lease: float | None,
+        begins: bool,
+        merge: str | None,
+    ) -> list[tuple[Queue, Claim]]:
+        """One claim a queue, the first one moving on each time; or one for all, by rank."""
+        serving = [(queue, types) for queue, types in asks if queue.serves]
+        if not serving:
+            return []
+        first, types = serving[0]
+        if (merge or first.settings.merge) == "rank" and len(serving) > 1:
+            if any(other != types for _, other in serving):
+                raise InvalidInput("one line over several queues takes the same types of each")
+            ids = tuple(queue.id for queue, _ in serving)
+            shortest = min(queue.settings.lease for queue, _ in serving)
+            return [(first, Claim(ids, consumer, limit, lease or shortest, types, begins))]
+        start = self._next_turn(tuple(queue.id for queue, _ in serving))
+        return [
+            (
+                queue,
+                Claim((queue.id,), consumer, limit, lease or queue.settings.lease, types, begins),
+            )
+            for queue, types in serving[start:] + serving[:start]
+        ]
+
+    def _next_turn(self, queue_ids: tuple[int, ...]) -> int:
+        """Each set of queues has turns of its own: consumers that ask for others, in step with
+        these, would make the same queue the first one every time."""
+        if len(self.turns) > MAX_TURNS:
+            self.turns.clear()
+        turn = self.turns[queue_ids] = (self.turns.get(queue_ids, 0) + 1) % len(queue_ids)
+        return turn
+
+    async def _take(
+        self, claims: list[tuple[Queue, Claim]], limit: int, dead_of: Collection[int] | None
+    ) -> list[Leased]:
+        taken: list[Leased] = []
+        for queue, claim in claims:
+            if len(taken) == limit:
+                break
+            taken += await self._claim_one(queue, claim, limit - len(taken), dead_of)
+        return taken
+
+    async def _claim_one(
+        self, queue: Queue, claim: Claim, limit: int, dead_of: Collection[int] | None
+    ) -> list[Leased]:
+        claim = replace(claim, limit=limit)
+        while True:
+            if queue.name == DEAD_LETTER:
+                claimed = await self._claim_dead(queue, claim, dead_of)
+            else:
+                claimed = await self.store.claim(claim)
+            if not claimed.again:
+                return claimed.messages
+
+    async def _claim_dead(
+        self, dead_letter: Queue, claim: Claim, dead_of: Collection[int] | None
+    ) -> Claimed:
+        scope = dead_letter.scope
+        ids = tuple(
+            queue.id
+            for queue in await self.directory.list_queues()
+            if queue.scope.id == scope.id and (dead_of is None or queue.id in dead_of)
+        )
+        if not ids:
+            return Claimed([])
+        dead_claim = Claim(ids, claim.consumer, claim.limit, claim.lease, claim.types)
+        return await self.store.claim_dead(dead_claim)
+
+    async def complete(self, held: Held, result: bytes | None = None) -> Answer:
+        (answer,) = await self.complete_many((Completion(held.id, held.fence, result),))
+        return expect(answer, held.id)
+
+    async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
+        for item in items:
+            result: object = item.result
+            if result is not None and not isinstance(result, bytes):
+                kind = type(result).__name__
+                raise InvalidInput(f"result of message {item.id} is {kind}, and must be bytes")
+        return await settle_each(items, self.lanes.complete)
+
+    async def settle(self, held: Held, settlement: Settlement) -> Answer:
+        """nack, fail, reject, release, park, cancelled: what it becomes is the rules' to say."""
+        (answer,) = await self.settle_many([(held, settlement)])
+        return expect(answer, held.id)
+
+    async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        """Each item answers for itself."""
+        checked = [(held, drafts.check_settlement(settlement)) for held, settlement in items]
+        return await settle_each(checked, self._settle, itemgetter(0))
+
+    async def _settle(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        leases = await self.lanes.leases([Lock(held.id, held.fence) for held, _ in items])
+        moves = [
+            await self._move(lease, settlement)
+            for lease, (_, settlement) in zip(leases, items, strict=True)
+            if lease is not None
+        ]
+        settled = iter(await self.lanes.settle(moves) if moves else ())
+        gone = [item for item, lease in zip(items, leases, strict=True) if lease is None]
+        explained = iter(await self._explain(gone))
+        answers = [next(explained) if lease is None else next(settled) for lease in leases]
+        return await self._settle_changed(items, answers)
+
+    async def _settle_changed(
+        self, items: Sequence[tuple[Held, Settlement]], answers: list[Answer]
+    ) -> list[Answer]:
+        """A cancel request came between the look and the move: decide those again."""
+        changed = [n for n, answer in enumerate(answers) if answer.kind is AnswerKind.CHANGED]
+        if changed:
+            again = await self._settle([items[n] for n in changed])
+            for n, answer in zip(changed, again, strict=True):
+                answers[n] = answer
+        return answers
+
+    async def _move(self, lease: Lease, settlement: Settlement) -> Move:
+        queue = await self.directory.get_by_id(lease.queue_id)
+        return lifecycle.settle(lease, settlement, queue.settings)
+
+    async def _explain(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        if not items:
+            return []
+        locks = [Lock(held.id, held.fence) for held, _ in items]
+        return await self.store.explain(locks, [settlement.verb for _, settlement in items])
+
+    async def extend(self, held: Held, lease: float) -> Answer:
+        """The answer has the new end of the lease, and tells of a cancel request."""
+        (answer,) = await self.extend_many((Extension(held.id, held.fence, lease),))
+        return expect(answer, held.id)
+
+    async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
+        for item in items:
+            validation.check_number("lease", item.lease, 0.1, 43_200.0, needed=True)
+        return await settle_each(items, self.lanes.extend)
+
+    async def begin(self, held: Held) -> Answer:
+        """Just before running a suspect."""
+        return await self._mark(Mark(held.id, held.fence, begin=True))
+
+    async def progress(
+        self, held: Held, percent: float | None = None, note: str | None = None
+    ) -> Answer:
+        validation.check_number("percent", percent, 0, 100)
+        note = None if note is None else validation.replace_surrogates(note)
+        return await self._mark(Mark(held.id, held.fence, False, percent, note))
+
+    async def _mark(self, mark: Mark) -> Answer:
+        (answer,) = await settle_each((mark,), self.store.mark)
+        return expect(answer, mark.id)
+
+
+def return_item(item: Any) -> Any:
+    return item
+
+
+def is_possible_lock(lock: Held) -> bool:
+    """An id and a fence that a store could have given."""
+    return 0 < lock.id < MAX_NUMBER and 0 <= lock.fence < MAX_NUMBER
+
+
+async def settle_each(
+    items: Sequence[T],
+    call: Callable[[Sequence[T]], Awaitable[list[Answer]]],
+    lock: Callable[[T], Any] = return_item,
+) -> list[Answer]:
+    """The store's answers; what cannot be one of its locks is missing without a look."""
+    asked = [item for item in items if is_possible_lock(lock(item))]
+    if len(asked) == len(items):
+        return await call(asked) if asked else []
+    answers = iter(await call(asked) if asked else ())
+    return [next(answers) if is_possible_lock(lock(item)) else MISSING for item in items]
+
+
+def split_want(want: Want) -> tuple[str, tuple[str, ...]]:
+    """A queue and the types wanted of it; none means any."""
+    name, types = want if isinstance(want, tuple) else (want, ())
+    if not isinstance(name, str):
+        raise InvalidInput(f"queue is {validation.clip(name)}, and must be a name")
+    if name == CALLBACK:
+        raise Forbidden(f"queue {name!r} is the system's; nobody else claims from it")
+    for type_ in types:
+        validation.check_text("type", type_, 200)
+    return name, tuple(types)
+
+
+def expect(answer: Answer, id: int) -> Answer:
+    """The answer, if the verb was done now or before; otherwise the error it stands for."""
+    match answer.kind:
+        case AnswerKind.DONE | AnswerKind.ALREADY:
+            return answer
+        case AnswerKind.LOST:
+            raise LockLost(f"message {id}: its lock was lost; another fence holds or settled it")
+        case AnswerKind.INVALID:
+            state = answer.state or "unknown"
+            raise InvalidState(f"message {id} is {state}, which does not allow that")
+        case AnswerKind.MISSING:
+            raise NotFound(f"no message with id {validation.clip(id)}")
+        case AnswerKind.BUSY | AnswerKind.CHANGED:
+            raise Busy(f"message {id} is held by somebody's open transaction; try again")

@@ -1,0 +1,177 @@
+"""The verbs of operators: on scopes, queues and schedules, and on messages wherever they are."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.broker.queues import PURGEABLE, QueueAdmin
+from penstock.errors import Busy, InvalidInput, InvalidState, NotFound, PenstockError
+from penstock.model.message import Draft, Record, State, StoredMessage
+from penstock.model.queue import CALLBACK
+from penstock.model.store_types import Answer, AnswerKind, Published, Query
+from penstock.rules import drafts, validation
+from penstock.rules.callbacks import make_correlation_id
+
+
+class Admin(QueueAdmin):
+    async def get(self, reference: int | str, *, scope: str = "default") -> Record:
+        """By id, or by `queue/name`."""
+        return await self._own(await self._resolve(reference, scope))
+
+    async def result(self, reference: int | str, *, scope: str = "default") -> bytes | None:
+        id = await self._resolve(reference, scope)
+        await self._own(id)
+        return await self.store.result(id)
+
+    async def _resolve(self, reference: int | str, scope: str) -> int:
+        if isinstance(reference, str) and "/" in reference:
+            return await self._resolve_name(reference, scope)
+        number = reference if isinstance(reference, int) else -1
+        if isinstance(reference, str) and reference.isascii() and reference.isdecimal():
+            number = int(reference) if len(reference) < 20 else -1
+        if not 0 <= number < 2**63:
+            raise InvalidInput(f"{validation.clip(reference)} is neither an id nor queue/name")
+        return number
+
+    async def _resolve_name(self, reference: str, scope: str) -> int:
+        queue_name, _, name = reference.partition("/")
+        queue = await self.queue(queue_name, scope=scope)
+        validation.check_text("name", name, 200)
+        found = await self.store.named(queue.id, name)
+        if found is None:
+            raise NotFound(f"no message named {name!r} in queue {queue_name!r}")
+        return found
+
+    async def _own(self, id: int) -> Record:
+        """Somebody else's message is not found, never forbidden."""
+        record = await self.store.get(id)
+        if record is not None:
+            queue = await self.directory.get_by_id(record.message.queue_id)
+            if queue.scope.tenant == self.tenant:
+                self._check(queue.scope.name, queue.name)
+                return record
+        raise NotFound(f"no message with id {id}")
+
+    async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
+        """What was to be told of its ends, and what came of it; the newest first."""
+        story = make_correlation_id((await self.get(reference, scope=scope)).message.id)
+        queue = await self.directory.get_by_name("default", "default", CALLBACK)
+        return await self.store.find(Query((queue.id,), correlation_id=story))
+
+    async def find(
+        self,
+        queue: str | None = None,
+        *,
+        state: State | None = None,
+        type: str | None = None,
+        correlation_id: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+        scope: str = "default",
+    ) -> list[Record]:
+        validation.check_number("limit", limit, 1, 1_000, whole=True, needed=True)
+        validation.check_number("before", before, 0, 2**63 - 1, whole=True)
+        for field, text in (("type", type), ("correlation_id", correlation_id)):
+            if text is not None:
+                validation.check_text(field, text, 200)
+        queues = (
+            await self.queues(scope=scope)
+            if queue is None
+            else [await self.queue(queue, scope=scope)]
+        )
+        ids = tuple(queue.id for queue in queues)
+        if not ids:
+            return []
+        return await self.store.find(Query(ids, state, type, correlation_id, before, limit))
+
+    async def cancel(
+        self, reference: int | str, *, force: bool = False, scope: str = "default"
+    ) -> Answer:
+        """A claimed message is only asked to stop, unless forced: then its fence is void."""
+        record = await self.get(reference, scope=scope)
+        (answer,) = await self.store.cancel((record.message.id,), force=force)
+        return raise_unless_settled(answer, record)
+
+    async def redrive(
+        self, reference: int | str, *, body: bytes | None = None, scope: str = "default"
+    ) -> Published:
+        """A dead message is ready again in place; an ended or edited one is published anew."""
+        record = await self.get(reference, scope=scope)
+        message, edited = record.message, body is not None
+        if record.state is State.DEAD and not edited:
+            (answer,) = await self.store.redrive((message.id,))
+            raise_unless_settled(answer, record)
+            return Published(message.id)
+        if not record.state.final and record.state is not State.DEAD:
+            raise InvalidState(
+                f"message {message.id} is {record.state}; only an ended one can be redriven"
+            )
+        queue = await self.directory.get_by_id(message.queue_id)
+        draft = copy_of(message, queue.name, message.body if body is None else body)
+        drafts.check(draft, queue.settings)
+        # What was accepted once is never refused for lack of room.
+        entry = msgspec.structs.replace(drafts.make_entry(draft, queue), max_depth=None)
+        if record.state is State.DEAD:
+            return await self.store.replace(message.id, entry)
+        (published,) = await self.store.enqueue((entry,))
+        return published
+
+    async def redrive_many(self, ids: Sequence[int]) -> list[Answer | PenstockError]:
+        outcomes: list[Answer | PenstockError] = []
+        for id in ids:
+            try:
+                await self.redrive(id)
+                outcomes.append(Answer(AnswerKind.DONE))
+            except PenstockError as error:
+                outcomes.append(error)
+        return outcomes
+
+    async def purge(
+        self, name: str, *places: str, limit: int = 1_000, scope: str = "default"
+    ) -> int:
+        """Ends up to `limit` messages of these places as cancelled; says how many."""
+        if wrong := set(places) - set(PURGEABLE):
+            raise InvalidInput(f"{', '.join(wrong)}: purge takes {', '.join(PURGEABLE)}")
+        validation.check_number("limit", limit, 0, 1_000_000, whole=True, needed=True)
+        queue = await self.queue(name, scope=scope)
+        return await self.store.purge(queue.id, places, limit)
+
+    async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer:
+        """Ends one dead letter as cancelled."""
+        record = await self.get(reference, scope=scope)
+        (answer,) = await self.store.purge_dead((record.message.id,))
+        return raise_unless_settled(answer, record)
+
+
+def copy_of(message: StoredMessage, queue: str, body: bytes) -> Draft:
+    """A new draft like the message: no name, no dedup key, its parent is the original."""
+    meta = message.meta
+    return Draft(
+        body=body,
+        queue=queue,
+        type=message.type,
+        priority=message.priority,
+        headers=meta.headers,
+        labels=meta.labels,
+        content_type=meta.content_type,
+        lease=meta.lease,
+        timeout=meta.timeout,
+        max_attempts=meta.max_attempts,
+        max_deliveries=meta.max_deliveries,
+        ordering_key=meta.ordering_key,
+        correlation_id=meta.correlation_id,
+        causation_id=meta.causation_id,
+        parent_id=message.id,
+        traceparent=meta.traceparent,
+        hops=meta.hops,
+        callback=meta.callback,
+    )
+
+
+def raise_unless_settled(answer: Answer, record: Record) -> Answer:
+    if answer.kind is AnswerKind.DONE:
+        return answer
+    if answer.kind is AnswerKind.BUSY:
+        raise Busy(f"message {record.message.id} is held by somebody's open transaction; try again")
+    state = answer.state or record.state
+    raise InvalidState(f"message {record.message.id} is {state}, which does not allow that")

@@ -1,0 +1,181 @@
+"""The verbs of producers."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TypeAlias
+
+from penstock import tracing
+from penstock.broker.group_commit import GroupCommit
+from penstock.broker.queue_cache import QueueCache
+from penstock.errors import (
+    Busy,
+    Forbidden,
+    IdempotencyConflict,
+    InvalidInput,
+    NameTaken,
+    PenstockError,
+    QueueFull,
+)
+from penstock.model.message import Draft
+from penstock.model.queue import Queue
+from penstock.model.store_types import Entry, Published
+from penstock.rules import drafts, validation
+from penstock.rules.drafts import make_common_entries
+from penstock.store import Store
+
+REFUSALS: dict[str, type[PenstockError]] = {
+    error.code: error for error in (QueueFull, NameTaken, IdempotencyConflict, Busy)
+}
+CODE = attrgetter("code")
+Outcome: TypeAlias = Entry | Published | PenstockError
+
+
+class Publisher:
+    store: Store
+    tenant: str
+    directory: QueueCache
+    lanes: GroupCommit
+
+    async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
+        """Durable when it returns. A draft that is not accepted raises."""
+        if tracing.is_enabled():
+            with tracing.trace_publish([draft]) as (draft,):
+                return await self._publish(draft, scope)
+        return await self._publish(draft, scope)
+
+    async def _publish(self, draft: Draft, scope: str) -> Published:
+        entry = admit(draft, await self._open_queue(draft.queue, scope))
+        (published,) = await self.lanes.enqueue((entry,))
+        return raise_if_refused(published, draft)
+
+    async def publish_many(
+        self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
+    ) -> list[Published]:
+        """One durable step. Each draft answers for itself; with `atomic` all or none enter."""
+        if tracing.is_enabled():
+            with tracing.trace_publish(drafts) as drafts:
+                return await self._publish_many(drafts, atomic, scope)
+        return await self._publish_many(drafts, atomic, scope)
+
+    async def _publish_many(
+        self, drafts: Sequence[Draft], atomic: bool, scope: str
+    ) -> list[Published]:
+        if (alike := await self._admit_uniform(drafts, scope)) is not None:
+            return await self.lanes.enqueue(alike, atomic=atomic)
+        names = {draft.queue for draft in drafts if isinstance(draft.queue, str)}
+        queues = {name: await self._try_queue(name, scope) for name in names}
+        outcomes = [try_admit(draft, queues) for draft in drafts]
+        if atomic:
+            raise_first(outcomes)
+        entries = [outcome for outcome in outcomes if isinstance(outcome, Entry)]
+        published = await self.lanes.enqueue(entries, atomic=atomic) if entries else []
+        if len(published) == len(drafts) and not any(map(CODE, published)):
+            return published
+        stored = iter(published)
+        outcomes = [next(stored) if isinstance(o, Entry) else o for o in outcomes]
+        answers = [answer(draft, o) for draft, o in zip(drafts, outcomes, strict=True)]
+        if atomic:
+            raise_refused(answers)
+        return answers
+
+    async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
+        """The first half of publishing in a caller's own transaction; `publish_on` is the rest."""
+        return admit(draft, await self._open_queue(draft.queue, scope))
+
+    def publish_on(
+        self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
+    ) -> Published:
+        """In the caller's open transaction: it exists if and when the caller commits."""
+        (published,) = self.store.enqueue_on(connection, (entry,), wake=wake)
+        return raise_if_refused(published, draft)
+
+    async def apublish_on(
+        self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
+    ) -> Published:
+        """The same for a connection that is waited for."""
+        (published,) = await self.store.aenqueue_on(connection, (entry,), wake=wake)
+        return raise_if_refused(published, draft)
+
+    async def _open_queue(self, name: object, scope: str) -> Queue:
+        if not isinstance(name, str):
+            raise InvalidInput(f"queue is {validation.clip(name)}, and must be a name")
+        if name.startswith("_"):
+            text = validation.clip(name)
+            raise Forbidden(f"queue {text}: names that begin with '_' are the system's")
+        queue = await self._queue(name, scope)
+        if (refusal := drafts.explain_refusal(queue)) is not None:
+            raise refusal
+        return queue
+
+    async def _admit_uniform(self, drafts: Sequence[Draft], scope: str) -> list[Entry] | None:
+        """Drafts that are all but the same, as they often are, at once; a store refuses none."""
+        if len(drafts) < 2 or not isinstance(drafts[0].queue, str):
+            return None
+        queue = await self._try_queue(drafts[0].queue, scope)
+        return None if isinstance(queue, PenstockError) else make_common_entries(drafts, queue)
+
+    async def _try_queue(self, name: str, scope: str) -> Queue | PenstockError:
+        try:
+            return await self._open_queue(name, scope)
+        except PenstockError as error:
+            return error
+
+    async def _queue(self, name: str, scope: str) -> Queue:
+        queue = self.directory.get_cached(self.tenant, scope, name)
+        return queue or await self.directory.get_by_name(self.tenant, scope, name)
+
+
+def admit(draft: Draft, queue: Queue) -> Entry:
+    return drafts.make_common_entry(draft, queue) or drafts.check_and_make_entry(draft, queue)
+
+
+def try_admit(draft: Draft, queues: dict[str, Queue | PenstockError]) -> Outcome:
+    try:
+        queue = queues[draft.queue]
+    except (KeyError, TypeError):
+        return InvalidInput(f"queue is {validation.clip(draft.queue)}, and must be a name")
+    if isinstance(queue, PenstockError):
+        return queue
+    try:
+        return admit(draft, queue)
+    except PenstockError as error:
+        return error
+
+
+def raise_first(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        if isinstance(outcome, PenstockError):
+            raise outcome
+
+
+def raise_refused(answers: list[Published]) -> None:
+    for published in answers:
+        if published.code in REFUSALS:
+            raise REFUSALS[published.code](published.error)
+
+
+def answer(draft: Draft, outcome: Outcome) -> Published:
+    if isinstance(outcome, PenstockError):
+        return Published(0, code=outcome.code, error=str(outcome))
+    assert isinstance(outcome, Published)
+    if outcome.code is None:
+        return outcome
+    return Published(0, code=outcome.code, error=describe_refusal(outcome.code, draft))
+
+
+def raise_if_refused(published: Published, draft: Draft) -> Published:
+    if published.code is not None:
+        raise REFUSALS[published.code](describe_refusal(published.code, draft))
+    return published
+
+
+def describe_refusal(code: str, draft: Draft) -> str:
+    match code:
+        case QueueFull.code:
+            return f"queue {draft.queue!r} is full"
+        case NameTaken.code:
+            return f"queue {draft.queue!r} already has a message named {draft.name!r}"
+        case IdempotencyConflict.code:
+            key = draft.dedup.key if draft.dedup else ""
+            return f"dedup key {key!r} was used in queue {draft.queue!r} with another body"
+    return f"queue {draft.queue!r}: {code}"

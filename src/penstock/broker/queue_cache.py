@@ -1,0 +1,86 @@
+"""The queues by name and by id, never more than a second old."""
+
+import asyncio
+import time
+
+from penstock.errors import NotFound
+from penstock.model.queue import Queue, QueueState
+from penstock.rules.validation import clip
+from penstock.store import StoreAdmin
+
+CACHE_TTL_S = 1.0
+
+
+class QueueCache:
+    def __init__(self, store: StoreAdmin) -> None:
+        self.store = store
+        self.version = -1
+        self.fresh_until = 0.0
+        self.by_name: dict[tuple[str, str, str], Queue] = {}
+        self.by_id: dict[int, Queue] = {}
+        self.changes = 0
+        self.reading: asyncio.Task[None] | None = None
+        self.next_read: asyncio.Task[None] | None = None
+
+    def get_cached(self, tenant: str, scope: str, name: str) -> Queue | None:
+        """Without a look at the store: None means ask `named`."""
+        if time.monotonic() < self.fresh_until:
+            return self.by_name.get((tenant, scope, name))
+        return None
+
+    async def get_by_name(self, tenant: str, scope: str, name: str) -> Queue:
+        await self.refresh()
+        queue = self.by_name.get((tenant, scope, name))
+        if queue is None:
+            where = "" if scope == "default" else f" in scope {scope!r}"
+            raise NotFound(f"no queue named {clip(name)}{where}")
+        return queue
+
+    async def get_by_id(self, queue_id: int) -> Queue:
+        if queue_id not in self.by_id or time.monotonic() >= self.fresh_until:
+            await self.refresh()
+        try:
+            return self.by_id[queue_id]
+        except KeyError:
+            raise NotFound(f"no queue with id {queue_id}") from None
+
+    async def list_queues(self) -> list[Queue]:
+        await self.refresh()
+        return list(self.by_id.values())
+
+    async def refresh(self) -> None:
+        """Sees every change that was committed before the call. Concurrent callers share a read.
+
+        A caller that arrives during a read shares the next one, as this one may be too old.
+        """
+        if self.next_read is None:
+            self.next_read = asyncio.ensure_future(self._read_after(self.reading))
+        # The others still want the read when one caller is cancelled.
+        await asyncio.shield(self.next_read)
+
+    async def _read_after(self, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait((earlier,))
+        self.reading, self.next_read = self.next_read, None
+        await self._read()
+
+    async def _read(self) -> None:
+        """Reads the queues again only if their version changed."""
+        changes = self.changes
+        version = await self.store.directory_version()
+        if version != self.version:
+            queues = await self.store.queues()
+            self.by_id = {queue.id: queue for queue in queues}
+            self.by_name = {
+                (queue.scope.tenant, queue.scope.name, queue.name): queue
+                for queue in queues
+                if queue.state is not QueueState.DELETED
+            }
+            self.version = version
+        if changes == self.changes:
+            self.fresh_until = time.monotonic() + CACHE_TTL_S
+
+    def forget(self) -> None:
+        """A read under way may be older than the change."""
+        self.changes += 1
+        self.fresh_until = 0.0

@@ -1,0 +1,156 @@
+"""The verbs of operators on scopes, queues and schedules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.broker.queue_cache import QueueCache
+from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound
+from penstock.model.message import State
+from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.settings import change, get_preset
+from penstock.model.store_types import Query
+from penstock.rules import drafts, validation
+from penstock.rules.access import EVERY
+from penstock.store import Store
+
+PURGEABLE = ("ready", "scheduled", "dead")
+
+
+class QueueAdmin:
+    """`allows` says by scope and queue what its caller may act on; of all queues, by EVERY."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: QueueCache,
+        tenant: str,
+        allows: Callable[[str, str], bool] | None = None,
+    ) -> None:
+        self.store = store
+        self.directory = directory
+        self.tenant = tenant
+        self.allows = allows
+
+    def _check(self, scope: str, queue: str = EVERY) -> None:
+        if self.allows is not None and not self.allows(scope, queue):
+            what = f"scope {scope!r}" if queue == EVERY else f"queue {queue!r} of scope {scope!r}"
+            raise Forbidden(f"this caller may not do that to {validation.clip(what)}")
+
+    async def create_scope(self, name: str) -> Scope:
+        validation.check_name("scope", name)
+        self._check(name)
+        scope = await self.store.create_scope(self.tenant, name)
+        self.directory.forget()
+        return scope
+
+    async def pause_scope(self, name: str, *, paused: bool = True) -> None:
+        self._check(name)
+        scope = await self.store.scope(self.tenant, name)
+        if scope is None:
+            raise NotFound(f"no scope named {name!r}")
+        await self.store.pause_scope(scope.id, paused)
+        self.directory.forget()
+
+    async def create_queue(
+        self, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
+    ) -> Queue:
+        check_own_name(name)
+        self._check(scope, name)
+        found = await self.store.scope(self.tenant, scope)
+        if found is None:
+            raise NotFound(f"no scope named {scope!r}")
+        queue = await self.store.create_queue(
+            found.id, name, change(get_preset(preset_name), settings)
+        )
+        self.directory.forget()
+        return queue
+
+    async def queue(self, name: str, *, scope: str = "default") -> Queue:
+        self._check(scope, name)
+        return await self.directory.get_by_name(self.tenant, scope, name)
+
+    async def queues(self, *, scope: str | None = None) -> list[Queue]:
+        """Those the caller may act on."""
+        found = await self.store.queues(self.tenant, scope)
+        return [
+            queue
+            for queue in found
+            if queue.state is not QueueState.DELETED
+            and (self.allows is None or self.allows(queue.scope.name, queue.name))
+        ]
+
+    async def set_queue(self, name: str, *, scope: str = "default", **settings: Any) -> Queue:
+        queue = await self.queue(name, scope=scope)
+        await self.store.change_queue(queue.id, settings=change(queue.settings, settings))
+        return await self._reload(name, scope)
+
+    async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue:
+        """pause, resume (active), drain, archive."""
+        queue = await self.queue(name, scope=scope)
+        if state is QueueState.DELETED:
+            raise InvalidInput("delete a queue with delete_queue")
+        await self.store.change_queue(queue.id, state=state)
+        return await self._reload(name, scope)
+
+    async def rename_queue(self, name: str, new_name: str, *, scope: str = "default") -> Queue:
+        queue = await self.queue(name, scope=scope)
+        check_own_name(queue.name)
+        check_own_name(new_name)
+        self._check(scope, new_name)
+        await self.store.change_queue(queue.id, name=new_name)
+        return await self._reload(new_name, scope)
+
+    async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:
+        """Refused while it holds unfinished messages; `force` cancels those first."""
+        queue = await self.queue(name, scope=scope)
+        check_own_name(queue.name)
+        if force:
+            await self.store.change_queue(queue.id, state=QueueState.ARCHIVED)
+            await self._purge_all(queue)
+        if not await self.store.delete_queue(queue.id):
+            raise InvalidState(f"queue {name!r} holds unfinished messages")
+        self.directory.forget()
+
+    async def _purge_all(self, queue: Queue) -> None:
+        while await self.store.purge(queue.id, PURGEABLE, 1_000):
+            pass
+        while held := await self.store.find(Query((queue.id,), State.CLAIMED)):
+            await self.store.cancel([record.message.id for record in held], force=True)
+
+    async def _reload(self, name: str, scope: str) -> Queue:
+        self.directory.forget()
+        return await self.queue(name, scope=scope)
+
+    async def schedule(self, schedule: Schedule, *, scope: str = "default") -> Schedule:
+        """Creates or changes the schedule of that name on the draft's queue."""
+        validation.check_text("schedule name", schedule.name, 200)
+        queue = await self.queue(schedule.draft.queue, scope=scope)
+        if queue.system:
+            raise Forbidden(f"queue {queue.name!r} is the system's; nobody publishes to it")
+        drafts.check(schedule.draft, queue.settings)
+        # Only for this, and not quickly loaded.
+        from penstock.rules.cron import find_next_tick
+
+        next_at = find_next_tick(schedule.cron, schedule.timezone, await self.store.now())
+        placed = msgspec.structs.replace(schedule, queue_id=queue.id, next_at=next_at)
+        return await self.store.save_schedule(placed)
+
+    async def schedules(self, *, scope: str = "default") -> list[Schedule]:
+        ids = {queue.id for queue in await self.queues(scope=scope)}
+        return [each for each in await self.store.schedules() if each.queue_id in ids]
+
+    async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
+        found = await self.queue(queue, scope=scope)
+        for each in await self.store.schedules():
+            if (each.queue_id, each.name) == (found.id, name):
+                await self.store.delete_schedule(each.id)
+                return
+        raise NotFound(f"no schedule named {name!r} on queue {queue!r}")
+
+
+def check_own_name(name: str) -> None:
+    validation.check_name("queue", name)
+    if name.startswith("_"):
+        raise Forbidden(f"queue {name!r}: names that begin with '_' are the system's")

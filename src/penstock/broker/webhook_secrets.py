@@ -1,0 +1,62 @@
+"""The secrets that a tenant's callbacks are signed with. Receivers know them, and nobody else."""
+
+import hmac
+from base64 import b64encode
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import Busy
+from penstock.model.documents import Document
+from penstock.model.message import Moment
+from penstock.rules.callbacks import SigningSecrets
+from penstock.store import Store
+
+KIND = "callback_secret"
+# A secret that was replaced signs, beside the new one, so long.
+OVERLAP = 24 * 3_600
+PREFIX = "whsec_"
+
+
+class SecretRotation(Struct, frozen=True):
+    """How often the secret was replaced, and when last: the secrets themselves are not kept."""
+
+    number: int = 0
+    at: Moment = 0
+
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(SecretRotation).decode
+
+
+class WebhookSecrets:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def secrets(self, tenant: str) -> SigningSecrets:
+        turn, _ = await self._turn(tenant)
+        key, until = await self.store.secret(), turn.at + OVERLAP * 1_000_000
+        current = derive_secret(key, tenant, turn.number)
+        if turn.number and await self.store.now() < until:
+            return SigningSecrets(current, derive_secret(key, tenant, turn.number - 1), until)
+        return SigningSecrets(current)
+
+    async def rotate(self, tenant: str) -> SigningSecrets:
+        """A new one signs from now on; the one before it goes on for a day."""
+        turn, version = await self._turn(tenant)
+        body = encode(SecretRotation(turn.number + 1, await self.store.now()))
+        new = Document(kind=KIND, name=tenant, body=body, version=version)
+        if not all(await self.store.save_documents([new])):
+            raise Busy(f"the secret of tenant {tenant!r} is being replaced by somebody else")
+        return await self.secrets(tenant)
+
+    async def _turn(self, tenant: str) -> tuple[SecretRotation, int]:
+        """And the version it is kept under."""
+        found = await self.store.document(KIND, tenant)
+        return (SecretRotation(), 0) if found is None else (decode(found.body), found.version or 0)
+
+
+def derive_secret(key: bytes, tenant: str, number: int) -> str:
+    text = f"callback {number} {tenant}".encode()
+    return PREFIX + b64encode(hmac.digest(key, text, sha256)).decode()

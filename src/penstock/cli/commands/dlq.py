@@ -1,0 +1,212 @@
+"""The dead letters and other ended messages: list, put back, purge; one, many, or by filter."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import click
+
+from penstock.broker.local import Broker
+from penstock.cli.bulk import Bulk, apply_to_each
+from penstock.cli.commands.messages import name_of, show
+from penstock.cli.context import CommandContext, command
+from penstock.cli.lookup import find_message, list_messages, summarize
+from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
+from penstock.errors import InvalidState
+from penstock.model.message import Moment, Record, State
+
+EVERYTHING = 10_000_000
+MAX_IDS_SHOWN = 5
+COLUMNS = ("id", "name", "queue", "type", "runs", "age", "reason", "error")
+Act = Callable[[Broker, str], Coroutine[Any, Any, Any]]
+group = click.Group()
+
+
+@click.group("dlq")
+def dlq() -> None:
+    """Dead letters: out of attempts, or rejected.
+
+    \b
+    penstock dlq list
+    penstock dlq retry --all --queue mail --rate 50
+    """
+
+
+def add_filter_options(call: Any) -> Any:
+    """What the commands over many messages share."""
+    for option in (
+        click.option(
+            "--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."
+        ),
+        click.option(
+            "--limit", type=click.IntRange(min=1), default=EVERYTHING, help="At most so many."
+        ),
+        click.option("--type", "type_", help="With --all: only of this type."),
+        click.option("--queue", help="With --all: only of this queue."),
+        click.option("--all", "everything", is_flag=True, help="All that fit --queue and --type."),
+        click.argument("references", nargs=-1),
+    ):
+        call = option(call)
+    return call
+
+
+def run_all(
+    session: CommandContext,
+    references: Sequence[str],
+    state: State,
+    act: Act,
+    verb: str,
+    **given: Any,
+) -> None:
+    """Does it to the messages named, or to all of that state that fit the filter."""
+    if bool(references) == given["everything"]:
+        raise click.UsageError("Name messages, or say --all (and --queue or --type to filter).")
+    wanted = list(references) or find_matching(session, state, given)
+    if wanted and given.get("ask"):
+        click.confirm(given["ask"].format(len(wanted)), abort=True, err=True)
+
+    async def work(broker: Broker) -> Bulk:
+        return await apply_to_each(broker, wanted, act, given["rate"], hidden=session.as_json)
+
+    bulk = session.run(work)
+    report(session, verb, bulk, [id for id in bulk.done if id not in wanted])
+
+
+def find_matching(session: CommandContext, state: State, given: dict[str, Any]) -> list[str]:
+    """The oldest first, as they came."""
+
+    async def work(broker: Broker) -> list[Record]:
+        filter = (state, given["queue"], given["type_"], given["limit"])
+        return await list_messages(broker, session.scope, *filter)
+
+    return [str(record.message.id) for record in reversed(session.run(work))]
+
+
+def report(session: CommandContext, verb: str, bulk: Bulk, others: Sequence[str]) -> None:
+    """`others`: ids under which messages go on, if those are not the ones that were given."""
+    if session.as_json:
+        print_json({verb: len(bulk.done), "ids": bulk.done, "errors": bulk.errors})
+    else:
+        print(f"{len(bulk.done)} {verb}{format_ids(others)}")
+        for error in bulk.errors:
+            click.echo(f"penstock: {error}", err=True)
+    if bulk.errors:
+        raise SystemExit(1)
+
+
+def format_ids(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - MAX_IDS_SHOWN} more" if len(ids) > MAX_IDS_SHOWN else ""
+    return f", as {', '.join(ids[:MAX_IDS_SHOWN])}{more}" if ids else ""
+
+
+@command(dlq, "list")
+@click.option("--queue", help="Only of this queue.")
+@click.option("--type", "type_", help="Only of this type.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="At most so many, the newest first.",
+)
+def list_(session: CommandContext, queue: str | None, type_: str | None, limit: int) -> None:
+    """Lists dead letters, the newest first.
+
+    \b
+    penstock dlq list
+    penstock dlq list --queue mail --limit 100
+    """
+
+    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
+        records = await list_messages(broker, session.scope, State.DEAD, queue, type_, limit)
+        now = await broker.store.now()
+        named = [(record, await name_of(broker, record)) for record in records]
+        return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
+
+    for_programs, for_people = session.run(work, "empty")
+    if session.as_json:
+        print_json_lines(for_programs)
+    else:
+        print_table(COLUMNS, for_people, "no dead letters")
+
+
+def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
+    message = record.message
+    died_at = record.timeline[-1].at if record.timeline else message.created_at
+    return (message.id, message.meta.name, queue, message.type, record.attempts,
+            format_ago(died_at, now), record.reason, record.error)  # fmt: skip
+
+
+@command(dlq, "retry")
+@add_filter_options
+def retry(session: CommandContext, references: tuple[str, ...], **given: Any) -> None:
+    """Puts dead letters back in line, with their attempts at 0.
+
+    \b
+    penstock dlq retry 42 shell/j1
+    penstock dlq retry --all --queue mail --rate 50
+    """
+
+    async def act(broker: Broker, reference: str) -> str:
+        record = await find_dead(broker, reference, session.scope)
+        await broker.admin.redrive(record.message.id, scope=session.scope)
+        return str(record.message.id)
+
+    run_all(session, references, State.DEAD, act, "retried", **given)
+
+
+@command(dlq, "purge")
+@add_filter_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def purge(session: CommandContext, references: tuple[str, ...], yes: bool, **given: Any) -> None:
+    """Ends dead letters as cancelled; their history stays until retention takes it.
+
+    \b
+    penstock dlq purge 42 shell/j1
+    penstock dlq purge --all --queue mail --yes
+    """
+    ask = given["everything"] and not yes and "End {} dead letters as cancelled?"
+
+    async def act(broker: Broker, reference: str) -> str:
+        record = await find_dead(broker, reference, session.scope)
+        await broker.admin.purge_dead(record.message.id, scope=session.scope)
+        return str(record.message.id)
+
+    run_all(session, references, State.DEAD, act, "purged", ask=ask, **given)
+
+
+async def find_dead(broker: Broker, reference: str, scope: str) -> Record:
+    record = await find_message(broker, reference, scope)
+    if record.state is not State.DEAD:
+        raise InvalidState(f"message {reference} is {record.state}, not dead")
+    return record
+
+
+@command(group, "redrive")
+@add_filter_options
+@click.option("--state", type=click.Choice(["dead", "failed", "expired", "cancelled", "completed"]),
+              default="dead", show_default=True, help="With --all: of this state.")  # fmt: skip
+@click.option("--body", help="Another body: a new message takes the old one's place.")
+def redrive(
+    session: CommandContext, references: tuple[str, ...], state: str, body: str | None, **given: Any
+) -> None:
+    """Puts ended messages back in line.
+
+    A dead one in place, with its attempts at 0; any other as a new message.
+
+    \b
+    penstock redrive 42
+    penstock redrive 42 --body '{"to": "someone@example.org"}'
+    penstock redrive --all --state failed --queue mail --rate 50
+    """
+    edited = None if body is None else body.encode()
+
+    async def act(broker: Broker, reference: str) -> str:
+        record = await find_message(broker, reference, session.scope)
+        published = await broker.admin.redrive(record.message.id, body=edited, scope=session.scope)
+        return str(published.id)
+
+    run_all(session, references, State(state), act, "redriven", **given)
+
+
+dlq.add_command(show, "show")
+COMMANDS = {"dlq": dlq, "redrive": redrive}

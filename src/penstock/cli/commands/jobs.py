@@ -1,0 +1,271 @@
+"""Putting work in: shell jobs by JSON or by options, tasks by name."""
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from penstock.broker.local import Broker
+from penstock.cli.context import CommandContext, command
+from penstock.cli.lookup import SHELL_QUEUE, is_name
+from penstock.cli.output import print_json
+from penstock.errors import InvalidInput, JobFailed, NotFound, SlugConflict
+from penstock.model.message import Draft, Moment
+from penstock.model.settings import MAX_RUNS, SHELL_TYPE, check_range
+from penstock.model.store_types import Published
+from penstock.rules.drafts import MAX_DELAY_S
+from penstock.worker.executors.shell_job import ShellJob
+
+if TYPE_CHECKING:
+    from penstock.app.app import Penstock
+    from penstock.app.job import Job
+    from penstock.app.task import BaseTask
+
+JOB_FORMAT = """a job is {"command": "echo hi"}, or use --command 'echo hi'"""
+
+
+class JobText(Struct, frozen=True, forbid_unknown_fields=True):
+    """A shell job as it is typed: a lower priority number is sooner."""
+
+    command: str | list[str]
+    id: str | None = None
+    max_retries: int | None = None
+    priority: int = 0
+    timeout_seconds: float | None = None
+    run_at: datetime | None = None
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    callback: str | None = None
+    queue: str = SHELL_QUEUE
+
+    def __post_init__(self) -> None:
+        ShellJob(self.command, self.env, self.cwd)
+        check_range("max_retries", self.max_retries, 1, MAX_RUNS)
+        check_range("timeout_seconds", self.timeout_seconds, 0.001, MAX_DELAY_S)
+
+    @property
+    def reference(self) -> str | None:
+        """By which every command finds it; None if only its id will do."""
+        if self.id is None or (self.queue == SHELL_QUEUE and is_name(self.id)):
+            return self.id
+        return f"{self.queue}/{self.id}"
+
+    def make_draft(self) -> Draft:
+        job = ShellJob(self.command, self.env, self.cwd)
+        return Draft(
+            queue=self.queue,
+            type=SHELL_TYPE,
+            body=msgspec.json.encode(job),
+            name=self.id,
+            priority=-self.priority,
+            max_attempts=self.max_retries,
+            timeout=self.timeout_seconds,
+            run_at=None if self.run_at is None else to_moment(self.run_at),
+            callback=self.callback,
+        )
+
+
+def to_moment(time: datetime) -> Moment:
+    """A time without a zone is local, as on the command line everywhere."""
+    try:
+        return int(time.astimezone().timestamp() * 1_000_000)
+    except (OverflowError, ValueError):
+        raise InvalidInput(f"run_at {time} is out of range") from None
+
+
+def read_job(text: str | bytes, where: str = "job") -> JobText:
+    try:
+        return msgspec.json.decode(text, type=JobText)
+    except (msgspec.ValidationError, InvalidInput) as error:
+        fields = ", ".join(JobText.__struct_fields__)
+        hint = f"; there are {fields}" if "unknown field" in str(error) else ""
+        raise InvalidInput(f"{where}: {error}{hint}") from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise InvalidInput(f"{where}: {error}; {JOB_FORMAT}") from None
+
+
+async def ensure_shell_queue(broker: Broker, name: str, scope: str) -> None:
+    """Made on first use, with the queuectl preset."""
+    try:
+        queue = await broker.admin.queue(name, scope=scope)
+    except NotFound:
+        try:
+            await broker.admin.create_queue(name, preset_name="queuectl", scope=scope)
+        except SlugConflict:
+            broker.directory.forget()
+        return
+    if not queue.settings.shell:
+        raise InvalidInput(f"queue {name!r} takes no shell jobs: its setting shell is off")
+
+
+MAX_INPUT_BYTES = 64 * 1_048_576
+group = click.Group()
+
+
+@command(group, "enqueue")
+@click.argument("jobs", nargs=-1, metavar="[JSON]...")
+@click.option("--command", "command_", help="The command, run by /bin/sh.")
+@click.option("--id", help="A name of your own, unique in its queue.")
+@click.option("--max-retries", type=int, help="Runs in all; the queue's, if not given.")
+@click.option("--priority", type=int, help="A lower number is sooner.")
+@click.option("--timeout", "timeout_seconds", type=float, help="Seconds one run may take.")
+@click.option("--run-at", help="Not before: 2030-01-01T03:00, local if without a zone.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Its environment; repeatable.")
+@click.option("--cwd", help="Its working directory; the worker's, if not given.")
+@click.option("--callback", metavar="URL", help="Where the end of the job is told.")
+@click.option("--queue", help="A queue for shell jobs; made if new.  [default: shell]")
+def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> None:
+    """Enqueues shell jobs, as JSON or by options.
+
+    With - they are read from standard input, one JSON object a line. Several jobs are one step:
+    one that is refused refuses all.
+
+    \b
+    penstock enqueue '{"id": "j1", "command": "echo hi"}'
+    penstock enqueue '{"command": ["rsync", "-a", "x", "y"], "max_retries": 5, "priority": 1}'
+    penstock enqueue '{"command": "make", "run_at": "2030-01-01T03:00", "timeout_seconds": 60}'
+    penstock enqueue --command 'echo hi' --id j2
+    penstock enqueue - < jobs.jsonl
+    """
+    texts = read_jobs(jobs, options)
+
+    async def work(broker: Broker) -> list[Published]:
+        for queue in dict.fromkeys(text.queue for text in texts):
+            await ensure_shell_queue(broker, queue, session.scope)
+        drafts = [text.make_draft() for text in texts]
+        if len(drafts) == 1:
+            return [await broker.publish(drafts[0], scope=session.scope)]
+        return await broker.publish_many(drafts, atomic=True, scope=session.scope)
+
+    for text, published in zip(texts, session.run(work, "create"), strict=True):
+        if session.as_json:
+            print_json({"id": str(published.id), "name": text.id, "queue": text.queue})
+        else:
+            print(f"enqueued {text.reference or published.id} ({text.queue}, id {published.id})")
+
+
+def read_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
+    given = {name.rstrip("_"): value for name, value in options.items() if value}
+    if bool(jobs) == bool(given):
+        raise click.UsageError(f"Give jobs as JSON, or one by options: {JOB_FORMAT}.")
+    if given:
+        given["env"] = dict(parse_env(word) for word in given.get("env", ()))
+        return [read_job(msgspec.json.encode(given))]
+    if list(jobs) == ["-"]:
+        lines = [line for line in read_input().splitlines() if line.strip()]
+        return [read_job(line, f"line {number}") for number, line in enumerate(lines, 1)]
+    return [read_job(job) for job in jobs]
+
+
+def read_input() -> bytes:
+    """All of it is one step, so it has to fit into memory; what never ends does not."""
+    text = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(text) > MAX_INPUT_BYTES:
+        raise InvalidInput(
+            f"standard input has over {MAX_INPUT_BYTES >> 20} MB; enqueue it in parts"
+        )
+    return text
+
+
+def parse_env(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise InvalidInput(f"env {word!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+@command(group, "send", context_settings={"ignore_unknown_options": True})
+@click.argument("task")
+@click.argument("arguments", nargs=-1)
+@click.option("--app", "reference", help="module:app; or PENSTOCK_APP, or [tool.penstock] app.")
+@click.option("--callback", metavar="URL", help="Where the end of the job is told.")
+@click.option("--wait", is_flag=True, help="Wait for the result and print it.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait.")
+def send(
+    session: CommandContext,
+    task: str,
+    arguments: tuple[str, ...],
+    reference: str | None,
+    callback: str | None,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Enqueues a task of your app. Arguments are JSON where they parse as it, else text.
+
+    A text that looks like a number or the like needs quotes of its own.
+
+    \b
+    penstock send shop.tasks.send_mail someone@example.org subject=hello
+    penstock send shop.tasks.add 2 3 --wait
+    penstock send shop.tasks.add 2 3 --app shop.tasks:app
+    penstock send shop.tasks.call '"0612345678"'
+    """
+    from penstock.app.discovery import find_app
+
+    args, kwargs = parse_arguments(arguments)
+    app = find_app(reference, session.said)
+    if app is None:
+        raise InvalidInput("which app? give --app module:app, PENSTOCK_APP or [tool.penstock] app")
+    try:
+        named = get_task(app, task)
+        named = named if callback is None else named.options(callback=callback)
+        job = named.enqueue(*args, **kwargs)
+        if wait:
+            print_result(session, job, timeout)
+        elif session.as_json:
+            print_json({"id": str(job.id), "task": task})
+        else:
+            print(f"enqueued {task} (id {job.id})")
+    finally:
+        app.close()
+
+
+def get_task(app: "Penstock", name: str) -> "BaseTask[..., Any]":
+    if name not in app.tasks:
+        known = ", ".join(sorted(app.tasks)) or "none"
+        raise NotFound(f"no task named {name!r} in the app, which has {known}")
+    return app.tasks[name]
+
+
+def print_result(session: CommandContext, job: "Job[Any]", timeout: float) -> None:
+    from penstock.worker.codec import encode
+
+    try:
+        result = job.result(timeout)
+    except TimeoutError:
+        raise JobFailed(
+            f"no result of job {job.id} within {timeout:g} s; is a worker running?"
+            f" penstock show {job.id} says where it is"
+        ) from None
+    if session.as_json:
+        print_json({"id": str(job.id), "result": msgspec.Raw(encode(result))})
+    else:
+        print(result if isinstance(result, str) else encode(result).decode())
+
+
+def parse_arguments(arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for text in arguments:
+        name, equals, value = text.partition("=")
+        if equals and name.isidentifier():
+            kwargs[name] = parse_value(value)
+        elif text.startswith("-") and isinstance(parse_value(text), str):
+            raise click.NoSuchOption(text)
+        else:
+            args.append(parse_value(text))
+    return args, kwargs
+
+
+def parse_value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+COMMANDS = {"enqueue": enqueue, "send": send}

@@ -1,0 +1,275 @@
+"""Messages, one by one: list, show, cancel."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from penstock.broker.local import Broker
+from penstock.cli.context import CommandContext, command
+from penstock.cli.job_output import (
+    find_folder,
+    find_output_files,
+    print_output,
+    print_tails,
+    read_as_written,
+)
+from penstock.cli.lookup import find_message, list_messages, summarize
+from penstock.cli.output import (
+    cut,
+    decode_body,
+    escape_control,
+    format_ago,
+    format_body,
+    format_clock,
+    format_duration,
+    format_time,
+    print_details,
+    print_json,
+    print_json_lines,
+    print_table,
+)
+from penstock.model.message import HistoryRow, Moment, Record, State
+
+group = click.Group()
+# --json has all of it.
+MAX_BODY_SHOWN = 2_000
+MAX_CONSUMER = 20
+PEOPLE = (
+    "id", "name", "queue", "type", "state", "runs", "worker", "for", "progress", "due", "age",
+    "error",
+)  # fmt: skip
+
+
+@command(group, "list")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option("--queue", help="Only of this queue.")
+@click.option("--type", "type_", help="Only of this type.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="At most so many, the newest first.",
+)
+@click.option("--before", type=int, metavar="ID", help="Older than this one: the next page.")
+def list_(
+    session: CommandContext,
+    state: str | None,
+    queue: str | None,
+    type_: str | None,
+    limit: int,
+    before: int | None,
+) -> None:
+    """Lists messages, the newest first.
+
+    \b
+    penstock list --state dead
+    penstock list --queue mail --type shop.tasks.send_mail --limit 100
+    penstock list --before 1041
+    """
+    wanted = None if state is None else State(state)
+
+    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
+        records = await list_messages(broker, session.scope, wanted, queue, type_, limit, before)
+        now = await broker.store.now()
+        named = [(record, await name_of(broker, record)) for record in records]
+        return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
+
+    for_programs, for_people = session.run(work, "empty")
+    if session.as_json:
+        print_json_lines(for_programs)
+    else:
+        print_table(PEOPLE, for_people, "no messages")
+
+
+async def name_of(broker: Broker, record: Record) -> str:
+    return (await broker.directory.get_by_id(record.message.queue_id)).name
+
+
+def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
+    message = record.message
+    due = format_ago(record.due_at, now) if record.state is State.SCHEDULED else None
+    worker = cut(record.consumer or "", MAX_CONSUMER)
+    return (message.id, message.meta.name, queue, message.type, state_of(record),
+            record.attempts, worker, held_for(record, now), format_progress(record), due,
+            format_ago(message.created_at, now), record.error)  # fmt: skip
+
+
+def state_of(record: Record) -> str:
+    return "claimed, running" if record.begun_at is not None else record.state.value
+
+
+def held_for(record: Record, now: Moment) -> str | None:
+    """How long it runs; of one that is only fetched, how long it waits in its worker."""
+    return format_ago(record.begun_at or record.claimed_at, now)
+
+
+@command(group, "show")
+@click.argument("reference")
+@click.option("--output", is_flag=True, help="Print what the command of a shell job printed.")
+def show(session: CommandContext, reference: str, output: bool) -> None:
+    """Shows one message by id or queue/name, with its timeline. A bare name is a shell job's.
+
+    With --output, the job's stdout goes to stdout and its stderr to stderr.
+
+    \b
+    penstock show 42
+    penstock show shell/j1
+    penstock show j1 --output
+    """
+
+    async def work(broker: Broker) -> tuple[Record, str, bytes | None, Moment]:
+        record = await find_message(broker, reference, session.scope)
+        result = await broker.admin.result(record.message.id, scope=session.scope)
+        return record, await name_of(broker, record), result, await broker.store.now()
+
+    record, queue, result, now = session.run(work)
+    files = find_output_files(session.url, record.message.id)
+    if session.as_json:
+        told = describe_message(record, queue, result)
+        print_json(told | ({"output": read_as_written(files, whole=output)} if files else {}))
+    elif output:
+        print_output(record.message.id, files)
+    else:
+        print_record(record, queue, result, now, find_folder(files))
+        print_tails(files)
+
+
+def describe_message(record: Record, queue: str, result: bytes | None) -> dict[str, Any]:
+    meta = record.message.meta
+    return summarize(record, queue) | {
+        "body": decode_body(record.message.body),
+        "result": decode_body(result),
+        "run_at": format_time(record.run_at),
+        "expires_at": format_time(record.expires_at),
+        "lease_until": format_time(record.lease_until),
+        "cancel_requested": record.cancel_requested,
+        "redrives": record.redrives,
+        "correlation_id": meta.correlation_id,
+        "ordering_key": meta.ordering_key,
+        "parent_id": None if meta.parent_id is None else str(meta.parent_id),
+        "callback": meta.callback,
+        "headers": meta.headers or {},
+        "labels": meta.labels or {},
+        "timeline": [describe_event(row) for row in record.timeline],
+    }
+
+
+def describe_event(row: HistoryRow) -> dict[str, Any]:
+    return {
+        "at": format_time(row.at),
+        "verb": row.verb.value,
+        "state": row.state.value,
+        "attempts": row.attempts,
+        "deliveries": row.deliveries,
+        "claimed_at": format_time(row.claimed_at),
+        "due_at": format_time(row.due_at),
+        "consumer": row.consumer,
+        "reason": row.reason,
+        "error": row.error,
+        "traceback": row.traceback,
+    }
+
+
+def print_record(
+    record: Record, queue: str, result: bytes | None, now: Moment, output: str | None
+) -> None:
+    shown = summarize(record, queue)
+    meta = record.message.meta
+    print_details(
+        [
+            ("id", shown["id"]),
+            ("name", shown["name"]),
+            ("queue", queue),
+            ("type", record.message.type),
+            ("state", " ".join(filter(None, (shown["state"], describe_state(record, now))))),
+            ("runs", f"{record.attempts} ({record.deliveries} delivered)"),
+            ("priority", shown["priority"] or None),
+            (
+                "created",
+                f"{format_clock(record.message.created_at)} UTC, {format_age(record, now)} ago",
+            ),
+            ("expires", format_clock(record.expires_at)),
+            ("correlation", meta.correlation_id),
+            ("key", meta.ordering_key),
+            ("parent", meta.parent_id),
+            ("callback", meta.callback),
+            ("progress", format_progress(record)),
+            ("redrives", record.redrives or None),
+            ("body", cut(format_body(record.message.body) or "", MAX_BODY_SHOWN)),
+            ("result", cut(format_body(result) or "", MAX_BODY_SHOWN)),
+            ("output", output),
+            ("error", record.error),
+        ]
+    )
+    if record.timeline:
+        print()
+        columns = ("at (utc)", "what", "state", "run", "took", "error")
+        print_table(columns, [make_timeline_row(each) for each in record.timeline], "")
+    print_traceback(record.timeline)
+
+
+def print_traceback(timeline: Sequence[HistoryRow]) -> None:
+    """Of the last run that has one; --json has them all."""
+    for row in reversed(timeline):
+        if row.traceback is not None:
+            print(f"\ntraceback of run {row.attempts}, {format_clock(row.at)} UTC")
+            print("\n".join(f"  {escape_control(line)}" for line in row.traceback.splitlines()))
+            return
+
+
+def describe_state(record: Record, now: Moment) -> str | None:
+    match record.state:
+        case State.SCHEDULED:
+            return f"(due {format_ago(record.due_at, now) or 'when its turn comes'})"
+        case State.CLAIMED:
+            asked = "; asked to stop" if record.cancel_requested else ""
+            word = "fetched" if record.begun_at is None else "running"
+            since = f"{word} for {held_for(record, now)} by {record.consumer}"
+            return f"({since}, lease ends {format_ago(record.lease_until, now)}{asked})"
+    return f"({record.reason})" if record.reason else None
+
+
+def format_age(record: Record, now: Moment) -> str:
+    return format_duration(max(0, now - record.message.created_at) / 1_000_000)
+
+
+def format_progress(record: Record) -> str | None:
+    if record.percent is None and record.note is None:
+        return None
+    percent = "" if record.percent is None else f"{record.percent:.0f} %"
+    return " ".join(filter(None, (percent, record.note)))
+
+
+def make_timeline_row(row: HistoryRow) -> Sequence[Any]:
+    took = None if row.claimed_at is None else f"{(row.at - row.claimed_at) / 1_000_000:.1f}s"
+    return (format_clock(row.at), row.verb.value, row.state.value, row.attempts, took,
+            row.error or row.reason)  # fmt: skip
+
+
+@command(group, "cancel")
+@click.argument("references", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Also one that runs, now: its worker is fenced off.")
+def cancel(session: CommandContext, references: tuple[str, ...], force: bool) -> None:
+    """Cancels messages. One that runs is asked to stop, unless forced.
+
+    \b
+    penstock cancel 42 43
+    penstock cancel shell/j1 --force
+    """
+
+    async def work(broker: Broker) -> list[dict[str, str]]:
+        done = []
+        for reference in references:
+            record = await find_message(broker, reference, session.scope)
+            answer = await broker.admin.cancel(record.message.id, force=force, scope=session.scope)
+            state = "asked to stop" if answer.cancel_requested else "cancelled"
+            done.append({"id": str(record.message.id), "state": state})
+        return done
+
+    for each in session.run(work):
+        print_json(each) if session.as_json else print(f"{each['id']} {each['state']}")
+
+
+COMMANDS = {"list": list_, "show": show, "cancel": cancel}

@@ -1,0 +1,201 @@
+"""Queues: create, look at, change, pause, drain, delete."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.broker.local import Broker
+from penstock.cli.commands.status import PLACES, count_by_queue
+from penstock.cli.context import CommandContext, command
+from penstock.cli.output import print_details, print_json, print_json_lines, print_table
+from penstock.errors import InvalidInput
+from penstock.model.queue import Queue, QueueState
+from penstock.model.settings import QueueSettings
+from penstock.rules.durations import parse_seconds
+
+
+@click.group("queue")
+def queue() -> None:
+    """Queues and their settings.
+
+    \b
+    penstock queue create mail max_attempts=3
+    penstock queue pause mail
+    """
+
+
+def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
+    """name=value, nested names with a dot: backoff.initial=5."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise InvalidInput(f"setting {word!r} is not of the form name=value")
+        outer, dot, inner = name.replace("-", "_").partition(".")
+        if outer not in (names := QueueSettings.__struct_fields__):
+            raise InvalidInput(f"no setting named {name!r}; there are {', '.join(names)}")
+        if dot:
+            found.setdefault(outer, {})[inner] = parse_value(text)
+        else:
+            found[outer] = parse_value(text)
+    return found
+
+
+def parse_value(text: str) -> Any:
+    """JSON, a length of time, or else a text."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(text)
+    with suppress(InvalidInput):
+        return parse_seconds(text)
+    return text
+
+
+def describe_queue(found: Queue) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "scope": found.scope.name,
+        "state": found.state.value,
+        "settings": msgspec.to_builtins(found.settings),
+    }
+
+
+def print_queue(session: CommandContext, found: Queue) -> None:
+    told = describe_queue(found)
+    if session.as_json:
+        print_json(told)
+        return
+    print(f"{told['name']}: {told['state']}")
+    print_details((f"  {name}", format_setting(value)) for name, value in told["settings"].items())
+
+
+def format_setting(value: Any) -> str:
+    """As it would be typed."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+@command(queue, "create")
+@click.argument("name")
+@click.option(
+    "--preset",
+    default="default",
+    show_default=True,
+    help="Settings to begin with: scaiqueue, relay, codeq, faststream or queuectl.",
+)
+@click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
+def create(session: CommandContext, name: str, preset: str, settings: tuple[str, ...]) -> None:
+    """Creates a queue.
+
+    \b
+    penstock queue create mail max_attempts=3 lease=60
+    penstock queue create tasks --preset codeq backoff.initial=5
+    """
+
+    async def work(broker: Broker) -> Queue:
+        return await broker.admin.create_queue(
+            name, preset_name=preset, scope=session.scope, **parse_settings(settings)
+        )
+
+    print_queue(session, session.run(work, "create"))
+
+
+@command(queue, "list")
+def list_(session: CommandContext) -> None:
+    """Lists the queues with what is in them.
+
+    \b
+    penstock queue list
+    penstock queue list --json | jq .settings.max_attempts
+    """
+
+    async def work(broker: Broker) -> list[tuple[Queue, dict[str, int]]]:
+        return await count_by_queue(broker, session.scope)
+
+    found = session.run(work, "empty")
+    if session.as_json:
+        print_json_lines(describe_queue(each) | {"counts": counts} for each, counts in found)
+        return
+    print_table(
+        ("queue", "state", "ordering", "attempts", "lease", *PLACES.values()),
+        [
+            [each.name, each.state.value, each.settings.ordering, each.settings.max_attempts,
+             f"{each.settings.lease:g}s", *(counts[name] for name in PLACES.values())]
+            for each, counts in found
+        ],
+        "no queues",
+    )  # fmt: skip
+
+
+@command(queue, "show")
+@click.argument("name")
+def show(session: CommandContext, name: str) -> None:
+    """Shows a queue's state and settings.
+
+    \b
+    penstock queue show mail
+    """
+
+    async def work(broker: Broker) -> Queue:
+        return await broker.admin.queue(name, scope=session.scope)
+
+    print_queue(session, session.run(work))
+
+
+@command(queue, "set")
+@click.argument("name")
+@click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
+def set_(session: CommandContext, name: str, settings: tuple[str, ...]) -> None:
+    """Changes settings; running workers use them within a second.
+
+    \b
+    penstock queue set mail max_attempts=10 backoff.max=600
+    """
+
+    async def work(broker: Broker) -> Queue:
+        return await broker.admin.set_queue(name, scope=session.scope, **parse_settings(settings))
+
+    print_queue(session, session.run(work))
+
+
+def switch(verb: str, state: QueueState, text: str) -> Callable[..., Any]:
+    def call(session: CommandContext, name: str) -> None:
+        async def work(broker: Broker) -> Queue:
+            return await broker.admin.set_state(name, state, scope=session.scope)
+
+        found = session.run(work)
+        print_json(describe_queue(found)) if session.as_json else print(
+            f"{name} is {found.state.value}"
+        )
+
+    call.__doc__ = f"{text}\n\n\b\npenstock queue {verb} mail"
+    made: Callable[..., Any] = command(queue, verb)(click.argument("name")(call))
+    return made
+
+
+switch("pause", QueueState.PAUSED, "Stops handing out; publishing goes on by pause_accepts.")
+switch("resume", QueueState.ACTIVE, "Hands out and accepts again.")
+switch("drain", QueueState.DRAINING, "Hands out what is there, accepts nothing new.")
+switch("archive", QueueState.ARCHIVED, "Neither hands out nor accepts.")
+
+
+@command(queue, "delete")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Cancel what is unfinished first.")
+def delete(session: CommandContext, name: str, force: bool) -> None:
+    """Deletes a queue that holds nothing unfinished.
+
+    \b
+    penstock queue delete mail
+    penstock queue delete mail --force
+    """
+
+    async def work(broker: Broker) -> None:
+        await broker.admin.delete_queue(name, force=force, scope=session.scope)
+
+    session.run(work)
+    print_json({"deleted": name}) if session.as_json else print(f"{name} deleted")
+
+
+COMMANDS = {"queue": queue}

@@ -1,0 +1,126 @@
+"""Cron schedules: list, pause, resume, run now, delete."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from penstock.broker.local import Broker
+from penstock.cli.context import CommandContext, command
+from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.errors import InvalidInput, NotFound
+from penstock.model.message import Moment
+from penstock.model.queue import Schedule
+
+Work = Callable[[Broker, Schedule, str], Awaitable[dict[str, Any]]]
+
+
+@click.group("schedule")
+def schedule() -> None:
+    """Cron schedules, as the tasks of apps declare them.
+
+    \b
+    penstock schedule list
+    penstock schedule pause shop.tasks.report
+    """
+
+
+async def find_schedule(broker: Broker, reference: str, scope: str) -> Schedule:
+    """By name, or by queue/name where two queues have one of that name."""
+    each = [
+        each
+        for each in await broker.admin.schedules(scope=scope)
+        if reference in (each.name, f"{each.draft.queue}/{each.name}")
+    ]
+    if not each:
+        raise NotFound(f"no schedule named {reference!r}")
+    if len(each) > 1:
+        names = " and ".join(f"{one.draft.queue}/{one.name}" for one in each)
+        raise InvalidInput(f"schedule {reference!r} is more than one: {names}")
+    return each[0]
+
+
+@command(schedule, "list")
+def list_(session: CommandContext) -> None:
+    """Lists the schedules with their next tick.
+
+    \b
+    penstock schedule list
+    penstock schedule list --json
+    """
+
+    async def work(broker: Broker) -> tuple[list[Schedule], Moment]:
+        return await broker.admin.schedules(scope=session.scope), await broker.store.now()
+
+    schedules, now = session.run(work, "empty")
+    if session.as_json:
+        print_json_lines(map(describe_schedule, schedules))
+        return
+    columns = ("schedule", "queue", "cron", "time zone", "missed", "state", "next", "last")
+    print_table(columns, [make_row(each, now) for each in schedules], "no schedules")
+
+
+def describe_schedule(each: Schedule) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "queue": each.draft.queue,
+        "type": each.draft.type,
+        "cron": each.cron,
+        "timezone": each.timezone,
+        "missed": each.missed.value,
+        "paused": each.paused,
+        "next_at": format_time(each.next_at),
+        "last_at": format_time(each.last_at),
+    }
+
+
+def make_row(each: Schedule, now: Moment) -> Sequence[Any]:
+    next_tick = None if each.paused else format_ago(each.next_at, now)
+    state = "paused" if each.paused else "active"
+    return (each.name, each.draft.queue, each.cron, each.timezone, each.missed.value, state,
+            next_tick, format_ago(each.last_at, now))  # fmt: skip
+
+
+def change_schedule(verb: str, text: str, done: str, work: Work) -> None:
+    def call(session: CommandContext, name: str) -> None:
+        async def run(broker: Broker) -> dict[str, Any]:
+            each = await find_schedule(broker, name, session.scope)
+            return {"schedule": each.name, **await work(broker, each, session.scope)}
+
+        told = session.run(run)
+        print_json(told) if session.as_json else print(done.format(**told))
+
+    call.__doc__ = f"{text}\n\n\b\npenstock schedule {verb} shop.tasks.report"
+    command(schedule, verb)(click.argument("name")(call))
+
+
+async def pause(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
+    await broker.admin.schedule(replace(each, paused=True), scope=scope)
+    return {"paused": True}
+
+
+async def resume(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
+    await broker.admin.schedule(replace(each, paused=False), scope=scope)
+    return {"paused": False}
+
+
+async def run(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
+    published = await broker.publish(each.draft, scope=scope)
+    return {"id": str(published.id), "queue": each.draft.queue}
+
+
+async def delete(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
+    await broker.admin.unschedule(each.draft.queue, each.name, scope=scope)
+    return {"deleted": True}
+
+
+change_schedule("pause", "Stops firing.", "{schedule} is paused", pause)
+change_schedule("resume", "Fires again, from the next tick on.", "{schedule} is active", resume)
+change_schedule(
+    "run", "Publishes its message now, beside its ticks.", "enqueued {schedule} (id {id})", run
+)
+change_schedule(
+    "delete", "Deletes it; the app that declares it makes it again.", "{schedule} deleted", delete
+)
+COMMANDS = {"schedule": schedule}

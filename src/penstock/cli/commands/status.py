@@ -1,0 +1,152 @@
+"""How things are: counts by queue and place, workers, agents."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from penstock.broker.local import Broker
+from penstock.cli.context import CommandContext, command
+from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.model.message import Moment
+from penstock.model.queue import Queue
+from penstock.model.store_types import AgentRun
+from penstock.worker.liveness import is_gone
+
+PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
+ENDS = ("completed", "failed", "cancelled", "expired")
+# More ends than these are not counted: a status must be quick.
+COUNTED = 10_000
+AGENTS = {
+    "visibility_timeout_enforcer": "1 s",
+    "scheduler": "1 s",
+    "expiry_enforcer": "60 s",
+    "priority_aging_worker": "5 min",
+    "dead_letter_monitor": "60 s",
+    "message_archiver": "5 min",
+}
+NEVER_RUN = AgentRun("", 0, "", None)
+group = click.Group()
+
+
+async def count_by_queue(broker: Broker, scope: str) -> list[tuple[Queue, dict[str, int]]]:
+    """The queues with what is in them."""
+    depths = await broker.store.depths(COUNTED)
+    names = {**PLACES, **{state: state for state in ENDS}}
+    return [
+        (queue, {name: depths.get((queue.id, place), 0) for place, name in names.items()})
+        for queue in await broker.admin.queues(scope=scope)
+        if not queue.system
+    ]
+
+
+async def gather(broker: Broker, scope: str) -> dict[str, Any]:
+    now = await broker.store.now()
+    workers = [each for each in await broker.store.workers() if not is_gone(each, now)]
+    served = {name for worker in workers for name in worker.queues}
+    return {
+        "queues": [
+            {
+                "queue": queue.name,
+                "state": queue.state.value,
+                "shell": queue.settings.shell,
+                "served": queue.name in served,
+            }
+            | counts
+            for queue, counts in await count_by_queue(broker, scope)
+        ],
+        "workers": len(workers),
+        "durability": broker.store.capabilities.durability,
+    }
+
+
+@command(group, "status")
+def status(session: CommandContext) -> None:
+    """Counts by queue, and how many workers there are.
+
+    \b
+    penstock status
+    penstock status --json | jq .workers
+    """
+
+    async def work(broker: Broker) -> dict[str, Any]:
+        return await gather(broker, session.scope)
+
+    found = session.run(work, "empty")
+    if session.as_json:
+        print_json(found)
+        return
+    print_counts(found["queues"])
+    workers = found["workers"]
+    print(
+        f"\n{workers} {'worker' if workers == 1 else 'workers'}, durability {found['durability']}"
+    )
+    for hint in make_hints(found):
+        print(hint)
+
+
+def print_counts(queues: Sequence[dict[str, Any]]) -> None:
+    """Ends other than completed are shown where there are some."""
+    columns = ["queue", "state", *PLACES.values(), *ENDS]
+    rows = [
+        [None if name in ENDS[1:] and not row[name] else row[name] for name in columns]
+        for row in queues
+    ]
+    print_table(columns, rows, "no queues")
+
+
+def make_hints(found: dict[str, Any]) -> list[str]:
+    """What to do next, if there is something to do."""
+    queues = found["queues"]
+    dead = sum(row["dead"] for row in queues)
+    ended = sum(row[state] for row in queues for state in ENDS)
+    told = []
+    unserved = [row for row in queues if row["ready"] and not row["served"]]
+    for shell, start in ((True, "worker start"), (False, "worker start MODULE:APP")):
+        if names := [row["queue"] for row in unserved if row["shell"] is shell]:
+            told.append(f"ready, and no worker serves it: {', '.join(names)}: penstock {start}")
+    if dead:
+        told.append(f"{dead} dead: penstock dlq list")
+    if paused := [row["queue"] for row in queues if row["state"] == "paused"]:
+        told.append(f"paused: {', '.join(paused)}: penstock queue resume")
+    if ended >= COUNTED:
+        told.append(f"of those that ended, only the last {COUNTED} are counted")
+    return told
+
+
+@command(group, "agents")
+def agents(session: CommandContext) -> None:
+    """The agents that keep the store in order.
+
+    How often each runs, and when it last had work to do. Every worker runs all of them; one of
+    them does the work.
+
+    \b
+    penstock agents
+    penstock agents --json
+    """
+
+    async def work(broker: Broker) -> tuple[dict[str, AgentRun], Moment]:
+        runs = {run.name: run for run in await broker.store.agent_runs()}
+        return runs, await broker.store.now()
+
+    runs, now = session.run(work, "empty")
+    found = [(name, every, runs.get(name, NEVER_RUN)) for name, every in AGENTS.items()]
+    if session.as_json:
+        print_json_lines(
+            {"agent": name, "every": every, "last_work": format_time(run.at or None),
+             "by": run.by or None, "result": run.result}
+            for name, every, run in found
+        )  # fmt: skip
+        return
+    print_table(
+        ("agent", "every", "last work", "by", "result"),
+        [
+            (name, every, format_ago(run.at or None, now), run.by[:12], run.result)
+            for name, every, run in found
+        ],
+        "no agents",
+    )
+
+
+COMMANDS = {"status": status, "agents": agents}

@@ -1,0 +1,226 @@
+"""Workers: start here, stop from any terminal, list."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.broker.local import Broker
+from penstock.cli.context import CommandContext, command, log_level_option
+from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.settings import load_settings
+from penstock.errors import InvalidState, NotFound
+from penstock.model.message import Moment
+from penstock.model.store_types import WorkerInfo
+from penstock.worker.liveness import is_gone
+
+POLL_INTERVAL_S = 0.1
+POSITIVE = click.FloatRange(min=0, min_open=True)
+PREFETCH = "Jobs held beyond those that run, at most; 0 for none. Default: by how long runs take."
+
+
+@click.group("worker")
+def worker() -> None:
+    """Processes that run jobs.
+
+    \b
+    penstock worker start
+    penstock worker stop
+    """
+
+
+@command(worker, "start")
+@click.argument("reference", required=False, metavar="[MODULE:APP]")
+@click.option("--queue", "queues", multiple=True, help="Only these queues; repeatable.")
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="Jobs at a time, in each process.",
+)
+@click.option("--prefetch", type=click.IntRange(0, 10_000), help=PREFETCH)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    help="Worker processes; one that is killed is replaced.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds running jobs have to finish after a stop.",
+)
+@click.option("--lease", type=POSITIVE, help="Seconds until a job of a crashed worker runs again.")
+@click.option("--shell/--no-shell", default=None, help="Run shell jobs (default: without an app).")
+@click.option("--stop-when-empty", is_flag=True, help="End when nothing is left to do.")
+@click.option("--reload", "reload", is_flag=True, help="Restart when Python files here change.")
+@click.option(
+    "--log",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The form of the lines on stderr.",
+)
+@log_level_option
+@click.option("--parent", type=int, hidden=True)
+def start(
+    session: CommandContext, processes: int, reload: bool, log_level: str | None, **given: Any
+) -> None:
+    """Runs jobs until stopped: tasks of an app, or shell jobs if there is none.
+
+    The app is MODULE:APP, or PENSTOCK_APP, or [tool.penstock] app in pyproject.toml. A first
+    SIGTERM or Ctrl-C lets running jobs finish, a second one does not.
+
+    \b
+    penstock worker start                          shell jobs
+    penstock worker start shop.tasks:app           the tasks of an app
+    penstock worker start shop.tasks:app --queue mail --processes 4
+    penstock worker start --count 4 --stop-when-empty
+    """
+    from penstock.cli.logs import configure
+    from penstock.cli.run_worker import WorkerPlan, run_one
+    from penstock.cli.supervisor import Supervisor, run_reloading
+
+    common = {"url": session.url, "said": session.said, "scope": session.scope}
+    level = load_settings({"log_level": log_level}).log_level
+    plan = msgspec.convert({**common, "log_level": level, **given}, WorkerPlan)
+    configure(plan.log, plan.log_level)
+    if reload and processes > 1:
+        raise click.UsageError("--reload is for one process.")
+    if reload:
+        sys.exit(run_reloading(plan, Path.cwd()))
+    if processes > 1:
+        sys.exit(Supervisor([plan] * processes).run())
+    run_with_uvloop(run_one(plan))
+
+
+def run_with_uvloop(work: Coroutine[Any, Any, None]) -> None:
+    """By uvloop, where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
+
+
+@command(worker, "list")
+def list_(session: CommandContext) -> None:
+    """Lists the workers on this store. The beginning of an id is enough for worker stop.
+
+    \b
+    penstock worker list
+    penstock worker list --json
+    """
+
+    async def work(broker: Broker) -> tuple[list[WorkerInfo], Moment]:
+        return await broker.store.workers(), await broker.store.now()
+
+    rows, now = session.run(work, "empty")
+    if session.as_json:
+        print_json_lines(describe_worker(row, now) for row in rows)
+        return
+    print_table(
+        ("worker", "host", "pid", "state", "started", "seen", "queues"),
+        [
+            (
+                row.id[:12],
+                row.host,
+                row.pid,
+                describe_state(row, now),
+                format_ago(row.started_at, now),
+                format_ago(row.seen_at, now),
+                ", ".join(row.queues),
+            )
+            for row in rows
+        ],
+        "no workers",
+    )
+
+
+def describe_worker(row: WorkerInfo, now: Moment) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "host": row.host,
+        "pid": row.pid,
+        "state": describe_state(row, now),
+        "queues": row.queues,
+        "started_at": format_time(row.started_at),
+        "seen_at": format_time(row.seen_at),
+    }
+
+
+def describe_state(row: WorkerInfo, now: Moment) -> str:
+    if is_gone(row, now):
+        return "gone"
+    return "stopping" if row.stopping else "running"
+
+
+@command(worker, "stop")
+@click.argument("ids", nargs=-1)
+@click.option("--wait/--no-wait", default=True, help="Wait until they are gone.")
+@click.option("--timeout", type=POSITIVE, default=60.0, show_default=True, help="Seconds to wait.")
+def stop(session: CommandContext, ids: tuple[str, ...], wait: bool, timeout: float) -> None:
+    """Stops all workers, or those whose id begins so: running jobs finish, none is lost.
+
+    \b
+    penstock worker stop
+    penstock worker stop 4f1c --no-wait
+    """
+
+    async def work(broker: Broker) -> list[str]:
+        now = await broker.store.now()
+        living = []
+        for row in choose_workers(await broker.store.workers(), ids):
+            if is_gone(row, now):
+                await broker.store.delete_worker(row.id)
+            else:
+                await broker.store.stop_worker(row.id)
+                living.append(row.id)
+        if wait:
+            await wait_until_gone(broker, set(living), timeout)
+        return living
+
+    stopped = session.run(work)
+    if session.as_json:
+        print_json({"stopped": stopped})
+    else:
+        verb = "stopped" if wait else "asked to stop"
+        print(f"{len(stopped)} {'worker' if len(stopped) == 1 else 'workers'} {verb}")
+
+
+def choose_workers(rows: Sequence[WorkerInfo], ids: Sequence[str]) -> list[WorkerInfo]:
+    for id in ids:
+        if not any(row.id.startswith(id) for row in rows):
+            raise NotFound(f"no worker whose id begins with {id!r}")
+    return [row for row in rows if not ids or row.id.startswith(tuple(ids))]
+
+
+async def wait_until_gone(broker: Broker, ids: set[str], timeout: float) -> None:
+    """The store tells nobody, so it is asked."""
+    for _ in range(int(timeout / POLL_INTERVAL_S) + 1):
+        if not await list_remaining(broker, ids):
+            return
+        await asyncio.sleep(POLL_INTERVAL_S)
+    names = ", ".join(sorted(id[:12] for id in await list_remaining(broker, ids)))
+    raise InvalidState(
+        f"after {timeout:g} s these workers still run their last jobs: {names};"
+        " penstock list --state claimed shows those"
+    )
+
+
+async def list_remaining(broker: Broker, ids: set[str]) -> set[str]:
+    now = await broker.store.now()
+    rows = await broker.store.workers()
+    return {row.id for row in rows if row.id in ids and not is_gone(row, now)}
+
+
+COMMANDS = {"worker": worker}

@@ -1,0 +1,77 @@
+"""Finds messages for commands: by id, by name, by filter."""
+
+from typing import Any
+
+from penstock.broker.local import Broker
+from penstock.cli.output import format_time
+from penstock.errors import NotFound
+from penstock.model.message import Record, State
+from penstock.model.settings import SHELL_TYPE
+
+SHELL_QUEUE = "shell"
+PAGE_SIZE = 200
+
+
+async def find_message(broker: Broker, reference: str, scope: str) -> Record:
+    """By id or queue/name; a bare name is one of the shell queue."""
+    if not is_name(reference):
+        return await broker.admin.get(reference, scope=scope)
+    try:
+        return await broker.admin.get(f"{SHELL_QUEUE}/{reference}", scope=scope)
+    except NotFound:
+        raise NotFound(
+            f"no message {reference!r} in queue {SHELL_QUEUE!r}; give an id, or queue/name"
+        ) from None
+
+
+def is_name(reference: str) -> bool:
+    """Neither an id nor queue/name."""
+    return not reference.isdecimal() and "/" not in reference
+
+
+async def list_messages(
+    broker: Broker,
+    scope: str,
+    state: State | None,
+    queue: str | None,
+    type: str | None,
+    limit: int,
+    before: int | None = None,
+) -> list[Record]:
+    """The newest first, page by page."""
+    records: list[Record] = []
+    while len(records) < limit:
+        wanted = min(PAGE_SIZE, limit - len(records))
+        page = await broker.admin.find(
+            queue, state=state, type=type, before=before, limit=wanted, scope=scope
+        )
+        records += page
+        if len(page) < wanted:
+            break
+        before = page[-1].message.id
+    return records
+
+
+def summarize(record: Record, queue: str) -> dict[str, Any]:
+    """A message in one line, for programs."""
+    message = record.message
+    return {
+        "id": str(message.id),
+        "name": message.meta.name,
+        "queue": queue,
+        "type": message.type,
+        "state": record.state.value,
+        # As it was typed: in a shell job a lower number is sooner.
+        "priority": -message.priority if message.type == SHELL_TYPE else message.priority,
+        "attempts": record.attempts,
+        "deliveries": record.deliveries,
+        "created_at": format_time(message.created_at),
+        "due_at": format_time(record.due_at),
+        "reason": record.reason,
+        "error": record.error,
+        "consumer": record.consumer,
+        "claimed_at": format_time(record.claimed_at),
+        "begun_at": format_time(record.begun_at),
+        "percent": record.percent,
+        "note": record.note,
+    }

@@ -1,0 +1,157 @@
+"""Shows how a run of the pipeline goes on, and what it found."""
+
+import os
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.cli.context import CommandContext
+from penstock.cli.output import print_json, print_table
+from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.pipeline.report.data import ReportData
+    from penstock.pipeline.run import RunResult
+
+BAR = 24
+LAST_DAY = 24
+SHOWN_ANOMALIES, SHOWN_CAUSES = 10, 5
+QUEUES = ("queue", "published", "completed", "failed", "backlog", "dead", "wait 95%", "run 95%")
+
+
+@contextmanager
+def show_progress(session: CommandContext, steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
+    """How many of the steps are done, where people look on."""
+    seen = sys.stderr.isatty() and not session.as_json
+    done: list[str] = []
+
+    def draw() -> None:
+        if seen:
+            full = BAR * len(done) // len(steps)
+            left = ", ".join(step for step in steps if step not in done)
+            line = f"[{'#' * full}{'.' * (BAR - full)}] {len(done)}/{len(steps)} {left}"
+            print(f"\r\x1b[K{line[:78]}", end="", file=sys.stderr, flush=True)
+
+    def progress(step: str) -> None:
+        done.append(step)
+        draw()
+
+    draw()
+    try:
+        yield progress
+    finally:
+        if seen:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def read_report_data(lake: str, hours: int) -> "ReportData":
+    try:
+        from penstock.pipeline.lake.lake import find
+        from penstock.pipeline.report.data import read_report_data
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"{error}: pip install 'penstock[spark]'") from None
+    return read_report_data(find(lake), hours)
+
+
+def show_run(session: CommandContext, lake: str, done: "RunResult") -> None:
+    told = read_report_data(lake, LAST_DAY) if done.figures is not None else None
+    if session.as_json:
+        print_json(summarize_run(lake, done, told))
+        return
+    print(
+        f"{done.extracted.messages} messages and {done.extracted.history} rows of history more in"
+        f" {lake}; {len(done.analysed.hours)} hours made anew"
+    )
+    if told is not None:
+        show_day(told)
+
+
+def summarize_run(lake: str, done: "RunResult", told: "ReportData | None") -> dict[str, Any]:
+    rows = [] if told is None else told.anomalies
+    return {
+        "lake": lake,
+        "extracted": msgspec.to_builtins(done.extracted),
+        "hours": len(done.analysed.hours),
+        "attempts": done.analysed.attempts,
+        "documents": msgspec.to_builtins(done.written),
+        "last_day": None if told is None else told.total,
+        "anomalies": Counter(row["kind"] for row in rows),
+    }
+
+
+def show_day(told: "ReportData") -> None:
+    """The last day, in three tables."""
+    from penstock.pipeline.report.format import format_anomaly, format_place
+    from penstock.pipeline.report.page import group_alike
+
+    print("\nthe last 24 hours")
+    print_table(QUEUES, [make_queue_row(told, queue_id) for queue_id in told.queues], "no queues")
+    groups = [rows for rows in group_alike(told.anomalies) if rows[0]["severity"] != "info"]
+    if groups:
+        print()
+        rows = [
+            (
+                each[0]["severity"],
+                each[0]["kind"],
+                format_place(each[0]),
+                len(each),
+                format_anomaly(each[0]),
+            )
+            for each in groups[:SHOWN_ANOMALIES]
+        ]
+        print_table(("", "anomaly", "queue", "hours", "the last one"), rows, "")
+        print_rest(len(groups) - SHOWN_ANOMALIES)
+    if told.clusters:
+        print()
+        show_causes(told)
+
+
+def show_causes(told: "ReportData") -> None:
+    from penstock.pipeline.report.causes import group_by_cause
+
+    causes = group_by_cause(told.clusters)
+    rows = []
+    for each in causes[:SHOWN_CAUSES]:
+        others = len(each.places) - 1
+        where = f"{each.places[0].name}, {others} more" if others else each.places[0].name
+        rows.append((each.count, each.messages, where, each.template))
+    print_table(("failures", "messages", "queue", "cause"), rows, "")
+    print_rest(len(causes) - SHOWN_CAUSES)
+
+
+def count_anomalies(anomalies: Sequence[Mapping[str, Any]]) -> str:
+    kinds = Counter(row["severity"] for row in anomalies)
+    return f"{kinds['critical']} critical anomalies, {kinds['warning']} warnings"
+
+
+def print_rest(left: int) -> None:
+    if left > 0:
+        print(f"and {left} more; penstock pipeline report shows them")
+
+
+def make_queue_row(told: "ReportData", queue_id: int) -> tuple[Any, ...]:
+    from penstock.pipeline.report.format import length, share
+
+    total = told.totals[queue_id]
+    last = (told.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
+    return (
+        told.queues[queue_id], total["published"], total["completed"],
+        share(total["failure_rate"]), last["backlog"], last["dead"], length(total["wait_p95"]),
+        length(total["run_p95"]),
+    )  # fmt: skip
+
+
+def write_whole(path: str, text: str) -> None:
+    """Whole or not at all: somebody may have it open."""
+    draft = f"{path}.{uuid.uuid4().hex[:8]}"
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path!r}: {error.strerror}") from None

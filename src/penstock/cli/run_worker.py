@@ -1,0 +1,142 @@
+"""Runs one worker, as a command asks for it."""
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.agents import make_agents
+from penstock.agents.shell_output_pruner import ShellOutputPruner
+from penstock.app.app import Penstock
+from penstock.app.discovery import find_app
+from penstock.broker.local import Broker
+from penstock.cli.commands.jobs import ensure_shell_queue
+from penstock.cli.job_output import output_directory
+from penstock.cli.logs import configure_standard_logging
+from penstock.cli.lookup import SHELL_QUEUE
+from penstock.cli.settings import LogLevel, load_settings
+from penstock.client.brokers import BrokerPool
+from penstock.errors import InvalidInput
+from penstock.runner import Agent, Runner, make_identity
+from penstock.worker.executors.shell import ShellHandler
+from penstock.worker.handler import Handler
+from penstock.worker.options import WorkerOptions
+from penstock.worker.process import WorkerProcess
+from penstock.worker.worker import Worker
+
+# The worker renews it, so it is only how long a crash goes unnoticed.
+SHELL_LEASE = 30.0
+
+
+class WorkerPlan(Struct, frozen=True):
+    """What one worker process is to do. `said`: the url of the command line, if it has one."""
+
+    url: str
+    said: str | None
+    scope: str
+    reference: str | None
+    queues: tuple[str, ...]
+    count: int
+    grace: float
+    lease: float | None
+    shell: bool | None
+    stop_when_empty: bool
+    log: Literal["text", "json"]
+    log_level: LogLevel = "info"
+    prefetch: int | None = None
+    parent: int | None = None
+
+    def to_command(self) -> list[str]:
+        """The command line that asks for it."""
+        words = ["worker", "start", "--scope", self.scope, "--log", self.log]
+        words += ["--log-level", self.log_level]
+        words += ["--count", str(self.count), "--grace", str(self.grace)]
+        words += [] if self.reference is None else [self.reference]
+        words += [] if self.said is None else ["--url", self.said]
+        words += [word for queue in self.queues for word in ("--queue", queue)]
+        words += [] if self.lease is None else ["--lease", str(self.lease)]
+        words += [] if self.prefetch is None else ["--prefetch", str(self.prefetch)]
+        words += [] if self.shell is None else ["--shell" if self.shell else "--no-shell"]
+        words += ["--stop-when-empty"] if self.stop_when_empty else []
+        return words
+
+
+async def run_one(plan: WorkerPlan) -> None:
+    app = find_app(plan.reference, plan.said)
+    configure_standard_logging(plan.log, plan.log_level)
+    url, tenant = (plan.url, "default") if app is None else (app.url, app.tenant)
+    plan = plan if app is None else replace(plan, scope=app.scope)
+    output = Path(output_directory(url))
+    artifacts = (app and app.artifacts) or load_settings().artifacts
+    connections = BrokerPool(url, tenant, artifacts)
+    broker = await connections.open()
+    async with broker.store as store:
+        handlers = await make_handlers(plan, app, broker, output)
+        shell = any(isinstance(handler, ShellHandler) for handler in handlers)
+        if shell and connections.remote:
+            raise InvalidInput("shell jobs are run by workers on the store itself, not over HTTP")
+        agents: list[Agent] = []
+        if not connections.remote:
+            agents += make_agents(store, broker.directory, make_identity(), broker.artifacts.given)
+        if shell:
+            agents.append(ShellOutputPruner(store, output))
+        worker = Worker(
+            broker,
+            handlers,
+            WorkerOptions(
+                concurrency=plan.count,
+                grace=plan.grace,
+                lease=plan.lease or await find_lease(broker, handlers, plan.scope),
+                prefetch=plan.prefetch,
+            ),
+            scope=plan.scope,
+            hook=app.tell if app is not None and app.hooks else None,
+            connect=connections.open,
+            address=connections.address(),
+        )
+        service = WorkerProcess(
+            worker,
+            Runner(agents, outages=broker.outages),
+            stop_when_empty=plan.stop_when_empty,
+            parent=plan.parent,
+        )
+        await service.run()
+
+
+async def make_handlers(
+    plan: WorkerPlan, app: Penstock | None, broker: Broker, output: Path
+) -> list[Handler]:
+    """The app's, and shell jobs if they are wanted or there is no app."""
+    handlers: list[Handler] = []
+    if app is not None:
+        handlers = app.handlers(plan.queues)
+        await app.ensure_queues(broker, {handler.queue for handler in handlers})
+        await app.prepare(broker)
+    if plan.shell or (plan.shell is None and app is None):
+        taken = {handler.queue for handler in handlers}
+        for name in await list_shell_queues(plan, broker):
+            if name not in taken:
+                await ensure_shell_queue(broker, name, plan.scope)
+                handlers.append(ShellHandler(name, output))
+    if not handlers:
+        wanted = ", ".join(plan.queues) or "any queue"
+        raise InvalidInput(f"the app has no handler for {wanted}; --shell runs shell jobs")
+    return handlers
+
+
+async def list_shell_queues(plan: WorkerPlan, broker: Broker) -> tuple[str, ...]:
+    """Those asked for, or all there are."""
+    if plan.queues:
+        return plan.queues
+    found = await broker.admin.queues(scope=plan.scope)
+    names = [queue.name for queue in found if queue.settings.shell]
+    return tuple(dict.fromkeys((SHELL_QUEUE, *names)))
+
+
+async def find_lease(broker: Broker, handlers: list[Handler], scope: str) -> float | None:
+    """Each queue's own, if there is more than shell jobs."""
+    if not all(isinstance(handler, ShellHandler) for handler in handlers):
+        return None
+    queues = [await broker.admin.queue(handler.queue, scope=scope) for handler in handlers]
+    return min(SHELL_LEASE, *(queue.settings.lease for queue in queues))

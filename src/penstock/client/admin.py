@@ -1,0 +1,236 @@
+"""The verbs of operators over HTTP."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from penstock.client.mapping import FenceLedger, make_queue, make_record, make_schedule
+from penstock.client.transport import Transport, make_error
+from penstock.errors import InvalidInput, PenstockError
+from penstock.model.message import Record, State
+from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.store_types import DONE, Answer, AnswerKind, Published
+from penstock.wire.fields import encode_body
+from penstock.wire.publish import make_publish_request
+from penstock.wire.queues import Purged, Queues, QueueView, Schedules, ScheduleView, ScopeState
+from penstock.wire.records import (
+    CancelResponse,
+    MessagePage,
+    MessageView,
+    RedriveOutcomes,
+    RedriveResponse,
+)
+
+MAX_CURSORS = 1_000
+STATES = {
+    QueueState.ACTIVE: "resume",
+    QueueState.PAUSED: "pause",
+    QueueState.DRAINING: "drain",
+    QueueState.ARCHIVED: "archive",
+}
+
+
+class RemoteAdmin:
+    def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
+        self.transport = transport
+        self.ledger = ledger
+        # A page goes on by what its server signed: by filter and last id.
+        self.cursors: dict[tuple[str | int | None, ...], str] = {}
+
+    async def create_scope(self, name: str) -> Scope:
+        made = await self.transport.send("POST", "/v1/scopes", {"name": name}, gives=ScopeState)
+        return Scope(0, "default", made.name, made.paused)
+
+    async def pause_scope(self, name: str, *, paused: bool = True) -> None:
+        verb = "pause" if paused else "resume"
+        await self.transport.exchange("POST", f"/v1/scopes/{quote(name, safe='')}/{verb}")
+
+    async def create_queue(
+        self,
+        /,
+        name: str,
+        *,
+        preset_name: str = "default",
+        scope: str = "default",
+        **settings: Any,
+    ) -> Queue:
+        sent = {"name": name, "preset": preset_name, "settings": settings}
+        return await self._queue("POST", "/v1/queues", sent, scope)
+
+    async def queue(self, name: str, *, scope: str = "default") -> Queue:
+        return await self._queue("GET", queue_path(name), None, scope)
+
+    async def queues(self, *, scope: str = "default") -> list[Queue]:
+        found = await self.transport.send("GET", "/v1/queues", gives=Queues, query={"scope": scope})
+        return [self._number_queue(each) for each in found.queues]
+
+    async def set_queue(self, /, name: str, *, scope: str = "default", **settings: Any) -> Queue:
+        return await self._queue("PATCH", queue_path(name), {"settings": settings}, scope)
+
+    async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue:
+        return await self._queue("POST", f"{queue_path(name)}/{STATES[state]}", None, scope)
+
+    async def rename_queue(self, name: str, new_name: str, *, scope: str = "default") -> Queue:
+        return await self._queue("POST", f"{queue_path(name)}/rename", {"name": new_name}, scope)
+
+    async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:
+        query = {"force": force, "scope": scope}
+        await self.transport.exchange("DELETE", queue_path(name), query=query)
+
+    async def _queue(self, method: str, path: str, sent: Any, scope: str) -> Queue:
+        query = {"scope": scope}
+        made = await self.transport.send(method, path, sent, gives=QueueView, query=query)
+        return self._number_queue(made)
+
+    def _number_queue(self, told_queue: QueueView) -> Queue:
+        number = self.ledger.assign_number(told_queue.scope, told_queue.name)
+        return make_queue(told_queue, number)
+
+    async def get(self, reference: int | str, *, scope: str = "default") -> Record:
+        """By id, or by `queue/name`."""
+        query = {"scope": scope}
+        found = await self.transport.send(
+            "GET", message_path(reference), gives=MessageView, query=query
+        )
+        return self._record(found, scope)
+
+    def _record(self, stored: MessageView, scope: str) -> Record:
+        return make_record(stored, self.ledger.assign_number(scope, stored.queue))
+
+    async def result(
+        self, reference: int | str, *, wait: float = 0.0, scope: str = "default"
+    ) -> bytes | None:
+        """None while there is none. Raises JobFailed if there never will be."""
+        query = {"scope": scope, "wait": wait}
+        path = f"{message_path(reference)}/result"
+        status, body = await self.transport.exchange("GET", path, query=query, wait=wait)
+        return body if status == 200 else None
+
+    async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
+        """What was to be told of its ends, and what came of it; the newest first."""
+        path, query = f"{message_path(reference)}/callbacks", {"scope": scope}
+        page = await self.transport.send("GET", path, gives=MessagePage, query=query)
+        return [self._record(each, "default") for each in page.messages]
+
+    async def find(
+        self,
+        queue: str | None = None,
+        *,
+        state: State | None = None,
+        type: str | None = None,
+        correlation_id: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+        scope: str = "default",
+    ) -> list[Record]:
+        """`before` is the last id of a page that was read here, with the same filter."""
+        filter = {
+            "queue": queue,
+            "state": state,
+            "type": type,
+            "correlation_id": correlation_id,
+            "scope": scope,
+        }
+        query = {**filter, "limit": limit, "cursor": self._cursor(filter, before)}
+        page = await self.transport.send("GET", "/v1/messages", gives=MessagePage, query=query)
+        records = [self._record(each, scope) for each in page.messages]
+        if page.cursor is not None:
+            self._keep(filter, records[-1].message.id, page.cursor)
+        return records
+
+    def _cursor(self, filter: dict[str, str | None], before: int | None) -> str | None:
+        if before is None:
+            return None
+        cursor = self.cursors.get((*filter.values(), before))
+        if cursor is None:
+            raise InvalidInput(f"before {before}: no page that was read here ended with it")
+        return cursor
+
+    def _keep(self, filter: dict[str, str | None], last: int, cursor: str) -> None:
+        self.cursors[*filter.values(), last] = cursor
+        while len(self.cursors) > MAX_CURSORS:
+            del self.cursors[next(iter(self.cursors))]
+
+    async def cancel(
+        self, reference: int | str, *, force: bool = False, scope: str = "default"
+    ) -> Answer:
+        done = await self.transport.send(
+            "POST",
+            f"{message_path(reference)}/cancel",
+            {"force": force},
+            gives=CancelResponse,
+            query={"scope": scope},
+        )
+        return Answer(AnswerKind.DONE, done.state, None, done.cancel_requested)
+
+    async def redrive(
+        self, reference: int | str, *, body: bytes | None = None, scope: str = "default"
+    ) -> Published:
+        json, base64 = encode_body(body or b"")
+        sent = {} if body is None else {"body": json} if base64 is None else {"body_base64": base64}
+        redriven = await self.transport.send(
+            "POST",
+            f"{message_path(reference)}/redrive",
+            sent,
+            gives=RedriveResponse,
+            query={"scope": scope},
+            again=False,
+        )
+        return Published(int(redriven.id))
+
+    async def redrive_many(self, ids: Sequence[int]) -> list[Answer | PenstockError]:
+        sent = {"ids": [str(id) for id in ids]}
+        done = await self.transport.send(
+            "POST", "/v1/redrive", sent, gives=RedriveOutcomes, again=False
+        )
+        return [
+            DONE if item.error is None else make_error(item.error.code, item.error.message)
+            for item in done.items
+        ]
+
+    async def purge(
+        self, name: str, *places: str, limit: int = 1_000, scope: str = "default"
+    ) -> int:
+        sent = {"places": places, "limit": limit}
+        path, query = f"{queue_path(name)}/purge", {"scope": scope}
+        return (await self.transport.send("POST", path, sent, gives=Purged, query=query)).purged
+
+    async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer:
+        path, query = f"{message_path(reference)}/purge", {"scope": scope}
+        done = await self.transport.send("POST", path, gives=CancelResponse, query=query)
+        return Answer(AnswerKind.DONE, done.state)
+
+    async def schedule(self, schedule: Schedule, *, scope: str = "default") -> Schedule:
+        sent = {
+            "cron": schedule.cron,
+            "timezone": schedule.timezone,
+            "missed": schedule.missed,
+            "paused": schedule.paused,
+            "message": make_publish_request(schedule.draft),
+        }
+        path = schedule_path(schedule.draft.queue, schedule.name)
+        query = {"scope": scope}
+        saved = await self.transport.send("PUT", path, sent, gives=ScheduleView, query=query)
+        return make_schedule(saved, self.ledger.assign_number(scope, saved.queue))
+
+    async def schedules(self, *, scope: str = "default") -> list[Schedule]:
+        query = {"scope": scope}
+        found = await self.transport.send("GET", "/v1/schedules", gives=Schedules, query=query)
+        number = self.ledger.assign_number
+        return [make_schedule(each, number(scope, each.queue)) for each in found.schedules]
+
+    async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
+        query = {"scope": scope}
+        await self.transport.exchange("DELETE", schedule_path(queue, name), query=query)
+
+
+def queue_path(name: str) -> str:
+    return f"/v1/queues/{quote(name, safe='')}"
+
+
+def message_path(reference: int | str) -> str:
+    return f"/v1/messages/{quote(str(reference))}"
+
+
+def schedule_path(queue: str, name: str) -> str:
+    return f"{queue_path(queue)}/schedules/{quote(name, safe='')}"

@@ -1,0 +1,138 @@
+"""A broker for every loop that asks, opened on first use."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from penstock import stores
+from penstock.artifacts.rules import make_limits
+from penstock.artifacts.service import ArtifactRoom
+from penstock.artifacts.storage import default_location, open_storage
+from penstock.broker.local import Broker
+from penstock.errors import InvalidState
+from penstock.outage import Outages
+from penstock.stores.urls import get_file_path
+
+if TYPE_CHECKING:
+    from penstock.client.mapping import FenceLedger
+
+# The process and the loop.
+Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
+
+
+class StoreAddress(Struct, frozen=True):
+    """What another process needs to open the same store; over HTTP, also the lock tokens of what
+    was claimed, by id and fence."""
+
+    url: str
+    key: str | None
+    tokens: Mapping[tuple[int, int], str] | None
+
+
+class BrokerPool:
+    def __init__(
+        self, url: str, tenant: str, artifacts: str | None = None, key: str | None = None
+    ) -> None:
+        self.url = url
+        self.key = key
+        # Beside a file, unless another place is named; a fleet has to name one that all reach.
+        self.artifacts = artifacts or (default_location(url) if get_file_path(url) else None)
+        # Behind a server, which has the agents too.
+        self.remote = url.startswith(("http://", "https://"))
+        # What was claimed over HTTP is settled on one loop and renewed on another.
+        self.ledger: FenceLedger | None = None
+        self.tenant = tenant
+        # Of all brokers opened here: one outage is logged once.
+        self.outages = Outages()
+        self.in_memory = url.partition("?")[0] in ("sqlite://", "sqlite:///:memory:")
+        self.opening: dict[Where, asyncio.Task[Broker]] = {}
+        self.held: dict[Where, AsyncGenerator[Broker, None]] = {}
+
+    async def get_broker(self) -> Broker:
+        """The one of the running loop. A forked child opens its own."""
+        here = (os.getpid(), asyncio.get_running_loop())
+        opening = self.opening.get(here)
+        if opening is None or (opening.done() and opening.exception() is not None):
+            self.refuse_second(here)
+            opening = self.opening[here] = asyncio.ensure_future(self.hold(here))
+            await self.close_ended()
+        return await asyncio.shield(opening)
+
+    def adopt(self, broker: Broker) -> None:
+        """On the running loop this one is used, and closed by whoever opened it."""
+
+        async def given() -> Broker:
+            return broker
+
+        here = (os.getpid(), asyncio.get_running_loop())
+        self.opening[here] = asyncio.ensure_future(given())
+
+    def release(self) -> None:
+        """The running loop's is not used any more."""
+        self.opening.pop((os.getpid(), asyncio.get_running_loop()), None)
+
+    def refuse_second(self, here: Where) -> None:
+        if self.in_memory and self.opening.keys() - {here}:
+            raise InvalidState(
+                "a store in memory is seen by one event loop only, and another has used this one:"
+                " close the app there, or use a file: sqlite:///penstock.db"
+            )
+
+    async def hold(self, here: Where) -> Broker:
+        self.held[here] = self.open_broker()
+        return await anext(self.held[here])
+
+    async def open_broker(self) -> AsyncGenerator[Broker, None]:
+        """A loop that comes to its end ends its generators: nothing is left open there."""
+        broker = await self.open()
+        try:
+            yield broker
+        finally:
+            await broker.store.close()
+
+    async def open(self) -> Broker:
+        if self.remote:
+            return self.open_remote()
+        store = await stores.open(self.url)
+        room = None
+        if self.artifacts is not None:
+            room = ArtifactRoom(open_storage(self.artifacts, await store.secret()), make_limits())
+        return Broker(store, tenant=self.tenant, room=room, outages=self.outages)
+
+    def open_remote(self) -> Broker:
+        # Only for this, and not quickly loaded.
+        from penstock.client.broker import RemoteBroker
+        from penstock.client.mapping import FenceLedger
+
+        self.ledger = self.ledger or FenceLedger()
+        return RemoteBroker(self.url, self.ledger, self.key, self.outages)
+
+    def address(self) -> StoreAddress | None:
+        """None for a store in memory, which no other process sees."""
+        if self.in_memory:
+            return None
+        return StoreAddress(self.url, self.key, None if self.ledger is None else self.ledger.tokens)
+
+    async def close_ended(self) -> None:
+        """What loops that are closed by now have left open."""
+        for where in list(self.opening):
+            process, loop = where
+            if process == os.getpid() and loop.is_closed():
+                self.held.pop(where, None)
+                opening = self.opening.pop(where, None)
+                if opening is not None and opening.done() and opening.exception() is None:
+                    await opening.result().store.close()
+
+    async def close(self) -> None:
+        """Closes the one of the running loop."""
+        here = (os.getpid(), asyncio.get_running_loop())
+        opening = self.opening.pop(here, None)
+        if opening is None:
+            return
+        # One that could not be opened told whoever asked for it.
+        await asyncio.wait([opening])
+        if (held := self.held.pop(here, None)) is not None:
+            await held.aclose()

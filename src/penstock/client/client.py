@@ -1,0 +1,249 @@
+"""The verbs of producers and consumers over HTTP."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+from msgspec import UNSET, Struct
+
+from penstock.broker.consume import MAX_WAIT_S, ClaimResult, Held, Want, expect, split_want
+from penstock.client.admin import RemoteAdmin
+from penstock.client.artifacts import RemoteArtifacts
+from penstock.client.mapping import FenceLedger, make_answer, make_leased, make_published
+from penstock.client.transport import REQUEST_TIMEOUT_S, Transport
+from penstock.errors import InvalidInput
+from penstock.model.message import (
+    Draft,
+    Fail,
+    Nack,
+    Park,
+    Release,
+    SettleCancelled,
+    Settlement,
+    SettleReject,
+)
+from penstock.model.store_types import (
+    MISSING,
+    Answer,
+    AnswerKind,
+    Completion,
+    Extension,
+    Mark,
+    Published,
+)
+from penstock.wire import consume as wire
+from penstock.wire.fields import encode_body
+from penstock.wire.publish import PublishOutcomes, PublishResult, make_publish_request
+
+# Of a batch, so many at a time.
+MAX_BATCH = 1_000
+VERBS: dict[type[Settlement], str] = {
+    Nack: "nack",
+    Fail: "fail",
+    SettleReject: "reject",
+    Release: "release",
+    Park: "park",
+    SettleCancelled: "cancel",
+}
+
+
+class BatchItems(Struct, frozen=True):
+    items: Sequence[Any]
+
+
+class Many(Struct, frozen=True):
+    messages: Sequence[Any]
+    atomic: bool
+
+
+class Client:
+    """As a broker has them, with the same nouns; `admin` has those of operators."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        patience: float = REQUEST_TIMEOUT_S,
+        ledger: FenceLedger | None = None,
+    ) -> None:
+        self.transport = Transport(url, patience, key or os.environ.get("PENSTOCK_KEY"))
+        # Clients on several loops may share one: each settles what another claimed.
+        self.ledger = ledger or FenceLedger()
+        self.tokens = self.ledger.tokens
+        self.admin = RemoteAdmin(self.transport, self.ledger)
+        self.artifacts = RemoteArtifacts(self.transport, self.ledger)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.transport.close()
+
+    async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
+        """Raises OutcomeUnknown if there was no answer and the draft has no dedup key."""
+        accepted = await self.transport.send(
+            "POST",
+            "/v1/publish",
+            make_publish_request(draft),
+            gives=PublishResult,
+            query={"scope": scope},
+            again=draft.dedup is not None,
+        )
+        return Published(int(accepted.id), accepted.duplicate)
+
+    async def publish_many(
+        self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
+    ) -> list[Published]:
+        if atomic and len(drafts) > MAX_BATCH:
+            raise InvalidInput(f"an atomic batch has at most {MAX_BATCH} messages over HTTP")
+        published: list[Published] = []
+        for first in range(0, len(drafts), MAX_BATCH):
+            some = [make_publish_request(draft) for draft in drafts[first : first + MAX_BATCH]]
+            outcomes = await self.transport.send(
+                "POST",
+                "/v1/publish/batch",
+                Many(some, atomic),
+                gives=PublishOutcomes,
+                query={"scope": scope},
+                again=all(draft.dedup is not None for draft in drafts),
+            )
+            published += map(make_published, outcomes.items)
+        return published
+
+    async def claim(
+        self,
+        *wants: Want,
+        consumer: str,
+        limit: int = 1,
+        lease: float | None = None,
+        wait: float = 0.0,
+        begins: bool = False,
+        merge: Any = None,
+        scope: str = "default",
+    ) -> ClaimResult:
+        asked = wire.ClaimRequest(
+            queues=[wire.ClaimSource(name, list(types)) for name, types in map(split_want, wants)],
+            limit=limit,
+            wait=wait,
+            lease=lease,
+            consumer=consumer,
+            begins=begins,
+            merge=merge,
+        )
+        found = await self.transport.send(
+            "POST",
+            "/v1/claim",
+            asked,
+            gives=wire.Deliveries,
+            query={"scope": scope},
+            wait=min(wait, MAX_WAIT_S),
+        )
+        number = self.ledger.assign_number
+        messages = [make_leased(each, number(scope, each.queue)) for each in found.messages]
+        for message, each in zip(messages, found.messages, strict=True):
+            self.tokens[message.id, message.fence] = each.token
+        return ClaimResult(messages, found.queues)
+
+    async def complete(self, held: Held, result: bytes | None = None) -> Answer:
+        (answer,) = await self.complete_many((Completion(held.id, held.fence, result),))
+        return expect(answer, held.id)
+
+    async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
+        return await self._settle("complete", items, [encode_completion(item) for item in items])
+
+    async def settle(self, held: Held, settlement: Settlement) -> Answer:
+        (answer,) = await self.settle_many([(held, settlement)])
+        return expect(answer, held.id)
+
+    async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        """Each item answers for itself."""
+        answers: dict[int, Answer] = {}
+        for kind, verb in VERBS.items():
+            chosen = [n for n, (_, each) in enumerate(items) if isinstance(each, kind)]
+            held, sent = (
+                [items[n][0] for n in chosen],
+                [encode_settlement(items[n][1]) for n in chosen],
+            )
+            answers |= dict(zip(chosen, await self._settle(verb, held, sent), strict=True))
+        if len(answers) < len(items):
+            raise InvalidInput("a reclaim is for the agents of the server")
+        return [answers[n] for n in range(len(items))]
+
+    async def extend(self, held: Held, lease: float) -> Answer:
+        (answer,) = await self.extend_many((Extension(held.id, held.fence, lease),))
+        return expect(answer, held.id)
+
+    async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
+        sent = [{"lease": item.lease} for item in items]
+        return await self._settle("extend", items, sent, over=False)
+
+    async def begin(self, held: Held) -> Answer:
+        (answer,) = await self.mark((Mark(held.id, held.fence, begin=True),))
+        return expect(answer, held.id)
+
+    async def progress(
+        self, held: Held, percent: float | None = None, note: str | None = None
+    ) -> Answer:
+        (answer,) = await self.mark((Mark(held.id, held.fence, False, percent, note),))
+        return expect(answer, held.id)
+
+    async def mark(self, marks: Sequence[Mark]) -> list[Answer]:
+        """Begins and progress, each for itself."""
+        answers: dict[int, Answer] = {}
+        for verb, begin in (("begin", True), ("progress", False)):
+            chosen = [n for n, mark in enumerate(marks) if mark.begin is begin]
+            held = [marks[n] for n in chosen]
+            sent = [{} if begin else {"percent": m.percent, "note": m.note} for m in held]
+            told = await self._settle(verb, held, sent, over=False)
+            answers |= dict(zip(chosen, told, strict=True))
+        return [answers[n] for n in range(len(marks))]
+
+    async def _settle(
+        self, verb: str, held: Sequence[Any], sent: Sequence[Any], *, over: bool = True
+    ) -> list[Answer]:
+        """Whatever was not claimed here has no token, and is missing."""
+        tokens = [self.tokens.get((each.id, each.fence)) for each in held]
+        items = [
+            {"token": token, **each}
+            for token, each in zip(tokens, sent, strict=True)
+            if token is not None
+        ]
+        told = iter(await self._send(verb, items))
+        answers = [MISSING if token is None else next(told) for token in tokens]
+        if over:
+            for each, answer in zip(held, answers, strict=True):
+                if answer.kind is not AnswerKind.BUSY:
+                    self.tokens.pop((each.id, each.fence), None)
+        return answers
+
+    async def _send(self, verb: str, items: Sequence[Any]) -> list[Answer]:
+        answers: list[Answer] = []
+        for first in range(0, len(items), MAX_BATCH):
+            outcomes = await self.transport.send(
+                "POST",
+                f"/v1/{verb}/batch",
+                BatchItems(items[first : first + MAX_BATCH]),
+                gives=wire.SettleOutcomes,
+            )
+            answers += map(make_answer, outcomes.items)
+        return answers
+
+
+def encode_completion(item: Completion) -> dict[str, Any]:
+    if item.result is None:
+        return {}
+    json, base64 = encode_body(item.result)
+    if base64 is None and json is UNSET:
+        return {"result_base64": ""}
+    return {"result_base64": base64} if json is UNSET else {"result": json}
+
+
+def encode_settlement(settlement: Settlement) -> dict[str, Any]:
+    found = {name: getattr(settlement, name) for name in settlement.__struct_fields__}
+    if isinstance(settlement, Fail):
+        found["error"] = settlement.error or "failed"
+    return found

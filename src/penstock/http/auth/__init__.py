@@ -1,0 +1,1 @@
+"""Authentication, authorisation and rate limits of the HTTP service."""

@@ -1,0 +1,79 @@
+"""Who was refused what: counted, and written down once a minute."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from penstock.errors import Forbidden, PenstockError, RateLimited, Unauthenticated
+from penstock.http.auth.principal import OWNER, Principal
+from penstock.model.documents import AuditEntry
+from penstock.rules.validation import replace_surrogates
+from penstock.store import Store
+
+COUNTED = (Forbidden, Unauthenticated, RateLimited)
+MAX_ENTRIES = 1_000
+MAX_TEXT_LENGTH = 200
+
+
+class Denial(NamedTuple):
+    tenant: str
+    subject: str
+    target: str
+    code: str
+
+
+class DenialLog:
+    """The first of a kind at once, how many came after it within the minute."""
+
+    name = "refusal_recorder"
+    every = 60.0
+
+    def __init__(self, store: Store, nudge: Callable[[], None]) -> None:
+        self.store = store
+        self.nudge = nudge
+        self.counts: Counter[Denial] = Counter()
+        self.seen: set[Denial] = set()
+
+    def note(
+        self, caller: Principal | None, scope: Mapping[str, Any], route: str, error: PenstockError
+    ) -> None:
+        """The route is told by its template: what a request puts into its path may be a secret."""
+        if not isinstance(error, COUNTED):
+            return
+        refusal = make_denial(caller, scope, route, error)
+        if refusal not in self.counts and len(self.counts) >= MAX_ENTRIES:
+            refusal = Denial(OWNER, "others", "", error.code)
+        self.counts[refusal] += 1
+        if refusal not in self.seen and len(self.seen) < MAX_ENTRIES:
+            self.seen.add(refusal)
+            self.nudge()
+
+    async def tick(self) -> float:
+        counts, self.counts = self.counts, Counter()
+        if not counts:
+            self.seen.clear()
+            return self.every
+        await self.store.record(
+            [
+                AuditEntry(
+                    tenant=refusal.tenant,
+                    subject=refusal.subject,
+                    verb="refused",
+                    target=refusal.target,
+                    detail=f"{refusal.code} {count}",
+                )
+                for refusal, count in counts.items()
+            ]
+        )
+        return self.every
+
+
+def make_denial(
+    caller: Principal | None, scope: Mapping[str, Any], route: str, error: PenstockError
+) -> Denial:
+    client = scope.get("client")
+    subject = caller.subject if caller else f"address {client[0] if client else '?'}"
+    target = f"{scope['method']} {route}"[:MAX_TEXT_LENGTH]
+    return Denial(
+        caller.tenant if caller else OWNER, subject, replace_surrogates(target), error.code
+    )

@@ -1,0 +1,123 @@
+"""What is known of a caller, and what a server is told about whom to believe."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from penstock.errors import InvalidInput, Unauthenticated
+from penstock.model.message import NEVER, Moment
+from penstock.rules.access import EVERY, grant_of
+from penstock.rules.validation import NAME, is_encodable
+
+MAX_SUBJECT_LENGTH = 200
+GRANT_PREFIX = "penstock:"
+
+
+class TrustedIssuers(Struct, frozen=True):
+    """Settings: with none of these there are API keys alone."""
+
+    issuer: str | None = None
+    audience: str | None = None
+    jwks_url: str | None = None
+    algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
+    # The claim that says the tenant; without it every token is of the owner's.
+    tenant_claim: str | None = None
+    introspect_url: str | None = None
+    introspect_client: str = ""
+    introspect_secret: str = ""
+    # Requests a second of one caller, unless its key says otherwise.
+    rate: float = 0.0
+    # Refuse tokens without the claim `eventTypes`, instead of serving them every type.
+    require_event_types: bool = False
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """`until` is when it has to be asked again, in seconds since 1970."""
+
+    subject: str
+    tenant: str = "default"
+    roles: tuple[str, ...] = ()
+    grants: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = (EVERY,)
+    types: tuple[str, ...] = (EVERY,)
+    rate: float | None = None
+    # Of an API key.
+    expires_at: Moment = NEVER
+    until: float = float("inf")
+
+
+def make_identity(
+    claims: Mapping[str, Any],
+    believed: TrustedIssuers,
+    until: float,
+    *,
+    kind: Literal["jwt", "opaque"],
+) -> Identity:
+    """What an issuer says of a subject. The kind of token marks the subject, so that an issuer
+    cannot name an API key or a user of the command line."""
+    return Identity(
+        subject=f"{kind}:{read_subject(claims)}",
+        tenant=read_tenant(claims, believed.tenant_claim),
+        grants=read_grants(claims),
+        types=read_types(claims, required=believed.require_event_types),
+        until=until,
+    )
+
+
+def read_subject(claims: Mapping[str, Any]) -> str:
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_LENGTH:
+        raise Unauthenticated("the token does not say who it is for")
+    if not subject.isprintable() or not is_encodable(subject):
+        raise Unauthenticated("the token's subject is not a readable text")
+    return subject
+
+
+def read_tenant(claims: Mapping[str, Any], claim: str | None) -> str:
+    if claim is None:
+        return "default"
+    tenant = claims.get(claim)
+    if not isinstance(tenant, str) or not NAME.fullmatch(tenant):
+        raise Unauthenticated(f"the token does not say its tenant in {claim!r}")
+    return tenant
+
+
+def read_grants(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """`penstock:publish` and the like, among what other services mean."""
+    return tuple(
+        word.removeprefix(GRANT_PREFIX)
+        for word in split_words(claims.get("scope", claims.get("scp")))
+        if word.startswith(GRANT_PREFIX) and is_grant(word.removeprefix(GRANT_PREFIX))
+    )
+
+
+def is_grant(text: str) -> bool:
+    try:
+        return not grant_of(text).deny
+    except InvalidInput:
+        return False
+
+
+def read_types(claims: Mapping[str, Any], *, required: bool = False) -> tuple[str, ...]:
+    """The types a token may claim. An empty list is none at all."""
+    if "eventTypes" not in claims and not required:
+        return (EVERY,)
+    given = claims.get("eventTypes")
+    if not is_text_or_texts(given):
+        raise Unauthenticated("the token's eventTypes must be a string or a list of strings")
+    return tuple(split_words(given))
+
+
+def is_text_or_texts(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, str)
+
+
+def split_words(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        return value.split()
+    if isinstance(value, list):
+        return [each for each in value if isinstance(each, str)]
+    return []

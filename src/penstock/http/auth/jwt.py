@@ -1,0 +1,116 @@
+"""Signed tokens of an issuer that we believe."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+
+from penstock.errors import InvalidInput, Unauthenticated
+from penstock.http.auth.identity import Identity, TrustedIssuers, make_identity
+from penstock.http.auth.issuer import check_url
+from penstock.http.auth.jwks import KIND, JsonWebKeySet
+
+LEEWAY = 60
+MAX_KID_LENGTH = 200
+REQUIRED = ["exp", "iss", "aud", "sub", "jti"]
+# After this long a key that was taken out of the set counts no more.
+BELIEVED_FOR = 60.0
+MAX_TIMESTAMP = 2**53
+
+
+class JwtVerifier:
+    def __init__(self, believed: TrustedIssuers, now: Callable[[], float] = time.time) -> None:
+        self.believed = believed
+        self.now = now
+        self.keys = JsonWebKeySet(believed.jwks_url or "")
+
+    async def identify(self, token: str) -> Identity:
+        header = self.read_header(token)
+        try:
+            claims = await self.verify(token, header.get("kid"), header["alg"])
+        except jwt.InvalidSignatureError:
+            raise Unauthenticated("the signature of the token is wrong") from None
+        until = min(float(claims["exp"]) + LEEWAY, self.now() + BELIEVED_FOR)
+        return make_identity(claims, self.believed, until, kind="jwt")
+
+    async def verify(self, token: str, kid: str | None, algorithm: str) -> dict[str, Any]:
+        seen = self.keys.begun
+        try:
+            return self.verify_claims(token, await self.key(kid, algorithm), algorithm)
+        except jwt.InvalidSignatureError:
+            # The issuer may have replaced the key and kept its name.
+            if not await self.keys.fetch_after(seen):
+                raise
+        return self.verify_claims(token, await self.key(kid, algorithm), algorithm)
+
+    async def key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
+        key = await self.keys.find(kid, algorithm)
+        if key is None:
+            raise Unauthenticated("the token is signed with a key that its issuer does not have")
+        return key
+
+    def read_header(self, token: str) -> dict[str, Any]:
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise Unauthenticated("the token is not one that could be read") from None
+        if header.get("alg") not in self.believed.algorithms:
+            raise Unauthenticated("the token is signed in a way that is not believed here")
+        kid = header.get("kid")
+        if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= MAX_KID_LENGTH):
+            raise Unauthenticated("the token's kid is not the name of a key")
+        return header
+
+    def verify_claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self.believed.audience,
+                issuer=self.believed.issuer,
+                leeway=LEEWAY,
+                options={"require": REQUIRED},
+            )
+        except jwt.InvalidSignatureError:
+            raise
+        except (jwt.PyJWTError, ValueError, OverflowError, TypeError) as error:
+            raise Unauthenticated(f"the token does not hold: {error}") from None
+        for name in ("exp", "nbf", "iat"):
+            if not is_moment(claims.get(name, 0)):
+                raise Unauthenticated(f"the token's {name} is no moment")
+        return claims
+
+
+def is_moment(value: object) -> bool:
+    """Seconds as a number, and not as a text that looks like one."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value < MAX_TIMESTAMP
+    )
+
+
+def check(believed: TrustedIssuers) -> None:
+    """What an operator said of an issuer is enough, and safe."""
+    said = (believed.issuer, believed.audience, believed.jwks_url)
+    if any(said) and not all(said):
+        raise InvalidInput("tokens of an issuer need jwt_issuer, jwt_audience and jwks_url")
+    if believed.jwks_url:
+        check_url("jwks_url", believed.jwks_url)
+    if believed.introspect_url:
+        check_url("introspect_url", believed.introspect_url)
+    if foreign := [name for name in believed.algorithms if name not in ALGORITHMS]:
+        raise InvalidInput(
+            f"jwt_algorithms: {', '.join(foreign)[:100]} is not among {', '.join(ALGORITHMS)}"
+        )
+
+
+# Whoever may check a signature with a shared secret may also make one.
+ALGORITHMS = tuple(
+    name
+    for name in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
+                 "EdDSA")
+    if name[:2] in KIND
+)  # fmt: skip

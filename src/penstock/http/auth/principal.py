@@ -1,0 +1,139 @@
+"""Who calls, and what a route asks of its callers."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import cached_property, lru_cache
+
+from msgspec import Struct
+
+from penstock.errors import Forbidden, InvalidInput
+from penstock.model.message import NEVER, Moment
+from penstock.rules.access import EVERY, EVERYTHING, Access, Right
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+NAMES = frozenset({b"127.0.0.1", b"[::1]", b"localhost"})
+# What browsers say of a page that was not served from here: another site, or another port.
+OTHER_SITES = frozenset({b"cross-site", b"same-site"})
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+# What tells where a request comes from. All but the first three are written by proxies.
+ORIGIN_HEADERS = frozenset(
+    {b"host", b"origin", b"sec-fetch-site", b"forwarded", b"via", b"x-real-ip"}
+)
+# The owner of the store: what concerns all tenants is for its callers alone.
+OWNER = "default"
+
+
+class Extent(StrEnum):
+    """What the right of a route has to cover."""
+
+    # The queue in question, which the route checks; lists show what the caller may see.
+    QUEUE = "queue"
+    # All queues of the scope in question, which the route checks.
+    SCOPE = "scope"
+    # All queues of all scopes of the tenant.
+    TENANT = "tenant"
+    # The same, and only for the tenant that owns the store.
+    STORE = "store"
+
+
+class Requirement(Struct, frozen=True):
+    """What a route asks of its caller. Without a right, any caller is let in."""
+
+    right: Right | None
+    extent: Extent = Extent.QUEUE
+
+
+class Principal:
+    """Queues are the tenant's; a lock token is of use to its holder alone."""
+
+    def __init__(
+        self,
+        subject: str,
+        tenant: str,
+        access: Access,
+        types: Iterable[str] = (EVERY,),
+        rate: float | None = None,
+        expires_at: Moment = NEVER,
+    ) -> None:
+        self.subject = subject
+        self.tenant = tenant
+        self.access = access
+        self.types = frozenset(types)
+        self.rate = rate
+        # Of an API key. The issuer of a token renews it, so the end of a token is none.
+        self.expires_at = expires_at
+
+    @cached_property
+    def holder(self) -> str:
+        """Unique among all callers: a tenant's name has no slash, and a subject begins with its
+        kind."""
+        return f"{self.tenant}/{self.subject}"
+
+    def check_requirement(self, required: Requirement) -> None:
+        if required.right is None:
+            return
+        self.access.check_some(required.right)
+        if required.extent is Extent.STORE and self.tenant != OWNER:
+            raise Forbidden(f"this is for callers of tenant {OWNER!r} alone")
+        if required.extent in (Extent.TENANT, Extent.STORE):
+            self.access.check(required.right, EVERY)
+
+    def filter_types(self, types: Iterable[str]) -> tuple[str, ...]:
+        """The types a claim is to be served: those asked for, or all the caller may have."""
+        asked = tuple(types)
+        if EVERY in self.types:
+            return asked
+        if not self.types:
+            raise Forbidden("this caller may claim no type at all")
+        if foreign := set(asked) - self.types:
+            raise Forbidden(f"this caller may not claim type {', '.join(sorted(foreign))[:200]}")
+        return asked or tuple(sorted(self.types))
+
+
+# Without credentials there is one caller: whoever can reach the loopback of this machine.
+OPERATOR = Principal("local", OWNER, EVERYTHING)
+
+
+def refuse_exposed(host: str, *, asks: bool) -> None:
+    if host not in LOOPBACK and not asks:
+        raise InvalidInput(
+            f"--host {host} would let anyone in: with --auth callers need an API key or a token;"
+            f" without it the server listens on {', '.join(LOOPBACK)} only"
+        )
+
+
+def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
+    """A web page that the operator looks at is not the operator: its browser says where it is from,
+    and a name that was made to lead here is not one of ours. Nor is the client of a proxy."""
+    host = origin = None
+    for name, value in headers:
+        if name not in ORIGIN_HEADERS and name[:12] != b"x-forwarded-":
+            continue
+        if name == b"host":
+            host = value
+        elif name == b"origin":
+            origin = value
+        elif name == b"sec-fetch-site":
+            if value in OTHER_SITES and method not in SAFE_METHODS:
+                raise Forbidden("a page of another site may not write")
+        else:
+            raise Forbidden(
+                f"the request came through a proxy ({name.decode('latin-1')}): start the server"
+                " with --auth to serve other machines"
+            )
+    refuse_foreign(host, origin)
+    return OPERATOR
+
+
+def refuse_foreign(host: bytes | None, origin: bytes | None) -> None:
+    if host is not None and not is_local_host(host):
+        raise Forbidden(f"host {host.decode('latin-1')[:100]!r} is not this machine's loopback")
+    if origin is not None and origin != b"http://" + (host or b""):
+        raise Forbidden(f"origin {origin.decode('latin-1')[:100]!r} is another site")
+
+
+@lru_cache(64)
+def is_local_host(host: bytes) -> bool:
+    """With its port or without."""
+    name, colon, port = host.rpartition(b":")
+    return (name if colon and port.isdigit() else host) in NAMES

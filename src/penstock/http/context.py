@@ -1,0 +1,199 @@
+"""One request, past the door: who calls, where, and how to see that the caller has left."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+from msgspec.structs import replace
+
+from penstock.broker.local import Broker
+from penstock.broker.messages import Admin
+from penstock.errors import BodyTooLarge, InvalidInput, RequestTimeout
+from penstock.http.auth.principal import Principal, Requirement
+from penstock.http.state import ServerLimits, ServerState
+from penstock.model.documents import AuditEntry, acting
+from penstock.rules.access import Right
+from penstock.rules.validation import replace_surrogates
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+KEY = "penstock"
+CLOSE = (b"connection", b"close")
+# An ASGI extension: a whole answer by one call.
+RESPONDER_EXTENSION = "penstock.whole"
+TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+MAX_TARGET_LENGTH = 300
+MIN_BYTES_PER_S = 1_000
+ANSWERED = frozenset({Right.MANAGE, Right.ACCESS})
+
+
+class ClientDisconnected(Exception):
+    """The caller has left; nobody is there to be answered."""
+
+
+class RequestContext:
+    """`scope` is the namespace of queues the caller means."""
+
+    __slots__ = (
+        "asgi_scope", "broker", "caller", "headers", "path", "receive", "request_id", "right",
+        "scope", "service", "whole",
+    )  # fmt: skip
+
+    def __init__(
+        self, service: ServerState, caller: Principal, scope: str, request_id: str, receive: Receive
+    ) -> None:
+        self.service = service
+        self.caller = caller
+        self.scope = scope
+        self.request_id = request_id
+        self.receive = receive
+        self.broker: Broker = service.get_broker(caller.tenant)
+        # What the route is about; what operators do is done with it alone.
+        self.right: Right | None = None
+        self.path = ""
+        self.headers: Iterable[tuple[bytes, bytes]] = ()
+        # What the caller shows; it is looked at again while a request takes long.
+        self.asgi_scope: Scope = {}
+        # How its connection answers, and tells that the caller has left.
+        self.whole: Any = None
+
+    @property
+    def admin(self) -> Admin:
+        """What operators do, as far as this caller may."""
+        broker = self.broker
+        return Admin(broker.store, broker.directory, broker.tenant, self.allows)
+
+    @property
+    def target(self) -> str:
+        where = "" if self.scope == "default" else f"?scope={self.scope}"
+        return replace_surrogates(self.path[:MAX_TARGET_LENGTH] + where)
+
+    def allows(self, scope: str, queue: str) -> bool:
+        return self.right is not None and self.caller.access.allows(self.right, scope, queue)
+
+    def check(self, right: Right, queue: str) -> None:
+        self.caller.access.check(right, self.scope, queue)
+
+    def enter(self, required: Requirement, verb: str, scope: str) -> None:
+        """A route that is not quick. Whoever may not do it to anything is told at once; who acts
+        on the store answers for it. Without a scope, the act is the tenant's."""
+        self.right = required.right
+        self.caller.check_requirement(required)
+        if required.right in ANSWERED:
+            acting.set(
+                AuditEntry(
+                    subject=self.caller.subject,
+                    tenant=self.caller.tenant,
+                    scope=scope,
+                    verb=verb,
+                    target=self.target,
+                    request_id=self.request_id,
+                )
+            )
+
+    def act_in(self, scope: str) -> None:
+        """What this request changes belongs to that scope."""
+        if (act := acting.get()) is not None:
+            acting.set(replace(act, scope=scope))
+
+    @property
+    def traceparent(self) -> str | None:
+        for name, value in self.headers:
+            if name == b"traceparent" and TRACEPARENT.fullmatch(value):
+                return value.decode()
+        return None
+
+    async def body(self) -> bytes:
+        limits = self.service.limits
+        here = None if self.whole is None else self.whole.body()
+        return await read_body(self.receive, limits) if here is None else fitting(here, limits)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """A body of any length."""
+        reader, more = BodyReader(self.receive, self.service.limits.body_timeout), True
+        while more:
+            piece, more = await reader.next_piece()
+            yield piece
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Of a body of any length, as they come."""
+        rest = b""
+        async for piece in self.pieces():
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                yield line
+            if len(rest) > self.service.limits.body:
+                raise BodyTooLarge(f"a line has more than {self.service.limits.body} bytes")
+        yield rest
+
+
+async def read_body(receive: Receive, limits: ServerLimits) -> bytes:
+    """Whole. One that comes in pieces without end is refused when it is too much, or too slow."""
+    reader = BodyReader(receive, limits.body_timeout)
+    pieces, size, more = [], 0, True
+    # No more than it takes to see that it is too much.
+    while more and size <= limits.body:
+        piece, more = await reader.next_piece()
+        pieces.append(piece)
+        size += len(piece)
+    return fitting(b"".join(pieces), limits)
+
+
+class BodyReader:
+    """Reads a body piece by piece, and refuses a client that stops sending or sends too slowly.
+
+    The client has `timeout` seconds. Waiting for it uses them up, and every `MIN_BYTES_PER_S` bytes
+    give one back. What the server does between two pieces does not count.
+    """
+
+    __slots__ = ("left", "receive", "timeout")
+
+    def __init__(self, receive: Receive, timeout: float) -> None:
+        self.receive = receive
+        self.timeout = self.left = timeout
+
+    async def next_piece(self) -> tuple[bytes, bool]:
+        """And whether there are more."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(self.left):
+                piece, more = await next_piece(self.receive)
+        except TimeoutError:
+            raise RequestTimeout(
+                f"the body came to a halt: the server waits {self.timeout:g} s,"
+                f" and one more for every {MIN_BYTES_PER_S} bytes"
+            ) from None
+        earned = len(piece) / MIN_BYTES_PER_S
+        self.left = min(self.timeout, self.left - (loop.time() - began) + earned)
+        return piece, more
+
+
+def fitting(body: bytes, limits: ServerLimits) -> bytes:
+    if len(body) > limits.body:
+        raise BodyTooLarge(f"the request has more than {limits.body} bytes")
+    return body
+
+
+async def next_piece(receive: Receive) -> tuple[bytes, bool]:
+    """And whether there are more."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnected
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def scope_of(query: bytes) -> str:
+    """The namespace that `?scope=` names."""
+    if not query:
+        return "default"
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    if unknown := {name for name, _ in given} - {"scope"}:
+        raise InvalidInput(f"no parameter named {', '.join(sorted(unknown))[:200]}; there is scope")
+    return given[-1][1] if given else "default"

@@ -1,0 +1,1 @@
+"""Live events: the hub, the tail of history, server-sent event streams."""

@@ -1,0 +1,255 @@
+"""What happens to messages and queues, told to whoever listens."""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+import msgspec
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from msgspec import Struct
+
+from penstock.errors import TooManyWaiting
+from penstock.model.message import HistoryRow, State, Verb
+from penstock.rules.access import EVERY
+from penstock.wire.fields import Time
+
+# So many of a crowd read in one turn of the loop.
+WOKEN_AT_ONCE = 20
+# A listener who is so many events behind is let go, and comes back by its last event id.
+MAX_BACKLOG = 1_000
+MAX_LISTENERS = 2_000
+# Messages whose type and correlation id are known without a look.
+MAX_KNOWN_MESSAGES = 20_000
+# The follower may lag behind somebody's long transaction; past these an event may come twice.
+MAX_ANNOUNCED = 100_000
+OF_VERB = {
+    Verb.REDRIVE: "message.redriven",
+    Verb.RELEASE: "message.released",
+    Verb.PARK: "message.parked",
+    Verb.RECLAIM: "message.lease_lost",
+}
+PUBLISHED = "message.published"
+LIVE = (
+    "message.claimed", "message.extended", "queue.changed", "queue.deleted", "scope.changed",
+    "agent.failed", "agent.recovered",
+)  # fmt: skip
+KINDS = (
+    PUBLISHED, *sorted(OF_VERB.values()), "message.retried", "message.dead",
+    "message.completed", "message.failed", "message.expired", "message.cancelled", *LIVE,
+)  # fmt: skip
+encode = msgspec.json.Encoder().encode
+
+
+class Event(Struct, frozen=True, omit_defaults=True):
+    """No bodies. Only those with a `cursor` come again to a listener who comes back."""
+
+    kind: str
+    at: Time
+    scope: str
+    queue: str
+    id: str | None = None
+    type: str | None = None
+    state: str | None = None
+    attempts: int = 0
+    consumer: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    correlation_id: str | None = None
+
+
+class EncodedEvent(Struct, frozen=True, dict=True):
+    """An event, whose it is, and from where to go on after it."""
+
+    event: Event
+    tenant: str
+    cursor: str | None = None
+
+    @cached_property
+    def frame(self) -> bytes:
+        """As it is sent; the same to everybody."""
+        data = encode(self.event).decode()
+        return format_sse_event(event=self.event.kind, data_str=data, id=self.cursor)
+
+
+class Filter(Struct, frozen=True):
+    """Of a tenant; of these scopes, queues and kinds, if any are named."""
+
+    tenant: str
+    scopes: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+    # Of what is about no queue, whether all may be seen.
+    allows: Callable[[str, str], bool] = lambda scope, queue: True
+
+    def matches(self, told: EncodedEvent) -> bool:
+        event = told.event
+        return (
+            told.tenant == self.tenant
+            and (not self.scopes or event.scope in self.scopes)
+            and (not self.queues or event.queue in self.queues)
+            and (not self.kinds or event.kind in self.kinds)
+            and self.allows(event.scope, event.queue or EVERY)
+        )
+
+
+class Listener:
+    """What it has not read yet; `lost` ends when that became too much."""
+
+    def __init__(self, filter: Filter, wake: Callable[["Listener"], None]) -> None:
+        self.filter = filter
+        self.wake = wake
+        self.unread: deque[bytes] = deque()
+        self.news = asyncio.Event()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed = False
+
+    def tell(self, told: EncodedEvent) -> None:
+        if not self.lost.done() and self.filter.matches(told):
+            self.hear(told.frame)
+
+    def hear(self, frame: bytes) -> None:
+        if len(self.unread) >= MAX_BACKLOG:
+            self.unread.clear()
+            self.lost.set_result(None)
+            return
+        if not self.unread:
+            self.wake(self)
+        self.unread.append(frame)
+
+    async def read(self) -> bytes:
+        """All there is, as soon as there is something."""
+        await self.news.wait()
+        self.news.clear()
+        frames = b"".join(self.unread)
+        self.unread.clear()
+        return frames
+
+    def close(self) -> None:
+        self.closed = True
+        self.news.set()
+
+
+class Hub:
+    """Events of this process and, by a follower of history, of all others."""
+
+    def __init__(self) -> None:
+        self.listeners: set[Listener] = set()
+        # Those with news, who are yet to be woken.
+        self.asleep: deque[Listener] = deque()
+        self.awaited: dict[int, set[asyncio.Event]] = {}
+        self.closed = False
+        self.known: OrderedDict[int, tuple[str, str | None]] = OrderedDict()
+        # Told live, and to come again in what the follower reads.
+        self.announced: set[int] = set()
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.listeners or self.awaited)
+
+    def listen(self, filter: Filter) -> Listener:
+        if len(self.listeners) >= MAX_LISTENERS:
+            raise TooManyWaiting(f"{MAX_LISTENERS} listen here already")
+        listener = Listener(filter, self.wake)
+        if self.closed:
+            listener.close()
+        self.listeners.add(listener)
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        self.listeners.discard(listener)
+
+    def tell(self, events: Iterable[EncodedEvent]) -> None:
+        for told in events:
+            for listener in self.listeners:
+                listener.tell(told)
+
+    def wake(self, listener: Listener) -> None:
+        if not self.asleep:
+            asyncio.get_running_loop().call_soon(self.wake_some)
+        self.asleep.append(listener)
+
+    def wake_some(self) -> None:
+        """Not all in one turn of the loop: a request would wait until the whole crowd is told."""
+        for _ in range(min(WOKEN_AT_ONCE, len(self.asleep))):
+            self.asleep.popleft().news.set()
+        if self.asleep:
+            asyncio.get_running_loop().call_soon(self.wake_some)
+
+    def send_keepalives(self) -> None:
+        for listener in self.listeners:
+            if not listener.unread:
+                listener.hear(KEEPALIVE_COMMENT)
+
+    def expect(self, id: int) -> asyncio.Event:
+        """Set when something happened to the message."""
+        happened = asyncio.Event()
+        self.awaited.setdefault(id, set()).add(happened)
+        if self.closed:
+            happened.set()
+        return happened
+
+    def forget(self, id: int, happened: asyncio.Event) -> None:
+        self.awaited[id].discard(happened)
+        if not self.awaited[id]:
+            del self.awaited[id]
+
+    def notify_ended(self, ids: Iterable[int]) -> None:
+        for id in ids:
+            for each in self.awaited.get(id, ()):
+                each.set()
+
+    def remember(self, id: int, type: str, correlation_id: str | None) -> None:
+        self.known[id] = (type, correlation_id)
+        if len(self.known) > MAX_KNOWN_MESSAGES:
+            self.known.popitem(last=False)
+
+    def announce(self, told: EncodedEvent, id: int) -> None:
+        """A message published here: told at once, unless the follower was quicker, and not again
+        when it reads it."""
+        if self.listeners and id not in self.known:
+            if len(self.announced) >= MAX_ANNOUNCED:
+                self.announced.clear()
+            self.announced.add(id)
+            self.tell((told,))
+
+    def is_news(self, event: Event) -> bool:
+        """What the follower read is told now, unless it was announced; from then on it is known."""
+        if event.kind != PUBLISHED or event.id is None:
+            return True
+        id = int(event.id)
+        announced = id in self.announced
+        self.announced.discard(id)
+        self.remember(id, event.type or "", event.correlation_id)
+        return not announced
+
+    def close(self) -> None:
+        """Whoever listens or waits is let go."""
+        self.closed = True
+        for listener in self.listeners:
+            listener.close()
+        self.notify_ended(list(self.awaited))
+
+
+class WakeSignal:
+    """A sign of life for whoever listens: that the client is gone shows when it is sent."""
+
+    name = "event_pulse"
+    every = 15.0
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    async def tick(self) -> float:
+        self.hub.send_keepalives()
+        return self.every
+
+
+def classify(row: HistoryRow) -> str:
+    if row.state is State.DEAD:
+        return "message.dead"
+    if row.verb in OF_VERB:
+        return OF_VERB[row.verb]
+    if row.state in (State.SCHEDULED, State.READY):
+        return "message.retried"
+    return f"message.{row.state}"

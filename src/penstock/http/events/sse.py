@@ -1,0 +1,116 @@
+"""An event stream: what was missed, what happens, and a sign of life in between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import structlog
+from fastapi import Response
+from fastapi.sse import format_sse_event
+from structlog.typing import FilteringBoundLogger
+
+from penstock.errors import IdentityUnavailable, PenstockError, StoreError
+from penstock.http.context import Receive, RequestContext, Scope, Send
+from penstock.http.events.hub import Listener
+from penstock.http.events.tail import HistoryReader, ResumePoint
+from penstock.http.state import ServerState
+
+log: FilteringBoundLogger = structlog.get_logger()
+# Milliseconds until a client comes back.
+RETRY = 1_000
+# How often a stream looks whether its caller may still listen.
+RIGHTS_INTERVAL_S = 1.0
+
+
+async def stream_events(
+    service: ServerState, listener: Listener, begun: ResumePoint, missed: ResumePoint | None
+) -> AsyncIterator[bytes]:
+    """Listening began before: nothing falls between what was missed and what happens."""
+    yield format_sse_event(comment="penstock", retry=RETRY, id=str(missed or begun))
+    if missed is not None:
+        async for frames in catch_up(service, listener, missed):
+            yield frames
+    while not listener.closed:
+        yield await listener.read()
+    yield format_sse_event(comment="the server stops")
+
+
+async def catch_up(
+    service: ServerState, listener: Listener, missed: ResumePoint
+) -> AsyncIterator[bytes]:
+    directory = service.get_broker(listener.filter.tenant).directory
+    reader = HistoryReader(service.store, directory, service.hub, missed)
+    while not listener.closed:
+        async with service.follower.turns:
+            told = await reader.read()
+        if not told:
+            return
+        yield b"".join(each.frame for each in told if listener.filter.matches(each))
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    """When the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def watch_rights(call: RequestContext) -> None:
+    """Returns when the caller is let in no more; until then events are filtered by its rights of
+    the moment."""
+    while call.right is None or call.right in call.caller.access.rights:
+        await asyncio.sleep(RIGHTS_INTERVAL_S)
+        try:
+            call.caller = await call.service.gate.recognise(call.asgi_scope)
+        except (StoreError, IdentityUnavailable):
+            # Whether it still is cannot be said now.
+            continue
+        except PenstockError as error:
+            log.info("stream_ended", error=str(error))
+            return
+
+
+class EventStream(Response):
+    """Sent for as long as the client is there and reads. One that does not is cut off, since it
+    would not read a farewell either."""
+
+    def __init__(
+        self,
+        call: RequestContext,
+        listener: Listener,
+        begun: ResumePoint,
+        missed: ResumePoint | None,
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+                         media_type="text/event-stream")  # fmt: skip
+        del self.headers["content-length"]
+        self.call = call
+        self.service = call.service
+        self.listener = listener
+        self.begun = begun
+        self.missed = missed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self.send_all(send))
+        leaving = asyncio.ensure_future(wait_for_disconnect(receive))
+        tasks: set[asyncio.Future[None]] = {sending, leaving, self.listener.lost}
+        if self.service.gate.asks:
+            tasks.add(asyncio.ensure_future(watch_rights(self.call)))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.service.hub.leave(self.listener)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        if not sending.cancelled():
+            sending.result()
+
+    async def send_all(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        try:
+            async for frames in stream_events(self.service, self.listener, self.begun, self.missed):
+                await send({"type": "http.response.body", "body": frames, "more_body": True})
+        except StoreError as error:
+            # It has begun: the client comes back, and goes on after the last it heard.
+            log.warning("stream_ended", error=str(error))
+        await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,224 @@
+"""Follows the history of a store: what any process did to its messages becomes events."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+
+import structlog
+from msgspec import Struct
+from structlog.typing import FilteringBoundLogger
+
+from penstock.broker.queue_cache import QueueCache
+from penstock.errors import Archived, NotFound, StoreError
+from penstock.http.events.hub import PUBLISHED, EncodedEvent, Event, Hub, classify
+from penstock.model.message import HistoryRow, Moment, StoredMessage
+from penstock.model.store_types import Cursor
+from penstock.outage import Outages
+from penstock.store import Store
+from penstock.wire.fields import to_datetime
+
+PAGE_SIZE = 500
+FARTHEST = 2**62
+# A row that is missing may come for as long as somebody's transaction lasts, in microseconds; or it
+# was rolled back, and never comes.
+MISSING_ROW_TIMEOUT_MICROS = 600_000_000
+MAX_MISSING_ROWS = 10_000
+# So many read at once what they missed.
+TURNS = 2
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class ResumePoint(Struct, frozen=True):
+    """How far a reader is: nothing before it will come, or not any more."""
+
+    message: int
+    history: int
+
+    def __str__(self) -> str:
+        return f"{self.message}-{self.history}"
+
+
+def parse_resume_point(text: str) -> ResumePoint | None:
+    message, dash, history = text.partition("-")
+    numbers = [part for part in (message, history) if part.isascii() and part.isdecimal()]
+    if not dash or len(numbers) != 2 or max(map(len, numbers)) > 19:
+        return None
+    return ResumePoint(int(message), int(history))
+
+
+class HistoryReader:
+    """Reads on from a mark. Repeats what it is not sure of; never skips."""
+
+    def __init__(self, store: Store, directory: QueueCache, hub: Hub, mark: ResumePoint) -> None:
+        self.store = store
+        self.directory = directory
+        self.hub = hub
+        self.mark = mark
+        self.cursor = str(mark)
+        self.top = mark.history
+        # Rows past the mark that were read, with others missing before them: when each was written.
+        self.ahead: dict[int, Moment] = {}
+        self.look_back_at = 0.0
+
+    async def read(self) -> list[EncodedEvent]:
+        """The next events, as they happened; none if it has read all there is.
+
+        Whoever has seen one of them goes on with all of them: their order is not that of the marks.
+        """
+        self.cursor = str(self.mark)
+        told = await self.read_published() + await self.read_ended()
+        return sorted(told, key=event_time)
+
+    async def read_published(self) -> list[EncodedEvent]:
+        feed = await self.store.feed(Cursor(message=self.mark.message, history=FARTHEST), PAGE_SIZE)
+        told = [await self.make_published_event(message) for message in feed.messages]
+        self.mark = ResumePoint(feed.cursor.message, self.mark.history)
+        return told
+
+    async def read_ended(self) -> list[EncodedEvent]:
+        rows = await self.store.recent(self.top, PAGE_SIZE)
+        if self.ahead and time.monotonic() >= self.look_back_at:
+            rows += await self.read_missing()
+        told = [await self.make_history_event(row) for row in rows]
+        self.advance(rows)
+        self.hub.notify_ended(row.id for row in rows)
+        return told
+
+    async def read_missing(self) -> list[HistoryRow]:
+        """Rows that were written by transactions which ended only now."""
+        rows = await self.store.recent(self.mark.history, PAGE_SIZE + len(self.ahead))
+        self.look_back_at = time.monotonic() + max(0.5, len(self.ahead) / 2_000)
+        return [row for row in rows if row.position < self.top and row.position not in self.ahead]
+
+    def advance(self, rows: Iterable[HistoryRow]) -> None:
+        self.ahead.update((row.position, row.at) for row in rows)
+        self.top = max(self.top, *self.ahead) if self.ahead else self.top
+        old = max(self.ahead.values(), default=0) - MISSING_ROW_TIMEOUT_MICROS
+        history = self.mark.history
+        for position in sorted(self.ahead):
+            sure = self.ahead[position] < old or len(self.ahead) > MAX_MISSING_ROWS
+            if position != history + 1 and not sure:
+                break
+            history = position
+            del self.ahead[position]
+        self.mark = ResumePoint(self.mark.message, history)
+
+    async def make_published_event(self, message: StoredMessage) -> EncodedEvent:
+        queue = await self.directory.get_by_id(message.queue_id)
+        event = Event(
+            PUBLISHED,
+            to_datetime(message.created_at),
+            queue.scope.name,
+            queue.name,
+            str(message.id),
+            message.type,
+            correlation_id=message.meta.correlation_id,
+        )
+        return EncodedEvent(event, queue.scope.tenant, self.cursor)
+
+    async def make_history_event(self, row: HistoryRow) -> EncodedEvent:
+        queue = await self.directory.get_by_id(row.queue_id)
+        type, correlation_id = await self.lookup_type(row.id)
+        event = Event(
+            classify(row),
+            to_datetime(row.at),
+            queue.scope.name,
+            queue.name,
+            str(row.id),
+            type,
+            row.state.value,
+            row.attempts,
+            row.consumer,
+            row.reason,
+            row.error,
+            correlation_id,
+        )
+        return EncodedEvent(event, queue.scope.tenant, self.cursor)
+
+    async def lookup_type(self, id: int) -> tuple[str | None, str | None]:
+        if id not in self.hub.known:
+            try:
+                record = await self.store.get(id)
+            except Archived:
+                record = None
+            if record is None:
+                return None, None
+            self.hub.remember(id, record.message.type, record.message.meta.correlation_id)
+        return self.hub.known[id]
+
+
+def event_time(told: EncodedEvent) -> datetime:
+    return told.event.at
+
+
+async def find_newest(store: Store) -> ResumePoint:
+    """The end of what there is, by halving: no store keeps it."""
+
+    async def messages_after(number: int) -> bool:
+        return bool((await store.feed(Cursor(message=number, history=FARTHEST), 1)).messages)
+
+    async def history_after(number: int) -> bool:
+        return bool(await store.recent(number, 1))
+
+    return ResumePoint(await find_last(messages_after), await find_last(history_after))
+
+
+async def find_last(any_after: Callable[[int], Awaitable[bool]]) -> int:
+    low, high = -1, FARTHEST
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await any_after(middle):
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+class HistoryTail:
+    """Reads only while somebody listens."""
+
+    name = "event_follower"
+    every = 0.2
+
+    def __init__(self, store: Store, directory: QueueCache, hub: Hub, outages: Outages) -> None:
+        self.store = store
+        self.directory = directory
+        self.hub = hub
+        self.outages = outages
+        self.reader: HistoryReader | None = None
+        self.starting = asyncio.Lock()
+        # Whoever comes back reads what it missed; a crowd of them leaves the store to others.
+        self.turns = asyncio.Semaphore(TURNS)
+
+    async def start(self) -> HistoryReader:
+        """From now on nothing is missed, for whoever listens already. It is begun by one of those
+        who come at once, and the others wait for that."""
+        async with self.starting:
+            if self.reader is None:
+                end = await find_newest(self.store)
+                self.reader = HistoryReader(self.store, self.directory, self.hub, end)
+            return self.reader
+
+    async def tick(self) -> float:
+        if not self.hub.wanted:
+            self.reader = None
+            self.hub.announced.clear()
+            return self.every
+        # The runner would wait longer and longer, and events are for now.
+        try:
+            wait = await self.follow()
+        except StoreError as error:
+            self.outages.report_failure(self.name, error)
+            return self.every
+        except NotFound as error:
+            log.warning("events_late", error=str(error))
+            return self.every
+        self.outages.report_success(self.name)
+        return wait
+
+    async def follow(self) -> float:
+        reader = await self.start()
+        told = await reader.read()
+        self.hub.tell([each for each in told if self.hub.is_news(each.event)])
+        return 0 if len(told) >= PAGE_SIZE else self.every

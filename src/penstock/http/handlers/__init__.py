@@ -1,0 +1,1 @@
+"""The handlers of every route, grouped by resource."""

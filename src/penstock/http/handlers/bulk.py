@@ -1,0 +1,190 @@
+"""Many messages at once: redrive by filter, export, import."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from fastapi import Query
+from fastapi.responses import StreamingResponse
+
+from penstock.errors import InvalidInput, PenstockError
+from penstock.http.context import RequestContext
+from penstock.http.errors import make_malformed_error
+from penstock.http.handlers.publish import announce_one, refuse_unfit
+from penstock.http.routing import Called, QueueName, RouteTable, make_body_dependency
+from penstock.model.message import Draft, Record, State
+from penstock.model.store_types import Published
+from penstock.rules.access import Right
+from penstock.wire.publish import Problem, PublishRequest, make_draft
+from penstock.wire.records import (
+    Imported,
+    RedriveFilter,
+    RedriveOutcome,
+    RedriveOutcomes,
+    make_message_view,
+)
+
+bulk = RouteTable("messages")
+PAGE_SIZE = 200
+# A call with a rate is answered after so many seconds, with a cursor to go on.
+MAX_RESPONSE_TIME_S = 20.0
+MAX_ERRORS = 100
+NDJSON = "application/x-ndjson"
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(PublishRequest).decode
+
+
+@bulk.add(
+    "POST", "/v1/redrive", "Send many ended messages again", RedriveOutcomes, takes=RedriveFilter,
+    example={"state": "dead", "queue": "mail", "rate": 50},
+)  # fmt: skip
+async def redrive_many(
+    call: Called, wanted: Annotated[RedriveFilter, make_body_dependency(RedriveFilter)]
+) -> RedriveOutcomes:
+    if wanted.ids is not None:
+        return make_outcomes([await redrive_one(call, int(id)) for id in wanted.ids])
+    filter = ("redrive", call.caller.tenant, call.scope, wanted.state, wanted.queue, wanted.type)
+    tokens = call.service.tokens
+    before = None if wanted.cursor is None else tokens.unseal_cursor(wanted.cursor, filter)
+    found = await call.admin.find(
+        wanted.queue,
+        state=State(wanted.state),
+        type=wanted.type,
+        before=before,
+        limit=wanted.limit,
+        scope=call.scope,
+    )
+    items = [each async for each in redrive_at_rate(call, found, wanted.rate)]
+    more = len(items) < len(found) or len(found) == wanted.limit
+    cursor = tokens.seal_cursor(int(items[-1].id), filter) if items and more else None
+    return make_outcomes(items, cursor)
+
+
+async def redrive_at_rate(
+    call: RequestContext, found: list[Record], rate: float | None
+) -> AsyncIterator[RedriveOutcome]:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for number, record in enumerate(found):
+        if rate is not None:
+            due = number / rate
+            if due > MAX_RESPONSE_TIME_S:
+                return
+            await asyncio.sleep(began + due - loop.time())
+        yield await redrive_one(call, record.message.id)
+
+
+async def redrive_one(call: RequestContext, id: int) -> RedriveOutcome:
+    try:
+        published = await call.admin.redrive(id, scope=call.scope)
+    except PenstockError as error:
+        return RedriveOutcome(str(id), error=Problem(error.code, str(error)))
+    return RedriveOutcome(str(id), None if published.id == id else str(published.id))
+
+
+def make_outcomes(items: list[RedriveOutcome], cursor: str | None = None) -> RedriveOutcomes:
+    refused = sum(item.error is not None for item in items)
+    return RedriveOutcomes(items, len(items) - refused, refused, cursor)
+
+
+@bulk.add("GET", "/v1/queues/{queue}/export", "Messages of a queue, one a line", NDJSON)
+async def export(
+    call: Called,
+    queue: QueueName,
+    state: Annotated[State | None, Query()] = None,
+) -> StreamingResponse:
+    """The newest first, as they are while they are read."""
+    await call.admin.queue(queue, scope=call.scope)
+    return StreamingResponse(stream_export(call, queue, state), media_type=NDJSON)
+
+
+async def stream_export(
+    call: RequestContext, queue: str, state: State | None
+) -> AsyncIterator[bytes]:
+    before: int | None = None
+    while True:
+        page = await call.admin.find(
+            queue, state=state, before=before, limit=PAGE_SIZE, scope=call.scope
+        )
+        yield b"".join(encode(make_message_view(record, queue)) + b"\n" for record in page)
+        if len(page) < PAGE_SIZE:
+            return
+        before = page[-1].message.id
+
+
+@bulk.add(
+    "POST", "/v1/queues/{queue}/import", "Publish messages, one a line", Imported, takes=NDJSON,
+    right=Right.PUBLISH,
+    example='{"type": "mail.send", "body": {"to": "ada@example.org"}}\n',
+)  # fmt: skip
+async def import_(call: Called, queue: QueueName) -> Imported:
+    """Lines as `publish` takes them, or as an export gave them: what is not for a publisher to say
+    (id, state, timeline) is left out. Each line answers for itself."""
+    await call.admin.queue(queue, scope=call.scope)
+    made = Importing(call, queue)
+    async for line in call.lines():
+        await made.add(line)
+    await made.publish()
+    return Imported(made.published, made.refused, made.errors)
+
+
+class Importing:
+    def __init__(self, call: RequestContext, queue: str) -> None:
+        self.call = call
+        self.queue = queue
+        self.drafts: list[Draft] = []
+        self.published = self.refused = 0
+        self.errors: list[Problem] = []
+
+    async def add(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            draft = make_draft(read(line, self.queue))
+            refuse_unfit(self.call, draft)
+            self.drafts.append(draft)
+        except PenstockError as error:
+            self.refuse(Problem(error.code, str(error)))
+        if len(self.drafts) >= PAGE_SIZE:
+            await self.publish()
+
+    async def publish(self) -> None:
+        drafts, self.drafts = self.drafts, []
+        if not drafts:
+            return
+        published = await self.call.broker.publish_many(drafts, scope=self.call.scope)
+        announce_one(self.call, drafts, published)
+        for each in published:
+            self.count(each)
+
+    def count(self, published: Published) -> None:
+        if published.code is None:
+            self.published += 1
+        else:
+            self.refuse(Problem(published.code, published.error or published.code))
+
+    def refuse(self, problem: Problem) -> None:
+        self.refused += 1
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(problem)
+
+
+def read(line: bytes, queue: str) -> PublishRequest:
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        kept = {name: fields[name] for name in PublishRequest.__struct_fields__ if name in fields}
+        if unknown := fields.keys() - set(PublishRequest.__struct_fields__) - TOLD:
+            raise InvalidInput(f"no field named {', '.join(sorted(unknown))}")
+        kept["queue"] = msgspec.Raw(encode(queue))
+        return decode(encode(kept))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise make_malformed_error(error) from None
+
+
+# What an export says of a message, and no publisher.
+TOLD = {
+    "id", "state", "attempts", "deliveries", "created_at", "reason", "error", "due_at",
+    "lease_until", "consumer", "claimed_at", "begun_at", "cancel_requested", "percent", "note",
+    "redrives", "dedup_key", "timeline",
+}  # fmt: skip

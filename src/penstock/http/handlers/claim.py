@@ -1,0 +1,171 @@
+"""Claims over HTTP: in line with others, and given back if nobody is there to take them."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.broker.consume import ClaimResult
+from penstock.errors import Forbidden, PenstockError
+from penstock.http.context import RequestContext
+from penstock.http.events.hub import EncodedEvent, Event
+from penstock.http.lock_tokens import HeldLock
+from penstock.http.long_poll import ClaimKey, Waiter, give_back
+from penstock.http.metrics.metrics import count_values
+from penstock.http.metrics.queue_stats import MICROS_PER_SECOND
+from penstock.model.message import PLAIN, Flag, Leased, Meta
+from penstock.model.queue import DEAD_LETTER
+from penstock.rules.access import Right
+from penstock.wire.consume import ClaimRequest, Deliveries, Delivery
+from penstock.wire.fields import encode_body, to_datetime, to_optional_datetime
+
+# Messages of one claim whose waits are measured.
+WAIT_SAMPLE_SIZE = 10
+# Seconds for which a waiting claim goes by the rights that it came with.
+RIGHTS_HOLD_S = 1.0
+
+
+async def claim(call: RequestContext, sent: ClaimRequest) -> Deliveries:
+    wish, began = await make_claim_key(call, sent), time.monotonic()
+    waiter = call.service.parking.join(
+        call.broker,
+        wish,
+        sent.consumer or call.caller.subject,
+        sent.limit,
+        sent.wait,
+    )
+    call.whole.watch(waiter.give_up)
+    try:
+        taken = await waiter.future
+    finally:
+        left = call.whole.unwatch()
+        waiter.leave()
+    if left:
+        await give_back(call.broker, taken.messages)
+        return Deliveries([], taken.queues)
+    if taken.messages and time.monotonic() - began > RIGHTS_HOLD_S:
+        await check_again(call, sent, wish, taken)
+    tell(call, taken, waiter)
+    return Deliveries([make_delivery(call, each) for each in taken.messages], taken.queues)
+
+
+async def check_again(
+    call: RequestContext, sent: ClaimRequest, wish: ClaimKey, taken: ClaimResult
+) -> None:
+    """Gives the messages back if rights were taken away while the claim waited."""
+    try:
+        call.caller = await call.service.gate.recognise(call.asgi_scope)
+        if lost_rights(wish, await make_claim_key(call, sent), taken):
+            raise Forbidden("the rights of this caller changed while it waited; claim again")
+    except PenstockError:
+        await give_back(call.broker, taken.messages)
+        raise
+
+
+def lost_rights(before: ClaimKey, now: ClaimKey, taken: ClaimResult) -> bool:
+    """Types of the claim, or the right on a queue whose dead letter was taken."""
+    dead = now.dead_of
+    return before.wants != now.wants or any(
+        message.flags & Flag.FROM_DEAD and dead is not None and message.queue_id not in dead
+        for message in taken.messages
+    )
+
+
+async def make_claim_key(call: RequestContext, sent: ClaimRequest) -> ClaimKey:
+    for want in sent.queues:
+        call.check(Right.CONSUME, want.queue)
+    from_dead = any(want.queue == DEAD_LETTER for want in sent.queues)
+    return ClaimKey(
+        call.caller.tenant,
+        call.scope,
+        tuple((want.queue, call.caller.filter_types(want.types)) for want in sent.queues),
+        sent.lease,
+        sent.begins,
+        sent.merge,
+        await dead_queues(call) if from_dead else None,
+    )
+
+
+async def dead_queues(call: RequestContext) -> tuple[int, ...] | None:
+    """The queues whose dead letters this caller may claim; None is all of the scope."""
+    allows = call.caller.access.allows
+    if allows(Right.CONSUME, call.scope):
+        return None
+    found = tuple(
+        queue.id
+        for queue in await call.broker.directory.list_queues()
+        if (queue.scope.tenant, queue.scope.name) == (call.caller.tenant, call.scope)
+        and not queue.system
+        and allows(Right.CONSUME, call.scope, queue.name)
+    )
+    if not found:
+        raise Forbidden(f"this caller may consume from no queue of scope {call.scope!r}")
+    return found
+
+
+def make_delivery(call: RequestContext, message: Leased) -> Delivery:
+    meta = message.meta
+    body, base64 = encode_body(message.body)
+    return Delivery(
+        str(message.id),
+        call.service.tokens.sign(held_lock(message), call.caller.holder),
+        call.broker.directory.by_id[message.queue_id].name,
+        message.type,
+        message.priority,
+        message.attempts,
+        message.deliveries,
+        to_datetime(message.created_at),
+        to_datetime(message.lease_until),
+        body,
+        base64,
+        meta.content_type,
+        message.fence,
+        message.suspect,
+        *(() if meta is PLAIN else add_rare_fields(meta)),
+    )
+
+
+def held_lock(message: Leased) -> HeldLock:
+    from_dead = bool(message.flags & Flag.FROM_DEAD)
+    return HeldLock(message.id, message.fence, message.queue_id, from_dead)
+
+
+def add_rare_fields(meta: Meta) -> tuple[Any, ...]:
+    """What few messages have."""
+    return (
+        meta.name,
+        meta.headers,
+        meta.labels,
+        to_optional_datetime(meta.deadline),
+        meta.timeout,
+        meta.lease,
+        meta.max_attempts,
+        meta.max_deliveries,
+        meta.ordering_key,
+        meta.correlation_id,
+        meta.causation_id,
+        None if meta.parent_id is None else str(meta.parent_id),
+        meta.traceparent,
+    )
+
+
+def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
+    """Counts them; a claim is told live only, since history has no row of it."""
+    metrics, queues = call.service.metrics, call.broker.directory.by_id
+    for queue_id, count in count_values([each.queue_id for each in taken.messages]):
+        metrics.claimed.add(metrics.queue(queues[queue_id].name), by=count)
+    for message in taken.messages[:: len(taken.messages) // WAIT_SAMPLE_SIZE + 1]:
+        if message.deliveries == 1:
+            waited = max(0.0, time.time() - message.created_at / MICROS_PER_SECOND)
+            metrics.waits.add(metrics.queue(queues[message.queue_id].name), waited)
+    if call.service.hub.listeners:
+        call.service.hub.tell([make_claimed_event(call, each, waiter) for each in taken.messages])
+
+
+def make_claimed_event(call: RequestContext, message: Leased, waiter: Waiter) -> EncodedEvent:
+    event = Event(
+        "message.claimed", datetime.now(UTC), call.scope,
+        call.broker.directory.by_id[message.queue_id].name, str(message.id),
+        message.type, "claimed", message.attempts, waiter.consumer,
+        correlation_id=message.meta.correlation_id,
+    )  # fmt: skip
+    return EncodedEvent(event, call.caller.tenant)

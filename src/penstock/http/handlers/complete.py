@@ -1,0 +1,103 @@
+"""Completing with files: they are durable first, and gone again if it is refused."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from penstock.artifacts.service import Artifacts
+from penstock.artifacts.upload import Upload
+from penstock.errors import AlreadySettled, InvalidInput, PenstockError, StoreError
+from penstock.http.context import RequestContext
+from penstock.http.handlers.settle import Settling
+from penstock.model.store_types import Lock
+from penstock.rules.validation import clip
+from penstock.wire.artifacts import InlineArtifact
+from penstock.wire.consume import CompleteRequest, Settled, SettleOutcomes
+
+# It was done, or may have been: then the files are its own.
+MAYBE_DONE_ERRORS = (AlreadySettled, StoreError)
+
+
+class AttachResult(Struct, frozen=True):
+    """What an item is settled by, or why it is not; and the files it brought."""
+
+    lock: Lock | PenstockError
+    names: Sequence[str] = ()
+
+
+class CompletionWithFiles(Settling[CompleteRequest]):
+    async def settle(self, call: RequestContext, lock: Lock, sent: CompleteRequest) -> Settled:
+        if not sent.artifacts:
+            return await super().settle(call, lock, sent)
+        artifacts = call.broker.artifacts
+        async with artifacts.turn(lock):
+            names = await attach(artifacts, lock, sent.artifacts)
+            try:
+                return await super().settle(call, lock, sent)
+            except PenstockError as error:
+                await take_back(artifacts, [AttachResult(lock, names)], error)
+                raise
+
+    async def settle_many(
+        self,
+        call: RequestContext,
+        read: Sequence[Lock | PenstockError],
+        sent: Sequence[CompleteRequest],
+    ) -> SettleOutcomes:
+        if not any(item.artifacts for item in sent):
+            return await super().settle_many(call, read, sent)
+        artifacts = call.broker.artifacts
+        async with artifacts.turn(*(lock for lock in read if isinstance(lock, Lock))):
+            tried = [await try_attach(artifacts, *each) for each in zip(read, sent, strict=True)]
+            try:
+                done = await super().settle_many(call, [each.lock for each in tried], sent)
+            except PenstockError as error:
+                await take_back(artifacts, tried, error)
+                raise
+            for each, item in zip(tried, done.items, strict=True):
+                if item.error is not None and item.error.code != AlreadySettled.code:
+                    await take_back(artifacts, [each])
+        return done
+
+
+async def try_attach(
+    artifacts: Artifacts, lock: Lock | PenstockError, sent: CompleteRequest
+) -> AttachResult:
+    if isinstance(lock, PenstockError) or not sent.artifacts:
+        return AttachResult(lock)
+    try:
+        return AttachResult(lock, await attach(artifacts, lock, sent.artifacts))
+    except PenstockError as error:
+        return AttachResult(error)
+
+
+async def attach(artifacts: Artifacts, lock: Lock, sent: Sequence[InlineArtifact]) -> list[str]:
+    """The names that are new. Of a lock that is not held, nothing is written at all."""
+    contents = [(each.name, decode_content(each)) for each in sent]
+    await artifacts.check_held(lock)
+    uploads: list[Upload] = []
+    try:
+        for name, content in contents:
+            uploads.append(await artifacts.room.receive(name, content))
+        return await artifacts.put(lock, uploads)
+    finally:
+        await artifacts.room.discard(uploads)
+
+
+def decode_content(attached: InlineArtifact) -> bytes:
+    try:
+        return b64decode(attached.content, validate=True)
+    except (NotBase64, ValueError):
+        raise InvalidInput(f"the content of artifact {clip(attached.name)} is not base64") from None
+
+
+async def take_back(
+    artifacts: Artifacts, tried: Sequence[AttachResult], error: PenstockError | None = None
+) -> None:
+    if isinstance(error, MAYBE_DONE_ERRORS):
+        return
+    for each in tried:
+        if isinstance(each.lock, Lock):
+            await artifacts.take_back(each.lock, each.names)

@@ -1,0 +1,177 @@
+"""Messages wherever they are: look, search, cancel, send again, wait for a result."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from penstock.app.job import failure_of
+from penstock.http.context import RequestContext
+from penstock.http.handlers.publish import refuse_shell
+from penstock.http.routing import NAME, Called, Reference, RouteTable, make_body_dependency
+from penstock.model.message import Record, State
+from penstock.wire.fields import decode_body, is_json
+from penstock.wire.records import (
+    CancelRequest,
+    CancelResponse,
+    MessagePage,
+    MessageView,
+    RedriveRequest,
+    RedriveResponse,
+    make_message_view,
+)
+
+messages = RouteTable("messages")
+MAX_WAIT_S = 30.0
+# Without an event in time, this is how often the store is asked.
+POLL_INTERVAL_S = 1.0
+
+
+@messages.add("GET", "/v1/messages", "Search messages", MessagePage)
+async def list_messages(
+    call: Called,
+    queue: Annotated[str | None, Query(pattern=NAME)] = None,
+    state: Annotated[State | None, Query()] = None,
+    type: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    correlation_id: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=200, description="Of the page before.")] = None,
+) -> MessagePage:
+    tokens = call.service.tokens
+    filter = (call.caller.tenant, call.scope, queue, state, type, correlation_id)
+    before = None if cursor is None else tokens.unseal_cursor(cursor, filter)
+    found = await call.admin.find(
+        queue,
+        state=state,
+        type=type,
+        correlation_id=correlation_id,
+        before=before,
+        limit=limit,
+        scope=call.scope,
+    )
+    listed = [await make_view(call, record) for record in found]
+    more = len(found) == limit
+    return MessagePage(listed, tokens.seal_cursor(found[-1].message.id, filter) if more else None)
+
+
+@messages.add(
+    "POST",
+    "/v1/messages/{reference:path}/cancel",
+    "Cancel a message",
+    CancelResponse,
+    takes=CancelRequest,
+    example={"force": False},
+)
+async def cancel(
+    call: Called,
+    reference: Reference,
+    how: Annotated[CancelRequest, make_body_dependency(CancelRequest)],
+) -> CancelResponse:
+    record = await call.admin.get(reference, scope=call.scope)
+    answer = await call.admin.cancel(record.message.id, force=how.force, scope=call.scope)
+    call.service.wake_tail()
+    state = answer.state or State.CANCELLED
+    return CancelResponse(str(record.message.id), state, answer.cancel_requested)
+
+
+@messages.add(
+    "POST",
+    "/v1/messages/{reference:path}/redrive",
+    "Send an ended message again",
+    RedriveResponse,
+    takes=RedriveRequest,
+    example={"body": {"to": "ada@example.org"}},
+)
+async def redrive(
+    call: Called,
+    reference: Reference,
+    edited: Annotated[RedriveRequest, make_body_dependency(RedriveRequest)],
+) -> RedriveResponse:
+    body = decode_body(edited.body, edited.body_base64) or None
+    if body is not None:
+        record = await call.admin.get(reference, scope=call.scope)
+        queue = await call.broker.directory.get_by_id(record.message.queue_id)
+        refuse_shell(call, record.message.type, queue.name)
+    published = await call.admin.redrive(reference, body=body, scope=call.scope)
+    call.service.wake_tail()
+    return RedriveResponse(str(published.id))
+
+
+@messages.add(
+    "POST", "/v1/messages/{reference:path}/purge", "End a dead letter as cancelled", CancelResponse
+)
+async def purge(call: Called, reference: Reference) -> CancelResponse:
+    record = await call.admin.get(reference, scope=call.scope)
+    await call.admin.purge_dead(record.message.id, scope=call.scope)
+    call.service.wake_tail()
+    return CancelResponse(str(record.message.id), State.CANCELLED, False)
+
+
+@messages.add(
+    "GET",
+    "/v1/messages/{reference:path}/result",
+    "The result, once there is one",
+    "application/json",
+    also={202: "It has not ended yet.", 204: "It completed without a result."},
+)
+async def result(
+    call: Called,
+    reference: Reference,
+    wait: Annotated[float, Query(ge=0, le=2**31, description="Seconds; at most 30.")] = 0.0,
+) -> Response:
+    """JOB_FAILED if it will never complete, JOB_CANCELLED if it was cancelled."""
+    record = await wait_for_end(call, reference, min(wait, MAX_WAIT_S))
+    id = str(record.message.id)
+    if not has_ended(record):
+        return Response(status_code=202, headers={"x-message-state": record.state.value})
+    if record.state is not State.COMPLETED:
+        raise failure_of(f"message {id}", record)
+    body = await call.broker.store.result(record.message.id)
+    if body is None:
+        return Response(status_code=204)
+    media_type = "application/json" if is_json(body or b" ") else "application/octet-stream"
+    return Response(body, media_type=media_type)
+
+
+async def wait_for_end(call: RequestContext, reference: str, wait: float) -> Record:
+    """The message when it has ended, or when the wait is over."""
+    admin, hub = call.admin, call.service.hub
+    record = await admin.get(reference, scope=call.scope)
+    if has_ended(record) or wait <= 0:
+        return record
+    happened = hub.expect(record.message.id)
+    until = asyncio.get_running_loop().time() + wait
+    try:
+        await call.service.follower.start()
+        while not has_ended(record) and (left := until - asyncio.get_running_loop().time()) > 0:
+            await wait_for_event(happened, min(left, POLL_INTERVAL_S))
+            record = await admin.get(record.message.id, scope=call.scope)
+            if hub.closed:
+                break
+    finally:
+        hub.forget(record.message.id, happened)
+    return record
+
+
+async def wait_for_event(happened: asyncio.Event, timeout: float) -> None:
+    try:
+        async with asyncio.timeout(timeout):
+            await happened.wait()
+    except TimeoutError:
+        return
+    happened.clear()
+
+
+def has_ended(record: Record) -> bool:
+    return record.state.final or record.state is State.DEAD
+
+
+@messages.add("GET", "/v1/messages/{reference:path}", "A message and its timeline", MessageView)
+async def get_message(call: Called, reference: Reference) -> MessageView:
+    record = await call.admin.get(reference, scope=call.scope)
+    return await make_view(call, record, timeline=True)
+
+
+async def make_view(call: RequestContext, record: Record, *, timeline: bool = False) -> MessageView:
+    queue = await call.broker.directory.get_by_id(record.message.queue_id)
+    return make_message_view(record, queue.name, timeline=timeline)

@@ -1,0 +1,151 @@
+"""The verbs of producers over HTTP."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.broker.publish import answer
+from penstock.errors import Forbidden, InvalidInput, PenstockError
+from penstock.http.context import RequestContext
+from penstock.http.events.hub import PUBLISHED, EncodedEvent, Event
+from penstock.http.metrics.metrics import count_values
+from penstock.model.message import Draft
+from penstock.model.settings import SHELL_TYPE
+from penstock.model.store_types import Published
+from penstock.rules.access import Right
+from penstock.rules.callbacks import check_url
+from penstock.wire.publish import (
+    Problem,
+    PublishBatchRequest,
+    PublishOutcome,
+    PublishOutcomes,
+    PublishRequest,
+    PublishResult,
+    make_draft,
+)
+
+MAX_ANNOUNCED_EACH = 100
+
+
+async def publish(call: RequestContext, sent: PublishRequest) -> PublishResult:
+    draft = add_trace(make_draft(sent), call.traceparent)
+    refuse_unfit(call, draft)
+    published = await call.broker.publish(draft, scope=call.scope)
+    if not published.duplicate:
+        metrics = call.service.metrics
+        metrics.published.add(metrics.queue(draft.queue))
+        announce(call, [(draft, published)])
+    return PublishResult(str(published.id), published.duplicate)
+
+
+async def publish_many(call: RequestContext, sent: PublishBatchRequest) -> PublishOutcomes:
+    trace = call.traceparent
+    drafts = [add_trace(make_draft(each), trace) for each in sent.messages]
+    published = await publish_fit(call, drafts, sent.atomic)
+    announce_one(call, drafts, published)
+    items = [make_outcome(each) for each in published]
+    refused = sum(item.error is not None for item in items)
+    return PublishOutcomes(items, len(items) - refused, refused)
+
+
+async def publish_fit(
+    call: RequestContext, drafts: Sequence[Draft], atomic: bool
+) -> list[Published]:
+    """Those whose callbacks this server would not send answer for themselves."""
+    kinds = {announcement_key(draft): draft for draft in drafts}
+    for type, queue, _ in kinds:
+        refuse_shell(call, type, queue)
+    unwanted = {kind: why for kind, draft in kinds.items() if (why := find_problem(call, draft))}
+    if not unwanted:
+        return await call.broker.publish_many(drafts, atomic=atomic, scope=call.scope)
+    if atomic:
+        raise next(iter(unwanted.values()))
+    fit = [draft for draft in drafts if announcement_key(draft) not in unwanted]
+    stored = iter(await call.broker.publish_many(fit, scope=call.scope))
+    return [
+        answer(draft, why) if (why := unwanted.get(announcement_key(draft))) else next(stored)
+        for draft in drafts
+    ]
+
+
+def refuse_unfit(call: RequestContext, draft: Draft) -> None:
+    """What a store would take, and this server does not."""
+    refuse_shell(call, draft.type, draft.queue)
+    if (why := find_problem(call, draft)) is not None:
+        raise why
+
+
+def announcement_key(draft: Draft) -> tuple[str, str, str | None]:
+    """Those of a kind are all fit, or none of them is."""
+    return draft.type, draft.queue, draft.callback
+
+
+def find_problem(call: RequestContext, draft: Draft) -> PenstockError | None:
+    """Not for this caller, or its callback leads to where this server does not send."""
+    try:
+        call.check(Right.PUBLISH, draft.queue)
+        if draft.callback is not None:
+            check_url("callback", draft.callback)
+            call.service.limits.reach.refuse("callback", draft.callback)
+    except (Forbidden, InvalidInput) as error:
+        return error
+    return None
+
+
+def refuse_shell(call: RequestContext, type: str, queue: str) -> None:
+    """Whoever reaches the service must not thereby run commands on its workers."""
+    if type == SHELL_TYPE:
+        if not call.service.limits.allow_shell:
+            raise Forbidden("shell jobs are not taken over HTTP, unless by serve --allow-shell")
+        call.check(Right.SHELL, queue)
+
+
+def add_trace(draft: Draft, trace: str | None) -> Draft:
+    """It belongs to the trace of its request, unless it says another."""
+    if trace is None or draft.traceparent is not None:
+        return draft
+    return msgspec.structs.replace(draft, traceparent=trace)
+
+
+def make_outcome(published: Published) -> PublishOutcome:
+    if published.code is None:
+        return PublishOutcome(str(published.id), published.duplicate)
+    return PublishOutcome(error=Problem(published.code, published.error or published.code))
+
+
+def announce_one(
+    call: RequestContext, drafts: Sequence[Draft], published: Sequence[Published]
+) -> None:
+    """Counts them, and announces them to whoever listens."""
+    metrics = call.service.metrics
+    both = zip(drafts, published, strict=True)
+    new = [pair for pair in both if pair[1].code is None and not pair[1].duplicate]
+    for queue, count in count_values([draft.queue for draft, _ in new]):
+        metrics.published.add(metrics.queue(queue), by=count)
+    if len(new) < len(published):
+        for code, count in count_values([each.code for each in published if each.code]):
+            metrics.refused.add(code, by=count)
+    announce(call, new)
+
+
+def announce(call: RequestContext, new: Sequence[tuple[Draft, Published]]) -> None:
+    """Of many at once listeners hear page by page, by the follower."""
+    hub = call.service.hub
+    if hub.listeners and len(new) <= MAX_ANNOUNCED_EACH:
+        for draft, each in new:
+            hub.announce(make_published_event(call, draft, each), each.id)
+    call.service.wake_tail()
+
+
+def make_published_event(call: RequestContext, draft: Draft, published: Published) -> EncodedEvent:
+    event = Event(
+        PUBLISHED,
+        datetime.now(UTC),
+        call.scope,
+        draft.queue,
+        str(published.id),
+        draft.type,
+        correlation_id=draft.correlation_id,
+    )
+    return EncodedEvent(event, call.caller.tenant)

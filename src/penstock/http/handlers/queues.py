@@ -1,0 +1,180 @@
+"""Scopes and queues."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Query
+
+from penstock.errors import NotFound
+from penstock.http.auth.principal import Extent
+from penstock.http.context import RequestContext
+from penstock.http.events.hub import EncodedEvent, Event
+from penstock.http.routing import Alone, Called, QueueName, RouteTable, make_body_dependency
+from penstock.model.queue import Queue, QueueState
+from penstock.rules.access import Right
+from penstock.wire.queues import (
+    ChangeQueue,
+    NewQueue,
+    NewScope,
+    Purge,
+    Purged,
+    Queues,
+    QueueView,
+    Rename,
+    Scopes,
+    ScopeState,
+    make_queue_view,
+)
+
+scopes = RouteTable("scopes")
+queues = RouteTable("queues")
+
+
+@scopes.add("GET", "/v1/scopes", "List scopes", Scopes)
+async def list_scopes(call: Alone) -> Scopes:
+    found = {queue.scope.name: queue.scope for queue in await call.admin.queues()}
+    return Scopes([ScopeState(name, found[name].paused) for name in sorted(found)])
+
+
+@scopes.add(
+    "POST", "/v1/scopes", "Create a scope", ScopeState, takes=NewScope, status=201,
+    extent=Extent.SCOPE, example={"name": "orders"},
+)  # fmt: skip
+async def create_scope(
+    call: Alone, new: Annotated[NewScope, make_body_dependency(NewScope)]
+) -> ScopeState:
+    call.act_in(new.name)
+    scope = await call.admin.create_scope(new.name)
+    return ScopeState(scope.name, scope.paused)
+
+
+@scopes.add(
+    "POST", "/v1/scopes/{name}/pause", "Pause all queues of a scope", ScopeState,
+    extent=Extent.SCOPE,
+)  # fmt: skip
+async def pause_scope(call: Alone, name: QueueName) -> ScopeState:
+    return await switch_scope(call, name, paused=True)
+
+
+@scopes.add("POST", "/v1/scopes/{name}/resume", "Resume a scope", ScopeState, extent=Extent.SCOPE)
+async def resume_scope(call: Alone, name: QueueName) -> ScopeState:
+    return await switch_scope(call, name, paused=False)
+
+
+async def switch_scope(call: RequestContext, name: str, *, paused: bool) -> ScopeState:
+    call.act_in(name)
+    await call.admin.pause_scope(name, paused=paused)
+    tell(call, "scope.changed", name, "")
+    return ScopeState(name, paused)
+
+
+@queues.add("GET", "/v1/queues", "List queues", Queues)
+async def list_queues(call: Called) -> Queues:
+    found = await call.admin.queues(scope=call.scope)
+    if not found:
+        raise NotFound(f"no scope named {call.scope!r}")
+    return Queues([make_queue_view(queue) for queue in found])
+
+
+@queues.add(
+    "POST", "/v1/queues", "Create a queue", QueueView, takes=NewQueue, status=201,
+    example={"name": "mail", "settings": {"max_attempts": 3, "backoff": {"initial": 5}}},
+)  # fmt: skip
+async def create_queue(
+    call: Called, new: Annotated[NewQueue, make_body_dependency(NewQueue)]
+) -> QueueView:
+    queue = await call.admin.create_queue(
+        new.name, preset_name=new.preset, scope=call.scope, **new.settings
+    )
+    return announce_change(call, queue)
+
+
+@queues.add("GET", "/v1/queues/{queue}", "Look at a queue", QueueView, right=None)
+async def get_queue(call: Called, queue: QueueName) -> QueueView:
+    """Also for those who publish to it, or consume from it."""
+    sees = call.caller.access.allows
+    if not any(sees(right, call.scope, queue) for right in (Right.PUBLISH, Right.CONSUME)):
+        call.check(Right.READ, queue)
+    return make_queue_view(await call.broker.admin.queue(queue, scope=call.scope))
+
+
+@queues.add(
+    "PATCH", "/v1/queues/{queue}", "Change settings of a queue", QueueView, takes=ChangeQueue,
+    example={"settings": {"lease": 60}},
+)  # fmt: skip
+async def change_queue(
+    call: Called,
+    queue: QueueName,
+    change: Annotated[ChangeQueue, make_body_dependency(ChangeQueue)],
+) -> QueueView:
+    set_queue = call.admin.set_queue
+    return announce_change(call, await set_queue(queue, scope=call.scope, **change.settings))
+
+
+@queues.add("POST", "/v1/queues/{queue}/pause", "Hand out no more messages", QueueView)
+async def pause_queue(call: Called, queue: QueueName) -> QueueView:
+    return await switch(call, queue, QueueState.PAUSED)
+
+
+@queues.add("POST", "/v1/queues/{queue}/resume", "Accept and hand out again", QueueView)
+async def resume_queue(call: Called, queue: QueueName) -> QueueView:
+    return await switch(call, queue, QueueState.ACTIVE)
+
+
+@queues.add("POST", "/v1/queues/{queue}/drain", "Accept no more messages", QueueView)
+async def drain_queue(call: Called, queue: QueueName) -> QueueView:
+    return await switch(call, queue, QueueState.DRAINING)
+
+
+@queues.add("POST", "/v1/queues/{queue}/archive", "Neither accept nor hand out", QueueView)
+async def archive_queue(call: Called, queue: QueueName) -> QueueView:
+    return await switch(call, queue, QueueState.ARCHIVED)
+
+
+@queues.add(
+    "POST", "/v1/queues/{queue}/rename", "Rename a queue", QueueView, takes=Rename,
+    example={"name": "letters"},
+)  # fmt: skip
+async def rename_queue(
+    call: Called, queue: QueueName, new: Annotated[Rename, make_body_dependency(Rename)]
+) -> QueueView:
+    return announce_change(call, await call.admin.rename_queue(queue, new.name, scope=call.scope))
+
+
+@queues.add(
+    "POST", "/v1/queues/{queue}/purge", "End messages as cancelled", Purged, takes=Purge,
+    example={"places": ["ready", "scheduled"], "limit": 1000},
+)  # fmt: skip
+async def purge_queue(
+    call: Called, queue: QueueName, purge: Annotated[Purge, make_body_dependency(Purge)]
+) -> Purged:
+    places = dict.fromkeys(purge.places)
+    purged = await call.admin.purge(queue, *places, limit=purge.limit, scope=call.scope)
+    call.service.wake_tail()
+    return Purged(purged)
+
+
+@queues.add("DELETE", "/v1/queues/{queue}", "Delete a queue", None, status=204)
+async def delete_queue(
+    call: Called,
+    queue: QueueName,
+    force: Annotated[bool, Query(description="Cancel what it holds first.")] = False,
+) -> None:
+    await call.admin.delete_queue(queue, force=force, scope=call.scope)
+    tell(call, "queue.deleted", call.scope, queue)
+
+
+async def switch(call: RequestContext, name: str, state: QueueState) -> QueueView:
+    return announce_change(call, await call.admin.set_state(name, state, scope=call.scope))
+
+
+def announce_change(call: RequestContext, queue: Queue) -> QueueView:
+    tell(call, "queue.changed", call.scope, queue.name, queue.state.value)
+    return make_queue_view(queue)
+
+
+def tell(call: RequestContext, kind: str, scope: str, queue: str, state: str | None = None) -> None:
+    """Also those who wait for work of it."""
+    call.service.parking.wake()
+    event = Event(kind, datetime.now(UTC), scope, queue, state=state)
+    call.service.hub.tell((EncodedEvent(event, call.caller.tenant),))

@@ -1,0 +1,237 @@
+"""How the store, its helpers and this server are doing."""
+
+from importlib.metadata import version
+from typing import Annotated, Literal
+
+from fastapi import Path, Query, Response
+from msgspec.structs import replace
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from penstock.errors import NotFound, Refused
+from penstock.http.auth.principal import OWNER, Extent, Requirement
+from penstock.http.context import RequestContext
+from penstock.http.metrics.queue_stats import QueueRate, Snapshot, compute_workers_needed
+from penstock.http.routing import Alone, Called, RouteTable, make_body_dependency
+from penstock.model.message import Moment
+from penstock.model.queue import Queue
+from penstock.model.store_types import AgentRun, WorkerInfo
+from penstock.rules.access import Right
+from penstock.wire.fields import to_datetime, to_optional_datetime
+from penstock.wire.queues import (
+    Agents,
+    AgentView,
+    AutoscaleView,
+    AutoscaleViews,
+    Health,
+    QueueCountsView,
+    Stats,
+    Version,
+    WorkerHeartbeat,
+    Workers,
+    WorkerView,
+    make_worker_view,
+)
+from penstock.worker.liveness import is_gone
+
+system = RouteTable("system")
+NEVER = AgentRun("", 0, "", None)
+WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+MAX_WORKERS = 1_000
+# Workers that this process knows to have a row.
+MAX_WORKERS_SEEN = 100_000
+ENDS = ("completed", "failed", "expired", "cancelled")
+
+
+@system.add("GET", "/healthz", "The process lives", Health, right=None)
+async def healthz(call: Alone) -> Health:
+    return Health("ok")
+
+
+@system.add("GET", "/readyz", "The store answers", Health, right=None)
+async def readyz(call: Alone) -> Health:
+    await call.service.store.directory_version()
+    return Health("ok")
+
+
+@system.add("GET", "/version", "What runs here", Version, right=None)
+async def get_version(call: Alone) -> Version:
+    able = call.service.store.capabilities
+    return Version(version("penstock"), "v1", able.engine, able.durability)
+
+
+@system.add("GET", "/metrics", "For Prometheus", "text/plain", extent=Extent.STORE)
+async def metrics(call: Alone) -> Response:
+    return Response(call.service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+
+
+@system.add(
+    "GET",
+    "/v1/system-agents",
+    "The agents that keep the store in order",
+    Agents,
+    extent=Extent.STORE,
+)
+async def agents(call: Alone) -> Agents:
+    runs = {run.name: run for run in await call.service.store.agent_runs()}
+    return Agents(
+        [
+            AgentView(
+                status.name,
+                status.every,
+                status.runs,
+                status.ran_ago,
+                status.runs_in,
+                to_optional_datetime(runs.get(status.name, NEVER).at or None),
+                runs.get(status.name, NEVER).by or None,
+                runs.get(status.name, NEVER).result,
+                status.error,
+            )
+            for status in call.service.runner.statuses()
+        ]
+    )
+
+
+@system.add("GET", "/v1/workers", "List the workers of the tenant", Workers, right=None)
+async def list_workers(call: Alone) -> Workers:
+    """Those of the caller's tenant. Workers look here whether they are asked to stop."""
+    if Right.CONSUME not in call.caller.access.rights:
+        call.caller.check_requirement(Requirement(Right.READ, Extent.TENANT))
+    now = await call.service.store.now()
+    rows = await own_workers(call)
+    return Workers(
+        [make_worker_view(row, describe_worker_state(row, now)) for row in rows], to_datetime(now)
+    )
+
+
+def row_id(call: RequestContext, id: str) -> str:
+    """Tenants cannot touch each other's rows. Workers at the store itself are the owner's."""
+    tenant = call.caller.tenant
+    return id if tenant == OWNER else f"{tenant}/{id}"
+
+
+async def own_workers(call: RequestContext) -> list[WorkerInfo]:
+    """Under the ids that they have in their tenant."""
+    found: list[WorkerInfo] = []
+    for row in await call.service.store.workers():
+        tenant, _, id = row.id.rpartition("/")
+        if (tenant or OWNER) == call.caller.tenant:
+            found.append(replace(row, id=id))
+    return found
+
+
+async def make_room(call: RequestContext) -> None:
+    """For one more worker of the tenant. Rows of workers that are gone are removed."""
+    now = await call.service.store.now()
+    rows = await own_workers(call)
+    if len(rows) < MAX_WORKERS:
+        return
+    lost = [row for row in rows if is_gone(row, now)]
+    for row in lost:
+        await call.service.store.delete_worker(row_id(call, row.id))
+    if len(rows) - len(lost) >= MAX_WORKERS:
+        raise Refused(f"tenant {call.caller.tenant!r} has {MAX_WORKERS} workers already")
+
+
+@system.add(
+    "PUT",
+    "/v1/workers/{id}",
+    "Say that a worker is there",
+    None,
+    takes=WorkerHeartbeat,
+    status=204,
+    right=Right.CONSUME,
+    example={"host": "box", "pid": 4711, "queues": ["mail"]},
+)
+async def save_worker(
+    call: Alone,
+    id: WorkerId,
+    present: Annotated[WorkerHeartbeat, make_body_dependency(WorkerHeartbeat)],
+) -> None:
+    key, seen = row_id(call, id), call.service.workers_seen
+    if key not in seen:
+        await make_room(call)
+    row = WorkerInfo(key, present.host, present.pid, tuple(present.queues))
+    await call.service.store.save_worker(row)
+    if len(seen) < MAX_WORKERS_SEEN:
+        seen.add(key)
+
+
+@system.add(
+    "DELETE",
+    "/v1/workers/{id}",
+    "Say that a worker has left",
+    None,
+    status=204,
+    right=Right.CONSUME,
+)
+async def delete_worker(call: Alone, id: WorkerId) -> None:
+    call.service.workers_seen.discard(row_id(call, id))
+    await call.service.store.delete_worker(row_id(call, id))
+
+
+@system.add(
+    "POST",
+    "/v1/workers/{id}/stop",
+    "Ask a worker to stop",
+    WorkerView,
+    status=202,
+    extent=Extent.TENANT,
+)
+async def stop_worker(call: Alone, id: WorkerId) -> WorkerView:
+    for row in await own_workers(call):
+        if row.id == id:
+            await call.service.store.stop_worker(row_id(call, id))
+            return make_worker_view(row, "stopping")
+    raise NotFound(f"no worker with id {id[:100]!r}")
+
+
+def describe_worker_state(row: WorkerInfo, now: Moment) -> Literal["running", "stopping", "gone"]:
+    if is_gone(row, now):
+        return "gone"
+    return "stopping" if row.stopping else "running"
+
+
+@system.add("GET", "/v1/stats", "How many messages are where", Stats)
+async def stats(call: Called) -> Stats:
+    store = call.service.store
+    snapshot = await call.service.counts.get_snapshot()
+    now = await store.now()
+    living = [row for row in await own_workers(call) if not is_gone(row, now)]
+    return Stats(
+        [make_counts_view(queue, snapshot) for queue in await own_queues(call)],
+        len(living),
+        store.capabilities.durability,
+        to_datetime(snapshot.at),
+    )
+
+
+async def own_queues(call: RequestContext) -> list[Queue]:
+    found = await call.admin.queues(scope=call.scope)
+    return [queue for queue in found if not queue.system]
+
+
+def make_counts_view(queue: Queue, snapshot: Snapshot) -> QueueCountsView:
+    places = ("ready", "scheduled", "lease", "dead", *ENDS)
+    numbers = [snapshot.depths.get((queue.id, place), 0) for place in places]
+    return QueueCountsView(queue.name, queue.scope.name, queue.state, *numbers)
+
+
+@system.add("GET", "/v1/autoscale", "How many workers each queue needs", AutoscaleViews)
+async def autoscale(
+    call: Called,
+    concurrency: Annotated[int, Query(ge=1, le=100_000, description="Of one worker.")] = 10,
+    catch_up: Annotated[
+        float, Query(gt=0, le=86_400, description="Seconds to work off what is ready.")
+    ] = 60.0,
+) -> AutoscaleViews:
+    snapshot = await call.service.counts.get_snapshot()
+    found: list[AutoscaleView] = []
+    for queue in await own_queues(call):
+        pace = call.service.paces.of_queue.get(queue.id, QueueRate())
+        ready = snapshot.depths.get((queue.id, "ready"), 0) if queue.serves else 0
+        claimed = snapshot.depths.get((queue.id, "lease"), 0)
+        needed = compute_workers_needed(pace, ready, concurrency, catch_up)
+        found.append(
+            AutoscaleView(queue.name, queue.scope.name, needed, ready, claimed, pace.rate, pace.run)
+        )
+    return AutoscaleViews(found)

@@ -1,0 +1,78 @@
+"""Lock tokens and cursors that only this store's servers can have given."""
+
+from base64 import urlsafe_b64encode
+from functools import lru_cache
+from hashlib import blake2s
+from hmac import compare_digest
+
+from penstock.errors import Forbidden, InvalidToken
+from penstock.model.store_types import Lock
+
+# Bytes of what says to whom a token was given, and of what says that we gave it.
+SUBJECT, MAC = 6, 12
+MAX_DIGITS = 19
+
+
+class HeldLock(Lock, frozen=True, gc=False):
+    """A lock, and the queue whose right is needed to use it."""
+
+    queue_id: int
+    # Claimed from the dead letters, which takes the right to consume those as well.
+    from_dead: bool = False
+
+
+class Tokens:
+    """`id.fence.queue.mac`: the same on every server of a store, and of use to its subject alone.
+    The queue is its id, with a `d` for a message claimed from the dead letters."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = blake2s(b"penstock", key=secret[:32]).digest()
+        self.keyed = blake2s(key=self.secret, digest_size=MAC)
+        self.mark_of = lru_cache(10_000)(self._mark_of)
+
+    def _mark_of(self, subject: str) -> str:
+        text = subject.encode()
+        return blake2s(text, key=self.secret, digest_size=SUBJECT, person=b"subject").hexdigest()
+
+    def sign(self, lock: HeldLock, subject: str) -> str:
+        dead = "d" if lock.from_dead else ""
+        text = f"{lock.id}.{lock.fence}.{lock.queue_id}{dead}.{self.mark_of(subject)}"
+        return text + self.compute_mac(text)
+
+    def compute_mac(self, text: str) -> str:
+        keyed = self.keyed.copy()
+        keyed.update(text.encode())
+        return keyed.hexdigest()
+
+    def read(self, token: str, subject: str) -> HeldLock:
+        """What bears our mac has the form we gave it."""
+        text, mac = token[: -2 * MAC], token[-2 * MAC :]
+        if not token.isascii() or not compare_digest(mac, self.compute_mac(text)):
+            raise InvalidToken(
+                "the token is not one that a claim of this store gave, or was changed"
+            )
+        id, fence, queue, mark = text.split(".")
+        if mark != self.mark_of(subject):
+            raise Forbidden(f"the lock of message {id} is another caller's")
+        return HeldLock(int(id), int(fence), int(queue.rstrip("d")), queue.endswith("d"))
+
+    def seal_cursor(self, before: int, filter: tuple[object, ...]) -> str:
+        """A cursor: where a list goes on, of use with the same filter alone."""
+        return f"{before}.{self._filter_mac(before, filter)}"
+
+    def unseal_cursor(self, cursor: str, filter: tuple[object, ...]) -> int:
+        before, _, mac = cursor.partition(".")
+        if not is_number(before) or not mac.isascii():
+            raise InvalidToken("the cursor is not one of ours")
+        if not compare_digest(mac, self._filter_mac(int(before), filter)):
+            raise InvalidToken("the cursor was not given by this store for this list")
+        return int(before)
+
+    def _filter_mac(self, before: int, filter: tuple[object, ...]) -> str:
+        text = repr((before, *filter)).encode()
+        mac = blake2s(text, key=self.secret, digest_size=12, person=b"cursor").digest()
+        return urlsafe_b64encode(mac).decode()
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS

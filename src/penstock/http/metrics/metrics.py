@@ -1,0 +1,155 @@
+"""What this server counts, for Prometheus. Label sets are bounded; a scrape counts no table."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.broker.queue_cache import QueueCache
+from penstock.http.metrics.prometheus import CounterMetric, HistogramMetric
+from penstock.http.metrics.queue_stats import MICROS_PER_SECOND, QueueCounts, Snapshot
+from penstock.stores.pool import ConnectionPool
+
+T = TypeVar("T")
+# Names of queues past these are "other".
+MAX_QUEUE_LABELS = 200
+PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
+OTHER = "other"
+
+
+def count_values(values: Sequence[T]) -> Iterable[tuple[T, int]]:
+    """Each with how often it is there; most often they are all the same."""
+    if values and values.count(values[0]) == len(values):
+        return ((values[0], len(values)),)
+    return Counter(values).items()
+
+
+class Metrics:
+    def __init__(self) -> None:
+        own = self.registry = CollectorRegistry()
+        self.published = CounterMetric(
+            own, "penstock_published", "Messages published here.", "queue"
+        )
+        self.refused = CounterMetric(own, "penstock_refused", "Messages refused here.", "code")
+        self.claimed = CounterMetric(own, "penstock_claimed", "Messages claimed here.", "queue")
+        self.settled = CounterMetric(
+            own, "penstock_settled", "What consumers said here.", "verb", "outcome"
+        )
+        self.requests = CounterMetric(
+            own, "penstock_http_requests", "Requests answered.", "route", "status"
+        )
+        self.seconds = HistogramMetric(own, "penstock_http_seconds", "How long they took.", "route")
+        self.runs = HistogramMetric(
+            own, "penstock_run_seconds", "How long runs took, of a sample.", "queue"
+        )
+        self.waits = HistogramMetric(
+            own,
+            "penstock_wait_seconds",
+            "From published to first claimed here, of a sample.",
+            "queue",
+        )
+        self.lost = CounterMetric(
+            own, "penstock_lost_leases", "Leases that ran out, of a sample.", "queue"
+        )
+        self.lag = Gauge("penstock_loop_lag_seconds", "How late the event loop was.", registry=own)
+        self.queues: set[str] = set()
+
+    def queue(self, name: str) -> str:
+        if name not in self.queues:
+            if len(self.queues) >= MAX_QUEUE_LABELS:
+                return OTHER
+            self.queues.add(name)
+        return name
+
+    def observe_request(self, route: str, status: int, took: float) -> None:
+        """A route is one of ours, never what a caller typed."""
+        self.requests.add(route, str(status))
+        self.seconds.add(route, took)
+
+    def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """A gauge that is read when it is scraped."""
+        Gauge(name, text, registry=self.registry).set_function(value)
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class Depths(Collector):
+    """The last count there is, as gauges."""
+
+    def __init__(self, counts: QueueCounts, directory: QueueCache, metrics: Metrics) -> None:
+        self.counts = counts
+        self.directory = directory
+        self.metrics = metrics
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "penstock_depth", "Messages by place.", labels=["queue", "place"]
+        )
+        for (queue, place), count in self.sum_depths().items():
+            family.add_metric([queue, place], count)
+        yield family
+        yield self.collect_ages()
+
+    def collect_ages(self) -> Metric:
+        """Of queues that share a name, the longest."""
+        family = GaugeMetricFamily(
+            "penstock_oldest_claimable_seconds", "How long the next message waits.",
+            labels=["queue"],
+        )  # fmt: skip
+        snapshot = self.counts.ask() or Snapshot(0, {})
+        ages: dict[str, float] = {}
+        for queue_id, since in snapshot.since.items():
+            queue = self.directory.by_id.get(queue_id)
+            if queue is not None:
+                name = self.metrics.queue(queue.name)
+                ages[name] = max(ages.get(name, 0.0), (snapshot.at - since) / MICROS_PER_SECOND)
+        for name, age in ages.items():
+            family.add_metric([name], age)
+        return family
+
+    def sum_depths(self) -> dict[tuple[str, str], int]:
+        """Queues of the same name in several scopes, and those past the limit, are added up."""
+        snapshot = self.counts.ask()
+        sums: dict[tuple[str, str], int] = {}
+        for (queue_id, place), count in snapshot.depths.items() if snapshot else ():
+            queue = self.directory.by_id.get(queue_id)
+            if queue is not None and place in PLACES:
+                key = (self.metrics.queue(queue.name), PLACES[place])
+                sums[key] = sums.get(key, 0) + count
+        return sums
+
+
+def watch_pool(metrics: Metrics, pool: ConnectionPool[Any]) -> None:
+    """The connections to the store."""
+    metrics.watch("penstock_pool_used", "Connections in use.", lambda: float(len(pool.used)))
+    metrics.watch("penstock_pool_idle", "Connections at rest.", lambda: float(len(pool.idle)))
+    metrics.watch(
+        "penstock_pool_waiting", "Who waits for a connection.", lambda: float(len(pool.waiting))
+    )
+
+
+class LagWatch:
+    """How late a timer comes is how long everybody else waited."""
+
+    name = "loop_lag_watch"
+    every = 1.0
+
+    def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:
+        self.metrics = metrics
+        self.now = now
+        self.due_at: float | None = None
+
+    async def tick(self) -> float:
+        now = self.now()
+        if self.due_at is not None:
+            self.metrics.lag.set(max(0.0, now - self.due_at))
+        wait = self.every / 2
+        self.due_at = now + wait
+        return wait

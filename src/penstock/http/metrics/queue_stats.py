@@ -1,0 +1,140 @@
+"""How many messages are where, and how fast they end: counted now and then, for everybody."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from penstock.http.events.tail import find_newest
+from penstock.model.message import HistoryRow, Moment
+from penstock.store import Store
+
+# Of those that ended, only so many of the latest are counted.
+ENDED = 10_000
+# A count is not repeated before so many times its own length have passed.
+COUNT_COST_FACTOR = 20
+# Nobody asked for so long: nothing is counted.
+IDLE_TIMEOUT_S = 120.0
+SAMPLE_SIZE = 500
+SMOOTHING_FACTOR = 0.3
+MICROS_PER_SECOND = 1_000_000
+# How long a run takes, while nothing is known of a queue.
+UNKNOWN_RUN = 1.0
+
+
+class Snapshot(Struct, frozen=True):
+    at: Moment
+    depths: dict[tuple[int, str], int]
+    # By queue id, since when its next message waits.
+    since: dict[int, Moment] = {}
+
+
+class QueueRate(Struct, frozen=True):
+    """Ended deliveries a second, and the seconds of a run."""
+
+    rate: float = 0.0
+    run: float = UNKNOWN_RUN
+
+
+class QueueCounts:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.latest: Snapshot | None = None
+        self.counting = asyncio.Lock()
+        self.next_at = 0.0
+        self.asked_at = -math.inf
+
+    def ask(self) -> Snapshot | None:
+        """The last one, whenever it was; from now on there are newer ones."""
+        self.asked_at = time.monotonic()
+        return self.latest
+
+    async def get_snapshot(self) -> Snapshot:
+        """Not older than a second, or than what counting it cost allows."""
+        self.ask()
+        async with self.counting:
+            if self.latest is None or time.monotonic() >= self.next_at:
+                self.latest = await self.count()
+            return self.latest
+
+    async def count(self) -> Snapshot:
+        began = time.monotonic()
+        store = self.store
+        snapshot = Snapshot(
+            await store.now(), await store.depths(ENDED), await store.waiting_since()
+        )
+        took = time.monotonic() - began
+        self.next_at = time.monotonic() + max(1.0, COUNT_COST_FACTOR * took)
+        return snapshot
+
+
+class QueueRates:
+    """By queue id, from a sample of history."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.position: int | None = None
+        self.read_at = 0.0
+        self.of_queue: dict[int, QueueRate] = {}
+
+    async def read(self) -> list[HistoryRow]:
+        now = time.monotonic()
+        if self.position is None:
+            self.position, self.read_at = (await find_newest(self.store)).history, now
+            return []
+        rows = await self.store.recent(self.position, SAMPLE_SIZE)
+        full = len(rows) == SAMPLE_SIZE
+        seconds = (rows[-1].at - rows[0].at) / MICROS_PER_SECOND if full else now - self.read_at
+        self.learn(rows, max(seconds, 0.001))
+        self.position = None if full else max([self.position, *(row.position for row in rows)])
+        self.read_at = now
+        return rows
+
+    def learn(self, rows: list[HistoryRow], seconds: float) -> None:
+        for queue_id in {*self.of_queue, *(row.queue_id for row in rows)}:
+            runs = [estimate_run_time(row) for row in rows if row.queue_id == queue_id]
+            known = [run for run in runs if run is not None]
+            old = self.of_queue.get(queue_id, QueueRate())
+            run = smooth(old.run, sum(known) / len(known)) if known else old.run
+            self.of_queue[queue_id] = QueueRate(smooth(old.rate, len(known) / seconds), run)
+
+
+def estimate_run_time(row: HistoryRow) -> float | None:
+    return None if row.claimed_at is None else max(0, row.at - row.claimed_at) / MICROS_PER_SECOND
+
+
+def smooth(old: float, new: float) -> float:
+    return new if old == 0.0 else old + SMOOTHING_FACTOR * (new - old)
+
+
+def compute_workers_needed(pace: QueueRate, ready: int, concurrency: int, catch_up: float) -> int:
+    """To keep pace, and to work off in `catch_up` seconds what is ready."""
+    runs = pace.rate * pace.run + ready * pace.run / catch_up
+    return max(math.ceil(runs / concurrency), 1 if ready or runs else 0)
+
+
+class QueueStatsSampler:
+    """Counts while somebody asks."""
+
+    name = "metrics_snapshotter"
+    every = 5.0
+
+    def __init__(
+        self, counts: QueueCounts, paces: QueueRates, told: Callable[[HistoryRow], None]
+    ) -> None:
+        self.counts = counts
+        self.paces = paces
+        self.told = told
+
+    async def tick(self) -> float:
+        if time.monotonic() - self.counts.asked_at > IDLE_TIMEOUT_S:
+            self.paces.position = None
+            return self.every
+        asked_at = self.counts.asked_at
+        await self.counts.get_snapshot()
+        self.counts.asked_at = asked_at
+        for row in await self.paces.read():
+            self.told(row)
+        return self.every

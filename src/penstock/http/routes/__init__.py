@@ -1,1 +1,0 @@
-"""Routes that need not be quick, by FastAPI."""

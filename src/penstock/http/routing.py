@@ -1,0 +1,135 @@
+"""How routes that need not be quick are declared: what they take, what they give, an example."""
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from fastapi import Depends, Path, Query, Request, Response
+from msgspec import Struct
+
+from penstock.http.auth.principal import Extent, Requirement
+from penstock.http.context import KEY, RequestContext
+from penstock.http.errors import make_malformed_error
+from penstock.rules.access import Right
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
+encode = msgspec.json.Encoder().encode
+RIGHTS = {"GET": Right.READ}
+REQUIRES = "requires"
+
+
+class Route(Struct, frozen=True):
+    """`gives` is what it is answered with: a noun of the wire, or a media type."""
+
+    method: Method
+    path: str
+    summary: str
+    gives: Any
+    endpoint: Callable[..., Awaitable[Any]]
+    requires: Requirement
+    takes: Any = None
+    status: int = 200
+    example: Any = None
+    # Other good answers, without a body.
+    also: dict[int, str] = {}
+
+
+class RouteTable:
+    """Those of one part of the service."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.all: list[Route] = []
+
+    def add(
+        self,
+        method: Method,
+        path: str,
+        summary: str,
+        gives: Any,
+        *,
+        takes: Any = None,
+        status: int = 200,
+        example: Any = None,
+        also: dict[int, str] | None = None,
+        # None: whoever is let in may.
+        right: Right | Literal["by method"] | None = "by method",
+        extent: Extent = Extent.QUEUE,
+    ) -> Callable[[Endpoint], Endpoint]:
+        def declare(endpoint: Endpoint) -> Endpoint:
+            needed = RIGHTS.get(method, Right.MANAGE) if right == "by method" else right
+            requires = Requirement(needed, extent)
+            answers = make_endpoint(endpoint, status, requires, summary)
+            more = (takes, status, example, also or {})
+            self.all.append(Route(method, path, summary, gives, answers, requires, *more))
+            return endpoint
+
+        return declare
+
+
+def make_endpoint(
+    endpoint: Callable[..., Awaitable[Any]], status: int, requires: Requirement, summary: str
+) -> Callable[..., Any]:
+    """What the endpoint gives, as JSON; None is no content."""
+
+    @functools.wraps(endpoint)
+    async def answer(call: RequestContext, **kwargs: Any) -> Response:
+        given = await endpoint(call, **kwargs)
+        if isinstance(given, Response):
+            return given
+        if given is None:
+            return Response(status_code=status)
+        return Response(encode(given), status, media_type="application/json")
+
+    vars(answer)[REQUIRES] = requires, summary
+    return answer
+
+
+async def call_alone(request: Request) -> RequestContext:
+    """Of a route that is about no one scope."""
+    return enter(request, "")
+
+
+def enter(request: Request, scope: str) -> RequestContext:
+    """Before anything else of the request is read."""
+    call: RequestContext = request.scope[KEY]
+    call.path = request.url.path
+    required, summary = vars(request.scope["endpoint"])[REQUIRES]
+    call.enter(required, summary, scope)
+    return call
+
+
+async def get_context(
+    request: Request,
+    scope: Annotated[str, Query(pattern=NAME, description="The namespace of queues.")] = "default",
+) -> RequestContext:
+    call: RequestContext = request.scope[KEY]
+    call.scope = scope
+    return enter(request, scope)
+
+
+def make_body_dependency(kind: Any) -> Any:
+    """The body, read as that noun."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    async def read(request: Request) -> Any:
+        call: RequestContext = request.scope[KEY]
+        try:
+            return decode(await call.body() or b"{}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise make_malformed_error(error) from None
+
+    return Depends(read)
+
+
+Called = Annotated[RequestContext, Depends(get_context)]
+QueueName = Annotated[str, Path(pattern=NAME, description="The name of a queue.")]
+Reference = Annotated[
+    str, Path(min_length=1, max_length=400, description="An id, or `queue/name`.")
+]
+
+
+Alone = Annotated[RequestContext, Depends(call_alone)]

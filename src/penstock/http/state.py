@@ -1,0 +1,155 @@
+"""What every request needs: the brokers, the tokens, who waits, who listens, what is counted."""
+
+import time
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from penstock.agents import make_agents
+from penstock.agents.callback_dispatcher import CallbackDispatcher
+from penstock.agents.subscription_notifier import SubscriptionNotifier
+from penstock.artifacts.service import ArtifactRoom
+from penstock.broker.local import Broker
+from penstock.broker.webhook_secrets import WebhookSecrets
+from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator
+from penstock.http.auth.denials import DenialLog
+from penstock.http.auth.principal import OWNER
+from penstock.http.auth.trusted_proxies import TrustedProxies
+from penstock.http.events.hub import EncodedEvent, Event, Hub, WakeSignal
+from penstock.http.events.tail import HistoryTail
+from penstock.http.lock_tokens import Tokens
+from penstock.http.long_poll import LongPoller
+from penstock.http.metrics.metrics import Depths, LagWatch, Metrics, watch_pool
+from penstock.http.metrics.queue_stats import (
+    QueueCounts,
+    QueueRates,
+    QueueStatsSampler,
+    estimate_run_time,
+)
+from penstock.model.message import HistoryRow, Verb
+from penstock.outage import Outages
+from penstock.runner import Agent, Runner, make_identity
+from penstock.store import Store
+from penstock.stores.pool import ConnectionPool
+from penstock.webhooks.egress import EgressPolicy
+from penstock.webhooks.sender import WebhookSender
+
+
+class ServerLimits(Struct, frozen=True):
+    """Past these a request is refused."""
+
+    body: int = 32 * 1_048_576
+    # Seconds from the connection, or from the first byte of a later request, to a whole head.
+    head_timeout: float = 15.0
+    # Seconds a client may send nothing of a body, or read nothing of an answer.
+    body_timeout: float = 30.0
+    waiting: int = 20_000
+    allow_shell: bool = False
+    # Of callbacks and notices.
+    reach: EgressPolicy = EgressPolicy()
+
+
+class ServerState:
+    def __init__(
+        self,
+        store: Store,
+        secret: bytes,
+        limits: ServerLimits,
+        *,
+        room: ArtifactRoom | None = None,
+        gate: Authenticator | OpenAuthenticator | None = None,
+        proxies: TrustedProxies | None = None,
+        agents: bool = True,
+    ) -> None:
+        self.store = store
+        self.room = room
+        self.gate = gate or OpenAuthenticator()
+        self.proxies = proxies
+        self.refusals = DenialLog(store, self.flush_denials)
+        self.limits = limits
+        self.tokens = Tokens(secret)
+        self.brokers: dict[str, Broker] = {}
+        # Row ids of workers that were here before.
+        self.workers_seen: set[str] = set()
+        self.outages = Outages()
+        self.parking = LongPoller(limits.waiting)
+        self.hub = Hub()
+        self.metrics = Metrics()
+        self.counts = QueueCounts(store)
+        self.paces = QueueRates(store)
+        broker = self.get_broker("default")
+        self.signing = WebhookSecrets(store)
+        self.sender = WebhookSender(limits.reach)
+        self.callbacks = CallbackDispatcher(broker, self.sender, make_identity())
+        self.notices = SubscriptionNotifier(store, broker.directory, self.sender)
+        self.subscribers = self.notices.subscribers
+        self.follower = HistoryTail(store, broker.directory, self.hub, self.outages)
+        self.runner = Runner(
+            self.own_agents(broker) if agents else self.make_local_agents(),
+            self.tell_of_agent,
+            self.outages,
+        )
+        self.measure(broker)
+
+    def measure(self, broker: Broker) -> None:
+        """What is read when it is scraped."""
+        self.metrics.registry.register(Depths(self.counts, broker.directory, self.metrics))
+        if isinstance(pool := getattr(self.store, "pool", None), ConnectionPool):
+            watch_pool(self.metrics, pool)
+        self.metrics.watch(
+            "penstock_waiting_claims", "Long polls.", lambda: float(self.parking.waiting)
+        )
+        self.metrics.watch(
+            "penstock_listeners", "Event streams.", lambda: float(len(self.hub.listeners))
+        )
+
+    def own_agents(self, broker: Broker) -> list[Agent]:
+        upkeep = make_agents(self.store, broker.directory, make_identity(), self.room)
+        return [*upkeep, self.callbacks, self.notices, *self.make_local_agents()]
+
+    def make_local_agents(self) -> list[Agent]:
+        """What a server does for itself alone."""
+        return [
+            self.follower,
+            self.refusals,
+            QueueStatsSampler(self.counts, self.paces, self.observe_run),
+            WakeSignal(self.hub),
+            LagWatch(self.metrics, time.monotonic),
+        ]
+
+    def observe_run(self, row: HistoryRow) -> None:
+        """Of a sample: how long it ran, or that its lease was lost."""
+        queue = self.follower.directory.by_id.get(row.queue_id)
+        if queue is None:
+            return
+        name = self.metrics.queue(queue.name)
+        if row.verb is Verb.RECLAIM:
+            self.metrics.lost.add(name)
+        elif (run := estimate_run_time(row)) is not None:
+            self.metrics.runs.add(name, run)
+
+    def get_broker(self, tenant: str) -> Broker:
+        if tenant not in self.brokers:
+            self.brokers[tenant] = Broker(
+                self.store, tenant=tenant, room=self.room, outages=self.outages
+            )
+        return self.brokers[tenant]
+
+    def wake_tail(self) -> None:
+        """Whoever listens hears of what was just done."""
+        if self.hub.wanted:
+            self.runner.nudge(self.follower.name)
+
+    def tell_of_agent(self, name: str, error: str | None) -> None:
+        """The owner of the store hears of it."""
+        kind = "agent.recovered" if error is None else "agent.failed"
+        event = Event(kind, datetime.now(UTC), "", "", type=name, error=error)
+        self.hub.tell((EncodedEvent(event, OWNER),))
+
+    def flush_denials(self) -> None:
+        self.runner.nudge(self.refusals.name)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self.parking.close()
+        self.hub.close()

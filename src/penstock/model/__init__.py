@@ -1,0 +1,1 @@
+"""Frozen structs shared by every layer: messages, queues, settings, store types."""

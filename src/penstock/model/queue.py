@@ -1,0 +1,83 @@
+"""Nouns: scopes, queues and schedules, and which of them accept and serve."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from penstock.model.message import Draft, Moment
+from penstock.model.settings import Backoff, QueueSettings
+
+DEAD_LETTER = "_dead_letter"
+# In the default scope of the default tenant: what is to be told of messages that ended.
+CALLBACK = "_callback"
+CALLBACK_SETTINGS = QueueSettings(
+    ordering="fifo",
+    max_attempts=12,
+    backoff=Backoff(initial=1, factor=2, max=300, jitter="add:0.2"),
+    lease=60.0,
+)
+
+
+class QueueState(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+
+class Scope(Struct, frozen=True):
+    """A namespace of queues, owned by a tenant."""
+
+    id: int
+    tenant: str
+    name: str
+    paused: bool = False
+
+
+class Queue(Struct, frozen=True):
+    id: int
+    scope: Scope
+    name: str
+    state: QueueState = QueueState.ACTIVE
+    settings: QueueSettings = QueueSettings()
+
+    @property
+    def serves(self) -> bool:
+        """A claim may hand out its messages."""
+        serving = self.state in (QueueState.ACTIVE, QueueState.DRAINING)
+        return serving and not self.scope.paused
+
+    @property
+    def serving_state(self) -> QueueState:
+        """Its state as claims see it: paused while its scope is."""
+        if self.scope.paused and self.state in (QueueState.ACTIVE, QueueState.DRAINING):
+            return QueueState.PAUSED
+        return self.state
+
+    @property
+    def system(self) -> bool:
+        return self.name.startswith("_")
+
+
+class Missed(StrEnum):
+    """What becomes of cron ticks that passed while nobody was there to fire them."""
+
+    SKIP = "skip"
+    ONE = "one"
+    ALL = "all"
+
+
+class Schedule(Struct, frozen=True):
+    """Publishes `draft` at each tick of `cron`, exactly one message per tick."""
+
+    name: str
+    cron: str
+    draft: Draft
+    timezone: str = "UTC"
+    missed: Missed = Missed.ONE
+    paused: bool = False
+    id: int = 0
+    queue_id: int = 0
+    next_at: Moment = 0
+    last_at: Moment | None = None

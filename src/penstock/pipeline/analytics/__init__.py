@@ -1,0 +1,1 @@
+"""Tables computed from the lake: attempts, metrics, backlog, consumers, triage, anomalies."""

@@ -1,0 +1,187 @@
+"""Transform: what in an hour is beyond a fixed threshold; one row for a kind, queue and type."""
+
+from collections.abc import Iterable
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from penstock.pipeline.analytics.thresholds import SEVERITIES, AnomalyThresholds
+from penstock.pipeline.analytics.time import NAMES, floor_time, name_columns
+from penstock.pipeline.periods import HOUR
+
+KEYS = ["hour", "kind", "queue_id", "type", "consumer"]
+COLUMNS = [
+    "id", "hour", "kind", "severity", "queue_id", *NAMES, "type", "consumer",
+    "count", "value", "threshold", "message_id", "first_at", "last_at",
+]  # fmt: skip
+
+
+def find_by_message(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
+    """Counted, with the message that is farthest beyond."""
+    run, size, lease = f.col("run"), f.col("body_bytes"), f.col("lease")
+    first = (f.col("deliveries") <= 1) & f.col("rested").isNull()
+    waiting = f.col("state").isin("ready", "scheduled")
+    failed = f.col("alike").isNotNull()
+    poisoned = (f.col("alike") >= rules.poison_attempts) & (
+        f.col("alike_consumers") >= rules.poison_consumers
+    )
+    over = run - lease
+    died = (f.col("state") == "dead") & ~f.col("rested").eqNullSafe("dead")
+    found = {
+        "slow_processing": (run > rules.slow_over, run, rules.slow_over),
+        "large_payload": (first & (size > rules.payload_over), size, rules.payload_over),
+        "lost_lease": (f.col("verb") == "reclaim", run, rules.lost_least),
+        "last_attempt": (
+            failed & waiting & (f.col("attempts_left") == 1),
+            f.col("attempts"),
+            rules.last_chance_least,
+        ),
+        "dead_letter": (died, f.col("attempts"), rules.dead_least),
+        "overdue": (over > lease * rules.overdue_leases, over, rules.overdue_leases),
+        "poison_message": (poisoned, f.col("alike"), rules.poison_attempts),
+    }
+    wanted = {kind: each for kind, each in found.items() if kind not in rules.off}
+    return explode_kinds(attempts, wanted).filter(enough(rules)) if wanted else make_empty(attempts)
+
+
+def enough(rules: AnomalyThresholds) -> Column:
+    """Whether the hour has as many of the kind as the rules ask for."""
+    kind, count = f.col("kind"), f.col("count")
+    few = [(kind == name) & (count < least) for name, least in least_counts(rules).items()]
+    return ~reduce(Column.__or__, few)
+
+
+def least_counts(rules: AnomalyThresholds) -> dict[str, int]:
+    """How many an hour must have to be an anomaly; of other kinds one is enough."""
+    return {
+        "lost_lease": rules.lost_least,
+        "last_attempt": rules.last_chance_least,
+        "dead_letter": rules.dead_least,
+    }
+
+
+def explode_kinds(attempts: DataFrame, found: dict[str, tuple[Column, Column, float]]) -> DataFrame:
+    """A row may be several anomalies, and is none most often."""
+    each = [
+        f.struct(
+            f.when(condition, f.lit(kind)).alias("kind"),
+            value.cast("double").alias("value"),
+            f.lit(float(threshold)).alias("threshold"),
+        )
+        for kind, (condition, value, threshold) in found.items()
+    ]
+    any_of = reduce(Column.__or__, (condition for condition, _, _ in found.values()))
+    rows = attempts.filter(any_of).select(
+        floor_time("at", HOUR).alias("hour"), "queue_id", "type", *NAMES, "id", "at", "position",
+        f.inline(f.array(*each)),
+    )  # fmt: skip
+    worst = f.max(f.struct("value", -f.col("position"), "id"))
+    grouped = rows.filter("kind is not null").groupBy("hour", "kind", "queue_id", "type").agg(
+        *name_columns(), f.count("*").alias("count"), worst.alias("worst"),
+        f.first("threshold").alias("threshold"), *first_and_last("at"),
+    )  # fmt: skip
+    return grouped.select(
+        "*", f.col("worst.value").alias("value"), f.col("worst.id").alias("message_id")
+    ).drop("worst")
+
+
+def make_empty(attempts: DataFrame) -> DataFrame:
+    return attempts.select("queue_id", "type", *NAMES).filter("false")
+
+
+def first_and_last(moment: str) -> list[Column]:
+    return [f.min(moment).alias("first_at"), f.max(moment).alias("last_at")]
+
+
+def find_by_hour(metrics: DataFrame, rules: AnomalyThresholds) -> DataFrame:
+    """From what the hour's metrics say."""
+    flash = metrics.filter("flash > 0").select(
+        *SHARED, f.lit("flash_message").alias("kind"), f.col("flash").alias("count"),
+        f.col("run_p50").alias("value"), f.lit(rules.flash_under).alias("threshold"),
+    )  # fmt: skip
+    share = f.try_divide("retried", "attempts")
+    storms = metrics.filter(
+        (f.col("retried") >= rules.storm_retries) & (share >= rules.storm_share)
+    ).select(
+        *SHARED, f.lit("retry_storm").alias("kind"), f.col("retried").alias("count"),
+        share.alias("value"), f.lit(rules.storm_share).alias("threshold"),
+    )  # fmt: skip
+    return flash.unionByName(storms)
+
+
+SHARED = ["hour", "queue_id", "type", *NAMES]
+
+
+def find_stuck_consumers(consumers: DataFrame, rules: AnomalyThresholds) -> DataFrame:
+    """Loses what it takes, and completes nothing."""
+    found = consumers.filter((f.col("lost") >= rules.stuck_leases) & (f.col("completed") == 0))
+    return found.select(
+        "hour", "queue_id", *NAMES, "consumer", f.lit("stuck_consumer").alias("kind"),
+        f.col("lost").alias("count"), f.col("lost").cast("double").alias("value"),
+        f.lit(float(rules.stuck_leases)).alias("threshold"), "first_at", "last_at",
+    )  # fmt: skip
+
+
+def find_claim_bursts(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
+    """Of claims by one consumer, in seconds that follow each other in one hour."""
+    claims = attempts.filter(f.col("consumer").isNotNull())
+    return find_crowded_seconds(
+        claims, "claimed_at", ["queue_id", "consumer"], rules.burst_claims, rules.burst_within
+    ).withColumn("kind", f.lit("claim_burst"))
+
+
+def find_bulk_publishes(messages: DataFrame, rules: AnomalyThresholds) -> DataFrame:
+    """Of messages published to one queue."""
+    return find_crowded_seconds(
+        messages, "created_at", ["queue_id", "type"], rules.bulk_messages, rules.bulk_within
+    ).withColumn("kind", f.lit("bulk_publish"))
+
+
+def find_crowded_seconds(
+    rows: DataFrame, moment: str, keys: list[str], most: int, within: int
+) -> DataFrame:
+    place = ["hour", *keys]
+    seconds = rows.select(
+        floor_time(moment, HOUR).alias("hour"), f.unix_seconds(moment).alias("second"),
+        f.col(moment).alias("moment"), *keys, *NAMES,
+    )  # fmt: skip
+    # Most hours as a whole have fewer, and need no closer look.
+    busy = seconds.groupBy(*place).count().filter(f.col("count") >= most)
+    near = seconds.join(f.broadcast(busy), place, "left_semi")
+    one = near.groupBy(*place, *NAMES, "second").agg(
+        f.count("*").alias("one"), *first_and_last("moment")
+    )
+    line = Window.partitionBy(*place).orderBy("second").rangeBetween(1 - within, 0)
+    summed = one.withColumn("several", f.sum("one").over(line))
+    found = summed.filter(f.col("several") >= most).groupBy(*place)
+    return found.agg(
+        *name_columns(), f.max("several").alias("count"),
+        f.max("several").cast("double").alias("value"),
+        f.lit(float(most)).alias("threshold"), f.min("first_at").alias("first_at"),
+        f.max("last_at").alias("last_at"),
+    )  # fmt: skip
+
+
+def collect_anomalies(parts: Iterable[DataFrame], rules: AnomalyThresholds) -> DataFrame:
+    """Of all kinds, under ids that are the same whenever it is looked for again."""
+    rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+    for name, kind in ABSENT.items():
+        if name not in rows.columns:
+            rows = rows.withColumn(name, f.lit(None).cast(kind))
+    named = [f.coalesce(f.col(name).cast("string"), f.lit("")) for name in KEYS[1:]]
+    key = f.concat_ws("|", f.unix_seconds("hour").cast("string"), *named)
+    severity = f.create_map(*(f.lit(each) for pair in SEVERITIES.items() for each in pair))
+    rows = rows.filter(~f.col("kind").isin(*rules.off)) if rules.off else rows
+    return rows.select(
+        f.substring(f.sha2(key, 256), 1, 20).alias("id"), "hour", "kind",
+        severity[f.col("kind")].alias("severity"),
+        *(f.col(name).cast(ABSENT[name]).alias(name) for name in COLUMNS[4:]),
+    )  # fmt: skip
+
+
+ABSENT = {
+    "queue_id": "long", "tenant": "string", "scope": "string", "queue": "string",
+    "type": "string", "consumer": "string", "count": "long", "value": "double",
+    "threshold": "double", "message_id": "long", "first_at": "timestamp", "last_at": "timestamp",
+}  # fmt: skip

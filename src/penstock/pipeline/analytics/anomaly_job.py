@@ -1,0 +1,72 @@
+"""Finds the anomalies of the hours that were made anew, and of those that are complete by now."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from penstock.model.message import Moment
+from penstock.pipeline.analytics import anomalies
+from penstock.pipeline.analytics.hours import HourSpan
+from penstock.pipeline.analytics.partitions import PartitionWriter
+from penstock.pipeline.analytics.seasonal import SERIES, find_seasonal, make_hours
+from penstock.pipeline.analytics.thresholds import AnomalyThresholds
+from penstock.pipeline.analytics.time import filter_hours, floor_time, is_in_hours
+from penstock.pipeline.lake.results import ResultTable
+from penstock.pipeline.periods import DAY, HOUR, text_day, when
+
+TABLE: ResultTable = "anomaly"
+
+
+class AnomalyJob:
+    def __init__(
+        self, make: PartitionWriter, rules: AnomalyThresholds, span: HourSpan, reached: Moment
+    ) -> None:
+        self.make = make
+        self.rules = rules
+        self.hours = span.hours
+        # The hour that is not over yet is compared with no other; the last one like it was not.
+        self.end = get_hour(max(reached, span.reached))
+        self.first = min(*span.hours, get_hour(reached) if reached else self.end)
+
+    def remake(self, claims: DataFrame, rows: DataFrame, messages: DataFrame) -> None:
+        days = {text_day(hour) for hour in self.hours} | self.days(self.first, self.end)
+        found = [
+            anomalies.find_by_message(rows, self.rules),
+            anomalies.find_by_hour(self.of_hours("metrics_hour"), self.rules),
+            anomalies.find_stuck_consumers(self.of_hours("consumer_hour"), self.rules),
+            anomalies.find_claim_bursts(claims, self.rules),
+            anomalies.find_bulk_publishes(messages, self.rules),
+        ]
+        if self.enough():
+            found.append(self.seasons())
+        made = anomalies.collect_anomalies(found, self.rules)
+        old = self.make.read(TABLE, self.make.old.list_files(TABLE, days)).filter(self.stays())
+        self.make.put(TABLE, old.unionByName(made), days)
+
+    def of_hours(self, table: ResultTable) -> DataFrame:
+        days = {text_day(hour) for hour in self.hours}
+        return filter_hours(self.make.table(table, days), "hour", self.hours)
+
+    def stays(self) -> Column:
+        unusual = f.col("kind").isin(*SERIES)
+        again = is_in_hours(floor_time("hour", HOUR), self.hours)
+        judged = f.col("hour") >= f.lit(when(self.first))
+        return ~f.when(unusual, judged).otherwise(again)
+
+    def enough(self) -> bool:
+        """There are earlier days to compare with."""
+        days = {file.day for file in self.make.files if file.table == "metrics_hour"}
+        return self.end > self.first and len(days) > self.rules.season_least_days
+
+    def seasons(self) -> DataFrame:
+        begin = self.first - self.rules.season_days * DAY
+        known = self.make.table("metrics_hour", self.days(begin, self.end))
+        hours = make_hours(known, begin, self.end)
+        return find_seasonal(known, hours, self.rules, self.first, self.end)
+
+    def days(self, first: int, end: int) -> set[str]:
+        return {text_day(hour) for hour in range(first - first % DAY, end, DAY)}
+
+
+def get_hour(moment: Moment) -> int:
+    seconds = moment // 1_000_000
+    return seconds - seconds % HOUR

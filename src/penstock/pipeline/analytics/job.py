@@ -1,0 +1,246 @@
+"""Makes the tables of a lake that tell how the queues did: of the hours that are new, or changed.
+
+An hour is made anew from all its rows, so many small runs come to the same as a large one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+from itertools import chain
+
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.model.message import Moment
+from penstock.model.queue import Queue
+from penstock.pipeline.analytics.anomaly_job import AnomalyJob
+from penstock.pipeline.analytics.attempts import make_attempts, make_limits
+from penstock.pipeline.analytics.consumers import make_consumers
+from penstock.pipeline.analytics.hours import HourSpan, filter_between, make_span
+from penstock.pipeline.analytics.metrics import make_metrics
+from penstock.pipeline.analytics.partitions import PartitionWriter
+from penstock.pipeline.analytics.thresholds import AnomalyThresholds
+from penstock.pipeline.analytics.time import filter_hours
+from penstock.pipeline.analytics.triage import make_triage
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.delta_log import sync_delta, sync_results
+from penstock.pipeline.lake.lake import Lake
+from penstock.pipeline.lake.manifest import Manifest
+from penstock.pipeline.lake.results import Results
+from penstock.pipeline.periods import DAY, text_day
+from penstock.pipeline.session import tune
+from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
+from penstock.store import Store
+from penstock.stores import urls
+
+STEPS = ("attempts", "metrics", "consumers", "backlog", "triage", "anomalies")
+# How many tables are made at once: planning one leaves the processors idle.
+AT_ONCE = 2
+
+
+class AnalyticsResult(Struct, frozen=True):
+    """The results as they are now, and the hours that were made anew."""
+
+    results: Results
+    hours: tuple[int, ...] = ()
+    attempts: int = 0
+
+
+def analyze(
+    spark: SparkSession,
+    url: str,
+    lake: str,
+    rules: AnomalyThresholds | None = None,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+) -> AnalyticsResult:
+    """Killed at any moment, it leaves the results as they were, and the next run goes on."""
+    url = make_absolute_url(url)
+    with lakes.hold_lock(lake, use_store(url, make_identity)) as place:
+        # First: what is swept must not be in a Delta log any more.
+        sync_delta(place)
+        results.sweep(place)
+        job = AnalyticsJob(
+            spark, place, rules or AnomalyThresholds(), use_store(url, partial(look_at, url))
+        )
+        done = job.run(progress)
+        sync_results(place)
+        return done
+
+
+class Source(Struct, frozen=True):
+    """The store at the begin of a run."""
+
+    name: str
+    read_at: Moment
+    queues: list[Queue]
+
+
+async def look_at(url: str, store: Store) -> Source:
+    return Source(urls.redact_url(url), await store.now(), list(await store.queues()))
+
+
+class AnalyticsJob:
+    """One run over one lake."""
+
+    def __init__(
+        self, spark: SparkSession, lake: Lake, rules: AnomalyThresholds, source: Source
+    ) -> None:
+        self.spark = spark
+        self.lake = lake
+        self.rules = rules
+        self.source = source
+        self.chain = lake.manifests()
+        # Before it is looked which the newest are: another run may publish some meanwhile.
+        self.number = results.choose_next_number(lake)
+        self.old = choose_usable(results.read_newest(lake), self.chain, lake, rules)
+        self.fresh = [each for each in self.chain if each.first > self.old.through]
+
+    def run(self, progress: Callable[[str], None]) -> AnalyticsResult:
+        same_rules = self.old.rules == self.rules.digest
+        if not self.fresh and (same_rules or not self.chain):
+            return AnalyticsResult(self.old)
+        concerned = self.fresh if same_rules else self.chain
+        with tune(self.spark, count_rows(concerned)):
+            make = PartitionWriter(self.spark, self.lake, self.old, self.number)
+            return self.make_tables(make, self.span(make, concerned), progress)
+
+    def span(self, make: PartitionWriter, concerned: Sequence[Manifest]) -> HourSpan:
+        return make_span(make.source("history", concerned), make.source("message", concerned))
+
+    def make_tables(
+        self, make: PartitionWriter, span: HourSpan, progress: Callable[[str], None]
+    ) -> AnalyticsResult:
+        new = self.make_attempts(make, span)
+        progress("attempts")
+        tables = Tables(make, make.source("message", self.chain), span, self.rules)
+        tables.remake_metrics()
+        progress("metrics")
+        for step in run_in_parallel(tables.steps()):
+            progress(step)
+        judge = AnomalyJob(make, self.rules, span, self.old.reached)
+        judge.remake(tables.claims(), tables.attempt_rows(), tables.messages())
+        progress("anomalies")
+        done = self.publish(make, span)
+        return AnalyticsResult(done, span.hours, new)
+
+    def make_attempts(self, make: PartitionWriter, span: HourSpan) -> int:
+        """Returns how many there are more."""
+        if not self.fresh:
+            return 0
+        history = make.source("history", self.fresh)
+        ids = span.first_id, span.last_id
+        messages = filter_between(make.source("message", self.chain), *ids)
+        rests = filter_between(make.source("history", self.chain).filter("not final"), *ids)
+        limits = make_limits(self.spark, self.source.queues)
+        today = text_day(self.reached(span) // 1_000_000)
+        merged = results.days_to_merge(self.old.list_files("attempt"), today)
+        return make.append("attempt", make_attempts(history, messages, rests, limits), merged)
+
+    def reached(self, span: HourSpan) -> Moment:
+        return max(self.old.reached, span.reached)
+
+    def publish(self, make: PartitionWriter, span: HourSpan) -> Results:
+        return results.publish(
+            self.lake,
+            Results(
+                schema=results.VERSION,
+                lake=self.lake.label.id,
+                number=make.number,
+                through=self.chain[-1].last,
+                reached=self.reached(span),
+                rules=self.rules.digest,
+                files=tuple(make.files),
+                store=self.source.name,
+                made_at=self.source.read_at,
+            ),
+        )
+
+
+class Tables:
+    """What is made of attempts and messages alone."""
+
+    def __init__(
+        self, make: PartitionWriter, messages: DataFrame, span: HourSpan, rules: AnomalyThresholds
+    ) -> None:
+        self.make = make
+        self.all_messages = messages
+        self.hours = span.hours
+        self.rules = rules
+
+    def attempt_rows(self) -> DataFrame:
+        return filter_hours(self.make.table("attempt", days_of(self.hours)), "at", self.hours)
+
+    def claims(self) -> DataFrame:
+        """They end on any day: the clocks of two rows may differ."""
+        return filter_hours(self.make.table("attempt"), "claimed_at", self.hours)
+
+    def messages(self) -> DataFrame:
+        return filter_hours(self.all_messages, "created_at", self.hours)
+
+    def steps(self) -> dict[str, Callable[[], None]]:
+        """Those that need the metrics, or nothing of each other."""
+        return {
+            "triage": self.remake_triage,
+            "consumers": self.remake_consumers,
+            "backlog": self.remake_backlog,
+        }
+
+    def remake_metrics(self) -> None:
+        made = make_metrics(self.attempt_rows(), self.messages(), self.rules.flash_under)
+        self.make.replace("metrics_hour", made, self.hours)
+
+    def remake_consumers(self) -> None:
+        self.make.replace("consumer_hour", make_consumers(self.attempt_rows()), self.hours)
+
+    def remake_backlog(self) -> None:
+        self.make.replace_backlog(self.attempt_rows(), self.messages(), self.hours)
+
+    def remake_triage(self) -> None:
+        """By day, so of all the day's attempts."""
+        days = sorted({hour - hour % DAY for hour in self.hours})
+        rows = filter_hours(self.make.table("attempt", days_of(days)), "at", days, DAY)
+        told = self.make.table("metrics_hour", days_of(days))
+        messages = keep_tried_messages(rows, self.all_messages)
+        self.make.replace("triage", make_triage(rows, messages, told), days)
+
+
+def days_of(hours: Iterable[int]) -> set[str]:
+    return {text_day(hour) for hour in hours}
+
+
+def keep_tried_messages(attempts: DataFrame, messages: DataFrame) -> DataFrame:
+    """The messages from the first to the last that were tried: the files of others are not read."""
+    (ids,) = attempts.agg(f.min("id"), f.max("id")).collect()
+    return filter_between(messages, ids[0] or 0, ids[1] or 0)
+
+
+def run_in_parallel(steps: dict[str, Callable[[], None]]) -> Iterable[str]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        names = {pool.submit(step): name for name, step in steps.items()}
+        for done in as_completed(names):
+            done.result()
+            yield names[done]
+
+
+def choose_usable(
+    found: Results | None, manifests: list[Manifest], lake: Lake, rules: AnomalyThresholds
+) -> Results:
+    """What of earlier results can stay. Other rules leave the attempts alone."""
+    nothing = Results(results.VERSION, lake.label.id, 0, 0, 0, "", ())
+    if found is None or found.lake != lake.label.id:
+        return nothing
+    ends = {each.last for each in manifests}
+    if found.through not in ends:
+        # Batches that were compacted together, of which some are new.
+        return nothing
+    if found.rules == rules.digest:
+        return found
+    kept = tuple(found.list_files("attempt"))
+    return Results(found.schema, found.lake, found.number, found.through, 0, "", kept)
+
+
+def count_rows(manifests: Sequence[Manifest]) -> int:
+    return sum(part.rows for part in chain.from_iterable(each.parts for each in manifests))

@@ -1,0 +1,103 @@
+"""Transform: what each queue and type did in an hour, with histograms that can be added up."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from penstock.pipeline.analytics.attempts import is_failed, is_worked
+from penstock.pipeline.analytics.histogram import compute_percentiles, find_bucket, gather_buckets
+from penstock.pipeline.analytics.time import NAMES, floor_time, name_columns
+from penstock.pipeline.periods import HOUR
+
+KEYS = ["hour", "queue_id", "type"]
+WAITING = ("ready", "scheduled")
+COUNTS = (
+    "published", "attempts", "completed", "failures", "retried", "lost", "failed", "dead",
+    "expired", "cancelled", "redriven", "handed_back", "flash",
+)  # fmt: skip
+HISTOGRAMS = ("wait_histogram", "run_histogram")
+SUMS = ("wait_sum", "run_sum")
+GREATEST = ("wait_max", "run_max")
+
+
+def make_metrics(attempts: DataFrame, messages: DataFrame, flash_under: float) -> DataFrame:
+    """Of the hours in which the attempts ended and the messages were published."""
+    rows = attempts.withColumn("hour", floor_time("at", HOUR))
+    arrived = messages.select(
+        floor_time("created_at", HOUR).alias("hour"), "queue_id", "type", *NAMES
+    )
+    counted = arrived.groupBy(*KEYS, *NAMES).agg(f.count("*").alias("published"))
+    both = counted.unionByName(count_attempts(rows, flash_under), allowMissingColumns=True)
+    totals = both.groupBy(*KEYS).agg(*name_columns(), *add_histograms())
+    return finish_metrics(totals.join(make_histograms(rows.filter(is_worked())), KEYS, "left"))
+
+
+def count_attempts(rows: DataFrame, flash_under: float) -> DataFrame:
+    verb, state = f.col("verb"), f.col("state")
+    done, returned = is_worked(), state.isin(*WAITING)
+    conditions = {
+        "attempts": done,
+        "completed": done & (state == "completed"),
+        "failures": done & is_failed(),
+        "retried": done & is_failed() & returned,
+        "lost": verb == "reclaim",
+        "failed": state == "failed",
+        "dead": (state == "dead") & ~f.col("rested").eqNullSafe("dead"),
+        "expired": state == "expired",
+        "cancelled": state == "cancelled",
+        "redriven": (verb == "redrive") & returned,
+        "handed_back": verb.isin("release", "park"),
+        "flash": done & (state == "completed") & (f.col("run") < flash_under),
+    }
+    counts = [f.count_if(each).alias(name) for name, each in conditions.items()]
+    return rows.groupBy(*KEYS, *NAMES).agg(*counts, *select_times(done))
+
+
+def select_times(done: Column) -> list[Column]:
+    wait, run = f.when(done, f.col("wait")), f.when(done, f.col("run"))
+    return [
+        to_micros(wait).alias("wait_sum"),
+        to_micros(run).alias("run_sum"),
+        f.max(wait).alias("wait_max"),
+        f.max(run).alias("run_max"),
+    ]
+
+
+def to_micros(seconds: Column) -> Column:
+    """Aggregate: whole microseconds, whose sum does not depend on their order."""
+    return f.sum(f.round(seconds * 1_000_000).cast("long"))
+
+
+def sum_column(name: str) -> Column:
+    """Aggregate: in seconds again."""
+    return (f.sum(name) / f.lit(1_000_000.0)).alias(name)
+
+
+def add_histograms() -> list[Column]:
+    return [
+        *(f.coalesce(f.sum(name), f.lit(0)).cast("long").alias(name) for name in COUNTS),
+        *map(sum_column, SUMS),
+        *(f.max(name).alias(name) for name in GREATEST),
+    ]
+
+
+def make_histograms(rows: DataFrame) -> DataFrame:
+    """Both at once. What has the same keys comes together first, and then stays where it is."""
+    buckets = [find_bucket(f.col(name.removesuffix("_histogram"))) for name in HISTOGRAMS]
+    together = rows.select(*KEYS, f.array(*buckets).alias("buckets")).repartition(*KEYS)
+    each = together.select(*KEYS, f.posexplode_outer("buckets").alias("which", "bucket"))
+    counts = each.filter("bucket is not null").groupBy(*KEYS, "which", "bucket")
+    lists = [gather_buckets(f.col("which") == n).alias(name) for n, name in enumerate(HISTOGRAMS)]
+    return counts.agg(f.count("*").alias("count")).groupBy(*KEYS).agg(*lists)
+
+
+def finish_metrics(totals: DataFrame) -> DataFrame:
+    """With what follows from the sums."""
+    rates = {
+        "failure_rate": f.try_divide("failures", "attempts"),
+        "retry_rate": f.try_divide("retried", "attempts"),
+    }
+    quantiles = [each for name in HISTOGRAMS for each in compute_percentiles(name)]
+    known = [name for name in totals.columns if name not in HISTOGRAMS]
+    return totals.select(
+        *known, *(rate.alias(name) for name, rate in rates.items()), *quantiles, *HISTOGRAMS
+    )

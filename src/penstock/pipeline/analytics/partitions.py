@@ -1,0 +1,107 @@
+"""Puts new rows of a table in the place of the old ones, and leaves the days beside them alone."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from threading import Lock
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.pipeline.analytics import backlog
+from penstock.pipeline.analytics.tables import MOMENTS, SCHEMAS, shape_table
+from penstock.pipeline.analytics.time import floor_time, is_in_hours
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.lake import Lake
+from penstock.pipeline.lake.manifest import Manifest
+from penstock.pipeline.lake.reader import list_paths, read_files, read_parts
+from penstock.pipeline.lake.results import File, Results, ResultTable
+from penstock.pipeline.lake.schema import MOMENT, Table
+from penstock.pipeline.periods import DAY, HOUR, text_day
+
+
+class PartitionWriter:
+    def __init__(self, spark: SparkSession, lake: Lake, old: Results, number: int) -> None:
+        self.spark = spark
+        self.lake = lake
+        self.old = old
+        self.number = number
+        self.files: list[File] = list(old.files)
+        # Tables are made by several threads.
+        self.changing = Lock()
+
+    def source(self, table: Table, manifests: Sequence[Manifest]) -> DataFrame:
+        return read_parts(self.spark, self.lake.files, list_paths(manifests, table), table)
+
+    def table(self, table: ResultTable, days: Collection[str] | None = None) -> DataFrame:
+        """As it is by now, what this run made included."""
+        return self.read(table, [each for each in self.files if choose_days(each, table, days)])
+
+    def read(self, table: ResultTable, files: Iterable[File]) -> DataFrame:
+        names = [file.path for file in files]
+        return read_files(self.spark, self.lake.files, names, SCHEMAS[table])
+
+    def append(self, table: ResultTable, made: DataFrame, merged: Collection[str]) -> int:
+        """Adds rows, and writes those of the `merged` days anew beside them.
+
+        Returns how many rows were added.
+        """
+        old = self.old.list_files(table, merged)
+        if old:
+            known = self.read(table, old)
+            made = known.unionByName(made.select(*known.columns))
+        written = self.put(table, made, merged)
+        return sum(file.rows for file in written) - sum(file.rows for file in old)
+
+    def replace(self, table: ResultTable, made: DataFrame, begins: Collection[int]) -> None:
+        """`begins` are the hours, or days, that `made` is all of."""
+        days = {text_day(each) for each in begins}
+        if self.old.list_files(table, days):
+            length = DAY if table == "triage" else HOUR
+            rest = self.read(table, self.old.list_files(table, days)).filter(
+                ~is_in_hours(floor_time(MOMENTS[table], length), sorted(begins))
+            )
+            made = rest.unionByName(made.select(*rest.columns))
+        self.put(table, made, days)
+
+    def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> list[File]:
+        """Writes rows, and forgets the files that the table had of these days."""
+        spread = self.spread_by_day(shape_table(rows, table))
+        written = results.write(self.lake, spread, table, self.number)
+        with self.changing:
+            kept = [each for each in self.files if not choose_days(each, table, days)]
+            self.files = [*kept, *written]
+        return written
+
+    def spread_by_day(self, rows: DataFrame) -> DataFrame:
+        """Brings each day into one file; a large day into several, if Spark plans adaptively."""
+        day = f.col("day")
+        adaptive = self.spark.conf.get("spark.sql.adaptive.enabled") == "true"
+        return rows.hint("rebalance", day) if adaptive else rows.repartition(day)
+
+    def replace_backlog(self, rows: DataFrame, messages: DataFrame, hours: Sequence[int]) -> None:
+        """And of the days after it, which begin with what it leaves them."""
+        table: ResultTable = "backlog_minute"
+        first = text_day(min(hours))
+        later = [each for each in self.old.list_files(table) if each.day >= first]
+        before = max(
+            (each.day for each in self.old.list_files(table) if each.day < first), default=None
+        )
+        # Small, and looked at twice.
+        fresh = backlog.make_changes(rows, messages).persist()
+        kept = self.read(table, later).filter(
+            ~is_in_hours(floor_time("minute", HOUR), sorted(hours))
+        )
+        changed = fresh.unionByName(kept.select(*fresh.columns)) if later else fresh
+        carried = backlog.keep_last(self.read(table, self.old.list_files(table, {before or ""})))
+        days = {text_day(hour) for hour in hours} | {each.day for each in later}
+        self.put(table, backlog.make_backlog(changed, carried, self.starts(days)), days)
+        fresh.unpersist()
+
+    def starts(self, days: Collection[str]) -> DataFrame:
+        moments = [datetime.fromisoformat(f"{day}T00:00:00Z") for day in sorted(days)]
+        return self.spark.createDataFrame(pa.table({"day_at": pa.array(moments, MOMENT)}))
+
+
+def choose_days(file: File, table: ResultTable, days: Collection[str] | None) -> bool:
+    return file.table == table and (days is None or file.day in days)

@@ -1,0 +1,1 @@
+"""Carries the history of a store into the lake."""

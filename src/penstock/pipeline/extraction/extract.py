@@ -1,0 +1,172 @@
+"""Carries a store's history into the lake, each row once, from where it stopped."""
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from operator import gt
+
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+from penstock.errors import InvalidState
+from penstock.model.message import StoredMessage
+from penstock.model.store_types import Cursor
+from penstock.pipeline.extraction.ranges import (
+    Range,
+    compute_stride,
+    find_latest,
+    get_position,
+    make_ranges,
+    read_pages,
+)
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.delta_log import sync_batches, sync_delta
+from penstock.pipeline.lake.lake import Lake
+from penstock.pipeline.lake.manifest import Manifest
+from penstock.pipeline.lake.schema import TABLES, VERSION
+from penstock.pipeline.lake.writer import Extraction, run
+from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
+from penstock.store import Store
+
+# Rows of each table, about: in a batch, and in a file of it.
+BATCH, PART = 2_000_000, 200_000
+
+
+class ExtractResult(Struct, frozen=True):
+    """What one call brought into the lake, and how far the lake is now."""
+
+    batches: int
+    messages: int
+    history: int
+    cursor: Cursor
+
+
+def extract(
+    spark: SparkSession,
+    url: str,
+    lake: str,
+    *,
+    batch: int = BATCH,
+    progress: Callable[[Manifest], None] = lambda _: None,
+) -> ExtractResult:
+    """All that is final now. Killed at any moment, the next call goes on without loss or double."""
+    url = make_absolute_url(url)
+    with lakes.hold_lock(lake, use_store(url, make_identity)) as place:
+        sync_delta(place)
+        # In this order: a manifest is always written before it is recorded.
+        recorded = use_store(url, partial(make_record, place))
+        chain = place.manifests()
+        cursor, target = use_store(url, partial(resume, place, chain, recorded))
+        number = chain[-1].last if chain else 0
+        written: list[Manifest] = []
+        while cursor != target:
+            number += 1
+            end = use_store(url, partial(choose_next_end, cursor, target, batch))
+            manifest = extract_batch(spark, url, place, number, cursor, end)
+            written.append(manifest)
+            progress(manifest)
+            cursor = manifest.end
+        return summarize(written, cursor)
+
+
+async def choose_next_end(start: Cursor, target: Cursor, rows: int, store: Store) -> Cursor:
+    ends = []
+    for table in TABLES:
+        first, step = await compute_stride(
+            store, table, get_position(start, table), get_position(target, table), rows
+        )
+        ends.append(min(first + step, get_position(target, table)))
+    return Cursor(target.epoch, *ends)
+
+
+async def divide_range(start: Cursor, end: Cursor, store: Store) -> list[Range]:
+    return [part for table in TABLES for part in await make_ranges(store, table, start, end, PART)]
+
+
+def summarize(written: list[Manifest], cursor: Cursor) -> ExtractResult:
+    parts = [part for manifest in written for part in manifest.parts]
+    messages, history = (
+        sum(part.rows for part in parts if part.table == table) for table in TABLES
+    )
+    return ExtractResult(len(written), messages, history, cursor)
+
+
+def extract_batch(
+    spark: SparkSession, url: str, lake: Lake, number: int, start: Cursor, end: Cursor
+) -> Manifest:
+    """The manifest first, then the store's record of it: retention never runs ahead of the lake."""
+    stretches = use_store(url, partial(divide_range, start, end))
+    parts = run(spark, lake.where, f"{number:010}", [Extraction(url, part) for part in stretches])
+    seen = use_store(url, lambda store: make_witness(store, end))
+    manifest = Manifest(VERSION, lake.label.id, number, number, start, end, seen, parts)
+    lake.publish(manifest)
+    use_store(url, partial(record, lake, end))
+    sync_batches(lake)
+    return manifest
+
+
+async def resume(
+    lake: Lake, chain: list[Manifest], recorded: tuple[int, int], store: Store
+) -> tuple[Cursor, Cursor]:
+    """Where the lake is and where the store is. From here on retention waits for the lake."""
+    end = chain[-1].end if chain else Cursor()
+    await refuse_strange(lake, chain, recorded, store)
+    target = await find_latest(store, end)
+    cursor = Cursor(target.epoch, end.message, end.history)
+    await record(lake, cursor, store)
+    return cursor, target
+
+
+async def record(lake: Lake, cursor: Cursor, store: Store) -> None:
+    """Never back: another extract may have come further meanwhile, where none can be kept away."""
+    if not any(map(gt, await make_record(lake, store), get_positions(cursor))):
+        await store.save_cursor(lake.cursor_name, cursor)
+
+
+async def make_record(lake: Lake, store: Store) -> tuple[int, int]:
+    exported = (await store.cursors()).get(lake.cursor_name)
+    return get_positions(exported.cursor) if exported else (0, 0)
+
+
+async def refuse_strange(
+    lake: Lake, chain: list[Manifest], recorded: tuple[int, int], store: Store
+) -> None:
+    """The store's record is where the lake is, or behind it if a driver was killed.
+
+    Behind it, the store must have the rows at the end of the lake, or it was restored.
+    """
+    reached = get_positions(chain[-1].end) if chain else (0, 0)
+    if recorded == reached:
+        return
+    if any(map(gt, recorded, reached)):
+        raise InvalidState(
+            f"lake {lake.where!r} lost batches: the store gave it all up to {recorded}, and it has"
+            f" {reached}: put back a copy of it, or begin a new lake"
+        )
+    if await make_witness(store, chain[-1].end) != chain[-1].witness:
+        raise InvalidState(
+            f"the store went back in time: lake {lake.where!r} has it up to {reached}, and the"
+            f" store knows of {recorded}; was it restored from a backup? Begin a new lake for it"
+        )
+
+
+def get_positions(cursor: Cursor) -> tuple[int, int]:
+    return cursor.message, cursor.history
+
+
+async def make_witness(store: Store, end: Cursor) -> str:
+    """Of the rows at the very end."""
+    digest = sha256()
+    for table in TABLES:
+        last = get_position(end, table)
+        async for rows in read_pages(store, Range(table, max(last - 1, 0), last)):
+            for row in sorted(rows, key=lambda row: row.id):
+                digest.update(testimony(row).encode())
+    return digest.hexdigest()
+
+
+def testimony(row: Struct) -> str:
+    """Without what later versions tell of a message, so that witnesses of older lakes hold."""
+    if not isinstance(row, StoredMessage):
+        return repr(row)
+    return repr(StoredMessage(*(getattr(row, name) for name in StoredMessage.__struct_fields__)))

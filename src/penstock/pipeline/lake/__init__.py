@@ -1,0 +1,1 @@
+"""The lake: Parquet files, manifests, readers and writers."""

@@ -1,0 +1,111 @@
+"""Merges small neighbouring files of the lake, and the manifests of their batches."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+from penstock.errors import InvalidState
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.delta_log import sync_batches, sync_delta
+from penstock.pipeline.lake.lake import Lake
+from penstock.pipeline.lake.manifest import LakePart, Manifest
+from penstock.pipeline.lake.schema import TABLES, VERSION
+from penstock.pipeline.lake.writer import Merger, run
+
+# A file of this size is not written again.
+LARGE_BYTES = 128_000_000
+# The size of the files that become one, in sum.
+MAX_MERGED_BYTES = 256_000_000
+
+
+class CompactResult(Struct, frozen=True):
+    """How many batches share a manifest now, how many small files became how many, and how many
+    manifests were removed for good."""
+
+    batches: int
+    files_before: int
+    files: int
+    removed: int
+
+
+def compact(spark: SparkSession, lake: str) -> CompactResult:
+    """What it stands for is removed by the next compaction, when nobody reads it any more."""
+    with lakes.hold_lock(lake, lakes.find(lake).label.store) as place:
+        # First: what is dropped must not be in a Delta log any more.
+        sync_delta(place)
+        removed = place.drop_compacted()
+        batches, before, after = 0, 0, 0
+        for chain in segments(place.manifests(), analysed_through(place)):
+            if len(chain) > 1:
+                small, merged = merge(spark, place, chain)
+                batches, before, after = batches + len(chain), before + small, after + merged
+        sync_batches(place)
+        return CompactResult(batches, before, after, removed)
+
+
+def analysed_through(lake: Lake) -> int:
+    found = results.read_newest(lake)
+    return 0 if found is None else found.through
+
+
+def segments(chain: Sequence[Manifest], through: int) -> tuple[list[Manifest], list[Manifest]]:
+    """Divides the manifests into those that a run has analysed and those after them.
+
+    A manifest across that border would make the next run analyse everything anew.
+    """
+    done = [each for each in chain if each.last <= through]
+    return done, [each for each in chain if each.last > through]
+
+
+def merge(spark: SparkSession, lake: Lake, chain: Sequence[Manifest]) -> tuple[int, int]:
+    """Publishes one manifest for these; returns how many files were merged into how many."""
+    parts = [part for each in chain for part in each.parts]
+    groups = [group for table in TABLES for group in neighbours(parts, table)]
+    tasks = [Merger(lake.where, group[0].table, paths_of(group)) for group in groups]
+    named = f"{chain[0].first:010}-{chain[-1].last:010}"
+    written = run(spark, lake.where, named, tasks)
+    gone = {part.path for group in groups for part in group}
+    kept = tuple(part for part in parts if part.path not in gone)
+    refuse_unequal(parts, (*kept, *written))
+    lake.publish(merged_manifest(chain, (*kept, *written)))
+    return len(gone), len(written)
+
+
+def paths_of(parts: Sequence[LakePart]) -> tuple[str, ...]:
+    return tuple(part.path for part in parts)
+
+
+def neighbours(parts: Sequence[LakePart], table: str) -> Iterator[list[LakePart]]:
+    """Finds two or more small parts that follow each other, up to the size of one file."""
+    group: list[LakePart] = []
+    for part in [*(each for each in parts if each.table == table), None]:
+        if part is None or not joins(group, part):
+            if len(group) > 1:
+                yield group
+            group = []
+        if part is not None and part.bytes < LARGE_BYTES:
+            group.append(part)
+
+
+def joins(group: Sequence[LakePart], part: LakePart) -> bool:
+    total = sum(each.bytes for each in group) + part.bytes
+    return part.bytes < LARGE_BYTES and total <= MAX_MERGED_BYTES
+
+
+def merged_manifest(chain: Sequence[Manifest], parts: tuple[LakePart, ...]) -> Manifest:
+    first, last = chain[0], chain[-1]
+    return Manifest(
+        VERSION, last.lake, first.first, last.last, first.start, last.end, last.witness, parts
+    )
+
+
+def refuse_unequal(before: Sequence[LakePart], after: Sequence[LakePart]) -> None:
+    for table in TABLES:
+        rows = [sum(part.rows for part in each if part.table == table) for each in (before, after)]
+        if rows[0] != rows[1]:
+            raise InvalidState(
+                f"{table} has {rows[1]} rows after compaction and the manifests say {rows[0]}:"
+                " nothing was changed; penstock pipeline balance finds the file"
+            )

@@ -1,0 +1,256 @@
+"""Delta logs beside the manifests, by which any engine reads the tables of a lake.
+
+A manifest is published first and stays the truth. The log follows: `sync_delta` writes the commits
+that are missing, so a process that is killed in between leaves them to the next one.
+"""
+
+import io
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from penstock.errors import InvalidState
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.delta import (
+    Commit,
+    Line,
+    Metadata,
+    Snapshot,
+    apply,
+    batch_commits,
+    checkpoint_lines,
+    commit_lines,
+    create_lines,
+    create_metadata,
+    decode_lines,
+    encode_lines,
+    result_commits,
+)
+from penstock.pipeline.lake.delta_schema import result_fields, table_fields
+from penstock.pipeline.lake.files import DELTA_LOG, LakeFiles
+from penstock.pipeline.lake.lake import AT_ONCE, Lake
+from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
+from penstock.pipeline.lake.schema import TABLES, Table
+
+CHECKPOINT_EVERY = 100
+# Older ones are removed with a checkpoint: time travel does not reach them any more.
+KEPT_COMMITS = 1_000
+LAST_CHECKPOINT = "_last_checkpoint"
+NAME = re.compile(r"/(\d{20})\.(json|checkpoint\.parquet)$")
+
+TEXTS = pa.map_(pa.string(), pa.string())
+CHECKPOINT = pa.schema([
+    ("protocol", pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])),
+    ("metaData", pa.struct([
+        ("id", pa.string()), ("name", pa.string()), ("description", pa.string()),
+        ("format", pa.struct([("provider", pa.string()), ("options", TEXTS)])),
+        ("schemaString", pa.string()), ("partitionColumns", pa.list_(pa.string())),
+        ("configuration", TEXTS), ("createdTime", pa.int64()),
+    ])),
+    ("txn", pa.struct([
+        ("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64()),
+    ])),
+    ("remove", pa.struct([
+        ("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_()),
+    ])),
+    ("add", pa.struct([
+        ("path", pa.string()), ("partitionValues", TEXTS), ("size", pa.int64()),
+        ("modificationTime", pa.int64()), ("dataChange", pa.bool_()), ("stats", pa.string()),
+        ("tags", TEXTS),
+    ])),
+])  # fmt: skip
+MAPS = {"partitionValues", "options", "configuration", "tags"}
+
+
+class DeltaLog:
+    """The log of one table."""
+
+    def __init__(self, files: LakeFiles, lake: str, table: str, metadata: Metadata) -> None:
+        self.files = files
+        self.lake = lake
+        self.folder = f"{table}/{DELTA_LOG}"
+        self.metadata = metadata
+
+    def read(self) -> Snapshot:
+        """Replays the commits since the last checkpoint."""
+        commits, checkpoints = self.versions()
+        begin = max(checkpoints, default=-1)
+        later = sorted(version for version in commits if version > begin)
+        if later != list(range(begin + 1, begin + 1 + len(later))):
+            raise self.torn()
+        snapshot = self.read_checkpoint(begin) if begin >= 0 else Snapshot()
+        for version, lines in zip(later, self.read_commits(later), strict=True):
+            snapshot = apply(snapshot, version, lines)
+        return snapshot
+
+    def versions(self) -> tuple[list[int], list[int]]:
+        """Lists the versions of commits, and those of checkpoints."""
+        found = [match for name in self.files.names(self.folder) if (match := NAME.search(name))]
+        commits = [int(match[1]) for match in found if match[2] == "json"]
+        return commits, [int(match[1]) for match in found if match[2] != "json"]
+
+    def read_commits(self, versions: Sequence[int]) -> Iterator[list[Line]]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            texts = list(pool.map(self.files.read, map(self.commit_name, versions)))
+        for text in texts:
+            if not text:
+                raise self.torn()
+            try:
+                yield decode_lines(text)
+            except msgspec.DecodeError:
+                raise self.torn() from None
+
+    def read_checkpoint(self, version: int) -> Snapshot:
+        with self.files.parquet(self.checkpoint_name(version)) as file:
+            rows = file.read().to_pylist()
+        return apply(Snapshot(), version, [msgspec.convert(plain(row), Line) for row in rows])
+
+    def write(self, snapshot: Snapshot, commit: Commit) -> Snapshot | None:
+        """Returns None if another process wrote that version: the caller reads the log again."""
+        lines = commit_lines(commit, snapshot, self.metadata, self.lake, milliseconds())
+        return self.write_lines(snapshot, lines)
+
+    def create(self, snapshot: Snapshot) -> Snapshot | None:
+        return self.write_lines(snapshot, create_lines(self.metadata, milliseconds()))
+
+    def write_lines(self, snapshot: Snapshot, lines: list[Line]) -> Snapshot | None:
+        version = snapshot.version + 1
+        if not self.files.write_once(self.commit_name(version), encode_lines(lines)):
+            return None
+        written = apply(snapshot, version, lines)
+        if version and version % CHECKPOINT_EVERY == 0:
+            self.write_checkpoint(written)
+        return written
+
+    def write_checkpoint(self, snapshot: Snapshot) -> None:
+        lines = checkpoint_lines(snapshot, self.lake, milliseconds())
+        buffer = io.BytesIO()
+        parquet.write_table(pa.Table.from_pylist(list(map(paired, lines)), CHECKPOINT), buffer)
+        self.files.write_once(self.checkpoint_name(snapshot.version), buffer.getvalue())
+        # Readers do without it, so it may be missing for a moment.
+        pointer = f"{self.folder}/{LAST_CHECKPOINT}"
+        self.files.remove([pointer])
+        told = {"version": snapshot.version, "size": len(lines)}
+        self.files.write_once(pointer, msgspec.json.encode(told))
+        self.drop_before(snapshot.version - KEPT_COMMITS)
+
+    def drop_before(self, version: int) -> None:
+        commits, checkpoints = self.versions()
+        self.files.remove([
+            *(self.commit_name(each) for each in commits if each < version),
+            *(self.checkpoint_name(each) for each in checkpoints if each < version),
+        ])  # fmt: skip
+
+    def commit_name(self, version: int) -> str:
+        return f"{self.folder}/{version:020}.json"
+
+    def checkpoint_name(self, version: int) -> str:
+        return f"{self.folder}/{version:020}.checkpoint.parquet"
+
+    def torn(self) -> InvalidState:
+        return InvalidState(
+            f"the Delta log {self.files.where}/{self.folder} is torn or has a gap: remove that"
+            " folder, and the next extract writes it anew"
+        )
+
+
+def milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def paired(line: Line) -> Any:
+    """Turns maps into pairs, as Arrow takes them."""
+    return convert_maps(msgspec.to_builtins(line), lambda each: list(each.items()))
+
+
+def plain(row: Any) -> Any:
+    """Turns the pairs of a checkpoint's row into maps, and leaves out what is absent."""
+    return convert_maps(row, dict)
+
+
+def convert_maps(value: Any, convert: Callable[[Any], Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: convert(each) if name in MAPS else convert_maps(each, convert)
+        for name, each in value.items()
+        if each is not None
+    }
+
+
+def sync_delta(lake: Lake) -> None:
+    """Brings the logs of all tables up to the manifests."""
+    sync_batches(lake)
+    sync_results(lake)
+
+
+def sync_batches(lake: Lake) -> None:
+    logs = {table: log_of(lake, table, table_fields(table), False) for table in TABLES}
+    while not append_batches(lake, logs):
+        pass
+
+
+def append_batches(lake: Lake, logs: Mapping[Table, DeltaLog]) -> bool:
+    """Returns False if another process wrote a commit meanwhile.
+
+    Logs are read before the manifests. If another process commits newer manifests in between, it
+    takes the version that this one was about to write.
+    """
+    snapshots = {table: log.read() for table, log in logs.items()}
+    chain = lake.manifests()
+    return all(
+        append(log, snapshots[table], partial(batch_commits, chain=chain, table=table))
+        for table, log in logs.items()
+    )
+
+
+def sync_results(lake: Lake) -> None:
+    logs = {table: log_of(lake, table, result_fields(table), True) for table in RESULT_TABLES}
+    while not append_results(lake, logs):
+        pass
+
+
+def append_results(lake: Lake, logs: Mapping[ResultTable, DeltaLog]) -> bool:
+    """Reads in the order of `append_batches`. Makes no log before there are results."""
+    snapshots = {table: log.read() for table, log in logs.items()}
+    found = results.read_newest(lake)
+    made = [table for table in logs if found or snapshots[table].version >= 0]
+    sizes = {table: sizes_of(lake.files, found, table, snapshots[table]) for table in made}
+    plans = {
+        table: partial(result_commits, found=found, table=table, sizes=sizes[table])
+        for table in made
+    }
+    return all(append(logs[table], snapshots[table], plans[table]) for table in made)
+
+
+def sizes_of(
+    files: LakeFiles, found: Results | None, table: ResultTable, snapshot: Snapshot
+) -> dict[str, int]:
+    """Returns the sizes of files that the log does not have yet."""
+    paths = [file.path for file in found.list_files(table)] if found else []
+    named = {path.removeprefix(f"{table}/"): path for path in paths}
+    return {name: files.size(path) for name, path in named.items() if name not in snapshot.files}
+
+
+def append(log: DeltaLog, snapshot: Snapshot, plan: Callable[[Snapshot], Iterable[Commit]]) -> bool:
+    """Returns False if another process wrote a commit meanwhile."""
+    held = log.create(snapshot) if snapshot.version < 0 else snapshot
+    if held is None:
+        return False
+    for commit in plan(held):
+        held = log.write(held, commit)
+        if held is None:
+            return False
+    return True
+
+
+def log_of(lake: Lake, table: str, fields: Any, partitioned: bool) -> DeltaLog:
+    metadata = create_metadata(lake.label.id, table, fields, partitioned)
+    return DeltaLog(lake.files, lake.label.id, table, metadata)

@@ -1,0 +1,185 @@
+"""The lake: Parquet files, of which those count that a manifest names.
+
+A manifest appears whole or not at all, and never twice: a batch is in the lake from then on.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+
+import msgspec
+
+from penstock.errors import InvalidInput, InvalidState
+from penstock.model.store_types import Cursor
+from penstock.pipeline.lake.files import LakeFiles, is_data, open_files
+from penstock.pipeline.lake.manifest import Label, Manifest, decode, decode_label, encode
+from penstock.pipeline.lake.schema import TABLES, VERSION
+
+LABEL = "lake.json"
+MANIFESTS = "_manifest"
+# 7, or 1-7 if they were compacted.
+BATCHES = re.compile(r"(\d{10})(?:-(\d{10}))?")
+# How many manifests are read at once: each may be a request.
+AT_ONCE = 16
+
+
+class Lake:
+    def __init__(self, files: LakeFiles, label: Label) -> None:
+        self.files = files
+        self.label = label
+
+    @property
+    def where(self) -> str:
+        return self.files.where
+
+    @property
+    def cursor_name(self) -> str:
+        """What the store records this export as."""
+        return f"lake {self.label.id}"
+
+    def all_manifests(self) -> list[Manifest]:
+        names = self.manifest_names()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            texts = list(pool.map(self.files.read, names))
+        # One that is gone by now was compacted.
+        return [
+            self.decoded(name, text)
+            for name, text in zip(names, texts, strict=True)
+            if text is not None
+        ]
+
+    def manifest_names(self) -> list[str]:
+        return sorted(name for name in self.files.names(MANIFESTS) if name.endswith(".json"))
+
+    def decoded(self, name: str, text: bytes) -> Manifest:
+        path = f"{self.where}/{name}"
+        manifest = decode(text, path)
+        if manifest.lake != self.label.id or name != make_manifest_name(manifest):
+            raise InvalidState(f"{path!r} is the manifest of another lake or batch")
+        return manifest
+
+    def manifests(self) -> list[Manifest]:
+        return self.chained(self.all_manifests())
+
+    def chained(self, manifests: Sequence[Manifest]) -> list[Manifest]:
+        """In order and without a gap. What was compacted stands for what it was made of."""
+        chain: list[Manifest] = []
+        for each in sorted(manifests, key=lambda each: (each.first, -each.last)):
+            next_batch = chain[-1].last + 1 if chain else 1
+            if each.last < next_batch:
+                continue
+            if each.first != next_batch:
+                raise InvalidState(
+                    f"lake {self.where!r} has no manifest of batch {next_batch}, and one of"
+                    f" batch {each.first}: put back a copy of it, or begin a new lake"
+                )
+            chain.append(each)
+        return chain
+
+    def publish(self, manifest: Manifest) -> None:
+        """From now on its files are in the lake, also after a power cut."""
+        written = self.files.write_once(make_manifest_name(manifest), encode(manifest))
+        if not written or self.overtaken(manifest):
+            raise InvalidState(f"another process wrote batch {manifest.last} of {self.where!r}")
+
+    def overtaken(self, manifest: Manifest) -> bool:
+        """Another one stands for these batches: it was compacted while this one took its time."""
+        others = {*self.manifest_names()} - {make_manifest_name(manifest)}
+        return any(is_within(make_manifest_name(manifest), other) for other in others)
+
+    def sweep(self) -> int:
+        """Removes files of batches that never came to be, and never will."""
+        manifests = self.all_manifests()
+        named = {part.path for each in manifests for part in each.parts}
+        over = [make_manifest_name(each) for each in manifests]
+        strays = [
+            name
+            for table in TABLES
+            for name in filter(is_data, self.files.names(table))
+            if name not in named
+            and (self.files.exclusive or any(is_within(name, each) for each in over))
+        ]
+        self.files.remove(strays)
+        return len(strays)
+
+    def drop_compacted(self) -> int:
+        """Removes what a compaction stands for; readers that began before it are done by then."""
+        manifests = self.all_manifests()
+        kept = {each.name for each in self.chained(manifests)}
+        gone = [make_manifest_name(each) for each in manifests if each.name not in kept]
+        self.files.remove(gone)
+        self.sweep()
+        return len(gone)
+
+    @property
+    def end(self) -> Cursor:
+        chain = self.manifests()
+        return chain[-1].end if chain else Cursor()
+
+
+def make_manifest_name(manifest: Manifest) -> str:
+    return f"{MANIFESTS}/{manifest.name}"
+
+
+def is_within(name: str, other: str) -> bool:
+    """Whether the batches that the one is named after are among those of the other."""
+    first, last = list_batches(name)
+    low, high = list_batches(other)
+    return low <= first and last <= high
+
+
+def list_batches(name: str) -> tuple[int, int]:
+    found = BATCHES.search(name)
+    if found is None:
+        return 0, 0
+    return int(found[1]), int(found[2] or found[1])
+
+
+def find(place: str) -> Lake:
+    """A lake that is there."""
+    return read_label(open_files(place))
+
+
+def read_label(files: LakeFiles) -> Lake:
+    text = files.read(LABEL)
+    if text is None:
+        raise InvalidInput(f"no lake at {files.where!r}; penstock pipeline extract makes one")
+    return Lake(files, decode_label(text, f"{files.where}/{LABEL}"))
+
+
+@contextmanager
+def hold_lock(place: str, store: str) -> Iterator[Lake]:
+    """The lake of this store, made if it is not there; for one process at a time, if it may be."""
+    files = open_files(place)
+    with files.hold():
+        make(files, store)
+        lake = read_label(files)
+        refuse_foreign(lake, store)
+        lake.sweep()
+        yield lake
+
+
+def make(files: LakeFiles, store: str) -> None:
+    # Before the label is looked for: another process may be making the lake.
+    others = list(islice(files.names(), 3))
+    if files.read(LABEL) is not None:
+        return
+    if others:
+        raise InvalidInput(
+            f"{files.where!r} is not a lake and not empty: it has {', '.join(sorted(others))}"
+        )
+    text = msgspec.json.encode(Label(VERSION, uuid.uuid4().hex[:12], store))
+    if files.write_once(LABEL, text) and files.write_once(LABEL, text + b"\n"):
+        files.remove([LABEL])
+        raise InvalidInput(
+            f"lake {files.where!r}: that server writes over what is there, though it is asked not"
+            " to (If-None-Match): two extracts at once would not notice each other"
+        )
+
+
+def refuse_foreign(lake: Lake, store: str) -> None:
+    if lake.label.store != store:
+        raise InvalidState(f"lake {lake.where!r} is of another store; choose another --lake")

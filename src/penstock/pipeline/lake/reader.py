@@ -1,0 +1,60 @@
+"""The lake as DataFrames."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.pipeline.analytics.tables import SCHEMAS as RESULT_SCHEMAS
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake import results
+from penstock.pipeline.lake.files import LakeFiles
+from penstock.pipeline.lake.manifest import Manifest
+from penstock.pipeline.lake.results import ResultTable
+from penstock.pipeline.lake.schema import SCHEMAS, Table, to_spark_schema
+
+OF_BOTH = ("queue_id", "tenant", "scope", "queue")
+
+
+def read_lake(spark: SparkSession, lake: str, table: Table | Literal["joined"]) -> DataFrame:
+    """Every row that a manifest names. A column that an older file does not have is null."""
+    if table == "joined":
+        return join_tables(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
+    found = lakes.find(lake)
+    return read_parts(spark, found.files, list_paths(found.manifests(), table), table)
+
+
+def read_results(spark: SparkSession, lake: str, table: ResultTable) -> DataFrame:
+    """What the last run made; nothing before the first."""
+    place = lakes.find(lake)
+    found = results.read_newest(place)
+    files = found.list_files(table) if found is not None else []
+    return read_files(spark, place.files, [file.path for file in files], RESULT_SCHEMAS[table])
+
+
+def list_paths(manifests: Sequence[Manifest], table: Table) -> list[str]:
+    return [part.path for each in manifests for part in each.parts if part.table == table]
+
+
+def read_parts(
+    spark: SparkSession, files: LakeFiles, names: Sequence[str], table: Table
+) -> DataFrame:
+    return read_files(spark, files, names, to_spark_schema(SCHEMAS[table]))
+
+
+def read_files(
+    spark: SparkSession, files: LakeFiles, names: Sequence[str], schema: Any
+) -> DataFrame:
+    return files.frame(spark, names, schema) if names else make_empty(spark, schema)
+
+
+def make_empty(spark: SparkSession, schema: Any) -> DataFrame:
+    """Of an empty list Spark would make it in processes of Python, which take long to start."""
+    row = f.from_json(f.lit(""), schema).alias("row")
+    return spark.range(0).select(row).select("row.*")
+
+
+def join_tables(messages: DataFrame, history: DataFrame) -> DataFrame:
+    """Attempts with the message each was about; a message that is not there leaves nulls."""
+    return history.join(messages.drop(*OF_BOTH), "id", "left")

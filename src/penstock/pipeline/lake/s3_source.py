@@ -1,0 +1,149 @@
+"""Parquet files of a bucket for Spark, which has no way there itself: as a source and a sink."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.parquet as parquet
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from penstock.pipeline.lake.files import LakeFiles, open_files
+from penstock.pipeline.lake.schema import to_arrow_schema, widen_batch
+from penstock.pipeline.lake.writer import GROUP_ROWS
+
+# Of a batch that is handed to Spark.
+ROWS = 10_000
+
+
+def register_format(spark: SparkSession) -> str:
+    """The format, which this session knows from now on."""
+    spark.dataSource.register(BucketSource)
+    # A sink is looked for in the session that is active in this thread: by this it becomes active.
+    spark.createDataFrame([], "nothing int")
+    return BucketSource.name()
+
+
+class BucketSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "penstock_bucket"
+
+    def reader(self, schema: StructType) -> "S3Reader":
+        names = msgspec.json.decode(self.options["names"], type=list[str])
+        return S3Reader(self.options["lake"], names, to_arrow_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "S3Writer":
+        return S3Writer(self.options["lake"], self.options["folder"], self.options["report"])
+
+
+class S3Reader(DataSourceReader):
+    """Takes no filters: Spark 4.3 applies those of one query to others of the same rows."""
+
+    def __init__(self, lake: str, names: Sequence[str], schema: Any) -> None:
+        self.lake = lake
+        self.names = names
+        self.schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(name) for name in self.names]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        with open_files(self.lake).parquet(partition.value) as file:
+            columns = [name for name in self.schema.names if name in file.schema_arrow.names]
+            # One by one: what was read ahead is kept until all of it is handed out.
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(ROWS, row_groups=[group], columns=columns):
+                    yield widen_batch(batch, self.schema)
+
+
+class S3Receipt(WriterCommitMessage):
+    """The files of one task, and how many rows each has."""
+
+    def __init__(self, saved: list[tuple[str, int]]) -> None:
+        self.saved = saved
+
+
+class S3Writer(DataSourceArrowWriter):
+    def __init__(self, lake: str, folder: str, report: str) -> None:
+        self.lake = lake
+        self.folder = folder
+        self.report = report
+
+    def write(self, iterator: Iterator[Any]) -> S3Receipt:
+        with ExitStack() as stack:
+            parts = Parts(open_files(self.lake), self.folder, stack)
+            for batch in iterator:
+                parts.add(batch)
+        return S3Receipt([(name, part.rows) for name, part in parts.begun.values()])
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        saved = [each for one in messages if isinstance(one, S3Receipt) for each in one.saved]
+        open_files(self.lake).write_once(self.report, msgspec.json.encode(saved))
+
+
+class Parts:
+    """A file for each day that rows are of, or one if they are of none; until the stack ends."""
+
+    def __init__(self, files: LakeFiles, folder: str, stack: ExitStack) -> None:
+        self.files = files
+        self.folder = folder
+        self.stack = stack
+        self.begun: dict[str, tuple[str, Growing]] = {}
+
+    def add(self, batch: Any) -> None:
+        for folder, rows in divide_batch(batch, self.folder):
+            if folder not in self.begun:
+                self.begun[folder] = self.begin(folder, rows.schema)
+            self.begun[folder][1].add(rows)
+
+    def begin(self, folder: str, schema: Any) -> "tuple[str, Growing]":
+        name = f"{folder}/part-{uuid.uuid4().hex}.parquet"
+        path = self.stack.enter_context(self.files.new(name))
+        return name, self.stack.enter_context(closing(Growing(path, schema)))
+
+
+class Growing:
+    """A Parquet file, written in large groups of rows."""
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        self.writer = parquet.ParquetWriter(path, schema, compression="zstd")
+        self.held: list[Any] = []
+        self.rows = 0
+
+    def add(self, batch: Any) -> None:
+        self.held.append(batch)
+        self.rows += batch.num_rows
+        if sum(each.num_rows for each in self.held) >= GROUP_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.held:
+            self.writer.write_table(pa.Table.from_batches(self.held))
+            self.held = []
+
+    def close(self) -> None:
+        self.flush()
+        self.writer.close()
+
+
+def divide_batch(batch: Any, folder: str) -> Iterator[tuple[str, Any]]:
+    """Where rows go. A day is in the name of its folder, and not in the file."""
+    if "day" not in batch.schema.names:
+        yield folder, batch
+        return
+    days, rest = batch.column("day"), batch.drop_columns(["day"])
+    for day in compute.unique(days).to_pylist():
+        yield f"{folder}/day={day}", rest.filter(compute.equal(days, day))

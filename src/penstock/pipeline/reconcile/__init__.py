@@ -1,0 +1,1 @@
+"""Compares the lake with the store."""

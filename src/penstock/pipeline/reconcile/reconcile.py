@@ -1,0 +1,123 @@
+"""The balance sheet: what the lake has and what lies above it is what the store has."""
+
+from collections.abc import Collection, Iterator
+from functools import partial
+
+import pyarrow as pa
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.files import LakeFiles
+from penstock.pipeline.lake.manifest import LakePart
+from penstock.pipeline.lake.reader import read_parts
+from penstock.pipeline.lake.schema import TABLES, Table
+from penstock.pipeline.reconcile.checksums import Counted, QueueChecksum, Sums, sum_lake, sum_store
+from penstock.pipeline.reconcile.diff import (
+    Difference,
+    collect_differences,
+    compare_tables,
+    find_doubled,
+)
+from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
+
+
+class BalanceRow(Struct, frozen=True):
+    """Messages of one queue, or those of them that ended. Retention took the archived ones."""
+
+    queue_id: int
+    place: str
+    lake: int
+    above: int
+    store: int
+    archived: int
+    balanced: bool
+
+
+class Balance(Struct, frozen=True):
+    lines: tuple[BalanceRow, ...]
+    # Files that are gone, or not what their manifest says.
+    damaged: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    # Written to all the while: then only the rows of the lake count, each compared.
+    moving: bool
+
+    @property
+    def balanced(self) -> bool:
+        equal = self.moving or all(line.balanced for line in self.lines)
+        return equal and not self.damaged and not self.differences
+
+
+def balance(spark: SparkSession, url: str, lake: str, *, exact: bool = False) -> Balance:
+    """`exact` compares every row; otherwise only if the sums or the files give a reason."""
+    url = make_absolute_url(url)
+    place = lakes.find(lake)
+    lakes.refuse_foreign(place, use_store(url, make_identity))
+    parts = [part for manifest in place.manifests() for part in manifest.parts]
+    damaged = tuple(part.path for part in parts if not has_right_digest(place.files, part))
+    lost = {path for path in damaged if not is_readable(place.files, path)}
+    tables = {table: read_rows(spark, place.files, parts, table, lost) for table in TABLES}
+    ended = tables["history"].filter("final")
+    counted = use_store(url, partial(sum_store, place.end))
+    lines = tuple(make_rows(sum_lake(tables["message"], ended), counted))
+    found = collect_differences([find_doubled(tables[table], table) for table in TABLES])
+    doubtful = [line for line in lines if line.archived or not line.balanced]
+    if exact or counted.moving or damaged or found or doubtful:
+        pairs = [
+            compare_tables(spark, url, each, tables[each], ended, place.end) for each in TABLES
+        ]
+        found += collect_differences(pairs)
+    return Balance(lines, damaged, found, counted.moving)
+
+
+def has_right_digest(files: LakeFiles, part: LakePart) -> bool:
+    return files.digest(part.path) == part.sha256
+
+
+def is_readable(files: LakeFiles, path: str) -> bool:
+    try:
+        with files.parquet(path) as file:
+            file.read()
+    except (OSError, pa.ArrowException):
+        return False
+    return True
+
+
+def read_rows(
+    spark: SparkSession,
+    files: LakeFiles,
+    parts: list[LakePart],
+    table: Table,
+    lost: Collection[str],
+) -> DataFrame:
+    ours = [part.path for part in parts if part.table == table and part.path not in lost]
+    return read_parts(spark, files, ours, table)
+
+
+def make_rows(lake: Sums, counted: Counted) -> Iterator[BalanceRow]:
+    for queue_id in sorted({key[0] for sums in (lake, counted.census) for key in sums}):
+        excesses = {
+            place: compute_total(lake, counted, queue_id, place)
+            - get_sum(counted.census, queue_id, place)
+            for place in ("message", "ended")
+        }
+        # Retention takes messages and their ends together, and unfinished ones never.
+        archived = excesses["message"].count if len({*excesses.values()}) == 1 else 0
+        for place, excess in excesses.items():
+            yield BalanceRow(
+                queue_id,
+                place,
+                get_sum(lake, queue_id, place).count,
+                get_sum(counted.above, queue_id, place).count,
+                get_sum(counted.census, queue_id, place).count,
+                max(archived, 0),
+                excess == QueueChecksum() or archived > 0,
+            )
+
+
+def compute_total(lake: Sums, counted: Counted, queue_id: int, place: str) -> QueueChecksum:
+    return get_sum(lake, queue_id, place) + get_sum(counted.above, queue_id, place)
+
+
+def get_sum(sums: Sums, queue_id: int, place: str) -> QueueChecksum:
+    return sums.get((queue_id, place), QueueChecksum())

@@ -1,0 +1,317 @@
+"""One page that tells how the queues did: it needs no other file, no network and no script."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from penstock.pipeline.periods import HOUR, when
+from penstock.pipeline.report.causes import Cause, CausePlace, group_by_cause
+from penstock.pipeline.report.charts import (
+    ChartLine,
+    ChartMark,
+    draw_bar,
+    draw_chart,
+    draw_sparkline,
+)
+from penstock.pipeline.report.data import ReportData
+from penstock.pipeline.report.format import (
+    Row,
+    format_anomaly,
+    format_count,
+    format_place,
+    length,
+    number,
+    share,
+)
+from penstock.pipeline.report.verdict import (
+    FAILURE_CRITICAL,
+    FAILURE_WARNING,
+    Concern,
+    find_concerns,
+    grave,
+)
+
+MINUTE = 60
+# As many points as a chart of this width can show.
+MAX_POINTS = 480
+SHOWN_ANOMALIES, SHOWN_CAUSES, SHOWN_PLACES, SHOWN_CONSUMERS = 25, 12, 5, 15
+STYLE = "report.css"
+
+
+def render_page(told: ReportData, now: float) -> str:
+    """The worst first: what to look at, then how it went, then who did what."""
+    parts = [
+        render_heading(told, now),
+        render_tiles(told),
+        render_attention(told.anomalies),
+        render_charts(told),
+        render_failures(told.clusters),
+        queue_table(told),
+        render_consumers(told.consumers),
+        FOOTER,
+    ]
+    style = files("penstock.pipeline.report").joinpath(STYLE).read_text("utf-8")
+    body = "\n".join(parts)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Penstock report: {escape(told.store)}</title>\n<style>\n{style}</style></head>\n"
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def render_heading(told: ReportData, now: float) -> str:
+    first, last = when(told.hours[0]), when(told.reached // 1_000_000)
+    age = length(max(now - told.reached / 1_000_000, 0))
+    return (
+        f"<header><h1>Penstock report</h1>"
+        f"<p>{first:%d %b %Y %H:%M} to {last:%d %b %Y %H:%M} UTC</p>"
+        f'<p class="source">Store <code>{escape(told.store)}</code>, lake'
+        f" <code>{escape(told.lake)}</code>. Updated"
+        f" {when(told.made_at // 1_000_000):%d %b %Y %H:%M} UTC, the newest data is {age} old.</p>"
+        f"{render_verdict(find_concerns(told, now))}</header>"
+    )
+
+
+def render_verdict(concerns: Sequence[Concern]) -> str:
+    """One word for somebody who has just been woken."""
+    if not concerns:
+        return '<p class="verdict fine"><b>Nothing unusual</b></p>'
+    severity = concerns[0].severity
+    words = "Needs attention" if severity == "critical" else "Have a look"
+    reasons = escape(", ".join(each.text for each in concerns))
+    return f'<p class="verdict {severity}"><b>{words}:</b> {reasons}</p>'
+
+
+def render_tiles(told: ReportData) -> str:
+    total, rate = told.total, told.total["failure_rate"]
+    backlog, dead = count_waiting(told)
+    shown = [
+        ("published", number(total["published"]), ""),
+        ("completed", number(total["completed"]), ""),
+        ("attempts failed", share(rate), grave(rate, FAILURE_WARNING, FAILURE_CRITICAL)),
+        ("backlog now", number(backlog), ""),
+        ("dead letters now", number(dead), "warning" if dead else ""),
+        ("wait, 95 %", length(total["wait_p95"]), ""),
+        ("run, 95 %", length(total["run_p95"]), ""),
+    ]
+    cells = "".join(
+        f'<div class="tile {style}"><b>{value}</b><span>{name}</span></div>'
+        for name, value, style in shown
+    )
+    return f'<section class="tiles">{cells}</section>'
+
+
+def count_waiting(told: ReportData) -> tuple[int, int]:
+    last = [rows[-1] for rows in told.backlog.values()]
+    return sum(row["backlog"] for row in last), sum(row["dead"] for row in last)
+
+
+def render_attention(anomalies: Sequence[Row]) -> str:
+    """Hours of the same kind in the same place are one line."""
+    grave_ones = [row for row in anomalies if row["severity"] != "info"]
+    if not grave_ones:
+        return ""
+    lines = [render_attention_line(rows) for rows in group_alike(grave_ones)[:SHOWN_ANOMALIES]]
+    left = len(group_alike(grave_ones)) - len(lines)
+    more = f'<p class="more">and {left} more</p>' if left > 0 else ""
+    listed = f'<ul class="anomalies">{"".join(lines)}</ul>'
+    return f"<section><h2>What to look at</h2>{listed}{more}</section>"
+
+
+def group_alike(anomalies: Iterable[Row]) -> list[list[Row]]:
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in anomalies:
+        key = row["kind"], row["queue_id"], row["type"], row["consumer"]
+        found.setdefault(key, []).append(row)
+    return list(found.values())
+
+
+def render_attention_line(rows: list[Row]) -> str:
+    newest = rows[0]
+    where = format_place(newest)
+    others = len(rows) - 1
+    before = f", and {others} hour{'s' if others > 1 else ''} before" if others else ""
+    hours = f"{newest['hour']:%d %b %H:%M}{before}"
+    example = f", e.g. {show_command(newest)}" if newest["message_id"] else ""
+    return (
+        f'<li class="{newest["severity"]}"><b>{escape(newest["kind"].replace("_", " "))}</b>'
+        f' <span class="where">{escape(where)}</span>'
+        f' {escape(format_anomaly(newest))}{example} <span class="when">{hours}</span></li>'
+    )
+
+
+def show_command(row: Row) -> str:
+    return f"<code>penstock show {row['message_id']}</code>"
+
+
+def render_charts(told: ReportData) -> str:
+    period, grave_ones = (told.hours[0], told.hours[-1] + HOUR), make_marks(told.anomalies)
+    counts = [
+        make_hour_line(told, "published", "published", "blue"),
+        make_hour_line(told, "completed", "completed", "green", filled=True),
+        make_hour_line(told, "failures", "failed attempts", "red"),
+    ]
+    wait, run = make_percentile_lines(told, "wait"), make_percentile_lines(told, "run")
+    drawn = [
+        draw_chart("Messages an hour", counts, period, grave_ones, number),
+        draw_chart("Backlog", make_backlog_lines(told), period, grave_ones, number),
+        draw_chart("Wait before a claim", wait, period, grave_ones, length, logarithmic=True),
+        draw_chart("Run of an attempt", run, period, grave_ones, length, logarithmic=True),
+    ]
+    return f'<section class="charts">{"".join(drawn)}</section>'
+
+
+def make_marks(anomalies: Iterable[Row]) -> list[ChartMark]:
+    """One for each hour with something grave; pointing at it tells what."""
+    found: dict[int, list[Row]] = {}
+    for row in anomalies:
+        if row["severity"] != "info":
+            found.setdefault(int(row["hour"].timestamp()), []).append(row)
+    return [
+        ChartMark(
+            hour + HOUR // 2,
+            rows[0]["severity"],
+            "\n".join(describe_anomaly(row) for row in rows[:8]),
+        )
+        for hour, rows in sorted(found.items())
+    ]
+
+
+def describe_anomaly(row: Row) -> str:
+    kind = row["kind"].replace("_", " ")
+    return f"{row['hour']:%d %b %H:%M} {kind}, {row['queue']}: {format_anomaly(row)}"
+
+
+def make_hour_line(
+    told: ReportData, column: str, name: str, style: str, *, filled: bool = False
+) -> ChartLine:
+    """In the middle of its hour; an hour without anything is 0."""
+    points = [(hour + HOUR // 2, told.overall.get(hour, {}).get(column, 0)) for hour in told.hours]
+    return ChartLine(name, style, points, filled)
+
+
+def make_percentile_lines(told: ReportData, name: str) -> list[ChartLine]:
+    styles = {50: ("median", "green"), 95: ("95 %", "amber"), 99: ("99 %", "red")}
+    return [
+        ChartLine(text, style, [
+            (hour + HOUR // 2, told.overall.get(hour, {}).get(f"{name}_p{percent}"))
+            for hour in told.hours
+        ])
+        for percent, (text, style) in styles.items()
+    ]  # fmt: skip
+
+
+def make_backlog_lines(told: ReportData) -> list[ChartLine]:
+    return [
+        ChartLine("unfinished", "blue", make_minute_points(told, "backlog"), filled=True),
+        ChartLine("dead letters", "red", make_minute_points(told, "dead")),
+    ]
+
+
+def make_minute_points(told: ReportData, column: str) -> list[tuple[int, float | None]]:
+    """Of all queues; each keeps its last number until the next. The highest of each step."""
+    begin, end = told.hours[0], told.reached // 1_000_000 + MINUTE
+    step = max(1, (end - begin) // MINUTE // MAX_POINTS) * MINUTE
+    changes = sorted(
+        (int(row["minute"].timestamp()), queue_id, row[column])
+        for queue_id, rows in told.backlog.items()
+        for row in rows
+    )
+    points: list[tuple[int, float | None]] = []
+    at, now = 0, dict.fromkeys(told.backlog, 0)
+    for moment in range(begin, end, step):
+        highest = None
+        while at < len(changes) and changes[at][0] < moment + step:
+            now[changes[at][1]] = changes[at][2]
+            at += 1
+            if at == len(changes) or changes[at][0] != changes[at - 1][0]:
+                highest = max(highest or 0, sum(now.values()))
+        points.append((moment, float(sum(now.values()) if highest is None else highest)))
+    return points
+
+
+def render_failures(clusters: Sequence[Row]) -> str:
+    causes = group_by_cause(clusters)
+    if not causes:
+        return ""
+    rows = "".join(cause_row(each, causes[0].count) for each in causes[:SHOWN_CAUSES])
+    left = len(causes) - SHOWN_CAUSES
+    more = f'<p class="more">and {left} more causes</p>' if left > 0 else ""
+    table = f'<table class="causes">{rows}</table>{more}'
+    return f"<section><h2>Failures by cause</h2>{table}</section>"
+
+
+def cause_row(cause: Cause, most: int) -> str:
+    places = "".join(map(place_line, cause.places[:SHOWN_PLACES]))
+    left = len(cause.places) - SHOWN_PLACES
+    more = f'<div class="when">and {left} more queues and types</div>' if left > 0 else ""
+    return (
+        f'<tr><td class="count">{number(cause.count)}{draw_bar(cause.count / most, "red")}</td>'
+        f"<td><code>{escape(cause.template[:300])}</code>{places}{more}</td></tr>"
+    )
+
+
+def place_line(place: CausePlace) -> str:
+    common = ", ".join(
+        f"{each['name']} = {each['value']} in {share(each['share'])}"
+        f" (usually {share(each['usual'])})"
+        for each in place.newest["attributes"]
+    )
+    shared = f'<div class="common">in common: {escape(common)}</div>' if common else ""
+    dead = f", {number(place.dead)} dead" if place.dead else ""
+    failures = format_count(place.count, "failure", "failures")
+    return (
+        f'<div class="when">{escape(place.name)}: {failures}'
+        f" of {format_count(place.messages, 'message', 'messages')}{dead},"
+        f" last {place.newest['last_at']:%d %b %H:%M}, {show_command(place.newest)}</div>{shared}"
+    )
+
+
+def queue_table(told: ReportData) -> str:
+    heads = (
+        "queue", "an hour", "published", "completed", "failed", "backlog", "dead", "wait 95 %",
+        "run 95 %",
+    )  # fmt: skip
+    rows = [queue_row(told, queue_id, name) for queue_id, name in told.queues.items()]
+    return f"<section><h2>Queues</h2>{render_table(heads, rows)}</section>"
+
+
+def queue_row(told: ReportData, queue_id: int, name: str) -> list[str]:
+    total, hours = told.totals[queue_id], told.by_queue[queue_id]
+    last = (told.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
+    line = draw_sparkline([hours.get(hour, {}).get("completed") for hour in told.hours], "green")
+    return [
+        escape(name), line, number(total["published"]), number(total["completed"]),
+        share(total["failure_rate"]), number(last["backlog"]), number(last["dead"]),
+        length(total["wait_p95"]), length(total["run_p95"]),
+    ]  # fmt: skip
+
+
+def render_consumers(consumers: Sequence[Row]) -> str:
+    if not consumers:
+        return ""
+    heads = ("consumer", "queue", "attempts", "failed", "lost", "mean run", "longest")
+    rows = [
+        [
+            escape(row["consumer"]), escape(row["queue"] or ""), number(row["attempts"]),
+            number(row["failures"]), number(row["lost"]), length(row["busy"] / row["attempts"]),
+            length(row["run_max"]),
+        ]
+        for row in consumers[:SHOWN_CONSUMERS]
+    ]  # fmt: skip
+    return f"<section><h2>Busiest consumers</h2>{render_table(heads, rows)}</section>"
+
+
+def render_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{each}</th>" for each in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{whole}</div>'
+
+
+FOOTER = (
+    "<footer>Times are UTC. A wait is from publishing, or from when a retry was due, to the"
+    " claim; percentiles are right to 1 %. Unfinished is waiting, scheduled or claimed.</footer>"
+)

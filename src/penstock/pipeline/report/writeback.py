@@ -1,0 +1,79 @@
+"""Keeps the newest results in the store, where a service without Spark finds them.
+
+A document has the name of what it tells, so a run that is repeated changes nothing.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+from msgspec import Struct
+
+from penstock.model.documents import Document
+from penstock.pipeline.periods import HOUR, when
+from penstock.pipeline.report.data import ReportData
+from penstock.pipeline.report.format import Row, format_anomaly
+from penstock.store import Store
+
+KINDS = ("anomaly", "metrics", "backlog", "consumers", "triage")
+# Of names that are ours: others may keep documents of these kinds as well.
+NAME_PREFIX = "lake/"
+HOURS, BACKLOG_HOURS = 168, 24
+PAGE_SIZE = 200
+
+
+class WritebackResult(Struct, frozen=True):
+    """How many documents changed, and how many are gone."""
+
+    saved: int = 0
+    deleted: int = 0
+
+
+async def write_back(told: ReportData, store: Store) -> WritebackResult:
+    """What is there already is left alone; what is no longer so is removed."""
+    saved = deleted = 0
+    wanted = list(make_documents(told))
+    for kind in KINDS:
+        ours = {each.name: each for each in wanted if each.kind == kind}
+        stored = {each.name: each.body async for each in read_stored(store, kind)}
+        changed = [each for name, each in ours.items() if stored.get(name) != each.body]
+        for begin in range(0, len(changed), PAGE_SIZE):
+            saved += sum(await store.save_documents(changed[begin : begin + PAGE_SIZE]))
+        if gone := sorted(stored.keys() - ours.keys()):
+            deleted += await store.delete_documents(kind, gone)
+    return WritebackResult(saved, deleted)
+
+
+async def read_stored(store: Store, kind: str) -> AsyncIterator[Document]:
+    after = NAME_PREFIX
+    while found := await store.documents(kind, after, PAGE_SIZE):
+        for each in found:
+            if not each.name.startswith(NAME_PREFIX):
+                return
+            yield each
+        after = found[-1].name
+
+
+def make_documents(told: ReportData) -> Iterable[Document]:
+    for row in told.anomalies:
+        yield make_document("anomaly", row["id"], row | {"text": format_anomaly(row)})
+    for row in told.clusters:
+        yield make_document("triage", row["id"], row)
+    for queue_id, name in told.queues.items():
+        hours = told.by_queue[queue_id]
+        body = {
+            "queue_id": queue_id,
+            "queue": name,
+            "total": told.totals[queue_id],
+            "hours": [{"hour": when(hour), **hours[hour]} for hour in sorted(hours)],
+        }
+        yield make_document("metrics", str(queue_id), body)
+    since = when(told.hours[-1] - (BACKLOG_HOURS - 1) * HOUR)
+    for queue_id, rows in told.backlog.items():
+        minutes = [row for row in rows if row["minute"] >= since] or rows[-1:]
+        yield make_document("backlog", str(queue_id), {"queue_id": queue_id, "minutes": minutes})
+    if told.consumers:
+        yield make_document("consumers", "busiest", {"consumers": told.consumers})
+
+
+def make_document(kind: str, name: str, body: Row) -> Document:
+    return Document(kind=kind, name=f"{NAME_PREFIX}{name}", body=msgspec.json.encode(body))

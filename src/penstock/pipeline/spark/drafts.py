@@ -1,0 +1,90 @@
+"""Rows of a DataFrame become drafts: a column for each field."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from penstock.errors import InvalidInput
+from penstock.model.message import Dedup, Draft
+from penstock.pipeline.spark.sink_options import SinkOptions
+
+TEXT, WHOLE = (StringType,), (ByteType, ShortType, IntegerType, LongType)
+NUMBER, MOMENT, PAIRS = (*WHOLE, FloatType, DoubleType), (TimestampType,), (MapType,)
+# What a column may be, and how that is called.
+KINDS: dict[str, tuple[type[DataType], ...]] = {
+    "key": TEXT, "body": (StringType, BinaryType), "queue": TEXT, "type": TEXT,
+    "content_type": TEXT, "ordering_key": TEXT, "correlation_id": TEXT, "causation_id": TEXT,
+    "traceparent": TEXT, "priority": WHOLE, "parent_id": WHOLE, "hops": WHOLE,
+    "max_attempts": WHOLE, "max_deliveries": WHOLE, "delay": NUMBER, "ttl": NUMBER,
+    "lease": NUMBER, "timeout": NUMBER, "run_at": MOMENT, "expires_at": MOMENT,
+    "deadline": MOMENT, "headers": PAIRS, "labels": PAIRS,
+}  # fmt: skip
+CALLED = {TEXT: "text", WHOLE: "a whole number", NUMBER: "a number", MOMENT: "a timestamp",
+          PAIRS: "a map of texts", KINDS["body"]: "text or binary"}  # fmt: skip
+
+
+def refuse_odd(schema: StructType, target: SinkOptions) -> None:
+    """Before a task is started."""
+    for field in schema.fields:
+        kinds = KINDS.get(field.name)
+        if kinds is None:
+            raise InvalidInput(
+                f"a message has no column named {field.name!r}; it has {', '.join(KINDS)}"
+            )
+        if not isinstance(field.dataType, kinds):
+            found = field.dataType.simpleString()
+            raise InvalidInput(f"column {field.name!r} is {found}, and must be {CALLED[kinds]}")
+    if "key" not in schema.names:
+        raise InvalidInput(
+            "the rows need a column key, which is the same whenever a row is computed again:"
+            " by it a message is published once"
+        )
+    if "queue" not in schema.names and target.queue is None:
+        raise InvalidInput("the rows need a column queue, or the writer an option queue")
+
+
+def make_drafts(batch: Any, target: SinkOptions) -> Iterator[Draft]:
+    """An absent value is what the field is by default."""
+    rows = pa.RecordBatch.from_arrays(
+        [to_micros(column) for column in batch.columns], names=batch.schema.names
+    )
+    for row in rows.to_pylist():
+        yield make_draft({name: value for name, value in row.items() if value is not None}, target)
+
+
+def to_micros(column: Any) -> Any:
+    """Moments as microseconds."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    return column
+
+
+def make_draft(given: dict[str, Any], target: SinkOptions) -> Draft:
+    key = given.pop("key", None)
+    if not key:
+        raise InvalidInput("a row has no key: by it a message is published once")
+    body = given.pop("body", b"")
+    for name in ("headers", "labels"):
+        if name in given:
+            given[name] = dict(given[name])
+    queue = given.pop("queue", target.queue)
+    if queue is None:
+        raise InvalidInput(f"the row with key {key!r} names no queue")
+    dedup = Dedup(f"{target.name}:{key}", window=None)
+    whole = body.encode() if isinstance(body, str) else bytes(body)
+    return Draft(queue=queue, body=whole, dedup=dedup, **given)

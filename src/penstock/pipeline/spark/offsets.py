@@ -1,0 +1,80 @@
+"""How far a stream has read a table: a final position, and the store it is of."""
+
+from typing import Any, TypeAlias
+
+from penstock.errors import InvalidState
+from penstock.model.store_types import Cursor
+from penstock.pipeline.extraction.ranges import (
+    PAGE,
+    find_last_position,
+    get_position,
+    make_table_cursor,
+    read_rows,
+)
+from penstock.pipeline.lake.schema import Table
+from penstock.pipeline.store_access import make_identity
+from penstock.store import Store
+
+# As Spark keeps it, in JSON.
+Offset: TypeAlias = dict[str, Any]
+
+
+async def make_first_offset(store: Store) -> Offset:
+    return {"store": await make_identity(store), "position": 0}
+
+
+async def make_last_offset(store: Store, table: Table) -> Offset:
+    return {
+        "store": await make_identity(store),
+        "position": await find_last_position(store, table, 0),
+    }
+
+
+async def make_next_offset(
+    store: Store, table: Table, start: Offset, rows: int | None, target: Offset | None
+) -> Offset:
+    """The end of the next micro-batch, not past the target; the start if nothing is new."""
+    await refuse_foreign(store, table, start)
+    begin = start["position"]
+    if rows is None:
+        end = await find_last_position(store, table, begin)
+    else:
+        end = await skip(store, table, begin, rows)
+    if target is not None:
+        end = max(begin, min(end, target["position"]))
+    return start | {"position": end}
+
+
+async def refuse_foreign(store: Store, table: Table, start: Offset) -> None:
+    if start["store"] != await make_identity(store):
+        raise InvalidState("the checkpoint is of another store; start the stream with a new one")
+    if not await read_position(store, table, start["position"]):
+        raise InvalidState(
+            f"the checkpoint is at position {start['position']} of {table}, and the store has not"
+            " come that far: was it restored from a backup? Start the stream with a new checkpoint"
+        )
+
+
+async def read_position(store: Store, table: Table, place: int) -> bool:
+    """By the row there, or, if retention took it, by one behind it."""
+    there = await make_table_cursor(store, table, place - 1, 1, place) if place else None
+    if there is None or read_rows(there, table):
+        return True
+    return await find_last_position(store, table, 0) >= place
+
+
+async def skip(store: Store, table: Table, begin: int, rows: int) -> int:
+    """The position after so many rows; what shares a position stays together."""
+    left = rows
+    while left > 0:
+        feed = await make_table_cursor(store, table, begin, min(left, PAGE))
+        found = read_rows(feed, table)
+        if not found:
+            return begin
+        begin, left = get_position(feed.cursor, table), left - len(found)
+    return begin
+
+
+def make_cursor(offset: Offset, table: Table) -> Cursor:
+    at: int = offset["position"]
+    return Cursor(message=at) if table == "message" else Cursor(history=at)

@@ -1,0 +1,74 @@
+"""What a reader of the format penstock was asked for."""
+
+from collections.abc import Collection, Mapping, MutableMapping
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.pipeline.lake.schema import Table, choose_columns, get_table
+from penstock.pipeline.store_access import make_absolute_url
+
+KNOWN_OPTIONS = {
+    "url", "table", "columns", "partitionrows", "maxrowspertrigger", "until", "path", "pushfilters",
+}  # fmt: skip
+PARTITION_ROWS = 100_000
+
+
+class ReaderOptions(Struct, frozen=True):
+    url: str
+    table: Table
+    columns: tuple[str, ...]
+    # About how many a task reads.
+    rows: int
+    # How many rows a micro-batch may have.
+    limit: int | None
+    # The last position that a reader at once takes; None for the last there is.
+    until: int | None
+    # Filters are applied by the source.
+    push_filters: bool = False
+
+    @property
+    def schema(self) -> Any:
+        return choose_columns(self.table, self.columns)
+
+
+def parse(given: MutableMapping[str, str]) -> ReaderOptions:
+    options = read_option(given, KNOWN_OPTIONS)
+    return ReaderOptions(
+        make_absolute_url(require_url(options)),
+        get_table(options.get("table", "message")),
+        tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
+        parse_int("partitionRows", options.get("partitionrows")) or PARTITION_ROWS,
+        parse_int("maxRowsPerTrigger", options.get("maxrowspertrigger")),
+        parse_int("until", options.get("until"), 0),
+        parse_bool("pushFilters", options.get("pushfilters", "false")),
+    )
+
+
+def read_option(given: MutableMapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """By names in small letters: Spark does not keep their case."""
+    options = {name.lower(): value for name, value in given.items()}
+    if unknown := options.keys() - set(known):
+        raise InvalidInput(f"the format penstock has no option named {', '.join(sorted(unknown))}")
+    return options
+
+
+def require_url(options: Mapping[str, str]) -> str:
+    if not options.get("url"):
+        raise InvalidInput("the format penstock needs an option url, like sqlite:///penstock.db")
+    return options["url"]
+
+
+def parse_bool(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidInput(f"{name} is true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def parse_int(name: str, text: str | None, least: int = 1) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise InvalidInput(f"{name} is a whole number from {least}, not {text!r}")
+    return int(text)

@@ -1,0 +1,155 @@
+"""Messages that a stream holds: a micro-batch is a claim, and its offset says of what.
+
+Spark writes the offset down before it reads, so whoever goes on after a crash has the same
+messages, as long as their leases last.
+"""
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from penstock.broker.local import Broker
+from penstock.errors import InvalidInput, InvalidState
+from penstock.model.message import Leased, StoredMessage
+from penstock.model.store_types import Completion, Extension, Lease, Lock
+from penstock.pipeline.extraction.arrow import make_batch
+from penstock.pipeline.lake.schema import MESSAGE
+from penstock.pipeline.spark.options import parse_int, read_option, require_url
+from penstock.pipeline.store_access import make_absolute_url, make_identity
+from penstock.store import Store
+
+KNOWN_OPTIONS = {"url", "queue", "scope", "lease", "partitionrows", "maxrowspertrigger", "path"}
+# Messages of a micro-batch, of a task, and of one claim.
+LIMIT, PARTITION, MOST = 1_000, 250, 1_000
+LEASE = 300
+# A claim does not tell them.
+UNKNOWN = ("run_at", "expires_at")
+LEASED = pa.schema([
+    *(field for field in MESSAGE if field.name not in UNKNOWN),
+    ("fence", pa.int64()), ("attempts", pa.int64()), ("deliveries", pa.int64()),
+])  # fmt: skip
+
+# As Spark keeps it, in JSON: the store, the number of the batch, and [fence, ids] of each claim.
+Offset: TypeAlias = dict[str, Any]
+
+
+class QueueOffset(Struct, frozen=True):
+    url: str
+    queue: str
+    scope: str
+    lease: int
+    rows: int
+    limit: int
+
+
+def parse_wanted(given: MutableMapping[str, str]) -> QueueOffset:
+    options = read_option(given, KNOWN_OPTIONS)
+    return QueueOffset(
+        make_absolute_url(require_url(options)),
+        options["queue"],
+        options.get("scope", "default"),
+        parse_int("lease", options.get("lease")) or LEASE,
+        parse_int("partitionRows", options.get("partitionrows")) or PARTITION,
+        parse_int("maxRowsPerTrigger", options.get("maxrowspertrigger")) or LIMIT,
+    )
+
+
+async def make_first_offset(store: Store, wanted: QueueOffset) -> Offset:
+    """Where a stream begins; the queue must be there."""
+    await Broker(store).admin.queue(wanted.queue, scope=wanted.scope)
+    return {"store": await make_identity(store), "batch": 0, "held": []}
+
+
+async def count_waiting(store: Store, wanted: QueueOffset) -> int:
+    """How many there are to claim, now or once those before them in line have ended."""
+    queue = await Broker(store).admin.queue(wanted.queue, scope=wanted.scope)
+    depths = await store.depths(0)
+    return sum(depths.get((queue.id, place), 0) for place in ("ready", "scheduled"))
+
+
+async def claim_batch(
+    store: Store, wanted: QueueOffset, consumer: str, start: Offset, most: int
+) -> Offset:
+    """The next micro-batch; the start again if there is nothing to claim."""
+    await refuse_foreign(store, start)
+    broker, held, left = Broker(store), [], most
+    while left > 0:
+        taken = await broker.claim(
+            wanted.queue, consumer=consumer, limit=min(left, MOST), lease=wanted.lease,
+            scope=wanted.scope,
+        )  # fmt: skip
+        if not taken.messages:
+            break
+        held += group_by_fence(taken.messages)
+        left -= len(taken.messages)
+    return start | {"batch": start["batch"] + 1, "held": held} if held else start
+
+
+async def refuse_foreign(store: Store, start: Offset) -> None:
+    if "held" not in start:
+        raise InvalidState("the checkpoint is not of a queue; start the stream with a new one")
+    if start["store"] != await make_identity(store):
+        raise InvalidState("the checkpoint is of another store; start the stream with a new one")
+
+
+def group_by_fence(messages: Sequence[Leased]) -> list[list[Any]]:
+    ids: dict[int, list[int]] = {}
+    for message in messages:
+        ids.setdefault(message.fence, []).append(message.id)
+    return [[fence, group] for fence, group in ids.items()]
+
+
+def list_locks(offset: Offset) -> list[Lock]:
+    return [Lock(id, fence) for fence, ids in offset["held"] for id in ids]
+
+
+async def extend(store: Store, held: Sequence[Lock], lease: float) -> None:
+    """Those that were lost meanwhile stay lost."""
+    broker = Broker(store)
+    for part in split_parts(held, MOST):
+        await broker.extend_many([Extension(each.id, each.fence, lease) for each in part])
+
+
+async def complete(store: Store, end: Offset) -> None:
+    await refuse_foreign(store, end)
+    await complete_all(store, list_locks(end))
+
+
+async def complete_all(store: Store, held: Sequence[Lock]) -> None:
+    """Those that were completed before, or are another's now, are left as they are."""
+    broker = Broker(store)
+    for part in split_parts(held, MOST):
+        await broker.complete_many([Completion(each.id, each.fence) for each in part])
+
+
+async def read(store: Store, held: Sequence[Lock]) -> Any:
+    """One Arrow batch of those that are still ours: the others are another's to work on."""
+    queues = {queue.id: queue for queue in await store.queues()}
+    found = []
+    for lease in await store.leases(held):
+        record = None if lease is None else await store.get(lease.id)
+        if lease is not None and record is not None:
+            found.append(make_leased(record.message, lease))
+    return make_batch(found, LEASED, queues)
+
+
+def make_leased(message: StoredMessage, lease: Lease) -> Leased:
+    return Leased(
+        **asdict(message),
+        fence=lease.fence,
+        attempts=lease.attempts,
+        deliveries=lease.deliveries,
+        lease_until=lease.lease_until,
+        flags=lease.flags,
+    )
+
+
+def split_parts(held: Sequence[Lock], most: int) -> Iterator[Sequence[Lock]]:
+    return (held[start : start + most] for start in range(0, len(held), most))
+
+
+def refuse_at_once() -> InvalidInput:
+    return InvalidInput("a queue is read as a stream: spark.readStream; a table by option table")

@@ -1,0 +1,123 @@
+"""Publishes drafts under keys that are kept for ever: what comes again is not published again."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.broker.local import Broker
+from penstock.broker.publish import REFUSALS, describe_refusal
+from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreUnreachable
+from penstock.model.message import Draft, Flag
+from penstock.model.store_types import Dedupe, Entry, Published
+from penstock.pipeline.spark.sink_options import SinkOptions
+from penstock.pipeline.store_access import open_existing
+from penstock.store import Store
+
+# Messages of one durable step.
+BATCH_SIZE = 200
+# How often, and after how long, a step is asked for again that met another, or was not answered.
+RETRY_ATTEMPTS, RETRY_DELAY_S = 50, 0.1
+# A key of its own kind: not freed when its message ends, as a unique one is.
+NAMESPACE = "kept"
+ANY_BODY = blake2b(digest_size=16).digest()
+PASSING = (OutcomeUnknown, StoreUnreachable, StoreBusy)
+
+
+class SinkResult(Struct, frozen=True):
+    """How many were published, and how many had been before."""
+
+    published: int = 0
+    repeated: int = 0
+
+    def __add__(self, other: "SinkResult") -> "SinkResult":
+        return SinkResult(self.published + other.published, self.repeated + other.repeated)
+
+
+def publish_all(target: SinkOptions, drafts: Iterable[Iterable[Draft]]) -> SinkResult:
+    """In their order, for a caller without an event loop: a task of Spark.
+
+    A step is whole or not at all. So whoever does the same again, or at the same time, goes on
+    where the other stopped, and a message never overtakes the one before it.
+    """
+    with asyncio.Runner() as runner:
+        store = runner.run(open_existing(target.url))
+        try:
+            broker, pace, sent = Broker(store), PublishRate(target.rate), SinkResult()
+            for step in split_steps(drafts, pace.step):
+                runner.run(pace.wait(len(step)))
+                sent += runner.run(publish(broker, target, step))
+            return sent
+        finally:
+            runner.run(store.close())
+
+
+def split_steps(drafts: Iterable[Iterable[Draft]], most: int) -> Iterator[list[Draft]]:
+    for group in drafts:
+        rest = iter(group)
+        while step := list(islice(rest, most)):
+            yield step
+
+
+class PublishRate:
+    """At most `rate` messages a second."""
+
+    def __init__(self, rate: float | None) -> None:
+        self.rate = rate
+        self.step = BATCH_SIZE if rate is None else max(1, min(BATCH_SIZE, int(rate / 10)))
+        self.started: float | None = None
+        self.count = 0
+
+    async def wait(self, count: int) -> None:
+        if self.rate is None:
+            return
+        now = asyncio.get_running_loop().time()
+        self.started = now if self.started is None else self.started
+        await asyncio.sleep(self.started + self.count / self.rate - now)
+        self.count += count
+
+
+async def refuse_closed(store: Store, queues: Iterable[str], scope: str) -> None:
+    """Before anything is published: all of them are there, and accept."""
+    broker = Broker(store)
+    for name in queues:
+        await broker.admit(Draft(queue=name), scope=scope)
+
+
+async def publish(broker: Broker, target: SinkOptions, drafts: Sequence[Draft]) -> SinkResult:
+    entries = [await admit_drafts(broker, target, draft) for draft in drafts]
+    if not target.publish:
+        return SinkResult()
+    outcomes = await retry_busy(broker.store, entries)
+    for draft, outcome in zip(drafts, outcomes, strict=True):
+        if outcome.code in REFUSALS:
+            raise REFUSALS[outcome.code](describe_refusal(outcome.code, draft))
+    repeated = sum(outcome.duplicate for outcome in outcomes)
+    return SinkResult(len(outcomes) - repeated, repeated)
+
+
+async def admit_drafts(broker: Broker, target: SinkOptions, draft: Draft) -> Entry:
+    entry = await broker.admit(draft, scope=target.scope)
+    key = "" if draft.dedup is None else draft.dedup.key
+    digest = ANY_BODY
+    if target.conflict == "refuse" and entry.dedup is not None:
+        digest = entry.dedup.digest
+    kept = Dedupe(f"{NAMESPACE}:{key}", digest, None)
+    return replace(entry, dedup=kept, flags=entry.flags & ~Flag.UNIQUE)
+
+
+async def retry_busy(store: Store, entries: Sequence[Entry]) -> list[Published]:
+    """All of them or none. With their keys, what may have been published is asked for again."""
+    for _ in range(RETRY_ATTEMPTS):
+        try:
+            outcomes = await store.enqueue(entries, atomic=True)
+        except PASSING:
+            await asyncio.sleep(RETRY_DELAY_S)
+            continue
+        if all(outcome.code != Busy.code for outcome in outcomes):
+            return outcomes
+        await asyncio.sleep(RETRY_DELAY_S)
+    return await store.enqueue(entries, atomic=True)

@@ -1,0 +1,1 @@
+"""Pure functions that decide: no I/O, no clock."""

@@ -1,0 +1,210 @@
+"""Who may do what: rights on queues, by grants, roles, scopes and trusts. No I/O, no clock.
+
+A grant is written `right` or `right:queue*`; with a `-` before it, it denies, and a denial wins.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from hmac import compare_digest
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from penstock.errors import Forbidden, InvalidInput
+from penstock.model.message import NEVER, Moment
+from penstock.model.queue import CALLBACK
+
+# What is asked of all queues at once.
+EVERY = "*"
+GRANT = re.compile(r"(?P<deny>-?)(?P<right>\*|[a-z]+)(?::(?P<queue>[A-Za-z0-9._*?-]{1,128}))?")
+MAX_CACHED_DECISIONS = 10_000
+KeyState: TypeAlias = Literal["active", "expired", "revoked"]
+
+
+class Right(StrEnum):
+    PUBLISH = "publish"
+    CONSUME = "consume"
+    READ = "read"
+    MANAGE = "manage"
+    # Keys, roles, trusts and the record of acts.
+    ACCESS = "access"
+    # Shell jobs: whoever publishes one runs a command on a worker. `*` does not give it.
+    SHELL = "shell"
+
+
+class Grant(Struct, frozen=True):
+    right: str
+    queue: str = EVERY
+    deny: bool = False
+
+    def __str__(self) -> str:
+        queue = "" if self.queue == EVERY else f":{self.queue}"
+        return f"{'-' * self.deny}{self.right}{queue}"
+
+    def matches(self, right: Right, queue: str) -> bool:
+        if self.right != right and (self.right != EVERY or right is Right.SHELL):
+            return False
+        if queue == EVERY:
+            # Who is denied one queue may not do it to all of them.
+            return self.deny or self.queue == EVERY
+        return compile_glob(self.queue).fullmatch(queue) is not None
+
+
+def compile_glob(pattern: str) -> re.Pattern[str]:
+    """`re` keeps those it has seen."""
+    return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+
+
+def grant_of(text: str) -> Grant:
+    found = GRANT.fullmatch(text)
+    if found is None or found["right"] not in {*Right, EVERY}:
+        raise InvalidInput(
+            f"{text[:100]!r} is no grant; write right or right:queue*, with - before it to deny;"
+            f" rights are {', '.join(Right)}, *"
+        )
+    if found["right"] == Right.ACCESS and found["queue"] not in (None, EVERY):
+        raise InvalidInput(f"{text[:100]!r}: access is for keys and scopes, not for a queue")
+    return Grant(found["right"], found["queue"] or EVERY, bool(found["deny"]))
+
+
+ROLES: Mapping[str, tuple[str, ...]] = {
+    "producer": ("publish",),
+    "worker": ("consume",),
+    "viewer": ("read",),
+    "operator": ("publish", "consume", "read", "manage"),
+    "admin": ("*",),
+    "shell": ("shell",),
+}
+
+
+class Trust(Struct, frozen=True):
+    """Whoever is at home in scope `trusted` may use these grants in scope `scope`, as far as its
+    own go."""
+
+    scope: str
+    trusted: str
+    grants: tuple[Grant, ...]
+
+
+class Access:
+    """What one caller may do. At home it is in its scopes; elsewhere a trust is needed as well."""
+
+    def __init__(
+        self,
+        grants: Iterable[Grant],
+        scopes: Sequence[str] = (EVERY,),
+        trusts: Iterable[Trust] = (),
+    ) -> None:
+        self.grants = tuple(grants)
+        self.scopes = frozenset(scopes)
+        self.trusts = tuple(trusts)
+        # Granted for something, somewhere.
+        self.rights = frozenset(right for right in Right if is_granted_some(self.grants, right))
+        self.known: dict[tuple[Right, str, str], bool] = {}
+
+    def allows(self, right: Right, scope: str, queue: str = EVERY) -> bool:
+        asked = (right, scope, queue)
+        answer = self.known.get(asked)
+        if answer is None:
+            if len(self.known) >= MAX_CACHED_DECISIONS:
+                self.known.clear()
+            answer = self.known[asked] = self.decide(*asked)
+        return answer
+
+    def decide(self, right: Right, scope: str, queue: str) -> bool:
+        if queue == CALLBACK:
+            # It tells of the messages of all queues in all scopes.
+            return self.allows(right, EVERY)
+        if not is_granted(self.grants, right, queue):
+            return False
+        if EVERY in self.scopes or scope in self.scopes:
+            return True
+        return any(
+            trust.scope == scope
+            and trust.trusted in self.scopes
+            and is_granted(trust.grants, right, queue)
+            for trust in self.trusts
+        )
+
+    def may_grant(self, right: Right, scope: str) -> bool:
+        """It has the right itself, there and for all queues."""
+        return is_granted(self.grants, right, EVERY) and not {EVERY, scope}.isdisjoint(self.scopes)
+
+    def check(self, right: Right, scope: str, queue: str = EVERY) -> None:
+        """EVERY as the scope asks for the right on all queues of all scopes."""
+        if not self.allows(right, scope, queue):
+            what = "everything" if queue == EVERY else f"queue {queue!r}"
+            where = "" if scope == EVERY else f" of scope {scope!r}"
+            raise Forbidden(f"this caller may not {WORDS[right]} {what}{where}")
+
+    def check_some(self, right: Right) -> None:
+        if right not in self.rights:
+            raise Forbidden(f"this caller may not {WORDS[right]} anything")
+
+
+WORDS = {
+    Right.PUBLISH: "publish to",
+    Right.CONSUME: "consume from",
+    Right.READ: "read",
+    Right.MANAGE: "manage",
+    Right.ACCESS: "manage the access to",
+    Right.SHELL: "publish shell jobs to",
+}
+
+
+def is_granted(grants: Iterable[Grant], right: Right, queue: str) -> bool:
+    fitting = [grant.deny for grant in grants if grant.matches(right, queue)]
+    return bool(fitting) and not any(fitting)
+
+
+def is_granted_some(grants: Iterable[Grant], right: Right) -> bool:
+    """For at least one queue. Access is for all queues, or it is nothing."""
+    if right is Right.ACCESS:
+        return is_granted(grants, right, EVERY)
+    return any(not grant.deny and grant.matches(right, grant.queue) for grant in grants)
+
+
+# Of whoever reaches the loopback address of a server that asks for no credentials.
+EVERYTHING = Access([Grant(EVERY), Grant(Right.SHELL)])
+
+
+class PreviousKey(Struct, frozen=True):
+    """What a rotated key was, and until when it still opens."""
+
+    digest: str
+    until: Moment
+
+
+class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`id` is the part of the key that is no secret; it is the subject of what the key does."""
+
+    id: str
+    name: str
+    tenant: str = "default"
+    roles: tuple[str, ...] = ()
+    grants: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = (EVERY,)
+    types: tuple[str, ...] = (EVERY,)
+    # Requests a second.
+    rate: float | None = None
+    created_at: Moment = 0
+    created_by: str = ""
+    expires_at: Moment = NEVER
+    revoked_at: Moment | None = None
+    digest: str = ""
+    former: PreviousKey | None = None
+
+    def state(self, now: Moment) -> KeyState:
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at <= now else "active"
+
+    def accepts_digest(self, digest: str, now: Moment) -> bool:
+        if self.state(now) != "active":
+            return False
+        former = self.former
+        by_former = former is not None and now < former.until
+        was = former.digest if by_former and former is not None else self.digest
+        # Both are compared, whichever fits.
+        return compare_digest(self.digest, digest) | compare_digest(was, digest)

@@ -1,0 +1,81 @@
+"""Rules: where word of a message's end may be sent, and the message that asks for it."""
+
+import re
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.model.message import Meta, Moment, State
+from penstock.rules.validation import check_text, clip
+
+# Of the messages in the queue of callbacks.
+TYPE = "callback"
+MAX_URL_LENGTH = 2_000
+# What a URL is written with; anything else stands there as %xx, or as punycode.
+WRITTEN = re.compile(r"[!-~]+")
+
+encode = msgspec.json.Encoder().encode
+
+
+class Ended(Struct, frozen=True, omit_defaults=True):
+    """Which message came to which end, and why."""
+
+    id: str
+    state: State
+    reason: str | None = None
+
+
+decode = msgspec.json.Decoder(Ended).decode
+
+
+class SigningSecrets(Struct, frozen=True):
+    """`previous` is valid `until` a moment, if it is."""
+
+    current: str
+    previous: str | None = None
+    until: Moment | None = None
+
+    @property
+    def valid(self) -> list[str]:
+        return [self.current] if self.previous is None else [self.current, self.previous]
+
+
+def check_url(field: str, url: str) -> None:
+    """Only its form: where it leads to is seen when it is called."""
+    check_text(field, url, MAX_URL_LENGTH)
+    if (wrong := explain_refusal(url)) is not None:
+        error = InvalidInput(f"{field} {clip(url)} {wrong}")
+        error.details = ((field, wrong),)
+        raise error
+
+
+def explain_refusal(url: str) -> str | None:
+    if not WRITTEN.fullmatch(url) or "\\" in url:
+        return "has a character that no URL has"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "is not a URL"
+    if parts.scheme not in ("http", "https"):
+        return "is neither http nor https"
+    if "@" in parts.netloc:
+        return "has a user name; a signature says who sends"
+    if not host or port == 0:
+        return "names no host and port"
+    return None
+
+
+def make_body(id: int, state: State, reason: str | None) -> bytes:
+    return encode(Ended(str(id), state, reason))
+
+
+def make_correlation_id(id: int) -> str:
+    """By which the callbacks of a message are found."""
+    return f"callback-{id}"
+
+
+def make_meta(id: int) -> str:
+    return encode(Meta(correlation_id=make_correlation_id(id), parent_id=id)).decode()

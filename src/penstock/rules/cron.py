@@ -1,0 +1,65 @@
+"""Rules: when a cron schedule ticks, and which missed ticks are made up for."""
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from penstock.errors import InvalidInput
+from penstock.model.message import Moment
+from penstock.model.queue import Missed, Schedule
+from penstock.rules.validation import check_text, clip
+
+# A tick found this late was not missed, only late.
+PUNCTUAL_MICROS = 60_000_000
+# However long nobody was there, one look fires at most this many.
+MAX_TICKS = 1_000
+
+
+def find_next_tick(cron: str, timezone: str, after: Moment) -> Moment:
+    """The first tick strictly after `after`."""
+    check_text("cron", cron, 200)
+    start = datetime.fromtimestamp(after / 1_000_000, UTC).astimezone(load_zone(timezone))
+    try:
+        # Where clocks go back, the first hour's tick is found again in the second.
+        return next(tick for tick in map(to_moment, CronSim(cron, start)) if tick > after)
+    except CronSimError as error:
+        raise InvalidInput(f"cron {clip(cron)}: {error}") from None
+    except StopIteration:
+        raise InvalidInput(f"cron {clip(cron)} never ticks") from None
+
+
+def find_due_ticks(schedule: Schedule, now: Moment) -> tuple[list[Moment], Moment]:
+    """The ticks to fire now, by the schedule's missed policy, and the next one after them."""
+    ticks: list[Moment] = []
+    tick = schedule.next_at
+    while tick <= now and len(ticks) < MAX_TICKS:
+        ticks.append(tick)
+        tick = find_next_tick(schedule.cron, schedule.timezone, tick)
+    if schedule.missed is Missed.ALL:
+        return ticks, tick
+    if tick <= now:
+        ticks = [find_latest_tick(schedule, now)]
+        tick = find_next_tick(schedule.cron, schedule.timezone, now)
+    if schedule.missed is Missed.SKIP:
+        ticks = [each for each in ticks if now - each <= PUNCTUAL_MICROS]
+    return ticks[-1:], tick
+
+
+def find_latest_tick(schedule: Schedule, now: Moment) -> Moment:
+    """The last tick at or before `now`."""
+    start = datetime.fromtimestamp(now // 1_000_000 + 1, UTC)
+    backwards = CronSim(schedule.cron, start.astimezone(load_zone(schedule.timezone)), reverse=True)
+    return to_moment(next(backwards))
+
+
+def to_moment(tick: datetime) -> Moment:
+    return int(tick.timestamp()) * 1_000_000
+
+
+def load_zone(name: str) -> ZoneInfo:
+    check_text("timezone", name, 200)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidInput(f"no timezone named {clip(name)}") from None

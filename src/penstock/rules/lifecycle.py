@@ -1,0 +1,255 @@
+"""Rules: the place in line, what a settlement becomes, retries, dead letters and delays."""
+
+import random
+from collections.abc import Callable
+from typing import assert_never
+
+from penstock.model.message import (
+    NEVER,
+    Draft,
+    Fail,
+    Flag,
+    Meta,
+    Moment,
+    Nack,
+    Park,
+    Reclaim,
+    Release,
+    SettleCancelled,
+    Settlement,
+    SettleReject,
+    State,
+)
+from penstock.model.settings import Backoff, QueueSettings
+from penstock.model.store_types import Basis, Lease, Move
+
+LEASE_EXPIRED = "LEASE_EXPIRED"
+PARK_FIRST, PARK_MOST = 30.0, 600.0
+NO_LIMITS = Nack()
+Random = Callable[[], float]
+
+
+def clamp_priority(priority: int, settings: QueueSettings) -> int:
+    """Out of range only where the settings allow it to be brought back."""
+    if settings.priority_min <= priority <= settings.priority_max:
+        return priority
+    return max(settings.priority_min, min(settings.priority_max, priority))
+
+
+def compute_rank(draft: Draft, settings: QueueSettings) -> tuple[int, Basis]:
+    """The place in line, smaller first: a number, and the moment it is counted from."""
+    match settings.ordering:
+        case "fifo":
+            return 0, "zero"
+        case "deadline":
+            return (NEVER if draft.deadline is None else draft.deadline // 1000), "zero"
+        case "ready_time":
+            return 0, "due"
+        case "priority" | "fair":
+            priority = clamp_priority(draft.priority, settings)
+            if settings.seconds_per_level is None:
+                return -priority, "zero"
+            return -int(priority * settings.seconds_per_level * 1000), "created"
+    assert_never(settings.ordering)
+
+
+def settle(
+    lease: Lease,
+    settlement: Settlement,
+    settings: QueueSettings,
+    draw: Random = random.random,
+) -> Move:
+    """What a settlement of this lease becomes."""
+    if (overruled := by_flags(lease, settlement)) is not None:
+        return overruled
+    match settlement:
+        case Nack():
+            return nack(lease, settlement, settings, draw)
+        case Fail():
+            return end(lease, settlement, State.FAILED)
+        case SettleReject():
+            return end(lease, settlement, State.DEAD, "rejected")
+        case SettleCancelled():
+            return end(lease, settlement, State.CANCELLED, "requested", counted=False)
+        case Release() | Park():
+            return hand_back(lease, settlement, settings)
+        case Reclaim():
+            return reclaim(lease, settlement, settings, draw)
+
+
+def by_flags(lease: Lease, settlement: Settlement) -> Move | None:
+    """A dead letter not dealt with stays dead; a requested cancel ends what would run again."""
+    if lease.flags & Flag.FROM_DEAD and not isinstance(settlement, Fail):
+        return end(lease, settlement, State.DEAD, lease.dead_reason, counted=False)
+    if lease.flags & Flag.CANCEL_REQUESTED and not isinstance(settlement, SettleReject | Fail):
+        return end(lease, settlement, State.CANCELLED, "requested", counted=False)
+    return None
+
+
+def nack(lease: Lease, settlement: Nack, settings: QueueSettings, draw: Random) -> Move:
+    used = lease.attempts + 1 if settings.retry.count == "attempts" else lease.deliveries
+    delay = settlement.delay
+    if delay is None:
+        delay = compute_delay(used, settings.backoff, draw)
+    elif settings.clamp:
+        delay = min(delay, settings.backoff.max)
+    if exhausted := find_death_reason(lease, settings, used, delay, settlement):
+        return end(lease, settlement, State.DEAD, exhausted)
+    return requeue(lease, settlement, settings, lease.attempts + 1, delay, settlement.reason)
+
+
+def reclaim(lease: Lease, settlement: Reclaim, settings: QueueSettings, draw: Random) -> Move:
+    if lease.flags & Flag.UNBEGUN:
+        return hand_back(lease, settlement, settings, LEASE_EXPIRED)
+    counted = settings.retry.on_expiry != "keep"
+    attempts = lease.attempts + counted
+    used = attempts if settings.retry.count == "attempts" else lease.deliveries
+    backs_off = settings.retry.on_expiry == "backoff"
+    delay = compute_delay(used, settings.backoff, draw) if backs_off else 0.0
+    if exhausted := find_death_reason(lease, settings, used, delay):
+        return end(lease, settlement, State.DEAD, exhausted, counted=counted)
+    return requeue(lease, settlement, settings, attempts, delay, LEASE_EXPIRED)
+
+
+def find_death_reason(
+    lease: Lease, settings: QueueSettings, used: int, delay: float, own: Nack = NO_LIMITS
+) -> str | None:
+    """The reason there is no further run, or None if there is one."""
+    max_attempts, max_deliveries = compute_limits(lease.meta, settings, own.max_attempts)
+    if used >= max_attempts:
+        return "retries_exhausted"
+    if lease.deliveries >= max_deliveries:
+        return "max_deliveries"
+    max_total = settings.backoff.max_total if own.max_total is None else own.max_total
+    if max_total is not None:
+        waited = (lease.now - lease.first_claimed_at) / 1_000_000
+        if waited + delay > max_total:
+            return "retries_exhausted"
+    return None
+
+
+def compute_limits(meta: Meta, settings: QueueSettings, own: int | None = None) -> tuple[int, int]:
+    """max_attempts and max_deliveries: the settlement's own, the message's, the queue's."""
+    own = own or meta.max_attempts
+    if meta.max_deliveries:
+        return own or settings.max_attempts, meta.max_deliveries
+    if own:
+        return own, own + 3
+    return settings.max_attempts, settings.deliveries_limit
+
+
+def requeue(
+    lease: Lease,
+    settlement: Settlement,
+    settings: QueueSettings,
+    attempts: int,
+    delay: float,
+    reason: str | None,
+    given_back: int = 0,
+) -> Move:
+    """Back into line: ready at once, or scheduled after the delay."""
+    return Move(
+        lease.id,
+        lease.fence,
+        lease.flags,
+        settlement.verb,
+        State.SCHEDULED if delay > 0 else State.READY,
+        attempts,
+        lease.deliveries - given_back,
+        reason,
+        get_error(settlement),
+        delay,
+        settings.ordering == "ready_time" and (delay > 0 or isinstance(settlement, Nack)),
+        find_expiry(lease, settlement),
+        traceback_of(settlement),
+    )
+
+
+def hand_back(
+    lease: Lease, settlement: Settlement, settings: QueueSettings, reason: str | None = None
+) -> Move:
+    """Nothing is counted, and the delivery is given back. A parked one waits, longer each time."""
+    delay = 0.0
+    if isinstance(settlement, Park):
+        # Five doublings pass the bound; a power of every park would overflow.
+        delay = min(PARK_FIRST * 2 ** min(lease.parked, 5), PARK_MOST)
+        reason = settlement.reason
+    return requeue(lease, settlement, settings, lease.attempts, delay, reason, given_back=1)
+
+
+def end(
+    lease: Lease,
+    settlement: Settlement,
+    state: State,
+    reason: str | None = None,
+    *,
+    counted: bool = True,
+) -> Move:
+    """No further run: final, or among the dead letters."""
+    return Move(
+        lease.id,
+        lease.fence,
+        lease.flags,
+        settlement.verb,
+        state,
+        lease.attempts + counted,
+        lease.deliveries,
+        reason,
+        get_error(settlement),
+        expired_by=find_expiry(lease, settlement),
+        traceback=traceback_of(settlement),
+    )
+
+
+def traceback_of(settlement: Settlement) -> str | None:
+    return settlement.traceback if isinstance(settlement, Nack | Fail | SettleReject) else None
+
+
+def get_error(settlement: Settlement) -> str | None:
+    match settlement:
+        case Nack(error) | Fail(error) | SettleReject(error) | SettleCancelled(error):
+            return error
+        case Reclaim():
+            return LEASE_EXPIRED
+        case Release() | Park():
+            return None
+    assert_never(settlement)
+
+
+def find_expiry(lease: Lease, settlement: Settlement) -> Moment | None:
+    return lease.now if isinstance(settlement, Reclaim) else None
+
+
+def compute_delay(used: int, backoff: Backoff, draw: Random = random.random) -> float:
+    """Seconds until the next run, after `used` runs."""
+    return apply_jitter(min(compute_backoff(used, backoff), backoff.max), backoff, draw)
+
+
+def compute_backoff(used: int, backoff: Backoff) -> float:
+    match backoff.kind:
+        case "none":
+            return 0.0
+        case "constant":
+            return backoff.initial
+        case "linear":
+            return backoff.initial + backoff.step * (used - 1)
+        case "exponential":
+            try:
+                return backoff.initial * float(backoff.factor) ** (used - 1)
+            except OverflowError:
+                return backoff.max if backoff.initial else 0.0
+    assert_never(backoff.kind)
+
+
+def apply_jitter(delay: float, backoff: Backoff, draw: Random) -> float:
+    match backoff.jitter:
+        case "none":
+            return delay
+        case "full":
+            return delay * draw()
+        case "equal":
+            return delay * (0.5 + draw() / 2)
+    spread = backoff.spread()
+    if backoff.jitter.startswith("add:"):
+        return delay * (1 + spread * draw())
+    return delay * (1 + spread * (2 * draw() - 1))

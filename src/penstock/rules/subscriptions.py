@@ -1,0 +1,102 @@
+"""Rules: who is told that there is work, and how often."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.model.message import Moment
+
+# Every subscriber, one of each group in turn, or always the same one.
+Mode = Literal["fanout", "group", "hash"]
+MICROS_PER_SECOND = 1_000_000
+
+
+class WebhookSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody who wants to hear of work. `told`: when it last was, of which queue."""
+
+    id: str
+    tenant: str
+    scope: str
+    url: str
+    queues: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    mode: Mode = "fanout"
+    group: str | None = None
+    ttl: float = 300.0
+    min_interval: float = 5.0
+    told: dict[str, Moment] = {}
+
+    def __post_init__(self) -> None:
+        if (self.mode == "group") is (self.group is None):
+            raise InvalidInput("mode group takes the name of a group, and no other mode does")
+
+    def may_notify(self, since: Moment, now: Moment) -> bool:
+        return now - since >= self.min_interval * MICROS_PER_SECOND
+
+
+def choose_subscribers(
+    subscribers: Sequence[WebhookSubscription], queue: str, now: Moment
+) -> list[WebhookSubscription]:
+    """Those to tell now that the queue has work. None of them hears of anything too often."""
+    rested = [
+        each for each in subscribers if each.may_notify(max(each.told.values(), default=0), now)
+    ]
+    one_by_one = [each for each in rested if each.mode == "fanout"]
+    return [
+        *one_by_one,
+        *choose_in_turn(subscribers, rested, queue, now),
+        *choose_by_hash(subscribers, rested, queue),
+    ]
+
+
+def choose_in_turn(
+    subscribers: Sequence[WebhookSubscription],
+    rested: Sequence[WebhookSubscription],
+    queue: str,
+    now: Moment,
+) -> list[WebhookSubscription]:
+    """Of each group whoever was told longest ago; the group as a whole hears not too often."""
+    found: list[WebhookSubscription] = []
+    for members in group_subscribers(subscribers):
+        last = max(each.told.get(queue, 0) for each in members)
+        able = [each for each in members if each in rested]
+        if not able:
+            continue
+        turn = min(able, key=lambda each: last_notified(each, queue))
+        if turn.may_notify(last, now):
+            found.append(turn)
+    return found
+
+
+def group_subscribers(
+    subscribers: Sequence[WebhookSubscription],
+) -> list[list[WebhookSubscription]]:
+    found: defaultdict[str, list[WebhookSubscription]] = defaultdict(list)
+    for each in subscribers:
+        if each.group is not None:
+            found[each.group].append(each)
+    return list(found.values())
+
+
+def last_notified(subscriber: WebhookSubscription, queue: str) -> tuple[Moment, str]:
+    return subscriber.told.get(queue, 0), subscriber.id
+
+
+def choose_by_hash(
+    subscribers: Sequence[WebhookSubscription], rested: Sequence[WebhookSubscription], queue: str
+) -> list[WebhookSubscription]:
+    """One for each queue, the same as long as it lives; the others' are not moved by its end."""
+    candidates = [each for each in subscribers if each.mode == "hash"]
+    if not candidates:
+        return []
+    one = min(candidates, key=lambda each: compute_weight(each, queue))
+    return [one] if one in rested else []
+
+
+def compute_weight(subscriber: WebhookSubscription, queue: str) -> tuple[bytes, str]:
+    text = f"{queue} {subscriber.url}".encode()
+    return blake2b(text, digest_size=8).digest(), subscriber.id

@@ -1,0 +1,65 @@
+"""What an operator should know of a MariaDB store."""
+
+from typing import Any
+
+from penstock.store import Check
+from penstock.stores.mariadb import schema
+from penstock.stores.mariadb.dsn import MariaDsn
+from penstock.stores.mariadb.migrate import SCHEMA
+from penstock.stores.mariadb.transaction import MariaTransaction
+from penstock.stores.sql import health
+
+# Fewer bytes than this keep large bodies out.
+PACKET = 16 * 1024 * 1024
+# Generations that wait for the end of a transaction; each look of an export begins one.
+MAX_PENDING_GENERATIONS = 100
+
+
+async def examine(tx: MariaTransaction, address: MariaDsn) -> list[Check]:
+    return [
+        await check_durability(tx, address),
+        await check_schema(tx),
+        await check_packets(tx),
+        await check_exports(tx),
+        await check_type_index(tx),
+        await health.check_leases(tx),
+        await health.check_exports(tx),
+        await health.check_dead(tx),
+    ]
+
+
+async def fetch_value(tx: MariaTransaction, query: str) -> Any:
+    return (await tx.session.rows(query))[0][0]
+
+
+async def check_durability(tx: MariaTransaction, address: MariaDsn) -> Check:
+    flushes = await fetch_value(tx, "SELECT @@innodb_flush_log_at_trx_commit")
+    if flushes != 1:
+        text = f"{address.durability}: innodb_flush_log_at_trx_commit is {flushes} on the server"
+        return Check("durability", text, False)
+    return Check("durability", "safe: what was accepted survives a power cut")
+
+
+async def check_schema(tx: MariaTransaction) -> Check:
+    last = await fetch_value(tx, "SELECT max(number) FROM penstock_migration")
+    floor = await fetch_value(tx, "SELECT max(floor) FROM penstock_migration")
+    return Check("schema", f"schema {last}, this code knows {SCHEMA}, floor {floor}")
+
+
+async def check_packets(tx: MariaTransaction) -> Check:
+    most = await fetch_value(tx, "SELECT @@max_allowed_packet")
+    return Check("max_allowed_packet", f"{most} bytes", most >= PACKET)
+
+
+async def check_exports(tx: MariaTransaction) -> Check:
+    """A transaction that nobody ends keeps the export waiting."""
+    count = await fetch_value(tx, "SELECT count(*) FROM penstock_generation")
+    if count > MAX_PENDING_GENERATIONS:
+        return Check("transactions", "one that writes is open for long: who is it?", False)
+    return Check("transactions", "none holds up the export")
+
+
+async def check_type_index(tx: MariaTransaction) -> Check:
+    if await schema.is_missing(tx.session):
+        return Check("type index", "missing: claims by type are slow; penstock migrate", False)
+    return Check("type index", "there" if await schema.exists(tx.session) else "not needed")

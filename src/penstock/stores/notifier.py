@@ -1,0 +1,206 @@
+"""Whoever waits for work in this process, and what wakes them."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import Generic, TypeVar
+
+from penstock.store import Check
+
+
+class Waiters:
+    def __init__(self) -> None:
+        self.waiting: dict[asyncio.Future[None], frozenset[int]] = {}
+        self.wakes = 0
+
+    def wake(self, queue_ids: Iterable[int] | None) -> None:
+        """Wakes the waiters of these queues; all of them for None."""
+        woken = None if queue_ids is None else frozenset(queue_ids)
+        if woken is not None and not woken:
+            return
+        self.wakes += 1
+        for future, wanted in list(self.waiting.items()):
+            if not future.done() and (woken is None or wanted & woken):
+                future.set_result(None)
+
+    def wait(self, queue_ids: Collection[int]) -> "asyncio.Future[None]":
+        """A future that ends when one of the queues may have work."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting[future] = frozenset(queue_ids)
+        future.add_done_callback(self._forget)
+        return future
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        """The queues somebody waits for."""
+        return frozenset().union(*self.waiting.values())
+
+    def _forget(self, future: "asyncio.Future[None]") -> None:
+        self.waiting.pop(future, None)
+
+
+async def wait_until_heard(heard: "asyncio.Future[None]", timeout: float) -> None:
+    """A timer that ends the future is cheaper than one that cancels a task."""
+    timer = asyncio.get_running_loop().call_later(timeout, end_wait, heard)
+    try:
+        await heard
+    finally:
+        timer.cancel()
+
+
+def end_wait(heard: "asyncio.Future[None]") -> None:
+    if not heard.done():
+        heard.set_result(None)
+
+
+# The first is told at once, what comes after it together.
+MIN_NOTIFY_INTERVAL_S = 0.005
+RETRY_DELAY_S = 1.0
+# Queues in one notice; PostgreSQL's may have 8,000 bytes.
+MAX_QUEUES_PER_NOTICE = 500
+POLL_INTERVAL_LISTENING_S, POLL_INTERVAL_DEAF_S = 1.0, 0.05
+
+W = TypeVar("W", bound="NullNotifier")
+
+
+class NullNotifier(Waiters):
+    """There is no way to other processes: whoever waits there looks by itself."""
+
+    hears = False
+
+    @property
+    def longest_wait(self) -> float:
+        """How long a waiter may trust that it would be told."""
+        return POLL_INTERVAL_LISTENING_S if self.hears else POLL_INTERVAL_DEAF_S
+
+    def tell(self, queue_ids: Iterable[int]) -> None:
+        """After the commit, never in it."""
+        self.wake(queue_ids)
+
+    def listen(self) -> None: ...
+
+    async def close(self) -> None:
+        self.wake(None)
+
+    async def examine(self) -> Check:
+        return Check("wake", "whoever waits looks by itself")
+
+
+class Listener(NullNotifier, ABC):
+    """There is a channel that tells of what other processes did."""
+
+    # What a channel may raise; whoever is not told looks by itself.
+    errors: tuple[type[BaseException], ...]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listening: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def listen_once(self) -> None:
+        """Until the channel is gone. Says `hears` as soon as nothing is missed any more."""
+
+    @abstractmethod
+    async def drop(self) -> None:
+        """The channel is of no use any more."""
+
+    def listen(self) -> None:
+        if self.listening is None:
+            self.listening = asyncio.get_running_loop().create_task(self.keep_listening())
+
+    async def keep_listening(self) -> None:
+        while True:
+            try:
+                await self.listen_once()
+            except self.errors:
+                await asyncio.sleep(RETRY_DELAY_S)
+            finally:
+                self.hears = False
+
+    def handle_notice(self, notice: str) -> None:
+        self.wake({int(word) for word in notice.split(",") if word.isdecimal()})
+
+    async def close(self) -> None:
+        await super().close()
+        await cancel_task(self.listening)
+        await self.drop()
+
+
+class Notifier(Listener):
+    """And we tell them, after the commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news: set[int] = set()
+        self.telling: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def send(self, notice: str) -> None: ...
+
+    def tell(self, queue_ids: Iterable[int]) -> None:
+        woken = set(queue_ids)
+        if not woken:
+            return
+        self.wake(woken)
+        self.news |= woken
+        if self.telling is None:
+            self.telling = asyncio.get_running_loop().create_task(self.tell_all())
+
+    async def tell_all(self) -> None:
+        try:
+            while self.news:
+                queues, self.news = sorted(self.news), set()
+                for start in range(0, len(queues), MAX_QUEUES_PER_NOTICE):
+                    await self.say(
+                        ",".join(map(str, queues[start : start + MAX_QUEUES_PER_NOTICE]))
+                    )
+                await asyncio.sleep(MIN_NOTIFY_INTERVAL_S)
+        finally:
+            self.telling = None
+
+    async def say(self, notice: str) -> None:
+        try:
+            await self.send(notice)
+        except self.errors:
+            await self.drop()
+
+    async def close(self) -> None:
+        if self.telling is not None:
+            await asyncio.wait([self.telling], timeout=RETRY_DELAY_S)
+        await cancel_task(self.telling)
+        await super().close()
+
+
+class WaitMixin(ABC, Generic[W]):
+    """A store whose waiters are woken, or look by themselves."""
+
+    waiters: W
+
+    @abstractmethod
+    def refuse_closed(self) -> None: ...
+
+    @abstractmethod
+    async def any_ready(self, queue_ids: Collection[int]) -> bool: ...
+
+    @property
+    def wakes(self) -> int:
+        return self.waiters.wakes
+
+    async def wait_ready(
+        self, queue_ids: Collection[int], timeout: float, since: int | None = None
+    ) -> None:
+        self.refuse_closed()
+        self.waiters.listen()
+        heard = self.waiters.wait(queue_ids)
+        # Looking after listening: what came in between is not missed.
+        missed = await self.any_ready(queue_ids) if since is None else since != self.wakes
+        if missed:
+            heard.cancel()
+            return
+        await wait_until_heard(heard, min(timeout, self.waiters.longest_wait))
+
+
+async def cancel_task(task: "asyncio.Task[None] | None") -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])

@@ -1,0 +1,94 @@
+"""Where the server is, and how our sessions there behave."""
+
+import re
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
+
+import asyncpg
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.store import Durability
+from penstock.stores.postgres.connection import PostgresConnection
+from penstock.stores.postgres.errors import ERRORS, translate_error
+from penstock.stores.postgres.transaction import DEADLINE
+from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
+
+# Plans that stay the same: a table that was empty when it was analysed is no reason to read, or to
+# sort, all of one that grew, and a claim is not planned anew each time.
+SETTINGS = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "synchronous_commit": "on",
+    # A batch is not kept waiting by a row of somebody's open transaction.
+    "lock_timeout": "10",
+    # Longer than any of our calls: whoever vanished holds nothing for much longer.
+    "idle_in_transaction_session_timeout": "10000",
+}
+HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:(?P<port>\d*))?")
+LAST_PORT = 65_535
+
+
+class PostgresDsn(Struct, frozen=True):
+    """`pooler`: a PgBouncer is in between, which forgets settings and prepared statements."""
+
+    url: str
+    where: str
+    durability: Durability = "safe"
+    pool_size: int = 8
+    pooler: bool = False
+
+    async def connect(self) -> asyncpg.Connection:
+        return await self.connect_with(SETTINGS, DEADLINE)
+
+    async def connect_aside(self) -> asyncpg.Connection:
+        """For what has nothing to lose."""
+        return await self.connect_with(SETTINGS | {"synchronous_commit": "off"}, DEADLINE)
+
+    async def connect_with(
+        self, settings: dict[str, str], deadline: float | None = None
+    ) -> asyncpg.Connection:
+        """`deadline`: of every call on it that has none of its own."""
+        options: dict[str, Any] = {"server_settings": settings | {"application_name": "penstock"}}
+        if self.pooler:
+            options = {"statement_cache_size": 0}
+        try:
+            return await asyncpg.connect(
+                self.url,
+                timeout=DEADLINE,
+                command_timeout=deadline,
+                connection_class=PostgresConnection,
+                **options,
+            )
+        except (ValueError, asyncpg.UndefinedObjectError) as error:
+            raise InvalidInput(f"store url of {self.where}: {error}") from None
+        except ERRORS as error:
+            raise translate_error(error, self.where) from error
+
+
+def parse(url: str) -> PostgresDsn:
+    """Ours are durability, pool_size and pooler; every other option is the driver's."""
+    parts = split(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if not is_readable(parts, options):
+        raise make_url_error(url)
+    durability = take_durability(options)
+    pooler = options.pop("pooler", "off")
+    if pooler not in ("on", "off"):
+        raise InvalidInput("store url: pooler is on or off")
+    size = take_pool_size(options)
+    place = parts.netloc.rpartition("@")[2] or "localhost"
+    where = f"postgresql://{place}{parts.path}"
+    plain = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+    return PostgresDsn(plain, where, durability, size, pooler == "on")
+
+
+def is_readable(parts: SplitResult, options: dict[str, str]) -> bool:
+    """A stray @ shows that a password was taken for something else."""
+    credentials, _, place = parts.netloc.rpartition("@")
+    if any("@" in part for part in (credentials, parts.path, parts.fragment, *options)):
+        return False
+    hosts = [HOST.fullmatch(host) for host in place.split(",")]
+    return all(host and int(host["port"] or 0) <= LAST_PORT for host in hosts)

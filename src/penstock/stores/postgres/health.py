@@ -1,0 +1,82 @@
+"""What an operator should know of a PostgreSQL store."""
+
+from typing import Any
+
+from penstock.store import Check
+from penstock.stores.postgres.dsn import SETTINGS, PostgresDsn
+from penstock.stores.postgres.migrate import SCHEMA
+from penstock.stores.postgres.statement import SQL
+from penstock.stores.postgres.transaction import PostgresTransaction
+from penstock.stores.sql import health
+
+# A transaction this old keeps the server from clearing away what is done.
+OLD_SNAPSHOT = 300
+
+
+async def examine(tx: PostgresTransaction, address: PostgresDsn) -> list[Check]:
+    return [
+        await check_durability(tx, address),
+        await check_schema(tx),
+        await check_sessions(tx),
+        await check_snapshots(tx),
+        await check_type_index(tx),
+        await health.check_leases(tx),
+        await health.check_exports(tx),
+        await health.check_dead(tx),
+    ]
+
+
+async def fetch_value(tx: PostgresTransaction, query: str) -> Any:
+    return await tx.connection.fetchval(query)
+
+
+async def check_durability(tx: PostgresTransaction, address: PostgresDsn) -> Check:
+    names = ("fsync", "full_page_writes", "synchronous_commit")
+    off = [name for name in names if await fetch_value(tx, f"SHOW {name}") == "off"]
+    if off:
+        return Check(
+            "durability", f"{address.durability}: {', '.join(off)} off on the server", False
+        )
+    return Check("durability", "safe: what was accepted survives a power cut")
+
+
+async def check_schema(tx: PostgresTransaction) -> Check:
+    last = await fetch_value(tx, "SELECT max(number) FROM penstock.migration")
+    floor = await fetch_value(tx, "SELECT max(floor) FROM penstock.migration")
+    return Check("schema", f"schema {last}, this code knows {SCHEMA}, floor {floor}")
+
+
+async def check_sessions(tx: PostgresTransaction) -> Check:
+    """A pooler may have swallowed them."""
+    wrong = [
+        name
+        for name, wanted in SETTINGS.items()
+        if name in ("enable_seqscan", "jit", "plan_cache_mode")
+        and await fetch_value(tx, f"SHOW {name}") != wanted
+    ]
+    if wrong:
+        text = f"{', '.join(wrong)} not as we set them: say pooler=on and run penstock migrate"
+        return Check("sessions", text, False)
+    return Check("sessions", "as they should be")
+
+
+async def check_snapshots(tx: PostgresTransaction) -> Check:
+    oldest = await fetch_value(
+        tx,
+        "SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::int"
+        " FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()",
+    )
+    if oldest > OLD_SNAPSHOT:
+        return Check("transactions", f"the oldest is open for {oldest} s: who is it?", False)
+    return Check("transactions", f"the oldest is open for {oldest} s")
+
+
+async def check_type_index(tx: PostgresTransaction) -> Check:
+    valid = await fetch_value(
+        tx,
+        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('penstock.ready_type')",
+    )
+    if await fetch_value(tx, SQL["index_lacking"].text):
+        found = "missing" if valid is None else "half-built"
+        return Check("type index", f"{found}: claims by type are slow; penstock migrate", False)
+    return Check("type index", "there" if valid else "not needed")

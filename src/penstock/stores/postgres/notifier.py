@@ -1,0 +1,76 @@
+"""Wake-ups between processes by LISTEN and NOTIFY."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+
+import asyncpg
+
+from penstock.errors import StoreError
+from penstock.stores import notifier
+from penstock.stores.postgres.errors import ERRORS
+from penstock.stores.postgres.statement import SQL
+from penstock.stores.postgres.transaction import DEADLINE
+
+CHANNEL = "penstock"
+
+
+class PostgresNotifier(notifier.Notifier):
+    """One connection of its own, opened when there is something to tell or to hear.
+
+    What is told is told after the commit: a NOTIFY in it makes commits wait for each other.
+    """
+
+    errors = (*ERRORS, StoreError)
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[asyncpg.Connection]], *, listens: bool = True
+    ) -> None:
+        super().__init__()
+        self.connect = connect
+        # Behind a pooler nothing would be heard.
+        self.listens = listens
+        self.connection: asyncpg.Connection | None = None
+        self.opening = asyncio.Lock()
+        # How often each queue was told of; None for all of them.
+        self.rung: Counter[int | None] = Counter()
+
+    def wake(self, queue_ids: Iterable[int] | None) -> None:
+        woken = None if queue_ids is None else list(queue_ids)
+        self.rung.update([None] if woken is None else woken)
+        super().wake(woken)
+
+    def heard_of(self, queue_id: int) -> int:
+        """Changes when somebody tells of the queue."""
+        return self.rung[queue_id] + self.rung[None]
+
+    async def send(self, notice: str) -> None:
+        connection = await self.opened()
+        async with self.opening:
+            text, _ = SQL["notify"]
+            await connection.execute(text, CHANNEL, notice, timeout=DEADLINE)
+
+    def listen(self) -> None:
+        if self.listens:
+            super().listen()
+
+    async def listen_once(self) -> None:
+        gone = asyncio.Event()
+        connection = await self.opened()
+        connection.add_termination_listener(lambda _: gone.set())
+        async with self.opening:
+            await connection.add_listener(CHANNEL, lambda *said: self.handle_notice(str(said[-1])))
+        self.hears = True
+        # Whatever came before is looked for.
+        self.wake(None)
+        await gone.wait()
+
+    async def opened(self) -> asyncpg.Connection:
+        async with self.opening:
+            if self.connection is None or self.connection.is_closed():
+                self.connection = await self.connect()
+            return self.connection
+
+    async def drop(self) -> None:
+        if self.connection is not None:
+            self.connection.terminate()

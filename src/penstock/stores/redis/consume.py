@@ -1,0 +1,245 @@
+"""What producers and consumers ask of a Redis store."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from penstock.errors import InvalidInput
+from penstock.model.message import Flag, State, Verb
+from penstock.model.store_types import (
+    DONE,
+    Answer,
+    AnswerKind,
+    Claim,
+    Claimed,
+    Completion,
+    Entry,
+    Extension,
+    Lease,
+    Lock,
+    Mark,
+    Move,
+    Published,
+    Sweep,
+)
+from penstock.stores.notifier import WaitMixin
+from penstock.stores.redis import publish
+from penstock.stores.redis.codec import (
+    decode_answer,
+    decode_head,
+    decode_held,
+    decode_history,
+    decode_leased,
+    encode_id,
+    encode_queue_id,
+)
+from penstock.stores.redis.database import RedisDatabase
+from penstock.stores.redis.notifier import RedisNotifier
+
+NO_CLAIM = Claimed([])
+
+
+class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
+    async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
+        if not entries:
+            return []
+        how = "atomic" if atomic else "each"
+        found = publish.decode_outcomes(
+            await self.run("publish", how, *publish.make_arguments(entries))
+        )
+        return publish.refuse_unless_all(found) if atomic else found
+
+    def enqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        raise self.no_transactions()
+
+    async def aenqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        raise self.no_transactions()
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        raise self.no_transactions()
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        raise self.no_transactions()
+
+    def in_transaction(self, connection: object) -> bool:
+        return False
+
+    def no_transactions(self) -> InvalidInput:
+        return InvalidInput(
+            f"{self.where}: a Redis store takes part in no transaction of yours; use a unique key,"
+            " or a store that is a database"
+        )
+
+    async def claim(self, claim: Claim) -> Claimed:
+        return decode_claimed(
+            await self.run(
+                "claim",
+                claim.limit,
+                publish.to_micros(claim.lease),
+                claim.consumer,
+                int(claim.begins),
+                len(claim.types),
+                *claim.types,
+                *map(encode_queue_id, claim.queue_ids),
+            )
+        )
+
+    async def claim_dead(self, claim: Claim) -> Claimed:
+        return decode_claimed(
+            await self.run(
+                "claim_dead",
+                claim.limit,
+                publish.to_micros(claim.lease),
+                claim.consumer,
+                len(claim.types),
+                *claim.types,
+                *map(encode_queue_id, claim.queue_ids),
+            )
+        )
+
+    async def complete(self, items: Sequence[Completion]) -> list[Answer]:
+        if not items:
+            return []
+        words: list[Any] = [len(items)]
+        for item in items:
+            words += (encode_id(item.id), item.fence)
+        for place, item in enumerate(items, 1):
+            if item.result is not None:
+                words += (place, item.result)
+        reply = await self.run("complete", *words)
+        if reply == b"done":
+            return [DONE] * len(items)
+        return [DONE if text == b"done" else decode_answer(text) for text in reply]
+
+    async def extend(self, items: Sequence[Extension]) -> list[Answer]:
+        words: list[Any] = []
+        for item in items:
+            words += (encode_id(item.id), item.fence, publish.to_micros(item.lease))
+        return [decode_extended(text) for text in await self.run("extend", *words)] if words else []
+
+    async def mark(self, items: Sequence[Mark]) -> list[Answer]:
+        words: list[Any] = []
+        for item in items:
+            percent = "" if item.percent is None else repr(item.percent)
+            note = "" if item.note is None else f"n{item.note}"
+            words += (encode_id(item.id), item.fence, int(item.begin), percent, note)
+        return [decode_marked(text) for text in await self.run("mark", *words)] if words else []
+
+    async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
+        words: list[Any] = []
+        for lock in locks:
+            words += (encode_id(lock.id), lock.fence)
+        if not words:
+            return []
+        now, found = await self.run("leases", *words)
+        return [decode_lease(told, int(now)) if told else None for told in found]
+
+    async def expired_leases(self, limit: int) -> Sweep:
+        now, found = await self.run("leases", "expired", limit)
+        return Sweep(int(now), [decode_lease(told, int(now)) for told in found])
+
+    async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
+        words: list[Any] = []
+        for lock, verb in zip(locks, verbs, strict=True):
+            words += (encode_id(lock.id), lock.fence, verb.value)
+        return [decode_answer(text) for text in await self.run("explain", *words)] if words else []
+
+    async def settle(self, moves: Sequence[Move]) -> list[Answer]:
+        words: list[Any] = []
+        for move in moves:
+            words += (
+                encode_id(move.id),
+                move.fence,
+                move.seen_flags,
+                "" if move.expired_by is None else move.expired_by,
+                move.verb.value,
+                move.state.value,
+                move.attempts,
+                move.deliveries,
+                decode_answers(move.reason),
+                decode_answers(move.error),
+                publish.to_micros(move.delay),
+                int(move.rank_by_due),
+                decode_answers(move.traceback),
+            )
+        if not words:
+            return []
+        reply = await self.run("settle", *words)
+        return [decode_answer(text, move.state) for text, move in zip(reply, moves, strict=True)]
+
+    async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
+        if not types:
+            return await self.any_ready([queue_id])
+        return bool(await self.run("peek", encode_queue_id(queue_id), *types))
+
+    async def any_ready(self, queue_ids: Collection[int]) -> bool:
+        for queue_id in queue_ids:
+            name = encode_queue_id(queue_id)
+            bounds = (b"[" + name, b"(" + name + b"g", "LIMIT", 0, 1)
+            if await self.ask("ZRANGEBYLEX", "ready", *bounds):
+                return True
+        return False
+
+
+def decode_claimed(reply: list[Any]) -> Claimed:
+    if not reply:
+        return NO_CLAIM
+    if reply == [b"again"]:
+        return Claimed([], again=True)
+    fence, lease_until, said, values = int(reply[0]), int(reply[1]), reply[2], reply[3]
+    return Claimed(
+        [
+            decode_leased(id, words, value, fence, lease_until)
+            for id, words, value in zip(said[::2], said[1::2], values, strict=True)
+        ]
+    )
+
+
+def decode_extended(text: bytes) -> Answer:
+    kind, _, rest = text.partition(b" ")
+    if kind != b"extended":
+        return decode_answer(text)
+    moment, flags = map(int, rest.split(b" "))
+    requested = bool(flags & Flag.CANCEL_REQUESTED)
+    return Answer(AnswerKind.DONE, State.CLAIMED, moment, requested)
+
+
+def decode_marked(text: bytes) -> Answer:
+    return DONE if text == b"done" else decode_answer(text)
+
+
+def decode_answers(text: str | None) -> bytes:
+    """One that is given begins with a letter that says so."""
+    return b"" if text is None else b"t" + text.encode()
+
+
+def decode_lease(told: list[Any], now: int) -> Lease:
+    id, text, lease_until, head, reason, rows = told
+    held = decode_held(text)
+    parked, first = 0, held.claimed_at
+    for row in rows:
+        past = decode_history(b"0", row)
+        if past.verb is Verb.REDRIVE:
+            first = held.claimed_at
+        elif past.claimed_at is not None:
+            first = min(first, past.claimed_at)
+        parked += past.verb is Verb.PARK
+    return Lease(
+        int(id, 16),
+        held.fence,
+        held.queue_id,
+        held.attempts,
+        held.deliveries,
+        held.flags,
+        held.claimed_at,
+        int(lease_until),
+        held.length / 1_000_000,
+        now,
+        decode_head(head).meta,
+        first,
+        parked,
+        reason.decode() or None,
+    )

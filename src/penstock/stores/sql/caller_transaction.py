@@ -1,0 +1,95 @@
+"""Publishing and completing in the open transaction of a caller's own connection."""
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from penstock.errors import InvalidInput, LockLost, StoreBusy
+from penstock.model.message import Moment
+from penstock.model.store_types import AnswerKind, Completion, Entry, Published
+from penstock.stores.driver_adapters import DriverConnection
+from penstock.stores.sql import locking
+from penstock.stores.sql import settle as settling
+from penstock.stores.sql.transaction import Lockable
+
+C = TypeVar("C", bound=DriverConnection)
+# Whom to tell of the queues once it is committed.
+Tell: TypeAlias = Callable[[set[int]], None]
+ELSEWHERE = "the connection is to another database than the queue's"
+
+
+class CallerTransaction(locking.LockingTransaction, Generic[C]):
+    foreign = True
+    __slots__ = ("caller",)
+
+    def __init__(self, caller: C, now: Moment) -> None:
+        super().__init__(now)
+        self.caller = caller
+
+    async def run(self, statement: str, /, **values: Any) -> int:
+        return len(await self.all(statement, **values))
+
+    async def one(self, statement: str, /, **values: Any) -> Any:
+        rows = await self.all(statement, **values)
+        return rows[0] if rows else None
+
+    @abstractmethod
+    async def all(self, statement: str, /, **values: Any) -> list[Any]: ...
+
+    async def lock(self, *what: Lockable) -> None:
+        """Nobody waits in a transaction that is not ours to end."""
+        if not all(await self.try_lock(what)):
+            raise StoreBusy("somebody's open transaction is about to decide the same; try again")
+
+    async def save(self) -> None:
+        await self.caller.say("SAVEPOINT penstock_atomic")
+
+    async def undo(self) -> None:
+        await self.caller.say("ROLLBACK TO penstock_atomic")
+
+    async def tell_at_commit(self, tell: Tell) -> None:
+        """Without a word of the commit, whoever waits looks by itself soon."""
+        woken = self.woken
+        if self.caller.on_commit is not None:
+            self.caller.on_commit(lambda: tell(woken))
+
+
+Inside: TypeAlias = AbstractAsyncContextManager[CallerTransaction[Any]]
+
+
+async def publish_on(
+    inside: Inside, entries: Sequence[Entry], tell: Tell | None
+) -> list[Published]:
+    """`tell`: None if nobody is to be told."""
+    async with inside as tx:
+        outcomes = await locking.publish_all(tx, entries)
+        if tx.woken and tell is not None:
+            await tx.tell_at_commit(tell)
+    return outcomes
+
+
+async def complete_on(inside: Inside, item: Completion) -> None:
+    async with inside as tx:
+        if tx.caller.alone:
+            raise InvalidInput("begin a transaction: the completion is one with what is in it")
+        answer = await settling.complete_one(tx, item)
+        if answer.kind is not AnswerKind.DONE:
+            raise LockLost(f"message {item.id}: its lock was lost; roll back what you did")
+
+
+@asynccontextmanager
+async def savepoint(caller: DriverConnection) -> AsyncIterator[None]:
+    """A savepoint, so that a failure leaves the caller's transaction as it was."""
+    begin, undo, end = (
+        ("START TRANSACTION", "ROLLBACK", "COMMIT")
+        if caller.alone
+        else ("SAVEPOINT penstock", "ROLLBACK TO penstock", "RELEASE SAVEPOINT penstock")
+    )
+    await caller.say(begin)
+    try:
+        yield
+    except BaseException:
+        await caller.say(undo)
+        raise
+    await caller.say(end)

@@ -1,0 +1,33 @@
+"""What a message leaves behind when it ends: its keys to others, word of it to whoever asked."""
+
+from penstock.model.message import NEVER, Flag, State
+from penstock.model.queue import CALLBACK
+from penstock.rules.callbacks import TYPE, make_body, make_meta
+from penstock.stores.sql import keys
+from penstock.stores.sql.transaction import SqlTransaction, Ticket
+
+
+async def finalize(
+    tx: SqlTransaction, id: int, flags: int, state: State, reason: str | None = None
+) -> None:
+    """The message is finished or dead."""
+    await keys.free(tx, id, flags)
+    if flags & Flag.CALLBACK:
+        await publish_callback(tx, id, state, reason)
+
+
+async def publish_callback(tx: SqlTransaction, id: int, state: State, reason: str | None) -> None:
+    queue_id = (await tx.one("queue", tenant="default", scope="default", name=CALLBACK))[0]
+    row = await tx.one(
+        "publish_checked",
+        queue_id=queue_id,
+        type=TYPE,
+        priority=0,
+        rank=0,
+        created_at=tx.now,
+        run_at=None,
+        expires_at=None,
+        body=make_body(id, state, reason),
+        meta=make_meta(id),
+    )
+    await tx.put_ready(Ticket(queue_id, 0, row[0], TYPE, 0, 0, NEVER, 0))

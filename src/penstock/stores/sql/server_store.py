@@ -1,0 +1,138 @@
+"""The verbs of a store on a server, which has other writers and other processes that wait."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
+
+from penstock.errors import StoreBusy, StoreUnreachable
+from penstock.model.message import Moment, Record
+from penstock.model.store_types import Completion, Entry, Lock, Promoted, Published, Sweep
+from penstock.stores.notifier import NullNotifier, WaitMixin
+from penstock.stores.sql import caller_transaction, locking, records, upkeep
+from penstock.stores.sql.consume import RETRY_ATTEMPTS, RETRY_DELAY_S, ServerConsume
+from penstock.stores.sql.publish import are_plain
+from penstock.stores.sql.store import SqlStore
+from penstock.stores.sql.transaction import finish
+
+W = TypeVar("W", bound=NullNotifier)
+
+
+class ServerStore(ServerConsume, SqlStore, WaitMixin[W]):
+    loop: asyncio.AbstractEventLoop
+
+    @abstractmethod
+    async def fetch(self, statement: str, /, **values: Any) -> list[Any]: ...
+
+    @abstractmethod
+    async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
+        """As one step, without a look at what is stored."""
+
+    @abstractmethod
+    def inside(self, connection: object) -> caller_transaction.Inside:
+        """The caller's own transaction, or one for this alone if it has none."""
+
+    @abstractmethod
+    async def ainside(self, connection: object) -> caller_transaction.Inside: ...
+
+    @abstractmethod
+    async def promote_set(self, limit: int) -> list[int]:
+        """The queues of those that are due and need no look at their key."""
+
+    @abstractmethod
+    async def now(self) -> Moment: ...
+
+    # Producers.
+
+    async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
+        if not entries:
+            return []
+        if are_plain(entries):
+            return await self.enqueue_plain(entries)
+        if atomic:
+            return await self.write(locking.publish_atomic, entries)
+        outcomes = await self.write(locking.publish_all, entries)
+        for _ in range(RETRY_ATTEMPTS):
+            busy = [place for place, each in enumerate(outcomes) if each is locking.BUSY]
+            if not busy:
+                break
+            await asyncio.sleep(RETRY_DELAY_S)
+            again = await self.enqueue_again([entries[place] for place in busy])
+            for place, outcome in zip(busy, again, strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    async def enqueue_again(self, entries: Sequence[Entry]) -> list[Published]:
+        try:
+            return await self.write(locking.publish_all, entries)
+        except (StoreBusy, StoreUnreachable):
+            # Not done: they say so for themselves, for the others may be.
+            return [locking.BUSY] * len(entries)
+
+    def enqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        tell = self.tell_later if wake else None
+        return finish(caller_transaction.publish_on(self.inside(connection), entries, tell))
+
+    async def aenqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        tell = self.tell_later if wake else None
+        return await caller_transaction.publish_on(await self.ainside(connection), entries, tell)
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        finish(caller_transaction.complete_on(self.inside(connection), item))
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        await caller_transaction.complete_on(await self.ainside(connection), item)
+
+    def in_transaction(self, connection: object) -> bool:
+        """It would keep nobody waiting."""
+        return False
+
+    # Whoever waits.
+
+    def tell_later(self, queue_ids: set[int]) -> None:
+        """From any thread."""
+        self.loop.call_soon_threadsafe(self.waiters.tell, queue_ids)
+
+    async def any_ready(self, queue_ids: Collection[int]) -> bool:
+        return bool(await self.fetch("any_ready", queues=list(queue_ids)))
+
+    async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
+        if not types:
+            return await self.any_ready([queue_id])
+        for type_ in types:
+            if await self.fetch("peek_type", queue_id=queue_id, type=type_):
+                return True
+        return False
+
+    # Agents and operators.
+
+    async def expired_leases(self, limit: int) -> Sweep:
+        rows = await self.fetch("leases_expired", limit=limit)
+        if not rows:
+            return Sweep(await self.now(), [])
+        found = await self.leases([Lock(id, fence) for id, fence, _ in rows])
+        return Sweep(rows[0][2], [lease for lease in found if lease is not None])
+
+    async def promote(self, limit: int) -> Promoted:
+        ((now, next_at),) = await self.fetch("due_when")
+        if next_at is None or next_at > now:
+            return Promoted(0, now, next_at)
+        queues = await self.promote_set(limit)
+        self.waiters.tell(set(queues))
+        if len(queues) == limit:
+            ((now, next_at),) = await self.fetch("due_when")
+            return Promoted(limit, now, next_at)
+        rest = await self.write(upkeep.promote, limit - len(queues))
+        return Promoted(len(queues) + rest.count, rest.now, rest.next_at)
+
+    async def directory_version(self) -> int:
+        """Asked every second: one statement, not a transaction around it."""
+        version: int = (await self.fetch("number", name="directory"))[0][0]
+        return version
+
+    async def get(self, id: int) -> Record | None:
+        return await self.read(records.get, id)

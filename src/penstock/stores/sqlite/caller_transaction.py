@@ -1,0 +1,136 @@
+"""Publishing and completing in the open transaction of a caller's own sqlite3 connection."""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from penstock.errors import InvalidInput, LockLost, StoreBusy
+from penstock.model.message import Moment
+from penstock.model.store_types import AnswerKind, Completion, Entry, Published
+from penstock.stores.sql.settle import complete_one
+from penstock.stores.sql.transaction import finish
+from penstock.stores.sqlite.connection import refuse_newer, translate_error
+from penstock.stores.sqlite.publish import publish_each
+from penstock.stores.sqlite.transaction import SqliteTransaction
+from penstock.stores.sqlite.writer import Work
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def publish(
+    connection: object, path: str, now: Moment, entries: Sequence[Entry]
+) -> list[Published]:
+    """In the caller's transaction, which is begun if there is none; the caller commits it.
+
+    A connection in autocommit mode and outside of a transaction commits at once.
+    """
+    with use_connection(connection, path) as db:
+        if db.in_transaction:
+            return run_in_savepoint(db, now, publish_each, entries)
+        db.execute("BEGIN IMMEDIATE")
+        return publish_begun(db, now, entries)
+
+
+def complete(connection: object, path: str, now: Moment, item: Completion) -> None:
+    with use_connection(connection, path) as db:
+        if not db.in_transaction:
+            if is_autocommit(db):
+                raise InvalidInput("begin a transaction: the completion is one with what is in it")
+            db.execute("BEGIN IMMEDIATE")
+        answer = run_in_savepoint(db, now, complete_one, item)
+    if answer.kind is not AnswerKind.DONE:
+        raise LockLost(f"message {item.id}: its lock was lost; roll back what you did")
+
+
+@contextmanager
+def use_connection(connection: object, path: str) -> Iterator[sqlite3.Connection]:
+    """A connection to the store's own file."""
+    if not isinstance(connection, sqlite3.Connection):
+        raise InvalidInput(f"{type(connection).__name__} is not a sqlite3 connection")
+    try:
+        with use_plain_rows(connection):
+            check_same_file(connection, path)
+            yield connection
+    except sqlite3.ProgrammingError as error:
+        raise InvalidInput(f"the connection cannot be used: {error}") from None
+    except sqlite3.Error as error:
+        raise translate_busy(error, connection, path) from error
+
+
+@contextmanager
+def use_plain_rows(db: sqlite3.Connection) -> Iterator[None]:
+    """Rows as tuples and text as str, whatever the caller likes better."""
+    factories = db.row_factory, db.text_factory
+    db.row_factory, db.text_factory = None, str
+    try:
+        yield
+    finally:
+        db.row_factory, db.text_factory = factories
+
+
+def in_transaction(connection: object) -> bool:
+    """A closed one has none."""
+    try:
+        return isinstance(connection, sqlite3.Connection) and connection.in_transaction
+    except sqlite3.ProgrammingError:
+        return False
+
+
+def is_autocommit(db: sqlite3.Connection) -> bool:
+    """Its user expects every statement outside of a transaction to stand by itself."""
+    # Python 3.12 has another way to say so; -1 is the old way.
+    autocommit = getattr(db, "autocommit", -1)
+    return db.isolation_level is None if autocommit == -1 else bool(autocommit)
+
+
+def check_same_file(db: sqlite3.Connection, path: str) -> None:
+    (file,) = (row[2] for row in db.execute("PRAGMA database_list") if row[1] == "main")
+    if not file or not os.path.exists(path) or not os.path.samefile(file, path):
+        raise InvalidInput(
+            f"the connection is to {file or 'memory'!r}, the queue lies in {path!r};"
+            " one transaction cannot span two databases"
+        )
+
+
+def publish_begun(db: sqlite3.Connection, now: Moment, entries: Sequence[Entry]) -> list[Published]:
+    """A transaction that nobody needs does not stay open."""
+    try:
+        outcomes = run_in_savepoint(db, now, publish_each, entries)
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    if is_autocommit(db) or all(outcome.code is not None for outcome in outcomes):
+        db.execute("COMMIT")
+    return outcomes
+
+
+def run_in_savepoint(
+    db: sqlite3.Connection, now: Moment, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """A savepoint, so that a failure leaves the caller's transaction as it was."""
+    db.execute("SAVEPOINT penstock")
+    try:
+        refuse_newer(db)
+        value = finish(work(SqliteTransaction(db, now), *args, **kwargs))
+    except BaseException:
+        # A full disk, for one, has ended the whole transaction already.
+        if db.in_transaction:
+            db.execute("ROLLBACK TO penstock")
+            db.execute("RELEASE penstock")
+        raise
+    db.execute("RELEASE penstock")
+    return value
+
+
+def translate_busy(error: sqlite3.Error, db: sqlite3.Connection, path: str) -> Exception:
+    busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    if busy and db.in_transaction:
+        return StoreBusy(
+            "another writer is at work, or your transaction began by reading and others have"
+            " written since: begin it with BEGIN IMMEDIATE, or commit it before enqueueing"
+        )
+    return translate_error(error, path)

@@ -1,0 +1,204 @@
+"""Opens connections, brings the schema up to date, and names SQLite's errors."""
+
+import secrets
+import sqlite3
+
+from penstock.errors import (
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreTooNew,
+    StoreUnusable,
+)
+from penstock.store import Clock, Durability
+from penstock.stores import migrations
+from penstock.stores.sql import queues
+from penstock.stores.sql.transaction import finish
+from penstock.stores.sqlite.files import StoreFiles, disk_fails
+from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
+
+PACKAGE = "penstock.stores.sqlite"
+APPLICATION = 0x504E5354  # "PNST"
+MIGRATIONS = migrations.load(PACKAGE)
+SCHEMA = MIGRATIONS[-1].number
+BUSY_TIMEOUT_S = 5.0
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+# What SQLite answers when the disk does not.
+UNREADABLE = (*DAMAGED, sqlite3.SQLITE_CANTOPEN)
+APPLIED = """
+CREATE TABLE IF NOT EXISTS migration (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, at INTEGER NOT NULL)
+"""
+
+
+def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite3.Connection:
+    """`cache` in KB of pages."""
+    try:
+        db = sqlite3.connect(
+            path,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+    except sqlite3.Error as error:
+        raise translate_error(error, path) from None
+    try:
+        keep(db, durability)
+        db.execute(f"PRAGMA cache_size = -{cache}")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA journal_size_limit = 67108864")
+    except sqlite3.Error as error:
+        db.close()
+        raise translate_error(error, path) from None
+    return db
+
+
+def keep(db: sqlite3.Connection, durability: Durability) -> None:
+    """How surely the commits from now on outlive a power cut."""
+    db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'safe' else 'NORMAL'}")
+
+
+def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None:
+    """Safe when two processes start at once, and when killed half-way: one transaction."""
+    refuse_foreign(db)
+    if is_fresh(db):
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if is_ready(db, durability):
+        return
+    # What guards the numbers of a fast store must not be lost with them.
+    keep(db, "safe")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        migrate(db, clock)
+        tx = SqliteTransaction(db, clock())
+        finish(queues.create_defaults(tx))
+        finish(guard_counters(tx, durability))
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    keep(db, durability)
+
+
+def is_ready(db: sqlite3.Connection, durability: Durability) -> bool:
+    """There is nothing to set up, so nobody's long transaction is waited for."""
+    if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
+        return False
+    applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
+    if migrations.find_missing(MIGRATIONS, applied, read_floor(db)):
+        return False
+    kept = db.execute(SQL["fact"], {"name": "fast_boot"}).fetchone()
+    return durability == "safe" if kept is None else bool(kept[0] == read_boot_id())
+
+
+def is_fresh(db: sqlite3.Connection) -> bool:
+    mode: str = db.execute("PRAGMA journal_mode").fetchone()[0]
+    return mode == "delete"
+
+
+def refuse_foreign(db: sqlite3.Connection) -> None:
+    # In this order: another process may migrate a fresh file between the two looks.
+    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    application = db.execute("PRAGMA application_id").fetchone()[0]
+    if tables and application != APPLICATION:
+        raise StoreUnusable("it is a SQLite file, but not one of penstock's; choose another file")
+
+
+def migrate(db: sqlite3.Connection, clock: Clock) -> None:
+    db.execute(APPLIED)
+    applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
+    for migration in migrations.find_missing(MIGRATIONS, applied, read_floor(db)):
+        for statement in split(migration.text):
+            db.execute(statement)
+        db.execute(
+            "INSERT INTO migration (number, name, checksum, at) VALUES (?, ?, ?, ?)",
+            (migration.number, migration.name, migration.checksum, clock()),
+        )
+        db.execute(f"PRAGMA user_version = {max(read_floor(db), migration.floor)}")
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+def read_floor(db: sqlite3.Connection) -> int:
+    floor: int = db.execute("PRAGMA user_version").fetchone()[0]
+    return floor
+
+
+def refuse_newer(db: sqlite3.Connection) -> None:
+    """A newer process may have migrated the file while this one was running."""
+    if (floor := read_floor(db)) > SCHEMA:
+        raise StoreTooNew(
+            f"a newer penstock changed the file to schema {floor}, this process knows {SCHEMA};"
+            " upgrade and restart it"
+        )
+
+
+def split(script: str) -> list[str]:
+    statements: list[str] = []
+    rest = ""
+    for line in script.splitlines(keepends=True):
+        rest += line
+        if sqlite3.complete_statement(rest):
+            statements.append(rest)
+            rest = ""
+    return statements
+
+
+async def guard_counters(tx: SqliteTransaction, durability: Durability) -> None:
+    """`fast` may lose its last commits with the machine, never with a process: after another
+    boot, numbers that may have been handed out are skipped and the feed begins a new epoch.
+    """
+    kept = await tx.one("fact", name="fast_boot")
+    boot = read_boot_id()
+    if kept is not None and kept[0] != boot:
+        await tx.run("skip_counters")
+        await tx.run("begin_sequences")
+        await tx.run("skip_sequences")
+        await tx.next_number("epoch")
+    if durability == "fast" or kept is not None:
+        await tx.run("fact_set", name="fast_boot", value=boot)
+
+
+def read_boot_id() -> str:
+    """Where it is not known, every start counts as another boot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return secrets.token_hex(16)
+
+
+def translate_error(error: sqlite3.Error, path: str, files: StoreFiles | None = None) -> StoreError:
+    """The error of the tree that says what happened to which file, and what to do.
+
+    `files` are those of an open store: they remember an I/O error.
+    """
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            f"{path!r} was locked by another writer for {BUSY_TIMEOUT_S:g} s; try again"
+        )
+    # The index of the log could not grow: no room either.
+    if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return StoreFull(f"the disk of {path!r} is full; free some space")
+    if code == sqlite3.SQLITE_IOERR and files is not None:
+        files.io_failed = True
+    # SQLite calls a file malformed that it cannot read.
+    if code in UNREADABLE and ((files is not None and files.io_failed) or disk_fails(path)):
+        return StoreUnusable(
+            f"the disk of {path!r} fails: {error}; check the disk and the file system,"
+            " and open the file again on a healthy one: it may be intact"
+        )
+    if code in DAMAGED:
+        return StoreUnusable(
+            f"{path!r} is damaged or no database: {error}; check its disk, then restore a backup"
+        )
+    if code in UNWRITABLE:
+        return StoreUnusable(f"cannot write {path!r}: {error}")
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreError(f"{path!r}: {error}; check the disk and the file system")
+    return StoreError(f"{path!r}: {error}")

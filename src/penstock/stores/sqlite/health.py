@@ -1,0 +1,50 @@
+"""What an operator should know of a SQLite store."""
+
+import os
+
+from penstock.store import Check, Durability
+from penstock.stores.sql import health
+from penstock.stores.sqlite.connection import SCHEMA, read_floor
+from penstock.stores.sqlite.files import LOW_WATER, StoreFiles
+from penstock.stores.sqlite.transaction import SqliteTransaction
+
+
+async def examine(
+    tx: SqliteTransaction, files: StoreFiles | None, durability: Durability
+) -> list[Check]:
+    found = [
+        check_durability(durability),
+        check_schema(tx),
+        check_integrity(tx),
+        await health.check_leases(tx),
+        await health.check_exports(tx),
+        await health.check_dead(tx),
+    ]
+    return found if files is None else [*found, check_room(files), check_modes(files)]
+
+
+def check_durability(durability: Durability) -> Check:
+    if durability == "safe":
+        return Check("durability", "safe: what was accepted survives a power cut")
+    return Check("durability", "fast: a power cut may take the last second of commits", False)
+
+
+def check_schema(tx: SqliteTransaction) -> Check:
+    (last,) = tx.db.execute("SELECT max(number) FROM migration").fetchone()
+    return Check("schema", f"schema {last}, this code knows {SCHEMA}, floor {read_floor(tx.db)}")
+
+
+def check_integrity(tx: SqliteTransaction) -> Check:
+    (found,) = tx.db.execute("PRAGMA quick_check(1)").fetchone()
+    return Check("integrity", found, found == "ok")
+
+
+def check_room(files: StoreFiles) -> Check:
+    left = files.free_bytes()
+    text = f"{left >> 20} MB left, ballast {'ready' if os.path.exists(files.ballast) else 'gone'}"
+    return Check("disk", text, left >= 2 * LOW_WATER)
+
+
+def check_modes(files: StoreFiles) -> Check:
+    mode = os.stat(files.path).st_mode & 0o777
+    return Check("file mode", f"{mode:o} {files.path}", not mode & 0o077)

@@ -1,0 +1,31 @@
+"""Whether a file still has every column that its migrations made."""
+
+import sqlite3
+from contextlib import closing
+
+from penstock.errors import StoreUnusable
+from penstock.stores.sqlite.connection import MIGRATIONS, split
+
+COLUMNS = """
+SELECT held.name || '.' || its.name
+FROM sqlite_schema AS held JOIN pragma_table_info(held.name) AS its
+WHERE held.type = 'table'
+"""
+
+
+def refuse_incomplete(db: sqlite3.Connection) -> None:
+    """At once, and not when some statement first needs what is gone."""
+    if lost := sorted(expected_columns() - read_columns(db)):
+        raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
+
+
+def expected_columns() -> set[str]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for migration in MIGRATIONS:
+            for statement in split(migration.text):
+                db.execute(statement)
+        return read_columns(db)
+
+
+def read_columns(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute(COLUMNS)}

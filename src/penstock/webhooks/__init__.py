@@ -1,0 +1,1 @@
+"""Outgoing webhooks: subscriptions, signing, sending, egress policy."""

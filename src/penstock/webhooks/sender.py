@@ -1,0 +1,132 @@
+"""Posts what is to be told, signed as Standard Webhooks say, as far as this server reaches."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Self
+
+import aiohttp
+from msgspec import Struct
+from standardwebhooks import Webhook
+from yarl import URL
+
+from penstock.webhooks.egress import EgressDenied, EgressPolicy
+
+# Seconds for all of it; bytes of an answer, of which nothing but the status matters.
+REQUEST_TIMEOUT_S = 10.0
+MAX_RESPONSE_BYTES = 65_536
+GONE = 410
+
+
+class WebhookRequest(Struct, frozen=True):
+    """`id` stays the same when it is sent again: by it receivers know what they have seen."""
+
+    url: str
+    id: str
+    body: bytes
+    secrets: Sequence[str]
+
+
+class WebhookResult(Struct, frozen=True):
+    """`status`: None if there was no answer, and then `trouble` says why."""
+
+    status: int | None
+    trouble: str = ""
+
+    @property
+    def good(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def gone(self) -> bool:
+        """The receiver wants to hear nothing more of it."""
+        return self.status == GONE
+
+    def __str__(self) -> str:
+        if self.status is None:
+            return self.trouble
+        moved = "; redirects are not followed" if 300 <= self.status < 400 else ""
+        return f"answered {self.status}{moved}"
+
+
+class WebhookSender:
+    """Connections to receivers, on one loop; opened on first use."""
+
+    def __init__(self, reach: EgressPolicy, patience: float = REQUEST_TIMEOUT_S) -> None:
+        self.reach = reach
+        self.patience = patience
+        self.session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self.session is not None:
+            await self.session.close()
+            self.session = None
+
+    def ensure_session(self) -> aiohttp.ClientSession:
+        if self.session is None:
+            # A name is resolved at each connection, and what it led to is what is looked at.
+            connector = aiohttp.TCPConnector(
+                socket_factory=self.reach.open_socket, use_dns_cache=False, limit=0
+            )
+            self.session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=self.patience),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self.session
+
+    async def post(self, letter: WebhookRequest) -> WebhookResult:
+        """Whatever goes wrong is an answer, too."""
+        try:
+            async with self.ensure_session().post(
+                URL(letter.url, encoded=True),
+                data=letter.body,
+                headers=make_headers(letter, datetime.now(UTC)),
+                allow_redirects=False,
+            ) as response:
+                await drain(response)
+                return WebhookResult(response.status)
+        except TimeoutError:
+            return WebhookResult(None, f"no answer within {self.patience:g} s")
+        except (aiohttp.ClientError, ValueError) as error:
+            return WebhookResult(None, describe_error(error))
+
+
+async def drain(response: aiohttp.ClientResponse) -> None:
+    """What is longer than it may be ends the connection."""
+    read = 0
+    async for chunk in response.content.iter_any():
+        read += len(chunk)
+        if read > MAX_RESPONSE_BYTES:
+            response.close()
+            return
+
+
+def make_headers(letter: WebhookRequest, now: datetime) -> dict[str, str]:
+    text = letter.body.decode()
+    signatures = [Webhook(secret).sign(letter.id, now, text) for secret in letter.secrets]
+    return {
+        "content-type": "application/json",
+        "user-agent": "penstock",
+        "webhook-id": letter.id,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": " ".join(signatures),
+    }
+
+
+def describe_error(error: Exception) -> str:
+    """Without the addresses that a name led to: they are nobody else's business."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return "no connection: its name leads nowhere"
+        case aiohttp.ClientConnectorCertificateError():
+            return "no connection: its certificate is not valid"
+        case aiohttp.ClientConnectorError(os_error=EgressDenied() as beyond):
+            return f"not sent: {beyond}"
+        case aiohttp.ClientConnectorError(os_error=OSError(strerror=str(why))):
+            return f"no connection: {why.partition(' (')[0]}"
+    return f"no answer: {type(error).__name__}"

@@ -1,0 +1,88 @@
+"""Values on the wire: texts with limits, moments as ISO 8601, bodies as JSON or base64."""
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from penstock.errors import InvalidInput
+from penstock.model.message import Moment
+
+Name: TypeAlias = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$", description="Of a scope or a queue."),
+]
+Word: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+Text: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=316_224_000)]
+Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=43_200, description="In seconds.")]
+Runs: TypeAlias = Annotated[int, Meta(ge=1, le=32_767)]
+Number: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Id: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$", description="Of a message.")]
+Url: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=2_000, description="http or https, without a user name.")
+]
+Token: TypeAlias = Annotated[
+    str,
+    Meta(min_length=1, max_length=200, description="The lock token that the claim gave."),
+]
+# Kept as it is written; absent if it is not.
+Json: TypeAlias = Raw | UnsetType
+Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+JSON = "application/json"
+
+
+@lru_cache(1_024)
+def to_datetime(moment: Moment) -> datetime:
+    """Messages of one batch were created at one moment, those of one claim are leased until one."""
+    return EPOCH + timedelta(microseconds=moment)
+
+
+def to_optional_datetime(moment: Moment | None) -> datetime | None:
+    return None if moment is None else to_datetime(moment)
+
+
+def to_moment(time: datetime) -> Moment:
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+def to_optional_moment(time: datetime | None) -> Moment | None:
+    return None if time is None else to_moment(time)
+
+
+def decode_body(body: Json, base64: str | None) -> bytes:
+    """The bytes of a message: the text of its JSON as it was sent, or what the base64 says."""
+    if base64 is None:
+        return b"" if body is UNSET else bytes(body)
+    if body is not UNSET:
+        raise InvalidInput("give body or body_base64, not both")
+    try:
+        return b64decode(base64, validate=True)
+    except (NotBase64, ValueError):
+        raise InvalidInput("body_base64 is not base64") from None
+
+
+def encode_body(body: bytes) -> tuple[Json, str | None]:
+    """JSON as it is; what is not JSON as base64; nothing as neither."""
+    if not body:
+        return UNSET, None
+    if is_json(body):
+        return Raw(body), None
+    return UNSET, b64encode(body).decode()
+
+
+def is_json(body: bytes) -> bool:
+    """Bytes that may stand in the midst of an answer."""
+    if body[0] <= 32 or body[-1] <= 32:
+        return False
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""What is posted to whoever asked, and the secrets that it is signed with."""
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct
+
+from penstock.model.message import HistoryRow, Moment, Record, State
+from penstock.model.queue import Queue
+from penstock.rules.callbacks import SigningSecrets
+from penstock.rules.subscriptions import Mode, WebhookSubscription
+from penstock.wire.fields import (
+    Json,
+    Name,
+    Time,
+    Url,
+    Word,
+    is_json,
+    to_datetime,
+    to_optional_datetime,
+)
+
+# A longer result is fetched by whoever wants it.
+MAX_RESULT_BYTES = 65_536
+
+
+class CallbackResult(Struct, frozen=True, omit_defaults=True):
+    """A message that ended. `result` is there if it is JSON, and not long."""
+
+    id: str
+    scope: str
+    queue: str
+    type: str
+    state: State
+    attempts: int
+    created_at: Time
+    ended_at: Time
+    name: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    result: Json = UNSET
+    correlation_id: str | None = None
+    parent_id: str | None = None
+
+
+class Callback(Struct, frozen=True):
+    """The body of a callback; `type` is `message.` and the state."""
+
+    type: str
+    timestamp: Time
+    data: CallbackResult
+
+
+class CallbackSecret(Struct, frozen=True, omit_defaults=True):
+    """Callbacks are signed with `secret`, and with `previous` until a moment."""
+
+    secret: str
+    previous: str | None = None
+    until: Time | None = None
+
+
+def make_callback(record: Record, row: HistoryRow, queue: Queue, result: bytes | None) -> Callback:
+    message, meta = record.message, record.message.meta
+    shown = result and len(result) <= MAX_RESULT_BYTES and is_json(result)
+    outcome = CallbackResult(
+        str(message.id),
+        queue.scope.name,
+        queue.name,
+        message.type,
+        row.state,
+        row.attempts,
+        to_datetime(message.created_at),
+        to_datetime(row.at),
+        meta.name,
+        row.reason,
+        row.error,
+        Raw(result) if result and shown else UNSET,
+        meta.correlation_id,
+        None if meta.parent_id is None else str(meta.parent_id),
+    )
+    return Callback(f"message.{row.state}", to_datetime(row.at), outcome)
+
+
+def make_secret_view(secrets: SigningSecrets) -> CallbackSecret:
+    return CallbackSecret(secrets.current, secrets.previous, to_optional_datetime(secrets.until))
+
+
+Ttl = Annotated[float, Meta(ge=10, le=3_600, description="Seconds until it ends.")]
+Interval = Annotated[float, Meta(ge=1, le=3_600, description="Seconds between two notices.")]
+
+
+class NewSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tell `url` when one of the queues has work. `fanout` tells every subscriber, `group` one of
+    each group in turn, `hash` the same one for the same queue."""
+
+    url: Url
+    queues: Annotated[list[Name], Meta(min_length=1, max_length=16)]
+    types: Annotated[list[Word], Meta(max_length=16)] = []
+    mode: Mode = "fanout"
+    group: Word | None = None
+    ttl: Ttl = 300.0
+    min_interval: Interval = 5.0
+
+
+class SubscriptionView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """It ends at `expires_at`, unless a heartbeat comes before."""
+
+    id: str
+    scope: str
+    url: str
+    queues: list[str]
+    mode: Mode
+    ttl: float
+    min_interval: float
+    expires_at: Time
+    types: list[str] = []
+    group: str | None = None
+
+
+class Subscriptions(Struct, frozen=True):
+    subscriptions: list[SubscriptionView]
+
+
+class Available(Struct, frozen=True):
+    """A queue that has work."""
+
+    scope: str
+    queue: str
+
+
+class Notice(Struct, frozen=True):
+    """The body of a notice: a hint, which may come late, twice or never."""
+
+    type: str
+    timestamp: Time
+    data: Available
+
+
+def make_subscription_view(
+    subscription: WebhookSubscription, expires_at: Moment
+) -> SubscriptionView:
+    return SubscriptionView(
+        id=subscription.id,
+        scope=subscription.scope,
+        url=subscription.url,
+        queues=list(subscription.queues),
+        mode=subscription.mode,
+        ttl=subscription.ttl,
+        min_interval=subscription.min_interval,
+        expires_at=to_datetime(expires_at),
+        types=list(subscription.types),
+        group=subscription.group,
+    )
+
+
+def make_notice(scope: str, queue: str, now: Moment) -> Notice:
+    return Notice("work.available", to_datetime(now), Available(scope, queue))

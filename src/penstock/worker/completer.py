@@ -1,0 +1,224 @@
+"""Writes the ends of runs: acks, settlements and notes, as many at once as there are."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import structlog
+from msgspec import Struct
+
+from penstock.artifacts.upload import Content, Upload
+from penstock.broker.local import Broker
+from penstock.errors import StoreError
+from penstock.model.message import Fail, Settlement, Verb
+from penstock.model.store_types import MISSING, Answer, AnswerKind, Completion, Lock, Mark
+from penstock.worker.context import Context
+from penstock.worker.handler import Handler
+from penstock.worker.policy import format_error, judge
+from penstock.worker.tracebacks import Tracebacks
+
+log = structlog.get_logger()
+# Enough for a batch of its own; fewer wait a moment for company, if there is any.
+MIN_BATCH = 50
+# Notes of progress are for people: they can wait a little longer.
+NOTE_DELAY_S = 0.1
+RETRY_DELAY_S = 0.5
+# Somebody's open transaction holds the row, or a cancel came in between: ask again.
+RETRIED_ANSWERS = (AnswerKind.BUSY, AnswerKind.CHANGED)
+
+
+class RunEnd(Struct, frozen=True, gc=False):
+    """How a run ended: acked (verdict None), with its result, or settled otherwise."""
+
+    context: Context
+    verdict: Settlement | None = None
+    result: bytes | None = None
+    error: BaseException | None = None
+
+
+Write: TypeAlias = Callable[[list[RunEnd]], Awaitable[list[Answer]]]
+
+
+class Completer:
+    """One write in flight; what ends meanwhile goes in the next one."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        held: dict[int, Context],
+        linger: float,
+        told: Callable[[list[RunEnd], list[Answer]], None],
+    ) -> None:
+        self.broker = broker
+        self.held = held
+        self.linger = linger
+        self.told = told
+        self.loop = asyncio.get_running_loop()
+        self.acks: list[RunEnd] = []
+        self.others: list[RunEnd] = []
+        self.notes: deque[Context] = deque()
+        self.noting = False
+        self.dirty = asyncio.Event()
+        self.hurry = False
+
+    def add(self, end: RunEnd) -> None:
+        ends = self.acks if end.verdict is None else self.others
+        ends.append(end)
+        # It sleeps only while there are none.
+        if len(ends) == 1:
+            self.dirty.set()
+
+    def note(self, context: Context) -> None:
+        """From any thread."""
+        self.notes.append(context)
+        if not self.noting:
+            self.noting = True
+            # The loop may have closed meanwhile.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.loop.call_later, NOTE_DELAY_S, self.dirty.set)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.acks) + len(self.others)
+
+    async def step(self) -> None:
+        if not self.waiting:
+            self.dirty.clear()
+            await self.dirty.wait()
+        company = len(self.held) > self.waiting
+        if self.waiting < MIN_BATCH and company and not self.hurry:
+            await asyncio.sleep(self.linger)
+        acks, self.acks = self.acks, []
+        others, self.others = self.others, []
+        await self.write(acks, self.complete)
+        await self.write(others, self.settle)
+        await self.write_notes()
+
+    async def write(self, ends: list[RunEnd], write: Write) -> None:
+        """A sick store gets everything again, after a moment: nothing that ended is forgotten."""
+        if not ends:
+            return
+        try:
+            answers = await write(ends)
+        except StoreError as error:
+            self.broker.outages.report_failure("flush", error)
+            for end in ends:
+                self.add(end)
+            await asyncio.sleep(RETRY_DELAY_S)
+        except Exception as error:  # noqa: BLE001 - one that cannot be written must not stop the rest
+            await self.write_apart(ends, write, error)
+        else:
+            self.broker.outages.report_success("flush")
+            self.handle_answers(ends, answers)
+
+    async def write_apart(self, ends: list[RunEnd], write: Write, error: Exception) -> None:
+        if len(ends) > 1:
+            for end in ends:
+                await self.write([end], write)
+            return
+        log.error("end_not_written", id=ends[0].context.id, error=repr(error))
+        self.handle_answers(ends, [MISSING])
+
+    async def complete(self, ends: list[RunEnd]) -> list[Answer]:
+        items = [
+            Completion(end.context.delivery.id, end.context.delivery.fence, end.result)
+            for end in ends
+        ]
+        # Locks that this store gave out: nobody has to look at them again.
+        return await self.broker.lanes.complete(items)
+
+    async def settle(self, ends: list[RunEnd]) -> list[Answer]:
+        answers = await self.find_committed(ends)
+        left = [end for end, answer in zip(ends, answers, strict=True) if answer is None]
+        items = [(end.context.delivery, end.verdict) for end in left if end.verdict is not None]
+        settled = iter(await self.broker.settle_many(items) if items else ())
+        return [next(settled) if answer is None else answer for answer in answers]
+
+    async def find_committed(self, ends: list[RunEnd]) -> list[Answer | None]:
+        """Those that were completed in a transaction of the handler's own, if it is known."""
+        inside = [end.context for end in ends if end.context.inside]
+        if not inside:
+            return [None] * len(ends)
+        locks = [Lock(context.id, context.fence) for context in inside]
+        told = iter(await self.broker.store.explain(locks, [Verb.COMPLETE] * len(locks)))
+        # CHANGED: nobody but us holds it, so it was rolled back.
+        answers = [next(told) if end.context.inside else None for end in ends]
+        return [
+            None if answer is None or answer.kind is AnswerKind.CHANGED else answer
+            for answer in answers
+        ]
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        self.broker.store.complete_on(connection, item)
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        await self.broker.store.acomplete_on(connection, item)
+
+    def spool(self, context: Context, name: str, content: Content) -> Upload | None:
+        return self.broker.artifacts.spool(name, content)
+
+    def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None:
+        held = self.held
+        for end, answer in zip(ends, answers, strict=True):
+            context = end.context
+            if answer.kind in RETRIED_ANSWERS:
+                self.add(end)
+            elif held.get(context.delivery.id) is context:
+                del held[context.delivery.id]
+        self.told(ends, answers)
+
+    async def write_notes(self) -> None:
+        self.noting = False
+        marks: list[Mark] = []
+        while self.notes:
+            context = self.notes.popleft()
+            note = context.take_note()
+            if note is not None and not context.over:
+                marks.append(Mark(context.id, context.fence, False, *note))
+        if marks:
+            try:
+                await self.broker.store.mark(marks)
+            except StoreError as error:
+                self.broker.outages.report_failure("progress", error)
+            else:
+                self.broker.outages.report_success("progress")
+
+
+class ArtifactKeeper:
+    def __init__(self, broker: Broker, add: Callable[[RunEnd], None]) -> None:
+        self.broker = broker
+        self.add = add
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, handler: Handler, end: RunEnd) -> None:
+        task = asyncio.create_task(self.keep(handler, end))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def keep(self, handler: Handler, end: RunEnd) -> None:
+        """A run whose files cannot be kept has failed."""
+        context = end.context
+        try:
+            if end.verdict is None or isinstance(end.verdict, Fail):
+                uploads, context.attached = context.attached or [], None
+                await self.broker.artifacts.attach_uploads(context.delivery, uploads)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the message has to end
+            log.warning("not_attached", id=context.id, error=format_error(error))
+            verdict = judge(handler.rules, context.delivery, error)
+            end = RunEnd(context, Tracebacks().attach(verdict, error), None, error)
+        drop(context)
+        self.add(end)
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def drop(context: Context) -> None:
+    """What it attached is of no use any more."""
+    for upload in context.attached or ():
+        upload.discard()
+    context.attached = None

@@ -1,0 +1,183 @@
+"""Which handler takes a message, in which lane, and which queues feed which lanes."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import structlog
+
+from penstock import tracing
+from penstock.broker.local import Broker
+from penstock.errors import InvalidInput
+from penstock.model.message import Flag, Leased, Nack, Park, Settlement
+from penstock.model.queue import Queue
+from penstock.model.settings import QueueSettings
+from penstock.rules import lifecycle
+from penstock.worker.context import Context, RunReporter
+from penstock.worker.executors.base import AsyncExecutor, Executor, ResultSink, Run
+from penstock.worker.executors.batches import BatchExecutor
+from penstock.worker.executors.processes import ProcessExecutor
+from penstock.worker.executors.threads import ThreadExecutor
+from penstock.worker.handler import Handler
+from penstock.worker.heartbeat import Heartbeat
+from penstock.worker.middleware import AckFirstHandler, TracedHandler
+from penstock.worker.options import WorkerOptions
+from penstock.worker.quarantine import Quarantine, may_be_killer
+
+Route: TypeAlias = tuple[Handler, Executor]
+
+
+class HandlerRoutes:
+    """A lane of coroutines, one of threads, one of processes, and one for each batch handler."""
+
+    def __init__(
+        self,
+        ends: ResultSink,
+        options: WorkerOptions,
+        acked: Callable[[Context], Awaitable[bool]],
+    ) -> None:
+        self.ends = ends
+        self.acked = acked
+        self.options = options
+        self.queues: dict[int, Queue] = {}
+        # By queue and type; type None is for whoever takes any.
+        self.table: dict[tuple[int, str | None], Route] = {}
+        self.shared: dict[str, Executor] = {}
+        self.lanes: list[Executor] = []
+        self.fed: dict[str, list[Executor]] = {}
+
+    async def open(self, broker: Broker, handlers: Sequence[Handler], scope: str) -> None:
+        for handler in handlers:
+            queue = await broker.admin.queue(handler.queue, scope=scope)
+            self.queues[queue.id] = queue
+            if queue.settings.shell and handler.executor != "shell":
+                raise InvalidInput(
+                    f"queue {queue.name!r} is for shell jobs; {handler.name!r} needs another one"
+                )
+            if (queue.id, handler.type) in self.table:
+                what = "messages of any type" if handler.type is None else repr(handler.type)
+                raise InvalidInput(f"queue {queue.name!r} has two handlers for {what}")
+            kept = AckFirstHandler(handler, self.acked) if handler.ack_first else handler
+            # What runs in another process is not seen from here.
+            if tracing.is_enabled() and handler.executor in ("async", "thread"):
+                kept = TracedHandler(kept)
+            lane = self.make_executor(kept)
+            self.table[queue.id, handler.type] = (kept, lane)
+            self.fed.setdefault(queue.name, []).append(lane)
+
+    def handler_name(self, context: Context) -> str:
+        delivery = context.delivery
+        route = self.table.get((delivery.queue_id, delivery.type))
+        route = route or self.table.get((delivery.queue_id, None))
+        return delivery.type if route is None else route[0].name
+
+    def make_executor(self, handler: Handler) -> Executor:
+        if handler.batch is not None:
+            return self.add_executor(BatchExecutor(handler, self.ends, self.options.grace))
+        kind = handler.executor if handler.executor in ("thread", "process") else "async"
+        if kind not in self.shared:
+            self.shared[kind] = self.add_executor(self.open_shared(kind))
+        return self.shared[kind]
+
+    def open_shared(self, kind: str) -> Executor:
+        count = self.options.concurrency
+        match kind:
+            case "thread":
+                return ThreadExecutor(count, self.ends)
+            case "process":
+                return ProcessExecutor(count, self.ends)
+        return AsyncExecutor(count, self.ends, self.options.grace)
+
+    def add_executor(self, lane: Executor) -> Executor:
+        self.lanes.append(lane)
+        return lane
+
+    def group_queues(self) -> list[tuple[list[str], list[Executor]]]:
+        """Queues that share a lane are fetched together; a full lane holds up no other group."""
+        groups: list[tuple[list[str], list[Executor]]] = []
+        for name, lanes in self.fed.items():
+            names, fed = [name], list(dict.fromkeys(lanes))
+            for group in [each for each in groups if not set(each[1]).isdisjoint(fed)]:
+                groups.remove(group)
+                names = group[0] + names
+                fed += [lane for lane in group[1] if lane not in fed]
+            groups.append((names, fed))
+        return groups
+
+
+log = structlog.get_logger()
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        held: dict[int, Context],
+        routes: HandlerRoutes,
+        suspects: Quarantine,
+        heart: Heartbeat,
+        *,
+        desk: RunReporter,
+        refuse: Callable[[Context, Settlement], None],
+        settings: Callable[[Context], QueueSettings],
+    ) -> None:
+        self.held = held
+        self.routes = routes
+        self.suspects = suspects
+        self.heart = heart
+        self.desk = desk
+        self.refuse = refuse
+        self.settings = settings
+        self.unknown: set[str] = set()
+        # Set while there may be runs that have to be looked at.
+        self.timed = asyncio.Event()
+
+    def take(self, deliveries: list[Leased], lease: float) -> None:
+        now = time.monotonic()
+        renew_at, desk = now + lease / 3, self.desk
+        queues, find = self.routes.queues, self.routes.table.get
+        placed: dict[Executor, list[Run]] = {}
+        plain = True
+        for delivery in deliveries:
+            name = queues[delivery.queue_id].name
+            context = self.held[delivery.id] = Context(delivery, name, desk, lease, renew_at)
+            if delivery.flags & Flag.OWN_LEASE:
+                self.keep_own_lease(context, now)
+                plain = False
+            route = find((delivery.queue_id, delivery.type)) or find((delivery.queue_id, None))
+            if route is None:
+                self.park(context)
+                continue
+            handler, lane = route
+            if handler.watched or delivery.meta.timeout is not None:
+                context.limit = delivery.meta.timeout or handler.timeout
+                self.timed.set()
+                plain = False
+            if delivery.deliveries > 1:
+                self.quarantine(lane, (handler, context))
+            else:
+                placed.setdefault(lane, []).append((handler, context))
+        self.heart.watch(renew_at)
+        self.heart.claimed(deliveries, lease, plain=plain)
+        for lane, runs in placed.items():
+            lane.put(runs)
+
+    def keep_own_lease(self, context: Context, now: float) -> None:
+        context.lease = context.delivery.meta.lease or context.lease
+        context.renew_at = now + context.lease / 3
+        self.heart.watch(context.renew_at)
+
+    def park(self, context: Context) -> None:
+        kind = context.delivery.type
+        if kind not in self.unknown:
+            self.unknown.add(kind)
+            log.warning("unknown_task", type=kind, queue=context.queue, id=context.id)
+        self.refuse(context, Park())
+
+    def quarantine(self, lane: Executor, run: Run) -> None:
+        context = run[1]
+        delivery, settings = context.delivery, self.settings(context)
+        if delivery.deliveries > lifecycle.compute_limits(delivery.meta, settings)[1]:
+            self.refuse(context, Nack("delivered too often"))
+        else:
+            self.suspects.add((lane, run), alone=may_be_killer(delivery, settings))

@@ -1,0 +1,159 @@
+"""A handler that takes many messages at once; each of them ends for itself."""
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+
+import structlog
+
+from penstock.worker.context import Context
+from penstock.worker.executors.base import (
+    CANCEL_TIMEOUT_S,
+    Load,
+    ResultSink,
+    Run,
+    Task,
+    list_contexts,
+)
+from penstock.worker.handler import Handler
+from penstock.worker.policy import TimedOut
+from penstock.worker.tracebacks import format_coroutine
+
+log = structlog.get_logger()
+
+
+class BatchExecutor:
+    """One batch at a time, of what is there, at most as many as the handler takes."""
+
+    def __init__(self, handler: Handler, ends: ResultSink, grace: float) -> None:
+        self.handler = handler
+        self.capacity = handler.batch or 1
+        self.ends = ends
+        self.grace = grace
+        self.low = 0
+        self.load = Load()
+        self.buffer: deque[Run] = deque()
+        self.filled = asyncio.Event()
+        self.batch: list[Context] = []
+        self.began = 0.0
+        self.until = inf
+        self.late = False
+        self.stopping = False
+        self.runner: Task | None = None
+
+    def start(self) -> None:
+        self.late = False
+        self.runner = asyncio.create_task(self.run())
+        self.runner.add_done_callback(self.replace_runner)
+
+    def replace_runner(self, runner: Task) -> None:
+        """One that broke, which must not happen, leaves its place to another."""
+        if not runner.cancelled() and (error := runner.exception()) is not None:
+            log.error("runner_failed", exc_info=error)
+            if not self.stopping and runner is self.runner:
+                self.start()
+
+    def put(self, runs: Sequence[Run]) -> None:
+        self.buffer.extend(runs)
+        self.load.accept(len(runs))
+        self.filled.set()
+
+    @property
+    def waiting(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def running(self) -> int:
+        return len(self.batch)
+
+    def names(self) -> list[str]:
+        return [self.handler.name] if self.batch else []
+
+    @property
+    def free(self) -> int:
+        """None while a batch runs: the next one waits for its end."""
+        return (0 if self.batch else self.capacity) - len(self.buffer)
+
+    def take_back(self) -> list[Context]:
+        waiting = list_contexts(self.buffer)
+        self.buffer.clear()
+        self.load.give_back(len(waiting))
+        return waiting
+
+    async def run(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        while not self.stopping:
+            if not self.buffer:
+                self.ends.notify_room()
+                self.filled.clear()
+                await self.filled.wait()
+                continue
+            batch = self.batch = self.take()
+            errors = await self.run_batch(me, batch)
+            if self.ends.forked:
+                os._exit(0)
+            # Given up: another runner took this one's place.
+            if self.batch is not batch:
+                return
+            if self.late:
+                self.late = False
+                me.uncancel()
+            self.end(errors)
+            await asyncio.sleep(0)
+
+    def take(self) -> list[Context]:
+        """The batch has the shortest time that one of its messages or the handler gives it."""
+        size = min(len(self.buffer), self.capacity)
+        batch = [self.buffer.popleft()[1] for _ in range(size)]
+        limits = [context.limit for context in batch if context.limit is not None]
+        now = self.began = time.monotonic()
+        self.until = now + min(limits, default=inf)
+        for context in batch:
+            context.started_at, context.until = now, self.until
+        return batch
+
+    async def run_batch(self, me: Task, batch: list[Context]) -> Sequence[BaseException | None]:
+        try:
+            return await self.handler.run_batch(batch)
+        except BaseException as raised:
+            if self.late:
+                late = TimedOut("longer than its timeout").with_traceback(raised.__traceback__)
+                return [late] * len(batch)
+            if isinstance(raised, asyncio.CancelledError) and me.cancelling():
+                raise
+            return [raised] * len(batch)
+
+    def end(self, errors: Sequence[BaseException | None]) -> None:
+        batch, self.batch, self.until = self.batch, [], inf
+        for context, error in zip(batch, errors, strict=True):
+            self.load.end()
+            self.load.time(1, self.began)
+            self.ends.handle_end(self.handler, context, None, error)
+        if len(self.buffer) <= self.low:
+            self.ends.notify_room()
+
+    def sweep(self, now: float) -> None:
+        """A batch that does not heed its cancellation is given up after the grace time."""
+        if self.runner is None or self.until > now:
+            return
+        if not self.late:
+            self.late = True
+            self.runner.cancel()
+        elif self.until + self.grace <= now:
+            log.error("run_given_up", handler=self.handler.name, messages=len(self.batch))
+            late = TimedOut("and it did not end then either")
+            late.report = format_coroutine(self.runner.get_coro())
+            self.end([late] * len(self.batch))
+            self.start()
+
+    async def stop(self) -> list[Context]:
+        self.stopping = True
+        if self.runner is not None:
+            self.runner.cancel()
+            await asyncio.wait([self.runner], timeout=CANCEL_TIMEOUT_S)
+        cut, self.batch = self.batch, []
+        return cut

@@ -1,0 +1,187 @@
+"""The child side of the process executor: receives runs, executes them, reports results."""
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable
+from inspect import iscoroutinefunction
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.artifacts.upload import Content, check_content
+from penstock.errors import InvalidInput, InvalidState, PenstockError
+from penstock.model.message import Settlement
+from penstock.model.store_types import Completion
+from penstock.worker.child_logging import forward_records
+from penstock.worker.context import Context, NullReporter
+from penstock.worker.handler import ExecutorSlot, Handler
+from penstock.worker.policy import Retry, format_error, judge
+from penstock.worker.tracebacks import format_thread, format_traceback
+
+# Order to report where the current run stands.
+WHERE = "where"
+
+
+class ChildResult(Struct, frozen=True):
+    """How a run ended in its process, judged there: only there are its errors what they were."""
+
+    result: bytes | None = None
+    error: str | None = None
+    settled: bool = False
+    verdict: Settlement | None = None
+    traceback: str | None = None
+    # The handler asked for it, by Retry.
+    retry: bool = False
+
+
+class Spooled(Struct, frozen=True):
+    """A file that a run attaches, where its worker can copy it."""
+
+    name: str
+    path: Path
+
+
+class Stood(Struct, frozen=True):
+    """Where a run was when its time was over."""
+
+    report: str | None
+
+
+def serve(pipe: Connection, orders: Connection, log_level: int | None) -> None:
+    """The child's whole life."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The worker was asked to stop, and says when this process is to go.
+        signal.signal(number, lambda *_: None)
+    running: dict[tuple[int, int], Context] = {}
+    mutex = threading.Lock()
+    desk = PipeReporter(pipe, mutex, log_level)
+    threading.Thread(target=follow_orders, args=(orders, running, desk), daemon=True).start()
+    while True:
+        try:
+            place, delivery, queue = pipe.recv()
+        except EOFError:
+            return
+        context = Context(delivery, queue, desk)
+        running[make_lock(context)] = context
+        desk.context = context
+        outcome = run_one(place, context, desk)
+        running.clear()
+        with mutex:
+            context.over = True
+            pipe.send(outcome)
+
+
+class PipeReporter(NullReporter):
+    """The worker, at the other end of the pipe."""
+
+    def __init__(self, pipe: Connection, mutex: threading.Lock, log_level: int | None) -> None:
+        self.pipe = pipe
+        self.mutex = mutex
+        self.log_level = log_level
+        # What is run now, or was last.
+        self.context: Context | None = None
+
+    def note(self, context: Context) -> None:
+        with self.mutex:
+            self.pipe.send((make_lock(context), context.take_note()))
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        raise InvalidInput("complete_in is not for the process executor: use threads or async")
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        self.complete_on(connection, item)
+
+    def spool(self, context: Context, name: str, content: Content) -> None:
+        """The worker copies it, and says what it thinks of it."""
+        check_content(name, content)
+        if isinstance(content, Path):
+            self.hand_over(context, Spooled(name, content.absolute()))
+            return
+        with tempfile.NamedTemporaryFile(prefix="penstock-") as file:
+            file.write(content)
+            file.flush()
+            self.hand_over(context, Spooled(name, Path(file.name)))
+
+    def send(self, news: logging.LogRecord | Stood) -> None:
+        with self.mutex:
+            if self.context is not None and not self.context.over:
+                self.pipe.send((make_lock(self.context), news))
+
+    def hand_over(self, context: Context, spooled: Spooled) -> None:
+        with self.mutex:
+            if context.over:
+                raise InvalidState("the run has ended: nothing can be attached any more")
+            self.pipe.send((make_lock(context), spooled))
+            refused: PenstockError | OSError | None = self.pipe.recv()
+        if refused is not None:
+            raise refused
+
+
+def make_lock(context: Context) -> tuple[int, int]:
+    return context.id, context.fence
+
+
+def follow_orders(
+    orders: Connection, running: dict[tuple[int, int], Context], desk: PipeReporter
+) -> None:
+    """Tells the run what became of its message; ends this process with the worker."""
+    try:
+        while True:
+            lock, cancelled, lost = orders.recv()
+            if (context := running.get(lock)) is None:
+                continue
+            if cancelled == WHERE:
+                desk.send(Stood(format_thread(threading.main_thread().name)))
+            else:
+                context.cancelled, context.lost = cancelled, lost
+    except EOFError:
+        os.killpg(0, signal.SIGKILL)
+
+
+def run_one(place: ExecutorSlot, context: Context, desk: PipeReporter) -> ChildResult:
+    try:
+        handler = find(place.module, place.name)
+    except BaseException as raised:  # noqa: BLE001 - told to the worker
+        where = f"{place.module}.{place.name}"
+        text = f"{where} is not found in a process: {format_error(raised)}"
+        return ChildResult(error=text, traceback=format_traceback(raised))
+    forward_records(desk.log_level, desk.send)
+    if handler.app is not None and place.url not in (None, handler.app.url):
+        # The worker was told another one than the code says.
+        handler.app.use(place.url)
+    try:
+        if iscoroutinefunction(handler.function):
+            result = asyncio.run(handler.run(context))
+        else:
+            result = handler.run_in_thread(context)
+    except BaseException as raised:  # noqa: BLE001 - told to the worker
+        verdict = judge(handler.rules, context.delivery, raised)
+        verdict = context.settlement if context.settled else verdict
+        trace, asked = format_traceback(raised), isinstance(raised, Retry)
+        return ChildResult(None, format_error(raised), True, verdict, trace, asked)
+    return ChildResult(result, None, context.settled, context.settlement)
+
+
+def find(module: str, name: str) -> Handler:
+    """The handler made of that function."""
+    home = importlib.import_module(module)
+    target: Any = home
+    for part in name.split("."):
+        target = getattr(target, part)
+    if not hasattr(target, "handler"):
+        # The task is known by another name than its function.
+        target = next(each for each in vars(home).values() if is_task_of(each, target))
+    made: Callable[[], Handler] = target.handler
+    return made()
+
+
+def is_task_of(task: Any, function: Any) -> bool:
+    return hasattr(task, "handler") and getattr(task, "function", None) is function

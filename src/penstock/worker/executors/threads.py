@@ -1,0 +1,156 @@
+"""Handlers in threads, which take their messages themselves and tell of their ends in bulk."""
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+import structlog
+
+from penstock.worker.context import Context
+from penstock.worker.executors.base import Load, ResultSink, Run, list_contexts
+from penstock.worker.handler import Handler
+from penstock.worker.job_logging import running
+from penstock.worker.policy import TimedOut
+from penstock.worker.tracebacks import format_thread
+
+log = structlog.get_logger()
+# When a run began, and what came of it.
+Ended: TypeAlias = tuple[float, tuple[Handler, Context, bytes | None, BaseException | None]]
+
+
+class ThreadExecutor:
+    """A fixed number of threads take turns at the messages."""
+
+    def __init__(self, concurrency: int, ends: ResultSink) -> None:
+        self.capacity = concurrency
+        self.ends = ends
+        self.low = 0
+        self.load = Load()
+        self.loop = asyncio.get_running_loop()
+        # None ends a thread.
+        self.buffer: SimpleQueue[Run | None] = SimpleQueue()
+        self.hands: dict[int, Run] = {}
+        self.out: deque[Ended] = deque()
+        self.collecting = False
+        self.hired = self.given_up = 0
+
+    def start(self) -> None:
+        """Threads are hired when there is work for them."""
+
+    def spawn(self) -> None:
+        self.hired += 1
+        name = thread_name(self.hired)
+        threading.Thread(target=self.run, args=(self.hired,), name=name, daemon=True).start()
+
+    def put(self, runs: Sequence[Run]) -> None:
+        self.load.accept(len(runs))
+        for run in runs:
+            self.buffer.put(run)
+        wanted = min(self.capacity, len(self.hands) + self.buffer.qsize())
+        while self.hired - self.given_up < wanted:
+            self.spawn()
+
+    @property
+    def waiting(self) -> int:
+        return self.buffer.qsize()
+
+    @property
+    def running(self) -> int:
+        return len(self.hands) + len(self.out)
+
+    def names(self) -> list[str]:
+        """Also of those that the loop has not heard the end of."""
+        ended = [handler for _, (handler, *_) in self.out.copy()]
+        running = [handler for handler, _ in self.hands.copy().values()]
+        return [handler.name for handler in ended + running]
+
+    @property
+    def free(self) -> int:
+        return self.capacity - self.load.held
+
+    def take_back(self) -> list[Context]:
+        back: list[Run] = []
+        with contextlib.suppress(Empty):
+            while (run := self.buffer.get_nowait()) is not None:
+                back.append(run)
+        self.load.give_back(len(back))
+        return list_contexts(back)
+
+    def run(self, me: int) -> None:
+        while (run := self.buffer.get()) is not None:
+            self.hands[me] = run
+            if self.buffer.qsize() == self.low:
+                self.tell()
+            handler, context = run
+            result: bytes | None = None
+            error: BaseException | None = None
+            began = context.started_at = time.monotonic()
+            if context.limit is not None:
+                context.until = began + context.limit
+            running.set(context)
+            try:
+                if handler.admit(context):
+                    result = self.call(me, handler, context)
+            except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
+                error = raised
+            if self.ends.forked:
+                os._exit(0)
+            # Taken away: the run was given up, and another thread took this one's place.
+            if self.hands.pop(me, None) is None:
+                return
+            self.out.append((began, (handler, context, result, error)))
+            # What waits for the next message must not keep the last one.
+            del run, handler, context, result, error
+            self.tell()
+
+    def call(self, me: int, handler: Handler, context: Context) -> bytes | None:
+        return handler.run_in_thread(context)
+
+    def tell(self) -> None:
+        """One call to the loop for everything that ends meanwhile."""
+        if not self.collecting:
+            self.collecting = True
+            # The loop may have closed: then nobody is left to be told.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.collect)
+
+    def collect(self) -> None:
+        # Before draining, never after: what ends from here on is told again.
+        self.collecting = False
+        while self.out:
+            began, end = self.out.popleft()
+            self.load.end()
+            self.load.time(1, began)
+            self.ends.handle_end(*end)
+        if self.waiting <= self.low:
+            self.ends.notify_room()
+
+    def sweep(self, now: float) -> None:
+        """A thread cannot be stopped: its run is given up, and another thread takes its place."""
+        for me, (handler, context) in self.hands.copy().items():
+            if context.until <= now and self.hands.pop(me, None) is not None:
+                log.warning("thread_given_up", id=context.id, handler=handler.name)
+                late = TimedOut("longer than its timeout; its thread goes on")
+                late.report = format_thread(thread_name(me))
+                self.load.end()
+                self.ends.handle_end(handler, context, None, late)
+                self.given_up += 1
+                self.spawn()
+                self.ends.notify_room()
+
+    async def stop(self) -> list[Context]:
+        cut = [self.hands.pop(me, None) for me in list(self.hands)]
+        for _ in range(self.hired):
+            self.buffer.put(None)
+        self.collect()
+        return list_contexts(run for run in cut if run is not None)
+
+
+def thread_name(number: int) -> str:
+    return f"penstock-handler-{number}"

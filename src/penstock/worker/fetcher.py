@@ -1,0 +1,182 @@
+"""Claims for free slots, and ahead of need while runs are short."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import structlog
+
+from penstock.broker.consume import MAX_CLAIM_QUEUES
+from penstock.broker.local import Broker
+from penstock.errors import StoreError
+from penstock.model.message import Leased
+from penstock.model.queue import Queue
+from penstock.worker.executors.base import Executor
+from penstock.worker.options import WorkerOptions
+from penstock.worker.prefetch import Pace, Prefetch
+from penstock.worker.quarantine import Quarantine
+
+log = structlog.get_logger()
+RETRY_DELAY_S = 1.0
+# Longer than the interval at which other workers look for messages, unless they are told.
+PAUSE_S = 1.25
+
+
+class Fetcher:
+    """Feeds some lanes from some queues. A claim under way is never cancelled: it would be lost."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        queues: Sequence[str],
+        lanes: Sequence[Executor],
+        options: WorkerOptions,
+        consumer: str,
+        *,
+        scope: str,
+        suspects: Quarantine,
+        take: Callable[[list[Leased], float], None],
+    ) -> None:
+        self.broker = broker
+        self.queues = queues
+        self.lanes = lanes
+        self.options = options
+        self.consumer = consumer
+        self.scope = scope
+        self.suspects = suspects
+        self.take = take
+        self.room = asyncio.Event()
+        self.slots = sum(lane.capacity for lane in lanes)
+        self.prefetch = Prefetch(self.slots, options.horizon, options.most_ahead)
+        self.turn = 0
+        self.paused_until = 0.0
+        self.stopping = self.resting = False
+        self.task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        self.task = asyncio.current_task()
+        while not self.stopping:
+            try:
+                await self.step()
+            except StoreError as error:
+                self.broker.outages.report_failure("fetch", error)
+                await self.rest(asyncio.sleep(RETRY_DELAY_S))
+            except Exception as error:  # noqa: BLE001 - whatever it was, it must not end here
+                log.error("fetch_failed", queues=self.queues, error=repr(error))
+                await self.rest(asyncio.sleep(RETRY_DELAY_S))
+
+    def stop(self) -> None:
+        """Ends after the claim that is under way, or at once if there is none."""
+        self.stopping = True
+        if self.resting and self.task is not None:
+            self.task.cancel()
+
+    async def rest(self, wait: Coroutine[Any, Any, object]) -> None:
+        if self.stopping:
+            wait.close()
+            return
+        self.resting = True
+        try:
+            await wait
+        finally:
+            self.resting = False
+
+    async def step(self) -> None:
+        await self.pause()
+        self.adapt_target()
+        limit = self.limit()
+        if limit <= 0:
+            self.room.clear()
+            await self.rest(self.room.wait())
+            return
+        wakes = self.broker.store.wakes
+        got = await self.claim(limit)
+        if got == limit:
+            if self.options.min_interval:
+                await self.rest(asyncio.sleep(self.options.min_interval))
+        else:
+            await self.rest(self.wait_for_work(wakes))
+
+    async def pause(self) -> None:
+        left = self.paused_until - asyncio.get_running_loop().time()
+        if left > 0:
+            await self.rest(asyncio.sleep(left))
+
+    def stop_prefetch(self) -> None:
+        """What could be claimed again at once, another worker may claim first."""
+        self.prefetch.stop()
+        if self.free > 0:
+            self.paused_until = asyncio.get_running_loop().time() + PAUSE_S
+            self.room.set()
+
+    def adapt_target(self) -> None:
+        """Refilled below half of what is ahead: the claim overlaps the rest."""
+        now, loads = time.monotonic(), [lane.load for lane in self.lanes]
+        pace = Pace(
+            sum(load.timed for load in loads),
+            sum(load.run_seconds for load in loads),
+            sum(load.busy(now) for load in loads),
+        )
+        self.prefetch.adapt(pace)
+        for lane in self.lanes:
+            lane.low = self.prefetch.ahead // 2
+
+    @property
+    def free(self) -> int:
+        """Slots that nothing runs in; below 0 if that many messages wait for one."""
+        return sum(lane.free for lane in self.lanes) - self.suspects.starting(self.lanes)
+
+    def limit(self) -> int:
+        """How many to claim now. Suspects take no slot while they wait in line."""
+        suspects, options = self.suspects.count_waiting(self.lanes), self.options
+        unstarted = sum(lane.waiting for lane in self.lanes) + suspects
+        free, ahead = self.free, self.prefetch.ahead
+        if suspects:
+            wanted = min(free, self.slots - suspects)
+        else:
+            wanted = max(free, 0) + (ahead if unstarted <= ahead // 2 else 0)
+        if options.prefetch is not None:
+            wanted = min(wanted, free + options.prefetch)
+        return min(wanted, options.fetch_batch_size, options.most - unstarted)
+
+    async def claim(self, limit: int) -> int:
+        """One claim names only so many queues; those that come first take turns."""
+        step = MAX_CLAIM_QUEUES
+        rounds = [self.queues[at : at + step] for at in range(0, len(self.queues), step)]
+        self.turn = (self.turn + 1) % len(rounds)
+        got = 0
+        for names in rounds[self.turn :] + rounds[: self.turn]:
+            if got < limit and not self.stopping:
+                got += await self.claim_from(names, limit - got)
+        return got
+
+    async def claim_from(self, names: Sequence[str], limit: int) -> int:
+        queues = [await self.queue(name) for name in names]
+        lease = self.options.lease or min(queue.settings.lease for queue in queues)
+        taken = await self.broker.claim(
+            *names,
+            consumer=self.consumer,
+            limit=limit,
+            lease=lease,
+            begins=True,
+            scope=self.scope,
+        )
+        self.broker.outages.report_success("fetch")
+        if taken.messages:
+            self.take(taken.messages, lease)
+        return len(taken.messages)
+
+    async def queue(self, name: str) -> Queue:
+        """Its settings may have changed: what is claimed must be renewed in time."""
+        directory, tenant = self.broker.directory, self.broker.tenant
+        cached = directory.get_cached(tenant, self.scope, name)
+        return cached or await directory.get_by_name(tenant, self.scope, name)
+
+    async def wait_for_work(self, wakes: int) -> None:
+        """Until there may be work: something came since `wakes`, or the longest interval passed."""
+        store, loop = self.broker.store, asyncio.get_running_loop()
+        ids = [(await self.queue(name)).id for name in self.queues]
+        until = loop.time() + self.options.max_interval
+        while store.wakes == wakes and (left := until - loop.time()) > 0:
+            await store.wait_ready(ids, left, wakes)

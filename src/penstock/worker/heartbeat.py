@@ -1,0 +1,199 @@
+"""Renews leases from a thread of its own, so that a busy handler does not stop it.
+
+A handler that holds the GIL stops every thread: the standby process renews meanwhile."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from math import inf
+
+import structlog
+
+from penstock.broker.local import Broker
+from penstock.errors import StoreError
+from penstock.model.message import Flag, Leased
+from penstock.model.store_types import Answer, AnswerKind, Extension, Lock, Mark
+from penstock.outage import Outages
+from penstock.worker.context import Context
+from penstock.worker.standby import Standby
+
+log = structlog.get_logger()
+RETRY_DELAY_S = 0.5
+# A cancel is to be noticed long before the next renewal.
+CHECK_INTERVAL_S = 1.0
+
+
+class Heartbeat:
+    """Renews what is held at a third of its lease; a run past its time and grace it lets go."""
+
+    def __init__(
+        self,
+        held: dict[int, Context],
+        lost: Callable[[Context], None],
+        grace: float,
+        outages: Outages,
+        standby: Standby | None = None,
+    ) -> None:
+        self.standby = standby
+        self.held = held
+        self.lost = lost
+        self.grace = grace
+        self.outages = outages
+        self.home = asyncio.get_running_loop()
+        self.thread: threading.Thread | None = None
+        self.stopping = False
+        # Its own loop, if it beats in a thread.
+        self.loop = self.home
+        self.nudged = asyncio.Event()
+        self.asleep_until = 0.0
+        # What was held at the last look.
+        self.seen: dict[int, Context] = {}
+        self.look_at = 0.0
+
+    def watch(self, renew_at: float) -> None:
+        """Something is to be renewed then."""
+        if renew_at < self.asleep_until:
+            self.wake()
+
+    def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
+        """Before any of them runs; `plain` as in Standby."""
+        if self.standby is not None:
+            self.standby.claimed(deliveries, lease, plain=plain)
+
+    def wake(self) -> None:
+        # Its loop may have closed meanwhile.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.nudged.set)
+
+    async def run(self, broker: Broker) -> None:
+        while not self.stopping:
+            try:
+                await self.renew_due(broker)
+                await self.check_leases(broker)
+            except StoreError as error:
+                self.outages.report_failure("heartbeat", error)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next beat must come
+                log.error("heartbeat_failed", error=repr(error))
+            await self.sleep()
+
+    async def sleep(self) -> None:
+        """Until the next renewal. What is watched from here on ends it, if it is due earlier."""
+        self.nudged.clear()
+        self.asleep_until = inf
+        due = [context.renew_at for context in self.held.copy().values() if not context.lost]
+        self.asleep_until = min(*due, self.look_at) if due else inf
+        if self.stopping:
+            return
+        wait = self.asleep_until - time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if wait == inf else max(0.0, wait)):
+                await self.nudged.wait()
+
+    async def renew_due(self, broker: Broker) -> None:
+        now = time.monotonic()
+        due = [context for context in self.held.copy().values() if context.renew_at <= now]
+        for context in due:
+            late = context.until + self.grace <= now
+            context.renew_at = inf if context.lost or late else now + context.lease / 3
+        due = [context for context in due if context.renew_at < inf]
+        if due:
+            await self.renew(broker, due)
+
+    async def check_leases(self, broker: Broker) -> None:
+        """Once a second: of what has been held since the last look, that which was cancelled or
+        lost is due at once, and the answer to its renewal tells."""
+        now = time.monotonic()
+        if now < self.look_at:
+            return
+        self.look_at, before, self.seen = now + CHECK_INTERVAL_S, self.seen, self.held.copy()
+        long = [
+            each for id, each in self.seen.items() if before.get(id) is each and is_watched(each)
+        ]
+        if not long:
+            return
+        await self.mark_begun(broker, [each for each in long if each.started_at and not each.begun])
+        leases = await broker.store.leases([Lock(each.id, each.fence) for each in long])
+        for context, lease in zip(long, leases, strict=True):
+            if lease is None or lease.flags & Flag.CANCEL_REQUESTED:
+                context.renew_at = now
+
+    async def mark_begun(self, broker: Broker, contexts: list[Context]) -> None:
+        """Runs of a second or more are shown as running: shorter ones cost no write."""
+        if contexts:
+            await broker.store.mark([Mark(each.id, each.fence, begin=True) for each in contexts])
+            for context in contexts:
+                context.begun = True
+
+    async def renew(self, broker: Broker, due: list[Context]) -> None:
+        items = [Extension(context.id, context.fence, context.lease) for context in due]
+        try:
+            answers = await broker.extend_many(items)
+        except BaseException:
+            for context in due:
+                context.renew_at = time.monotonic() + min(RETRY_DELAY_S, context.lease / 6)
+            raise
+        self.outages.report_success("heartbeat")
+        for context, answer in zip(due, answers, strict=True):
+            self.handle_answer(context, answer)
+
+    def handle_answer(self, context: Context, answer: Answer) -> None:
+        if answer.cancel_requested:
+            context.cancelled = True
+        held = answer.kind in (AnswerKind.DONE, AnswerKind.BUSY)
+        # One that is over may have been settled just now, or by its own transaction.
+        if not held and not (context.lost or context.over or context.inside):
+            context.lost = True
+            with contextlib.suppress(RuntimeError):
+                self.home.call_soon_threadsafe(self.lost, context)
+
+    def run_in_thread(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+        """With a loop and a connection of its own."""
+        self.thread = threading.Thread(
+            target=lambda: asyncio.run(self.run_connected(connect)),
+            name="penstock-heart",
+            daemon=True,
+        )
+        self.thread.start()
+
+    async def run_connected(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+        self.loop, self.nudged = asyncio.get_running_loop(), asyncio.Event()
+        if self.standby is None:
+            await self.live_on(connect)
+            return
+        beats = asyncio.create_task(self.standby.run())
+        try:
+            await self.live_on(connect)
+        finally:
+            beats.cancel()
+            await asyncio.wait([beats])
+            self.standby.stop()
+
+    async def live_on(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+        while not self.stopping:
+            try:
+                broker = await connect()
+            except StoreError as error:
+                self.outages.report_failure("heartbeat", error)
+                await asyncio.sleep(RETRY_DELAY_S)
+                continue
+            except Exception as error:  # noqa: BLE001 - without it every lease would be lost
+                log.error("heartbeat_failed", error=repr(error))
+                await asyncio.sleep(RETRY_DELAY_S)
+                continue
+            async with broker.store:
+                await self.run(broker)
+
+    async def stop(self) -> None:
+        self.stopping = True
+        self.wake()
+        if self.thread is not None:
+            await asyncio.to_thread(self.thread.join, 5.0)
+
+
+def is_watched(context: Context) -> bool:
+    """As far as is known here."""
+    told = context.cancelled or context.lost
+    ended = context.over or context.inside
+    return not told and not ended and context.renew_at < inf

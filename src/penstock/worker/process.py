@@ -1,0 +1,171 @@
+"""A worker as a process: signals, registration, agents beside it, and its end."""
+
+import asyncio
+import os
+import signal
+import socket
+
+import structlog
+
+from penstock.broker.local import Broker
+from penstock.errors import PenstockError, StoreError
+from penstock.model.message import State
+from penstock.model.queue import Queue
+from penstock.model.store_types import WorkerInfo
+from penstock.runner import Runner
+from penstock.worker.liveness import HEARTBEAT_INTERVAL_S, is_gone
+from penstock.worker.worker import Worker
+
+log = structlog.get_logger()
+LOOK, LOOK_FOR_AN_END = 1.0, 0.2
+PAGE_SIZE = 200
+
+
+class WorkerProcess:
+    """Runs one worker until a signal, a request in the store, or (if asked) nothing is left.
+
+    With a `parent`, also until that process is gone: nobody else would stop it.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        agents: Runner,
+        *,
+        stop_when_empty: bool = False,
+        parent: int | None = None,
+    ) -> None:
+        self.worker = worker
+        worker.run_log.completions = True
+        self.broker: Broker = worker.broker
+        self.agents = agents
+        self.stop_when_empty = stop_when_empty
+        self.parent = parent
+        self.stopped = asyncio.Event()
+        self.told = False
+        self.why = ""
+
+    async def run(self) -> None:
+        names = tuple(dict.fromkeys(handler.queue for handler in self.worker.handlers))
+        me = WorkerInfo(self.worker.identity, socket.gethostname(), os.getpid(), names)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.handle_signal, number)
+        async with self.agents:
+            await self.register(me)
+            try:
+                async with self.worker:
+                    log.info("worker_started", worker=me.id, pid=me.pid, queues=", ".join(names))
+                    await self.watch(me)
+                    log.info("worker_stopping", why=self.why, **self.worker.counts())
+            finally:
+                await self.leave(me)
+        counts = {"completed": self.worker.completed, "other": self.worker.settled}
+        log.info("worker_stopped", **counts, lost=self.worker.lost)
+
+    def handle_signal(self, number: int) -> None:
+        """The first one asks; the second is a crash, and the leases will tell."""
+        if self.told:
+            os._exit(128 + number)
+        self.told = True
+        self.stop(signal.Signals(number).name)
+
+    def stop(self, why: str) -> None:
+        self.why = self.why or why
+        self.stopped.set()
+
+    async def register(self, me: WorkerInfo) -> None:
+        """On the list, and off it, are only notices: without them it works as well."""
+        try:
+            await self.remove_gone_workers()
+        except StoreError as error:
+            self.broker.outages.report_failure("registration", error)
+        await self.save_presence(me)
+
+    async def leave(self, me: WorkerInfo) -> None:
+        try:
+            await self.broker.store.delete_worker(me.id)
+        except StoreError as error:
+            self.broker.outages.report_failure("registration", error)
+
+    async def remove_gone_workers(self) -> None:
+        """Workers that could not say goodbye are taken off the list."""
+        now = await self.broker.store.now()
+        for row in await self.broker.store.workers():
+            if is_gone(row, now):
+                await self.broker.store.delete_worker(row.id)
+
+    async def watch(self, me: WorkerInfo) -> None:
+        """Looks for a reason to stop; says now and then that it is still here."""
+        loop = asyncio.get_running_loop()
+        said_at = loop.time()
+        while not self.stopped.is_set():
+            try:
+                async with asyncio.timeout(LOOK_FOR_AN_END if self.stop_when_empty else LOOK):
+                    await self.stopped.wait()
+            except TimeoutError:
+                if loop.time() - said_at >= HEARTBEAT_INTERVAL_S:
+                    said_at = loop.time()
+                    await self.save_presence(me)
+                await self.look(me)
+
+    async def save_presence(self, me: WorkerInfo) -> None:
+        try:
+            await self.broker.store.save_worker(me)
+        except StoreError as error:
+            self.broker.outages.report_failure("registration", error)
+        except PenstockError as error:
+            log.error("worker_not_heard", error=str(error))
+
+    async def look(self, me: WorkerInfo) -> None:
+        try:
+            rows = await self.broker.store.workers()
+            if any(row.id == me.id and row.stopping for row in rows):
+                self.stop("asked to")
+            elif self.parent is not None and os.getppid() != self.parent:
+                self.stop("its parent is gone")
+            elif self.stop_when_empty and await self.is_empty():
+                self.stop("nothing left to do")
+            self.broker.outages.report_success("registration")
+        except StoreError as error:
+            self.broker.outages.report_failure("registration", error)
+        except PenstockError as error:
+            log.error("worker_look_failed", error=str(error))
+
+    async def is_empty(self) -> bool:
+        """Nothing held, ready or claimed, and no retry to wait for; a paused queue has no say."""
+        if self.worker.held:
+            return False
+        found = [await self.broker.directory.get_by_id(queue_id) for queue_id in self.worker.queues]
+        queues = [queue for queue in found if queue.serves]
+        for queue in queues:
+            if not await self.is_queue_still(queue) or await self.has_retries(queue.name):
+                return False
+        # A retry may have become due between two looks.
+        return all([await self.is_queue_still(queue) for queue in queues])
+
+    async def is_queue_still(self, queue: Queue) -> bool:
+        """At one moment none of its messages was ready or claimed."""
+        ready = await self.broker.admin.find(
+            queue.name, state=State.READY, limit=1, scope=self.worker.scope
+        )
+        if ready:
+            return False
+        depths = await self.broker.store.depths(0)
+        return not any(depths.get((queue.id, place)) for place in ("ready", "lease"))
+
+    async def has_retries(self, queue: str) -> bool:
+        """Some message has run before and will run again."""
+        before: int | None = None
+        while True:
+            page = await self.broker.admin.find(
+                queue,
+                state=State.SCHEDULED,
+                before=before,
+                limit=PAGE_SIZE,
+                scope=self.worker.scope,
+            )
+            if any(record.attempts for record in page):
+                return True
+            if len(page) < PAGE_SIZE:
+                return False
+            before = page[-1].message.id

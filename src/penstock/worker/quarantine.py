@@ -1,0 +1,135 @@
+"""Messages that were delivered before: work on them begins with a word to the store."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import NamedTuple, TypeAlias
+
+from penstock.broker.local import Broker
+from penstock.errors import StoreError
+from penstock.model.message import Leased, State
+from penstock.model.settings import QueueSettings
+from penstock.model.store_types import Answer, AnswerKind, Mark
+from penstock.worker.context import Context
+from penstock.worker.executors.base import Executor, Run
+
+Place: TypeAlias = tuple[Executor, Run]
+RETRY_DELAY_S = 0.5
+BUSY = Answer(AnswerKind.BUSY)
+
+
+def may_be_killer(delivery: Leased, settings: QueueSettings) -> bool:
+    """It may have ended a worker: some delivery of it did not come back, or nobody can tell."""
+    return delivery.deliveries > delivery.attempts + 1 or settings.retry.on_expiry != "keep"
+
+
+class Waiting(NamedTuple):
+    """A message in line, and since when, by the loop's clock."""
+
+    place: Place
+    since: float
+
+
+class Quarantine:
+    """Runs those that may have ended a worker one at a time, those with the fewest deliveries
+    first: a message that kills every worker comes after the neighbours it took with it. Retries
+    that came back run at will.
+    """
+
+    def __init__(self, broker: Broker, gone: Callable[[Context], None]) -> None:
+        self.broker = broker
+        self.gone = gone
+        self.line: list[Waiting] = []
+        self.free: list[Place] = []
+        self.alone: Context | None = None
+        self.beginning: list[Place] = []
+        self.changed = asyncio.Event()
+
+    def add(self, place: Place, *, alone: bool) -> None:
+        if alone:
+            self.line.append(Waiting(place, asyncio.get_running_loop().time()))
+        else:
+            self.free.append(place)
+        self.changed.set()
+
+    def release_turn(self, context: Context) -> None:
+        """Lets the next one begin. Call it once the store has answered: the next one may kill this
+        process, and an end that was not written would be lost with it."""
+        if self.alone is context:
+            self.alone = None
+            self.changed.set()
+
+    def count_waiting(self, lanes: Collection[Executor]) -> int:
+        return sum(lane in lanes for lane, _ in self.places)
+
+    def starting(self, lanes: Collection[Executor]) -> int:
+        """How many are about to take a slot in these lanes."""
+        count = sum(lane in lanes for lane, _ in [*self.free, *self.beginning])
+        next_one = self.line and (self.alone is None or self.alone.over)
+        return count + bool(next_one and any(each.place[0] in lanes for each in self.line))
+
+    @property
+    def places(self) -> list[Place]:
+        return [*(each.place for each in self.line), *self.free, *self.beginning]
+
+    def take_back(self) -> list[Context]:
+        """All that have not begun, also those of which the store is just told."""
+        back = [get_context(place) for place in self.places]
+        self.line.clear()
+        self.free.clear()
+        self.beginning.clear()
+        return back
+
+    def take_overdue(self, lanes: Collection[Executor], since: float) -> list[Context]:
+        """Those of the lanes that have waited in line since then, or longer, out of the line."""
+        overdue = [each for each in self.line if each.since <= since and each.place[0] in lanes]
+        self.line = [each for each in self.line if each not in overdue]
+        return [get_context(each.place) for each in overdue]
+
+    async def step(self) -> None:
+        self.changed.clear()
+        places, self.free = self.free, []
+        if self.alone is None and self.line:
+            places.append(self.take_next())
+            self.alone = get_context(places[-1])
+        if places:
+            await self.begin(places)
+        else:
+            await self.changed.wait()
+
+    def take_next(self) -> Place:
+        """The first in line among those with the fewest deliveries."""
+        first = min(self.line, key=lambda each: get_context(each.place).delivery.deliveries)
+        self.line.remove(first)
+        return first.place
+
+    async def begin(self, places: list[Place]) -> None:
+        self.beginning = places
+        marks = [Mark(get_context(each).id, get_context(each).fence, begin=True) for each in places]
+        try:
+            answers = await self.broker.store.mark(marks)
+        except StoreError as error:
+            self.broker.outages.report_failure("suspects", error)
+            await asyncio.sleep(RETRY_DELAY_S)
+            answers = [BUSY] * len(marks)
+        else:
+            self.broker.outages.report_success("suspects")
+        # Empty by now if they were taken back.
+        self.beginning = []
+        for place, answer in zip(places, answers, strict=False):
+            self.handle_begun(place, answer)
+
+    def handle_begun(self, place: Place, answer: Answer) -> None:
+        lane, run = place
+        if answer.kind is AnswerKind.DONE or answer.state is State.CLAIMED:
+            lane.put([run])
+        elif answer.kind is AnswerKind.BUSY:
+            alone = self.alone is run[1]
+            self.release_turn(run[1])
+            self.add(place, alone=alone)
+        else:
+            self.release_turn(run[1])
+            self.gone(run[1])
+
+
+def get_context(place: Place) -> Context:
+    return place[1][1]
