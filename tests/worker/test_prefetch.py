@@ -116,7 +116,7 @@ async def test_a_worker_claims_no_more_long_jobs_than_it_can_run(
         gate.opened.set()
 
 
-@pytest.mark.parametrize("bound", [0, 3])
+@pytest.mark.parametrize("bound", [0, 8])
 async def test_prefetch_bounds_what_is_held_beyond_the_slots(app: Penstock, bound: int) -> None:
     held: list[int] = []
 
@@ -124,6 +124,7 @@ async def test_prefetch_bounds_what_is_held_beyond_the_slots(app: Penstock, boun
     async def on_message(message: Message[int]) -> None:
         lane = worker.routes.lanes[0]
         held.append(lane.waiting + lane.running)
+        await asyncio.sleep(0.001)
 
     broker = await app.broker()
     await app.ensure_queues(broker, ["quick"])

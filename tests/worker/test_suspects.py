@@ -213,26 +213,25 @@ async def test_a_store_that_is_away_delays_a_suspect_and_loses_nothing() -> None
     await app.aclose()
 
 
-async def test_a_suspect_that_was_lost_before_it_began_makes_room_for_another(
-    app: Penstock,
-) -> None:
-    go_on = asyncio.Event()
-    runs: list[int] = []
+async def test_a_retry_that_was_lost_before_it_began_makes_room_for_another() -> None:
+    faults = Faults()
+    app = Penstock("sqlite://")
+    app.connections = Arranged(app.url, faults=faults)
 
     @app.task
-    async def work(context: Context) -> None:
-        runs.append(context.id)
-        await go_on.wait()
+    async def work(context: Context, fails: bool) -> None:
+        if fails:
+            raise Retry(delay=0)
 
-    _, lost = await app.aenqueue_many(work.call() for _ in range(2))
-    await abandoned(app, 2)
-    async with working(app, concurrency=2) as worker:
-        await until(lambda: len(runs) == 1 and len(worker.held) == 2)
-        later = await app.aenqueue_many(work.call() for _ in range(3))
+    for call in (1, 2, 3):
+        faults.before("mark", StoreBusy("locked"), call=call)
+    async with working(app, concurrency=1):
+        lost = await work.aenqueue(True)
+        await until(lambda: faults.counts["mark"] > 0)
         await lost.acancel(force=True)
-        go_on.set()
-        await until(lambda: worker.completed == 4)
-    assert runs[1:] == [job.id for job in later]
+        await (await work.aenqueue(False)).aresult(30)
+    assert await lost.astatus() is State.CANCELLED
+    await app.aclose()
 
 
 async def test_a_suspect_that_was_lost_while_it_waited_is_not_run(app: Penstock) -> None:
