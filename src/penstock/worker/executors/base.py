@@ -91,6 +91,12 @@ class Load:
             self.run_seconds += now - since
         return now
 
+    def time_each(self, begins: Sequence[float]) -> None:
+        """Runs that began at these moments have ended by now, side by side."""
+        if begins:
+            self.timed += len(begins)
+            self.run_seconds += len(begins) * time.monotonic() - sum(begins)
+
 
 class Executor(Protocol):
     """Messages that wait to run, and what runs them. Never a task or a hop per message."""

@@ -129,9 +129,9 @@ class BatchExecutor:
 
     def end(self, errors: Sequence[BaseException | None]) -> None:
         batch, self.batch, self.until = self.batch, [], inf
+        self.load.time_each([self.began] * len(batch))
         for context, error in zip(batch, errors, strict=True):
             self.load.end()
-            self.load.time(1, self.began)
             self.ends.handle_end(self.handler, context, None, error)
         if len(self.buffer) <= self.low:
             self.ends.notify_room()

@@ -123,11 +123,13 @@ class ThreadExecutor:
     def collect(self) -> None:
         # Before draining, never after: what ends from here on is told again.
         self.collecting = False
+        begins: list[float] = []
         while self.out:
             began, end = self.out.popleft()
+            begins.append(began)
             self.load.end()
-            self.load.time(1, began)
             self.ends.handle_end(*end)
+        self.load.time_each(begins)
         if self.waiting <= self.low:
             self.ends.notify_room()
 
