@@ -11,8 +11,8 @@ from penstock import stores
 from penstock.agents.artifact_pruner import ArtifactPruner
 from penstock.artifacts.local import LocalArtifactStorage
 from penstock.artifacts.rules import Artifact, ArtifactLimits, DeliveryPrefix
-from penstock.artifacts.service import ArtifactRoom
 from penstock.artifacts.storage import ArtifactStorage
+from penstock.broker.artifacts import ArtifactRoom
 from penstock.broker.local import Broker
 from penstock.errors import (
     AlreadySettled,

@@ -8,7 +8,7 @@ import pytest
 from penstock.agents import make_agents
 from penstock.artifacts.local import LocalArtifactStorage
 from penstock.artifacts.rules import ArtifactLimits
-from penstock.artifacts.service import ArtifactRoom
+from penstock.broker.artifacts import ArtifactRoom
 from penstock.runner import Agent
 from tests.artifacts.scenes import keep
 from tests.conformance.stage import DAY, HOUR, Stage

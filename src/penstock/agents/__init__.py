@@ -7,7 +7,7 @@ from penstock.agents.expirer import Expirer
 from penstock.agents.pruner import Pruner
 from penstock.agents.reclaimer import Reclaimer
 from penstock.agents.scheduler import Scheduler
-from penstock.artifacts.service import ArtifactRoom
+from penstock.broker.artifacts import ArtifactRoom
 from penstock.broker.queue_cache import QueueCache
 from penstock.runner import Agent
 from penstock.store import Store

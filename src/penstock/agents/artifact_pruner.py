@@ -2,7 +2,7 @@
 
 from penstock.agents.report import report
 from penstock.artifacts.rules import MessagePrefix, find_orphans
-from penstock.artifacts.service import ArtifactRoom
+from penstock.broker.artifacts import ArtifactRoom
 from penstock.errors import Archived
 from penstock.model.message import Record
 from penstock.store import Store

@@ -1,6 +1,6 @@
 """All verbs for one tenant, over one store."""
 
-from penstock.artifacts.service import ArtifactRoom, Artifacts
+from penstock.broker.artifacts import ArtifactRoom, Artifacts
 from penstock.broker.consume import Consumer
 from penstock.broker.group_commit import GroupCommit
 from penstock.broker.messages import Admin

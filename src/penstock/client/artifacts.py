@@ -11,8 +11,8 @@ import aiohttp
 import msgspec
 
 from penstock.artifacts.rules import Artifact, check_name
-from penstock.artifacts.service import Source
 from penstock.artifacts.upload import Content, Upload, check_content
+from penstock.broker.artifacts import Source
 from penstock.broker.consume import Held
 from penstock.client.admin import message_path
 from penstock.client.mapping import FenceLedger

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Self, cast
 
 from penstock import tracing
-from penstock.artifacts.service import Artifacts
+from penstock.broker.artifacts import Artifacts
 from penstock.broker.consume import ClaimResult, Held, Want
 from penstock.broker.group_commit import GroupCommit
 from penstock.broker.local import Broker

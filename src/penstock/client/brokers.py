@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from penstock import stores
 from penstock.artifacts.rules import make_limits
-from penstock.artifacts.service import ArtifactRoom
 from penstock.artifacts.storage import default_location, open_storage
+from penstock.broker.artifacts import ArtifactRoom
 from penstock.broker.local import Broker
 from penstock.errors import InvalidState
 from penstock.outage import Outages

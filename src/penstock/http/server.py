@@ -15,8 +15,8 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock import stores
 from penstock.artifacts.rules import MAX_FILE_BYTES, make_limits
-from penstock.artifacts.service import ArtifactRoom
 from penstock.artifacts.storage import default_location, open_storage
+from penstock.broker.artifacts import ArtifactRoom
 from penstock.http.accept import Acceptor, raise_file_limit
 from penstock.http.application import make_app
 from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator

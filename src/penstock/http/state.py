@@ -8,7 +8,7 @@ from msgspec import Struct
 from penstock.agents import make_agents
 from penstock.agents.callback_dispatcher import CallbackDispatcher
 from penstock.agents.subscription_notifier import SubscriptionNotifier
-from penstock.artifacts.service import ArtifactRoom
+from penstock.broker.artifacts import ArtifactRoom
 from penstock.broker.local import Broker
 from penstock.broker.webhook_secrets import WebhookSecrets
 from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator

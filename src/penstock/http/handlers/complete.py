@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from penstock.artifacts.service import Artifacts
 from penstock.artifacts.upload import Upload
+from penstock.broker.artifacts import Artifacts
 from penstock.errors import AlreadySettled, InvalidInput, PenstockError, StoreError
 from penstock.http.context import RequestContext
 from penstock.http.handlers.settle import Settling

@@ -6,7 +6,7 @@ from typing import Any
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import Cursor, Entry, Feed, Firing, Pruned, Published, Retention
 from penstock.store import Check
-from penstock.stores.postgres import caller_transaction, feed, firing, health, publish, schema
+from penstock.stores.postgres import caller_transaction, feed, firing, health, publish, type_index
 from penstock.stores.postgres.caller_transaction import KINDS
 from penstock.stores.postgres.consume import PostgresConsume
 from penstock.stores.postgres.notifier import PostgresNotifier
@@ -54,7 +54,7 @@ class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
     # Operators and export.
 
     async def index_types(self) -> None:
-        await schema.build(self.address)
+        await type_index.build(self.address)
 
     async def examine(self) -> list[Check]:
         return await self.read(health.examine, self.address)

@@ -3,7 +3,7 @@
 import asyncpg
 
 from penstock.errors import StoreUnusable
-from penstock.stores.postgres import schema
+from penstock.stores.postgres import type_index
 from penstock.stores.postgres.dsn import SETTINGS, PostgresDsn, parse
 from penstock.stores.postgres.errors import ERRORS, translate_error
 from penstock.stores.postgres.migrate import (
@@ -41,7 +41,7 @@ async def plan_steps(connection: asyncpg.Connection, address: PostgresDsn) -> li
     steps = [f"migration {each.number} {each.name}" for each in await find_missing(connection)]
     if address.pooler and await find_forgotten_settings(connection):
         steps.append(SETTLE)
-    if await read_applied(connection) and await schema.is_missing(connection):
+    if await read_applied(connection) and await type_index.is_missing(connection):
         steps.append(INDEX)
     return steps
 
@@ -53,7 +53,7 @@ async def take_steps(
     if SETTLE in steps:
         await keep_settings(connection, SETTINGS)
     if INDEX in steps:
-        await schema.repair(connection, address)
+        await type_index.repair(connection, address)
 
 
 async def find_forgotten_settings(connection: asyncpg.Connection) -> bool:
