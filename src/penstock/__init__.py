@@ -4,13 +4,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock.agents import make_agents
     from penstock.app.app import Penstock
     from penstock.app.job import Job, await_many, wait_many
+    from penstock.broker.local import Broker
     from penstock.errors import PenstockError
-    from penstock.model.message import Dedup, Draft
+    from penstock.model.message import (
+        Dedup,
+        Draft,
+        Fail,
+        Leased,
+        Nack,
+        Park,
+        Release,
+        SettleCancelled,
+        SettleReject,
+        State,
+    )
+    from penstock.model.queue import Missed, QueueState, Schedule
+    from penstock.runner import Runner, make_identity
     from penstock.worker.context import Context
     from penstock.worker.job_logging import JobLogFilter
     from penstock.worker.message import Message
+    from penstock.worker.options import WorkerOptions
     from penstock.worker.policy import (
         AckPolicy,
         Cancelled,
@@ -24,30 +40,62 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AckPolicy",
+    "Broker",
     "Cancelled",
     "Context",
     "Dedup",
     "Draft",
+    "Fail",
     "Job",
     "JobLogFilter",
+    "Leased",
     "Message",
+    "Missed",
+    "Nack",
+    "Park",
     "Penstock",
     "PenstockError",
+    "QueueState",
     "Reject",
+    "Release",
     "Retry",
+    "Runner",
+    "Schedule",
+    "SettleCancelled",
+    "SettleReject",
+    "State",
+    "WorkerOptions",
     "await_many",
     "constant",
     "exponential",
     "linear",
+    "make_agents",
+    "make_identity",
     "no_retry",
     "wait_many",
 ]
 
 HOMES = {
+    "agents": ("make_agents",),
     "app.app": ("Penstock",),
-    "errors": ("PenstockError",),
     "app.job": ("Job", "await_many", "wait_many"),
-    "model.message": ("Dedup", "Draft"),
+    "broker.local": ("Broker",),
+    "errors": ("PenstockError",),
+    "model.message": (
+        "Dedup",
+        "Draft",
+        "Fail",
+        "Leased",
+        "Nack",
+        "Park",
+        "Release",
+        "SettleCancelled",
+        "SettleReject",
+        "State",
+    ),
+    "model.queue": ("Missed", "QueueState", "Schedule"),
+    "runner": ("Runner", "make_identity"),
+    "worker.options": ("WorkerOptions",),
     "worker.context": ("Context",),
     "worker.message": ("Message",),
     "worker.job_logging": ("JobLogFilter",),
@@ -63,11 +111,11 @@ HOMES = {
     ),
 }
 
-# Hidden from type checkers, which would take any name for one of ours.
+# Hidden from type checkers, which would accept any name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """The public names are imported when they are first used: commands start fast."""
+        """Imports a public name when it is first used, so that commands start fast."""
         for home, names in HOMES.items():
             if name in names:
                 value = globals()[name] = getattr(import_module(f"penstock.{home}"), name)

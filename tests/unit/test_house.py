@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -35,6 +36,16 @@ def test_no_function_is_longer_than_40_lines() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if (node.end_lineno or 0) - node.lineno >= 40
     ] == []
+
+
+def test_class_names_are_unique() -> None:
+    names = Counter(
+        node.name
+        for text in MODULES.values()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_no_module_silences_the_type_checker() -> None:

@@ -1,1 +1,23 @@
-"""What tests of applications, and of Penstock itself, are made with."""
+"""Tools for testing applications: a simulation in virtual time, and store faults."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.testing.clock import ManualClock
+    from penstock.testing.faults import Faults
+    from penstock.testing.simulation import Simulation
+
+__all__ = ["Faults", "ManualClock", "Simulation"]
+
+HOMES = {"Faults": "faults", "ManualClock": "clock", "Simulation": "simulation"}
+
+# Hidden from type checkers, which would accept any name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Imports a public name when it is first used, so that the pytest plugin loads fast."""
+        if name not in HOMES:
+            raise AttributeError(f"module 'penstock.testing' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
+        return value
