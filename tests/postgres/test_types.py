@@ -45,7 +45,7 @@ async def test_a_new_queue_that_is_claimed_from_by_type_gets_it(
 ) -> None:
     await Broker(store).admin.create_queue("typed", filter_by_type=True)
     assert await valid(url)
-    assert await doctor_finds(store) == ("there", True)
+    assert await doctor_finds(store) == ("present", True)
 
 
 async def test_a_queue_that_is_claimed_from_by_type_from_now_on_gets_it(
@@ -106,14 +106,14 @@ async def test_one_that_waits_too_long_for_its_caller_is_made_all_the_same(
 
 
 async def test_the_doctor_tells_of_one_that_is_half_built(half_built: PostgresStore) -> None:
-    told = "half-built: claims by type are slow; penstock migrate"
+    told = "half-built: claims by type are slow; run penstock migrate"
     assert await doctor_finds(half_built) == (told, False)
 
 
 async def test_the_doctor_tells_of_one_that_is_missing(store: PostgresStore, url: str) -> None:
     await Broker(store).admin.create_queue("typed", filter_by_type=True)
     await execute(url, "DROP INDEX penstock.ready_type")
-    told = "missing: claims by type are slow; penstock migrate"
+    told = "missing: claims by type are slow; run penstock migrate"
     assert await doctor_finds(store) == (told, False)
 
 
@@ -128,4 +128,4 @@ async def test_the_command_repairs_one_that_is_half_built(
     assert await valid(url)
     assert terminal.run("migrate", "--plan", "--url", url).out == "nothing to do\n"
     async with await open_store(url) as store:
-        assert await doctor_finds(store) == ("there", True)
+        assert await doctor_finds(store) == ("present", True)

@@ -1,4 +1,4 @@
-"""The optional index for claims by type, built while the store is in use."""
+"""Builds and repairs the index that claims by type use."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from penstock.stores.postgres.transaction import DEADLINE
 
 
 async def build(address: PostgresDsn) -> None:
-    """What takes long is left to the server, which goes on; claims do without until it is there."""
+    """Leaves a long build to the server; claims do without the index until it is valid."""
     connection = await connect_to_migrate(address)
     building = asyncio.ensure_future(connection.execute(SQL["index_types"].text))
     try:
@@ -22,19 +22,19 @@ async def build(address: PostgresDsn) -> None:
     except ERRORS as error:
         raise translate_error(error, address.where) from error
     finally:
-        # Not cancelled, which would leave it half-built.
+        # Cancelling would leave the index half-built.
         connection.terminate()
         await asyncio.gather(building, return_exceptions=True)
 
 
 async def repair(connection: asyncpg.Connection, address: PostgresDsn) -> None:
-    """However long it takes."""
+    """Rebuilds a missing or half-built index, without a time limit."""
     async with migration_turn(address):
         await drop_unfinished(connection)
         await connection.execute(SQL["index_types"].text)
 
 
 async def is_missing(connection: asyncpg.Connection) -> bool:
-    """Somebody claims by type, and it is not there, or half-built."""
+    """True if a queue is claimed by type and the index is missing or half-built."""
     found: bool = await connection.fetchval(SQL["index_lacking"].text)
     return found
