@@ -154,7 +154,7 @@ WRONG = {
     "postgresql://me:1@s3cret@db/x": "'postgresql://db/x' cannot be read",
     "postgresql://me:s3cret@db:70000/x": "a port is a number up to 65535",
     "postgresql://me:s3cret@[::1/x": "'postgresql://[::1/x' cannot be read",
-    "postgresql://db/x?password=s3cret&pool_size=many": "pool_size is a number from 2 to 1000",
+    "postgresql://db/x?password=s3cret&pool_size=many": "pool_size must be a number from 2 to 1000",
     "postgresql://me:s3cret@db/x?sslmode=some": "`sslmode` parameter must be one of",
 }
 

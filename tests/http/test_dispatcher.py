@@ -136,7 +136,7 @@ async def test_what_retention_took_cannot_be_told_of(node: Node, receiver: Recei
     (record,) = await node.broker.admin.find(CALLBACK)
     assert (record.state, record.error) == (
         State.FAILED,
-        f"message {id} ended and left the store by retention",
+        f"message {id} ended and was removed by retention",
     )
 
 

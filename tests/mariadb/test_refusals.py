@@ -51,8 +51,8 @@ async def test_a_server_that_is_not_there_can_be_tried_again() -> None:
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        ("?durability=sometimes", "durability is safe or fast"),
-        ("?pool_size=1", "pool_size is a number from 2 to 1000"),
+        ("?durability=sometimes", "durability must be safe or fast"),
+        ("?pool_size=1", "pool_size must be a number from 2 to 1000"),
         ("?speed=high", "no option named speed"),
         ("/deeper", "name one database"),
     ],

@@ -99,7 +99,7 @@ def newer() -> Iterator[None]:
 
 @pytest.mark.usefixtures("newer")
 async def test_an_older_store_is_not_opened_before_it_is_migrated(url: str) -> None:
-    with pytest.raises(StoreUnusable, match="step is to be applied first: penstock migrate"):
+    with pytest.raises(StoreUnusable, match="step must be applied first; run penstock migrate"):
         await open_store(url)
     await migrate(parse(url))
     async with await open_store(url) as store:
@@ -131,7 +131,7 @@ async def test_a_store_that_needs_newer_code_is_refused(url: str) -> None:
 
 async def test_a_step_that_is_not_the_one_this_code_has_is_refused(url: str) -> None:
     await execute(url, "UPDATE penstock.migration SET checksum = 'other'")
-    with pytest.raises(StoreUnusable, match=r"migration 1 \(core\) in the store is not the one"):
+    with pytest.raises(StoreUnusable, match=r"migration 1 \(core\) in the store differs from"):
         await open_store(url)
 
 

@@ -131,7 +131,7 @@ async def test_a_publish_that_was_cut_off_is_unknown_and_never_doubled(
     # What is bound and executed, not what is only prepared: it has the body.
     arm = proxy.cut_before_request if cut == "before" else proxy.cut_after_request
     struck = arm(containing=b"the body")
-    with pytest.raises(OutcomeUnknown, match="did not answer, and may have done it"):
+    with pytest.raises(OutcomeUnknown, match="did not answer; the change may have been made"):
         await publish(far, body=b"the body")
     assert struck.is_set()
     assert await places(store) == {"message": 1 + stored, "ready": 1 + stored}

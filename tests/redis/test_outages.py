@@ -110,7 +110,7 @@ async def test_a_full_server_takes_no_more_and_lets_go_of_what_is_done() -> None
             held = await claim(store, 5)
             with server.connect() as outside:
                 outside.config_set("maxmemory", 1)
-                with pytest.raises(StoreFull, match="has no room"):
+                with pytest.raises(StoreFull, match="is out of memory"):
                     await publish(store)
                 with pytest.raises(StoreFull):
                     await claim(store)

@@ -34,9 +34,9 @@ async def test_a_server_that_is_not_there_can_be_tried_again() -> None:
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        ("?durability=sometimes", "durability is safe, fast or trusted"),
-        ("?pool_size=1", "pool_size is a number from 2 to 1000"),
-        ("?prefix={x}", "prefix is up to 100 letters"),
+        ("?durability=sometimes", "durability must be safe, fast or trusted"),
+        ("?pool_size=1", "pool_size must be a number from 2 to 1000"),
+        ("?prefix={x}", "prefix must be up to 100 letters"),
         ("?speed=high", "speed"),
     ],
 )
@@ -129,7 +129,7 @@ async def test_a_foreign_value_under_our_names_is_told(redis_server: Redis, url:
         outside.set("{penstock}:fact", "mine")
     error = await refusal(url)
     assert isinstance(error, StoreUnusable)
-    assert "something else under the names" in str(error)
+    assert "under this store's prefix" in str(error)
 
 
 async def test_stores_with_other_prefixes_share_a_server(store: RedisStore, url: str) -> None:
@@ -144,5 +144,5 @@ async def test_a_server_with_nothing_wrong_is_well(store: RedisStore) -> None:
 
 
 async def test_there_is_no_transaction_to_take_part_in(store: RedisStore) -> None:
-    with pytest.raises(InvalidInput, match="takes part in no transaction"):
+    with pytest.raises(InvalidInput, match="cannot join your transaction"):
         store.enqueue_on(object(), [])

@@ -106,7 +106,9 @@ async def test_publishing_stops_before_the_disk_is_full(store: SqliteStore, disk
     assert has_ballast(disk)
     assert room(disk) > LOW_WATER // 2
     before = await places(store)
-    with pytest.raises(StoreFull, match="publishing stops, settling goes on; free some space"):
+    with pytest.raises(
+        StoreFull, match="publishing is stopped, settling continues; free some space"
+    ):
         await publish(store, 10)
     assert await places(store) == before
 

@@ -121,7 +121,7 @@ async def test_a_truncated_store_is_refused(path: Path, left: float) -> None:
 async def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
     change(path, "CREATE TABLE song (title TEXT)", "INSERT INTO song VALUES ('Tea for Two')")
     content = read(path)
-    with pytest.raises(StoreUnusable, match=r"queue\.db.*not one of penstock's"):
+    with pytest.raises(StoreUnusable, match=r"queue\.db.*not a Penstock store"):
         await open_file(path)
     assert read(path) == content
 

@@ -171,7 +171,7 @@ def test_a_floor_above_the_code_is_too_new_and_one_at_it_is_not() -> None:
 
 
 def test_a_migration_says_its_floor() -> None:
-    with pytest.raises(StoreUnusable, match=r"0001_core\.sql does not say its floor"):
+    with pytest.raises(StoreUnusable, match=r"0001_core\.sql does not declare its floor"):
         migrations.read("0001_core.sql", "SELECT 1;")
 
 

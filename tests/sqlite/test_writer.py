@@ -247,6 +247,6 @@ async def test_a_writer_that_ends_tells_everybody(store: SqliteStore) -> None:
     """Whatever ended it, nobody waits for ever: here somebody closed the file of its gate."""
     descriptor, store.gate.file = store.gate.file, -1
     for _ in range(2):
-        with pytest.raises(StoreError, match="the writer ended"):
+        with pytest.raises(StoreError, match="the writer thread failed"):
             await publish(store)
     store.gate.file = descriptor

@@ -88,7 +88,9 @@ def parse_file(url: str) -> tuple[str, Durability]:
     if parts.netloc:
         raise InvalidInput(f"store url {redact_url(url)!r} has a host; a file is sqlite:///name.db")
     if parts.fragment:
-        raise InvalidInput(f"store url {redact_url(url)!r} has a '#', which means nothing here")
+        raise InvalidInput(
+            f"store url {redact_url(url)!r} has a fragment ('#'), which is not supported"
+        )
     durability = take_durability(options)
     if options:
         raise InvalidInput(f"store url {redact_url(url)!r}: no option named {', '.join(options)}")

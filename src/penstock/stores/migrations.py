@@ -39,7 +39,7 @@ def read(file_name: str, text: str) -> Migration:
     number, _, name = file_name.removesuffix(".sql").partition("_")
     floor = FLOOR.search(text)
     if floor is None:
-        raise StoreUnusable(f"migration {file_name} does not say its floor")
+        raise StoreUnusable(f"migration {file_name} does not declare its floor")
     checksum = sha256(text.encode()).hexdigest()
     return Migration(int(number), name, text, checksum, int(floor.group(1)), ONLINE in text)
 
@@ -49,14 +49,14 @@ def find_missing(known: list[Migration], applied: dict[int, str], floor: int) ->
     last = known[-1].number
     if floor > last:
         raise StoreTooNew(
-            f"the store needs code of schema {floor} or newer, this one knows {last};"
+            f"the store needs schema {floor} or newer, this version supports {last};"
             " upgrade penstock"
         )
     for migration in known:
         checksum = applied.get(migration.number, migration.checksum)
         if checksum != migration.checksum:
             raise StoreUnusable(
-                f"migration {migration.number} ({migration.name}) in the store is not the one"
-                " this code has; restore the store or the code it was made with"
+                f"migration {migration.number} ({migration.name}) in the store differs from"
+                " this version's; restore the store or use the version that created it"
             )
     return [migration for migration in known if migration.number not in applied]

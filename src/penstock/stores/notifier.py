@@ -83,7 +83,7 @@ class NullNotifier(Waiters):
         self.wake(None)
 
     async def examine(self) -> Check:
-        return Check("wake", "whoever waits looks by itself")
+        return Check("wake", "consumers poll")
 
 
 class Listener(NullNotifier, ABC):

@@ -19,8 +19,8 @@ def split(url: str) -> SplitResult:
 
 def make_url_error(url: str) -> InvalidInput:
     return InvalidInput(
-        f"store url {redact_url(url)!r} cannot be read: a port is a number up to 65535,"
-        " and in a password / ? # @ are written %2F %3F %23 %40"
+        f"store url {redact_url(url)!r} cannot be read: a port is a number up to 65535;"
+        " in a password, write / ? # @ as %2F %3F %23 %40"
     )
 
 
@@ -48,11 +48,11 @@ def take_durability(options: dict[str, str], *more: Durability) -> Durability:
     for durability in known:
         if durability == given:
             return durability
-    raise InvalidInput(f"store url: durability is {', '.join(known[:-1])} or {known[-1]}")
+    raise InvalidInput(f"store url: durability must be {', '.join(known[:-1])} or {known[-1]}")
 
 
 def take_pool_size(options: dict[str, str]) -> int:
     size = options.pop("pool_size", "8")
     if not size.isdecimal() or not 2 <= int(size) <= 1_000:
-        raise InvalidInput("store url: pool_size is a number from 2 to 1000")
+        raise InvalidInput("store url: pool_size must be a number from 2 to 1000")
     return int(size)

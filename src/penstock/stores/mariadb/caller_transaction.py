@@ -105,9 +105,9 @@ async def enter_transaction(
             raise InvalidInput(ELSEWHERE) from None
         if number in CONFLICT_ERRORS:
             raise StoreBusy(
-                f"somebody did the same meanwhile; roll back, try again: {error}"
+                f"a concurrent transaction did the same; roll back and try again: {error}"
             ) from error
-        raise StoreError(f"the caller's connection: {error}") from error
+        raise StoreError(f"a statement failed on your connection: {error}") from error
 
 
 async def check_and_enter(

@@ -40,8 +40,8 @@ class MariaConnection:
         text = ";\n".join(statements).encode()
         if len(text) >= self.most:
             raise InvalidInput(
-                f"{len(text)} bytes at once are more than max_allowed_packet of the server,"
-                f" {self.most}; send less, or raise it there"
+                f"a request of {len(text)} bytes exceeds the server's max_allowed_packet"
+                f" of {self.most} bytes; send smaller batches or raise it"
             )
         async with asyncio.timeout(self.deadline):
             await self.connection.query(text)

@@ -84,8 +84,8 @@ def refuse_other(where: str, version: str) -> None:
     """Before anything is said that another server would not understand."""
     if "mariadb" not in version.lower():
         raise StoreUnusable(
-            f"{where}: the server is MySQL {version}; Penstock needs MariaDB, which can return"
-            " what it deletes"
+            f"{where}: the server is MySQL {version}; Penstock needs MariaDB for"
+            " DELETE ... RETURNING"
         )
     # Clients of old are told of a 5.5.5 that it only pretends to be.
     found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", version)

@@ -23,15 +23,15 @@ READ_ONLY = frozenset({1290, 1792, 1836})
 # In this order; the first that fits is told.
 TOLD: tuple[tuple[frozenset[int], type[StoreError], str], ...] = (
     (READ_ONLY, StoreUnreachable,
-     "is read-only: a replica, or a failover is under way"),
-    (frozenset({1040, 1203, 1226}), StoreUnreachable, "takes no connection now"),
+     "is read-only (a replica, or a failover is in progress)"),
+    (frozenset({1040, 1203, 1226}), StoreUnreachable, "accepts no connections now"),
     (frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1370, 1698}), StoreUnusable,
-     "refuses us"),
+     "refused access"),
     (frozenset({1054, 1146, 1305, 4091}), StoreUnusable,
-     "lacks what this code needs: restore it, or run penstock migrate"),
-    (frozenset({1021, 1037, 1041, 1114, 28, 3}), StoreFull, "has no room"),
+     "has an incomplete schema; restore a backup or run penstock migrate"),
+    (frozenset({1021, 1037, 1041, 1114, 28, 3}), StoreFull, "is out of disk space or memory"),
     (CONFLICT_ERRORS | {1317, 3024, 1969}, StoreBusy,
-     "was kept waiting by somebody's transaction; try again"),
+     "was blocked by another transaction; try again"),
 )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def translate_error(error: BaseException, where: str, *, sent: bool = False) -> 
     text = " ".join(str(error).split()) or type(error).__name__
     if is_connection_gone(error):
         if sent:
-            return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
+            return OutcomeUnknown(f"{where} did not answer; the change may have been made: {text}")
         return StoreUnreachable(f"{where} cannot be reached: {text}")
     for numbers, told, what in TOLD:
         if get_error_number(error) in numbers:

@@ -37,13 +37,13 @@ async def check_durability(tx: MariaTransaction, address: MariaDsn) -> Check:
     if flushes != 1:
         text = f"{address.durability}: innodb_flush_log_at_trx_commit is {flushes} on the server"
         return Check("durability", text, False)
-    return Check("durability", "safe: what was accepted survives a power cut")
+    return Check("durability", "safe: accepted messages survive a power cut")
 
 
 async def check_schema(tx: MariaTransaction) -> Check:
     last = await fetch_value(tx, "SELECT max(number) FROM penstock_migration")
     floor = await fetch_value(tx, "SELECT max(floor) FROM penstock_migration")
-    return Check("schema", f"schema {last}, this code knows {SCHEMA}, floor {floor}")
+    return Check("schema", f"schema {last}, this version supports {SCHEMA}, minimum {floor}")
 
 
 async def check_packets(tx: MariaTransaction) -> Check:
@@ -55,11 +55,11 @@ async def check_exports(tx: MariaTransaction) -> Check:
     """A transaction that nobody ends keeps the export waiting."""
     count = await fetch_value(tx, "SELECT count(*) FROM penstock_generation")
     if count > MAX_PENDING_GENERATIONS:
-        return Check("transactions", "one that writes is open for long: who is it?", False)
-    return Check("transactions", "none holds up the export")
+        return Check("transactions", "a long write transaction delays the export; end it", False)
+    return Check("transactions", "none delays the export")
 
 
 async def check_type_index(tx: MariaTransaction) -> Check:
     if await schema.is_missing(tx.session):
-        return Check("type index", "missing: claims by type are slow; penstock migrate", False)
-    return Check("type index", "there" if await schema.exists(tx.session) else "not needed")
+        return Check("type index", "missing: claims by type are slow; run penstock migrate", False)
+    return Check("type index", "present" if await schema.exists(tx.session) else "not needed")

@@ -239,9 +239,9 @@ class RedisPubSub(Notifier):
         try:
             await self.redis.ping()
         except self.errors as error:
-            text = f"Redis cannot be reached, whoever waits looks by itself: {error}"
+            text = f"Redis cannot be reached, so consumers poll: {error}"
             return Check("wake", text, False)
-        return Check("wake", "Redis tells of work")
+        return Check("wake", "Redis delivers wake-ups")
 
     async def drop(self) -> None:
         """The client does by itself."""

@@ -23,7 +23,7 @@ NEEDED = {"innodb_flush_log_at_trx_commit": 1, "innodb_doublewrite": 1}
 
 async def open_store(url: str, *, clock: Clock | None = None) -> MariaStore:
     if clock is not None:
-        raise InvalidInput("a MariaDB store has the server's clock")
+        raise InvalidInput("a MariaDB store uses the server's clock")
     return await open_at(parse(url))
 
 
@@ -33,7 +33,7 @@ async def open_at(address: MariaDsn) -> MariaStore:
             await migrate(session, address.moment)
         elif to_do := await wait_for_migrations(session):
             names = ", ".join(migration.name for migration in to_do)
-            raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
+            raise StoreUnusable(f"{names} must be applied first; run penstock migrate")
         await refuse_incomplete(session)
         ((seal,),) = await session.rows(fill_statement("fact", name="secret"))
     return MariaStore(address, seal)
@@ -72,12 +72,12 @@ async def fit_session(address: MariaDsn) -> AsyncIterator[MariaConnection]:
 async def refuse_unfit(session: MariaConnection, address: MariaDsn) -> None:
     ((read_only, innodb_read_only),) = await session.rows("SELECT @@read_only, @@innodb_read_only")
     if read_only or innodb_read_only:
-        raise StoreUnusable("it is read-only, a replica perhaps; use the primary")
+        raise StoreUnusable("it is read-only, perhaps a replica; use the primary")
     weak = await find_weak_settings(session)
     if weak and address.durability == "safe":
         raise StoreUnusable(
-            f"the server has {' and '.join(weak)}, and would lose messages with its power;"
-            " change that, or say durability=fast"
+            f"the server has {' and '.join(weak)}, so a power cut could lose messages;"
+            " change that or set durability=fast in the URL"
         )
 
 

@@ -139,4 +139,4 @@ async def enter_transaction(
     except caller.errors as error:
         if getattr(error, "sqlstate", None) in ABSENT:
             raise InvalidInput(ELSEWHERE) from None
-        raise StoreError(f"the caller's connection: {error}") from error
+        raise StoreError(f"a statement failed on your connection: {error}") from error

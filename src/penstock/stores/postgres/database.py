@@ -50,7 +50,7 @@ class PostgresDatabase(ServerHandle):
         await self.pool.close()
 
     async def backup(self, path: str) -> None:
-        raise NotYet(f"{self.where}: back it up with pg_dump, which needs no pause")
+        raise NotYet(f"{self.where}: back it up with pg_dump, which needs no downtime")
 
     async def fetch(self, statement: str, /, **values: Any) -> list[Any]:
         """One statement, which is a transaction by itself."""

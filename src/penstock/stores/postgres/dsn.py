@@ -77,7 +77,7 @@ def parse(url: str) -> PostgresDsn:
     durability = take_durability(options)
     pooler = options.pop("pooler", "off")
     if pooler not in ("on", "off"):
-        raise InvalidInput("store url: pooler is on or off")
+        raise InvalidInput("store url: pooler must be on or off")
     size = take_pool_size(options)
     place = parts.netloc.rpartition("@")[2] or "localhost"
     where = f"postgresql://{place}{parts.path}"

@@ -37,17 +37,18 @@ GONE = (
 # In this order; the first that fits is told.
 TOLD: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] = (
     ((asyncpg.ReadOnlySQLTransactionError,), StoreUnreachable,
-     "is read-only: a replica, or a failover is under way"),
+     "is read-only (a replica, or a failover is in progress)"),
     ((asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError), StoreUnreachable,
-     "takes no connection now"),
+     "accepts no connections now"),
     ((asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError,
-      asyncpg.InsufficientPrivilegeError), StoreUnusable, "refuses us"),
+      asyncpg.InsufficientPrivilegeError), StoreUnusable, "refused access"),
     ((asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError,
       asyncpg.InvalidSchemaNameError), StoreUnusable,
-     "lacks what this code needs: restore it, or run penstock migrate"),
-    ((asyncpg.DiskFullError, asyncpg.OutOfMemoryError), StoreFull, "has no room"),
+     "has an incomplete schema; restore a backup or run penstock migrate"),
+    ((asyncpg.DiskFullError, asyncpg.OutOfMemoryError), StoreFull,
+     "is out of disk space or memory"),
     ((asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, *CONFLICT_ERRORS), StoreBusy,
-     "was kept waiting by somebody's transaction; try again"),
+     "was blocked by another transaction; try again"),
 )  # fmt: skip
 
 
@@ -70,5 +71,5 @@ def translate_error(error: BaseException, where: str, *, sent: bool = False) -> 
     if not is_connection_gone(error):
         return StoreError(f"{where}: {text}")
     if sent:
-        return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
+        return OutcomeUnknown(f"{where} did not answer; the change may have been made: {text}")
     return StoreUnreachable(f"{where} cannot be reached: {text}")

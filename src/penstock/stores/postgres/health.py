@@ -37,13 +37,13 @@ async def check_durability(tx: PostgresTransaction, address: PostgresDsn) -> Che
         return Check(
             "durability", f"{address.durability}: {', '.join(off)} off on the server", False
         )
-    return Check("durability", "safe: what was accepted survives a power cut")
+    return Check("durability", "safe: accepted messages survive a power cut")
 
 
 async def check_schema(tx: PostgresTransaction) -> Check:
     last = await fetch_value(tx, "SELECT max(number) FROM penstock.migration")
     floor = await fetch_value(tx, "SELECT max(floor) FROM penstock.migration")
-    return Check("schema", f"schema {last}, this code knows {SCHEMA}, floor {floor}")
+    return Check("schema", f"schema {last}, this version supports {SCHEMA}, minimum {floor}")
 
 
 async def check_sessions(tx: PostgresTransaction) -> Check:
@@ -55,9 +55,9 @@ async def check_sessions(tx: PostgresTransaction) -> Check:
         and await fetch_value(tx, f"SHOW {name}") != wanted
     ]
     if wrong:
-        text = f"{', '.join(wrong)} not as we set them: say pooler=on and run penstock migrate"
+        text = f"{', '.join(wrong)} reset by a pooler; set pooler=on and run penstock migrate"
         return Check("sessions", text, False)
-    return Check("sessions", "as they should be")
+    return Check("sessions", "settings are in effect")
 
 
 async def check_snapshots(tx: PostgresTransaction) -> Check:
@@ -67,8 +67,8 @@ async def check_snapshots(tx: PostgresTransaction) -> Check:
         " FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()",
     )
     if oldest > OLD_SNAPSHOT:
-        return Check("transactions", f"the oldest is open for {oldest} s: who is it?", False)
-    return Check("transactions", f"the oldest is open for {oldest} s")
+        return Check("transactions", f"the oldest has been open for {oldest} s; end it", False)
+    return Check("transactions", f"the oldest has been open for {oldest} s")
 
 
 async def check_type_index(tx: PostgresTransaction) -> Check:
@@ -78,5 +78,5 @@ async def check_type_index(tx: PostgresTransaction) -> Check:
     )
     if await fetch_value(tx, SQL["index_lacking"].text):
         found = "missing" if valid is None else "half-built"
-        return Check("type index", f"{found}: claims by type are slow; penstock migrate", False)
-    return Check("type index", "there" if valid else "not needed")
+        return Check("type index", f"{found}: claims by type are slow; run penstock migrate", False)
+    return Check("type index", "present" if valid else "not needed")

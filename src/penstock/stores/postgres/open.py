@@ -25,7 +25,7 @@ NEEDED = ("fsync", "full_page_writes")
 
 async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
     if clock is not None:
-        raise InvalidInput("a PostgreSQL store has the server's clock")
+        raise InvalidInput("a PostgreSQL store uses the server's clock")
     address = parse(url)
     connection = await address.connect()
     try:
@@ -36,7 +36,7 @@ async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
                 await keep_settings(connection, SETTINGS)
         elif to_do := await wait_for_migrations(connection, address):
             names = ", ".join(migration.name for migration in to_do)
-            raise StoreUnusable(f"{names} is to be applied first: penstock migrate")
+            raise StoreUnusable(f"{names} must be applied first; run penstock migrate")
         await refuse_incomplete(connection)
         secret = await connection.fetchval(SQL["fact"].text, "secret")
     except ERRORS as error:
@@ -78,6 +78,6 @@ async def refuse_unfit(connection: asyncpg.Connection, address: PostgresDsn) -> 
     off = [name for name in NEEDED if await connection.fetchval(f"SHOW {name}") != "on"]
     if off and address.durability == "safe":
         raise StoreUnusable(
-            f"the server has {' and '.join(off)} off, and would lose messages with its power;"
-            " switch it on, or say durability=fast"
+            f"the server has {' and '.join(off)} off, so a power cut could lose messages;"
+            " turn it on or set durability=fast in the URL"
         )

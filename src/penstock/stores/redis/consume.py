@@ -69,8 +69,8 @@ class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
 
     def no_transactions(self) -> InvalidInput:
         return InvalidInput(
-            f"{self.where}: a Redis store takes part in no transaction of yours; use a unique key,"
-            " or a store that is a database"
+            f"{self.where}: a Redis store cannot join your transaction; use a unique key,"
+            " or an SQL store"
         )
 
     async def claim(self, claim: Claim) -> Claimed:

@@ -37,7 +37,7 @@ class RedisDatabase(ServerHandle):
         await self.pool.close()
 
     async def backup(self, path: str) -> None:
-        raise NotYet(f"{self.where}: back it up with redis-cli --rdb, which needs no pause")
+        raise NotYet(f"{self.where}: back it up with redis-cli --rdb, which needs no downtime")
 
     async def run(self, verb: str, *arguments: Any) -> Any:
         """One script, which is a transaction by itself."""

@@ -54,7 +54,7 @@ def parse(url: str) -> RedisDsn:
     size = take_pool_size(options)
     prefix = options.pop("prefix", "penstock")
     if not PREFIX.fullmatch(prefix):
-        raise InvalidInput("store url: prefix is up to 100 letters, digits, _, . and -")
+        raise InvalidInput("store url: prefix must be up to 100 letters, digits, _, . and -")
     credentials, _, place = parts.netloc.rpartition("@")
     strays = any("@" in part for part in (credentials, parts.path, parts.fragment, *options))
     if strays or not has_port(parts):

@@ -7,10 +7,10 @@ from redis.exceptions import ResponseError
 from penstock.errors import StoreUnusable
 from penstock.stores.redis.connection import RedisConnection
 
-SAFE = "what was accepted survives a power cut"
+SAFE = "accepted messages survive a power cut"
 NEEDED = {
-    "appendonly": ("yes", "it has no log (appendonly no)"),
-    "appendfsync": ("always", "its log is written later (appendfsync is not always)"),
+    "appendonly": ("yes", "the append-only file is off (appendonly no)"),
+    "appendfsync": ("always", "writes are not synced (appendfsync is not always)"),
 }
 
 
@@ -40,17 +40,17 @@ def find_eviction_policy(settings: dict[str, str]) -> list[str]:
     policy = settings.get("maxmemory-policy", "noeviction")
     if policy == "noeviction" or settings.get("maxmemory", "0") == "0":
         return []
-    return [f"it throws messages away when it is full (maxmemory-policy {policy})"]
+    return [f"keys are evicted when memory is full (maxmemory-policy {policy})"]
 
 
 def refuse_unsafe(safety: RedisDurability) -> None:
     if safety.unknown:
         raise StoreUnusable(
-            "the server does not tell its settings; if you know that it has appendonly yes,"
-            " appendfsync always and no eviction, say durability=trusted"
+            "the server does not report its settings; if it has appendonly yes,"
+            " appendfsync always and no eviction, set durability=trusted in the URL"
         )
     if safety.lacks:
         raise StoreUnusable(
-            f"{' and '.join(safety.lacks)}, and would lose messages;"
-            " change its settings, or say durability=fast"
+            f"messages could be lost: {' and '.join(safety.lacks)};"
+            " change the server's settings or set durability=fast in the URL"
         )

@@ -19,16 +19,16 @@ GONE = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutErr
 # The first that fits is told.
 TOLD: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
     (("READONLY", "ReadOnlyError"), StoreUnreachable,
-     "is read-only: a replica, or a failover is under way"),
+     "is read-only (a replica, or a failover is in progress)"),
     (("MISCONF",), StoreFull, "cannot write to its disk"),
-    (("OOM", "OutOfMemoryError"), StoreFull, "has no room"),
+    (("OOM", "OutOfMemoryError"), StoreFull, "is out of memory"),
     (("LOADING", "BusyLoadingError", "MASTERDOWN", "MasterDownError", "ClusterDownError",
       "TryAgainError", "AskError", "max number of clients"), StoreUnreachable,
-     "takes no call now"),
+     "is not ready for commands"),
     (("NOAUTH", "WRONGPASS", "NOPERM", "invalid username", "invalid password"), StoreUnusable,
-     "refuses us"),
-    (("BUSY",), StoreBusy, "is kept busy by a script; try again"),
-    (("WRONGTYPE",), StoreUnusable, "has something else under the names of this store"),
+     "refused access"),
+    (("BUSY",), StoreBusy, "is busy running a script; try again"),
+    (("WRONGTYPE",), StoreUnusable, "holds keys of another type under this store's prefix"),
 )  # fmt: skip
 REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
 
@@ -45,10 +45,10 @@ def translate_error(error: BaseException, where: str, *, sent: bool = False) -> 
     text = " ".join(str(error).split()) or type(error).__name__
     words = f"{type(error).__name__} {text}"
     if isinstance(error, REFUSED):
-        return StoreUnusable(f"{where} refuses us: {text}")
+        return StoreUnusable(f"{where} refused access: {text}")
     if is_connection_gone(error):
         if sent:
-            return OutcomeUnknown(f"{where} did not answer, and may have done it: {text}")
+            return OutcomeUnknown(f"{where} did not answer; the change may have been made: {text}")
         return StoreUnreachable(f"{where} cannot be reached: {text}")
     for marks, told, what in TOLD:
         if any(mark in words for mark in marks):

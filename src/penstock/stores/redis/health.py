@@ -30,13 +30,15 @@ class RedisHealth(RedisQueues, RedisUpkeep):
 
     async def schema(self) -> Check:
         there = int(await self.ask("HGET", "fact", "schema"))
-        return Check("schema", f"schema {there}, this code knows {SCHEMA}")
+        return Check("schema", f"schema {there}, this version supports {SCHEMA}")
 
     async def type_index(self) -> Check:
         there = await self.ask("HGET", "fact", "typed") is not None
         if await self.lacks_type_index():
-            return Check("type index", "missing: claims by type are slow; penstock migrate", False)
-        return Check("type index", "there" if there else "not needed")
+            return Check(
+                "type index", "missing: claims by type are slow; run penstock migrate", False
+            )
+        return Check("type index", "present" if there else "not needed")
 
     async def lacks_type_index(self) -> bool:
         wanted = any(queue.settings.filter_by_type for queue in await self.queues())
@@ -46,9 +48,9 @@ class RedisHealth(RedisQueues, RedisUpkeep):
         """An agent reclaims within seconds; leases long over mean that none is running."""
         overdue = await self.ask("ZCOUNT", "lease_until", "-inf", f"({now - OVERDUE}")
         if overdue:
-            text = f"{overdue} ran out over a minute ago: is a worker running?"
+            text = f"{overdue} expired over a minute ago; is a worker running?"
             return Check("leases", text, False)
-        return Check("leases", "none is overdue")
+        return Check("leases", "none overdue")
 
     async def stale_exports(self, now: Moment) -> Check:
         stale = [
@@ -56,13 +58,13 @@ class RedisHealth(RedisQueues, RedisUpkeep):
             if each.advanced_at < now - STALE_EXPORT
         ]  # fmt: skip
         if stale:
-            return Check("exports", f"not advanced for a day: {', '.join(stale)}", False)
-        return Check("exports", "none is behind")
+            return Check("exports", f"no progress for a day: {', '.join(stale)}", False)
+        return Check("exports", "none behind")
 
 
 def check_durability(safety: RedisDurability, durability: str) -> Check:
     if safety.unknown:
-        return Check("durability", f"{durability}: the server does not tell its settings")
+        return Check("durability", f"{durability}: the server does not report its settings")
     if safety.lacks:
         return Check("durability", f"{durability}: {', '.join(safety.lacks)}", False)
     return Check("durability", f"safe: {SAFE}")

@@ -46,7 +46,7 @@ async def exists(url: str) -> bool:
 
 def refuse_newer(schema: int, where: str) -> None:
     if schema > SCHEMA:
-        raise StoreTooNew(f"{where}: schema {schema}, and this code knows {SCHEMA}")
+        raise StoreTooNew(f"{where}: schema {schema} is newer than {SCHEMA}; upgrade penstock")
 
 
 async def refuse_unfit(address: RedisDsn) -> None:

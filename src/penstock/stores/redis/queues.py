@@ -69,7 +69,7 @@ class RedisQueues(RedisDatabase):
             "create_scope", encode((tenant, name)), b"0" + stored, DEAD_LETTER, rest
         )
         if not id:
-            raise SlugConflict(f"tenant {tenant!r} already has a scope named {name!r}")
+            raise SlugConflict(f"tenant {tenant!r} already has a scope {name!r}")
         return Scope(id, tenant, name)
 
     async def scope(self, tenant: str, name: str) -> Scope | None:
@@ -86,7 +86,7 @@ class RedisQueues(RedisDatabase):
         stored = StoredQueue(scope_id, name, QueueState.ACTIVE, settings)
         id = await self.run("create_queue", make_name_field(scope_id, name), encode(stored))
         if not id:
-            raise SlugConflict(f"there is already a queue named {name!r}")
+            raise SlugConflict(f"queue {name!r} already exists")
         return await self.queue_of(encode_queue_id(id), encode(stored))
 
     async def queues(self, tenant: str | None = None, scope: str | None = None) -> list[Queue]:
@@ -116,7 +116,7 @@ class RedisQueues(RedisDatabase):
     async def stored(self, id: bytes) -> bytes:
         text: bytes | None = await self.ask("HGET", "queue", id)
         if text is None:
-            raise NotFound(f"there is no queue {int(id, 16)}")
+            raise NotFound(f"queue {int(id, 16)} does not exist")
         return text
 
     async def queue_of(self, id: bytes, text: bytes) -> Queue:
@@ -143,7 +143,7 @@ class RedisQueues(RedisDatabase):
             fields = (make_name_field(old.scope, old.name), make_name_field(new.scope, new.name))
             answer = await self.run("change_queue", id, text, encode(new), *fields)
         if answer == b"taken":
-            raise SlugConflict(f"there is already a queue named {name!r}")
+            raise SlugConflict(f"queue {name!r} already exists")
 
     async def prepare(self, settings: QueueSettings | None) -> None:
         """What the settings of a queue need of the store."""

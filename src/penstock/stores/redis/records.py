@@ -36,7 +36,7 @@ class RedisRecords(RedisDatabase):
         if found:
             return decode_record(id, found)
         if id <= int(await self.ask("HGET", "fact", "pruned") or 0):
-            raise Archived(f"message {id} ended and left the store by retention")
+            raise Archived(f"message {id} ended and was removed by retention")
         return None
 
     async def named(self, queue_id: int, name: str) -> int | None:
@@ -96,7 +96,7 @@ class RedisRecords(RedisDatabase):
     async def replace(self, id: int, entry: Entry) -> Published:
         reply = await self.run("replace", encode_id(id), *publish.make_arguments([entry]))
         if not reply:
-            raise InvalidState(f"message {id} is not dead any more")
+            raise InvalidState(f"message {id} is no longer dead")
         return publish.decode_outcomes(reply)[0]
 
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:

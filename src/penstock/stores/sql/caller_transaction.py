@@ -16,7 +16,7 @@ from penstock.stores.sql.transaction import Lockable
 C = TypeVar("C", bound=DriverConnection)
 # Whom to tell of the queues once it is committed.
 Tell: TypeAlias = Callable[[set[int]], None]
-ELSEWHERE = "the connection is to another database than the queue's"
+ELSEWHERE = "the connection is to another database than the queue"
 
 
 class CallerTransaction(locking.LockingTransaction, Generic[C]):
@@ -40,7 +40,7 @@ class CallerTransaction(locking.LockingTransaction, Generic[C]):
     async def lock(self, *what: Lockable) -> None:
         """Nobody waits in a transaction that is not ours to end."""
         if not all(await self.try_lock(what)):
-            raise StoreBusy("somebody's open transaction is about to decide the same; try again")
+            raise StoreBusy("the same key is locked by another transaction; try again")
 
     async def save(self) -> None:
         await self.caller.say("SAVEPOINT penstock_atomic")
@@ -72,10 +72,10 @@ async def publish_on(
 async def complete_on(inside: Inside, item: Completion) -> None:
     async with inside as tx:
         if tx.caller.alone:
-            raise InvalidInput("begin a transaction: the completion is one with what is in it")
+            raise InvalidInput("begin a transaction first; the completion commits with it")
         answer = await settling.complete_one(tx, item)
         if answer.kind is not AnswerKind.DONE:
-            raise LockLost(f"message {item.id}: its lock was lost; roll back what you did")
+            raise LockLost(f"message {item.id}: its lock was lost; roll back your transaction")
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ async def epoch(tx: SqlTransaction, cursor: Cursor) -> int:
     number: int = (await tx.one("number", name="epoch"))[0]
     if cursor.epoch > number:
         raise InvalidState(
-            f"the cursor is of epoch {cursor.epoch}, the store of {number}: is it another store?"
+            f"the cursor is from epoch {cursor.epoch}, the store is in {number}: another store?"
         )
     return number
 

@@ -11,16 +11,16 @@ async def check_leases(tx: SqlTransaction) -> Check:
     """An agent reclaims within seconds; leases long over mean that none is running."""
     overdue = len(await tx.all("lease_expired", now=tx.now - OVERDUE, limit=1_000))
     if overdue:
-        return Check("leases", f"{overdue} ran out over a minute ago: is a worker running?", False)
-    return Check("leases", "none is overdue")
+        return Check("leases", f"{overdue} expired over a minute ago; is a worker running?", False)
+    return Check("leases", "none overdue")
 
 
 async def check_exports(tx: SqlTransaction) -> Check:
     rows = await tx.all("cursors")
     stale = [name for name, *_, at in rows if at < tx.now - STALE_EXPORT]
     if stale:
-        return Check("exports", f"not advanced for a day: {', '.join(stale)}", False)
-    return Check("exports", "none is behind")
+        return Check("exports", f"no progress for a day: {', '.join(stale)}", False)
+    return Check("exports", "none behind")
 
 
 async def check_dead(tx: SqlTransaction) -> Check:

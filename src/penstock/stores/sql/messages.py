@@ -131,8 +131,8 @@ async def replace(tx: SqlTransaction, id: int, entry: Entry) -> Published:
     row = await take_dead(tx, id)
     if row is None:
         if await explain_not_dead(tx, id) is HELD_DEAD:
-            raise Busy(f"somebody's open transaction holds message {id}")
-        raise InvalidState(f"message {id} is not dead any more")
+            raise Busy(f"message {id} is locked by another transaction; try again")
+        raise InvalidState(f"message {id} is no longer dead")
     await end(tx, Ticket(*row), Verb.REDRIVE, State.CANCELLED, "replaced")
     return await publish_checked(tx, entry)
 

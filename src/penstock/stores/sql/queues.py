@@ -48,7 +48,7 @@ async def directory_version(tx: SqlTransaction) -> int:
 async def create_scope(tx: SqlTransaction, tenant: str, name: str) -> Scope:
     row = await tx.one("scope_create", tenant=tenant, name=name)
     if row is None:
-        raise SlugConflict(f"tenant {tenant!r} already has a scope named {name!r}")
+        raise SlugConflict(f"tenant {tenant!r} already has a scope {name!r}")
     await create_queue(tx, row[0], DEAD_LETTER, QueueSettings())
     return Scope(row[0], tenant, name)
 
@@ -70,7 +70,7 @@ async def create_queue(
         "queue_create", scope_id=scope_id, name=name, settings=encode(settings).decode()
     )
     if row is None:
-        raise SlugConflict(f"there is already a queue named {name!r}")
+        raise SlugConflict(f"queue {name!r} already exists")
     await tx.next_number("directory")
     return make_queue(await tx.one("queue_by_id", id=row[0]))
 
@@ -108,7 +108,7 @@ async def refuse_taken(tx: SqlTransaction, queue_id: int, name: str) -> None:
     here = make_queue(await tx.one("queue_by_id", id=queue_id)).scope
     other = await queue(tx, here.tenant, here.name, name)
     if other is not None and other.id != queue_id:
-        raise SlugConflict(f"there is already a queue named {name!r}")
+        raise SlugConflict(f"queue {name!r} already exists")
 
 
 async def delete_queue(tx: SqlTransaction, queue_id: int) -> bool:

@@ -21,7 +21,7 @@ async def get(tx: SqlTransaction, id: int, *, full: bool = True) -> Record | Non
     row = await tx.one("message", id=id)
     if row is None:
         if 0 < id <= (await tx.one("number", name="pruned"))[0]:
-            raise Archived(f"message {id} ended and left the store by retention")
+            raise Archived(f"message {id} ended and was removed by retention")
         return None
     rows = await tx.all("timeline", id=id, full=full)
     timeline = tuple(make_history_row(row[:-1], row[-1]) for row in rows)

@@ -139,4 +139,4 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
         value: T = end.value
         return value
     work.close()
-    raise RuntimeError("a move waited for something")
+    raise RuntimeError("a SQLite operation suspended")

@@ -38,11 +38,11 @@ def complete(connection: object, path: str, now: Moment, item: Completion) -> No
     with use_connection(connection, path) as db:
         if not db.in_transaction:
             if is_autocommit(db):
-                raise InvalidInput("begin a transaction: the completion is one with what is in it")
+                raise InvalidInput("begin a transaction first; the completion commits with it")
             db.execute("BEGIN IMMEDIATE")
         answer = run_in_savepoint(db, now, complete_one, item)
     if answer.kind is not AnswerKind.DONE:
-        raise LockLost(f"message {item.id}: its lock was lost; roll back what you did")
+        raise LockLost(f"message {item.id}: its lock was lost; roll back your transaction")
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def check_same_file(db: sqlite3.Connection, path: str) -> None:
     (file,) = (row[2] for row in db.execute("PRAGMA database_list") if row[1] == "main")
     if not file or not os.path.exists(path) or not os.path.samefile(file, path):
         raise InvalidInput(
-            f"the connection is to {file or 'memory'!r}, the queue lies in {path!r};"
+            f"the connection is to {file or 'memory'!r}, the queue is in {path!r};"
             " one transaction cannot span two databases"
         )
 
@@ -130,7 +130,7 @@ def translate_busy(error: sqlite3.Error, db: sqlite3.Connection, path: str) -> E
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     if busy and db.in_transaction:
         return StoreBusy(
-            "another writer is at work, or your transaction began by reading and others have"
-            " written since: begin it with BEGIN IMMEDIATE, or commit it before enqueueing"
+            "the database is locked by another writer, or has changed since your transaction read"
+            " it; start with BEGIN IMMEDIATE, or commit before enqueueing"
         )
     return translate_error(error, path)

@@ -105,7 +105,7 @@ def refuse_foreign(db: sqlite3.Connection) -> None:
     tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     application = db.execute("PRAGMA application_id").fetchone()[0]
     if tables and application != APPLICATION:
-        raise StoreUnusable("it is a SQLite file, but not one of penstock's; choose another file")
+        raise StoreUnusable("it is a SQLite file, but not a Penstock store; choose another file")
 
 
 def migrate(db: sqlite3.Connection, clock: Clock) -> None:
@@ -131,8 +131,8 @@ def refuse_newer(db: sqlite3.Connection) -> None:
     """A newer process may have migrated the file while this one was running."""
     if (floor := read_floor(db)) > SCHEMA:
         raise StoreTooNew(
-            f"a newer penstock changed the file to schema {floor}, this process knows {SCHEMA};"
-            " upgrade and restart it"
+            f"a newer penstock upgraded the file to schema {floor}, this process supports"
+            f" {SCHEMA}; upgrade and restart it"
         )
 
 
@@ -195,7 +195,7 @@ def translate_error(error: sqlite3.Error, path: str, files: StoreFiles | None = 
         )
     if code in DAMAGED:
         return StoreUnusable(
-            f"{path!r} is damaged or no database: {error}; check its disk, then restore a backup"
+            f"{path!r} is damaged or not a database: {error}; check its disk, then restore a backup"
         )
     if code in UNWRITABLE:
         return StoreUnusable(f"cannot write {path!r}: {error}")

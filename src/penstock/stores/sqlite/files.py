@@ -48,8 +48,8 @@ class StoreFiles:
         kind = find_filesystem(directory, self.mounts)
         if kind in NETWORK:
             raise StoreUnusable(
-                f"{self.path!r} lies on a network filesystem ({kind}), where SQLite's locks do not"
-                " hold; use a local disk, or PostgreSQL for many machines"
+                f"{self.path!r} is on a network filesystem ({kind}), where SQLite's locks are"
+                " unreliable; use a local disk, or PostgreSQL for many machines"
             )
         self.create()
         if not stat.S_ISREG(os.stat(self.path).st_mode):
@@ -90,8 +90,8 @@ class StoreFiles:
         if known is not None and identity_of(file) != known:
             self.identity_due = 0.0
             raise StoreUnusable(
-                f"{file!r} was removed or replaced while it was open, and nothing is accepted;"
-                " put it back, or restart this process to use the files that are there now"
+                f"{file!r} was removed or replaced while it was open; nothing is accepted until"
+                " you put it back, or restart this process to use the current files"
             )
 
     def sync(self) -> None:
@@ -110,7 +110,7 @@ class StoreFiles:
         if self.free_bytes() < LOW_WATER:
             raise StoreFull(
                 f"less than {LOW_WATER >> 20} MB left on the disk of {self.path!r}:"
-                " publishing stops, settling goes on; free some space"
+                " publishing is stopped, settling continues; free some space"
             )
         self.room_checked = time.monotonic()
         self.load_ballast()
@@ -119,7 +119,7 @@ class StoreFiles:
         try:
             disk = os.statvfs(os.path.dirname(self.path) or ".")
         except OSError as error:
-            raise StoreUnusable(f"the folder of {self.path!r} is gone: {error}") from None
+            raise StoreUnusable(f"the directory of {self.path!r} is gone: {error}") from None
         return disk.f_bavail * disk.f_frsize
 
     def load_ballast(self) -> None:

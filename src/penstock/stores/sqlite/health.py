@@ -25,13 +25,15 @@ async def examine(
 
 def check_durability(durability: Durability) -> Check:
     if durability == "safe":
-        return Check("durability", "safe: what was accepted survives a power cut")
-    return Check("durability", "fast: a power cut may take the last second of commits", False)
+        return Check("durability", "safe: accepted messages survive a power cut")
+    return Check("durability", "fast: a power cut may lose the last second of commits", False)
 
 
 def check_schema(tx: SqliteTransaction) -> Check:
     (last,) = tx.db.execute("SELECT max(number) FROM migration").fetchone()
-    return Check("schema", f"schema {last}, this code knows {SCHEMA}, floor {read_floor(tx.db)}")
+    return Check(
+        "schema", f"schema {last}, this version supports {SCHEMA}, minimum {read_floor(tx.db)}"
+    )
 
 
 def check_integrity(tx: SqliteTransaction) -> Check:

@@ -170,7 +170,7 @@ class ThreadWriter:
         try:
             self.work()
         except BaseException as error:  # noqa: BLE001 - told to whoever waits, now and later
-            self.broken = StoreError(f"{self.applier.path!r}: the writer ended: {error!r}")
+            self.broken = StoreError(f"{self.applier.path!r}: the writer thread failed: {error!r}")
             jobs = [*self.jobs, *self.inbox]
             outcomes = [WriteOutcome(job.future, None, self.broken) for job in jobs]
             self.loop.call_soon_threadsafe(self.deliver, outcomes, set())
