@@ -109,10 +109,14 @@ class Exchange:
     def body(self) -> bytes:
         return self.sent
 
-    def watch(self, notice: object) -> None:
+    @property
+    def has_unread_body(self) -> bool:
+        return False
+
+    def watch(self, on_disconnect: object) -> None:
         pass
 
-    def unwatch(self) -> bool:
+    def stop_watching(self) -> bool:
         return False
 
     async def __call__(self, status: int, headers: object, body: bytes) -> None:
@@ -156,7 +160,8 @@ class World:
             "type": "http", "http_version": "1.1", "method": method, "scheme": "http",
             "path": ask.path, "raw_path": quote(ask.path).encode(), "root_path": "",
             "query_string": query.encode(), "headers": shown, "client": ("192.0.2.1", 1),
-            "server": ("127.0.0.1", 1), "extensions": {RESPONDER_EXTENSION: {"answer": exchange}},
+            "server": ("127.0.0.1", 1),
+            "extensions": {RESPONDER_EXTENSION: {"responder": exchange}},
         }  # fmt: skip
         async with asyncio.timeout(60):
             await self.app(scope, exchange.receive, exchange.send)

@@ -40,7 +40,7 @@ HTTP = (
              "elif cycle.more_body or not cycle.keep_alive:", "elif not cycle.keep_alive:",
              FRAMING),
     Mutation("half_a_request_kept_alive_on_cold_routes", "http/asgi.py", "send_marked",
-             "self.whole is not None and self.whole.cycle.more_body", "False", FRAMING),
+             "self.responder.has_unread_body", "False", FRAMING),
     Mutation("answers_lost_by_a_reset", "http/uvicorn_protocol.py", "close_after_answer",
              "if unread and not self.half_closed:", "if False:", FRAMING),
     Mutation("lingers_for_ever", "http/lingering_close.py", "connection_made",

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
@@ -25,8 +25,8 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 KEY = "penstock"
 CLOSE = (b"connection", b"close")
-# An ASGI extension: a whole answer by one call.
-RESPONDER_EXTENSION = "penstock.whole"
+# The ASGI extension by which our uvicorn protocol passes its own Responder.
+RESPONDER_EXTENSION = "penstock.responder"
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 MAX_TARGET_LENGTH = 300
 MIN_BYTES_PER_S = 1_000
@@ -37,22 +37,48 @@ class ClientDisconnected(Exception):
     """The caller has left; nobody is there to be answered."""
 
 
+class Responder(Protocol):
+    """Answers one request, and notices that its client disconnects."""
+
+    @property
+    def has_unread_body(self) -> bool:
+        """The connection has to close after the answer, since the client is still sending."""
+
+    def body(self) -> bytes | None:
+        """The body, if all of it is here already."""
+
+    def watch(self, on_disconnect: Callable[[], None]) -> None:
+        """Starts watching for a disconnect. The body must have been read."""
+
+    def stop_watching(self) -> bool:
+        """True if the client has disconnected."""
+
+    async def __call__(self, status: int, headers: Headers, body: bytes) -> None: ...
+
+
 class RequestContext:
     """`scope` is the namespace of queues the caller means."""
 
     __slots__ = (
-        "asgi_scope", "broker", "caller", "headers", "path", "receive", "request_id", "right",
-        "scope", "service", "whole",
+        "asgi_scope", "broker", "caller", "headers", "path", "receive", "request_id", "responder",
+        "right", "scope", "service",
     )  # fmt: skip
 
     def __init__(
-        self, service: ServerState, caller: Principal, scope: str, request_id: str, receive: Receive
+        self,
+        service: ServerState,
+        caller: Principal,
+        scope: str,
+        request_id: str,
+        receive: Receive,
+        responder: Responder,
     ) -> None:
         self.service = service
         self.caller = caller
         self.scope = scope
         self.request_id = request_id
         self.receive = receive
+        self.responder = responder
         self.broker: Broker = service.get_broker(caller.tenant)
         # What the route is about; what operators do is done with it alone.
         self.right: Right | None = None
@@ -60,8 +86,6 @@ class RequestContext:
         self.headers: Iterable[tuple[bytes, bytes]] = ()
         # What the caller shows; it is looked at again while a request takes long.
         self.asgi_scope: Scope = {}
-        # How its connection answers, and tells that the caller has left.
-        self.whole: Any = None
 
     @property
     def admin(self) -> Admin:
@@ -111,7 +135,7 @@ class RequestContext:
 
     async def body(self) -> bytes:
         limits = self.service.limits
-        here = None if self.whole is None else self.whole.body()
+        here = self.responder.body()
         return await read_body(self.receive, limits) if here is None else fitting(here, limits)
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -187,6 +211,18 @@ async def next_piece(receive: Receive) -> tuple[bytes, bool]:
     if message["type"] == "http.disconnect":
         raise ClientDisconnected
     return message.get("body", b""), message.get("more_body", False)
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def route_path_of(scope: Scope) -> str:
+    """The path without the prefix that the app is mounted at."""
+    path: str = scope["path"]
+    prefix = scope.get("root_path")
+    return path[len(prefix) :] if prefix and path.startswith(prefix + "/") else path
 
 
 def scope_of(query: bytes) -> str:

@@ -9,7 +9,7 @@ from fastapi import Depends, Path, Query, Request, Response
 from msgspec import Struct
 
 from penstock.http.auth.principal import Extent, Requirement
-from penstock.http.context import KEY, RequestContext
+from penstock.http.context import KEY, RequestContext, route_path_of
 from penstock.http.errors import make_malformed_error
 from penstock.rules.access import Right
 
@@ -96,7 +96,7 @@ async def call_alone(request: Request) -> RequestContext:
 def enter(request: Request, scope: str) -> RequestContext:
     """Before anything else of the request is read."""
     call: RequestContext = request.scope[KEY]
-    call.path = request.url.path
+    call.path = route_path_of(request.scope)
     required, summary = vars(request.scope["endpoint"])[REQUIRES]
     call.enter(required, summary, scope)
     return call

@@ -140,7 +140,7 @@ class Protocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.whole = ConnectionResponder(cycle, self.half_closed)
         cycle.transport = self.answers
-        cycle.scope["extensions"] = {RESPONDER_EXTENSION: {"answer": self.whole}}
+        cycle.scope["extensions"] = {RESPONDER_EXTENSION: {"responder": self.whole}}
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
@@ -240,30 +240,30 @@ class Protocol(HttpToolsProtocol):
 
 
 class ConnectionResponder:
-    """Head and body at once, both ways: uvicorn hands a body over in pieces, and writes head and
-    body one by one, so that a caller is woken for each."""
+    """Reads a body and writes an answer at once, where uvicorn takes several calls for each."""
 
     __slots__ = ("cycle", "gone", "left")
 
     def __init__(self, cycle: RequestResponseCycle, left: bool = False) -> None:
         self.cycle = cycle
-        # The client has left, or has closed its side.
         self.left = left
-        # Whom to tell that the caller has left.
         self.gone: Callable[[], None] | None = None
 
+    @property
+    def has_unread_body(self) -> bool:
+        return self.cycle.more_body
+
     def body(self) -> bytes | None:
-        """What was sent, if all of it is here, as most often it is."""
         cycle = self.cycle
         if cycle.more_body or cycle.disconnected:
             return None
         cycle.flow.resume_reading()
         return bytes(cycle.body)
 
-    def watch(self, notice: Callable[[], None]) -> None:
-        self.gone = notice
+    def watch(self, on_disconnect: Callable[[], None]) -> None:
+        self.gone = on_disconnect
         if self.left:
-            notice()
+            on_disconnect()
 
     def stop_watching(self) -> bool:
         """True if the caller has left."""

@@ -9,7 +9,7 @@ from fastapi.sse import format_sse_event
 from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import IdentityUnavailable, PenstockError, StoreError
-from penstock.http.context import Receive, RequestContext, Scope, Send
+from penstock.http.context import Receive, RequestContext, Scope, Send, wait_for_disconnect
 from penstock.http.events.hub import Listener
 from penstock.http.events.tail import HistoryReader, ResumePoint
 from penstock.http.state import ServerState
@@ -45,12 +45,6 @@ async def catch_up(
         if not told:
             return
         yield b"".join(each.frame for each in told if listener.filter.matches(each))
-
-
-async def wait_for_disconnect(receive: Receive) -> None:
-    """When the client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def watch_rights(call: RequestContext) -> None:

@@ -33,11 +33,11 @@ async def claim(call: RequestContext, sent: ClaimRequest) -> Deliveries:
         sent.limit,
         sent.wait,
     )
-    call.whole.watch(waiter.give_up)
+    call.responder.watch(waiter.give_up)
     try:
         taken = await waiter.future
     finally:
-        left = call.whole.unwatch()
+        left = call.responder.stop_watching()
         waiter.leave()
     if left:
         await give_back(call.broker, taken.messages)
