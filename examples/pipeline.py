@@ -9,12 +9,12 @@ For a notebook, cell by cell, or as a script:
 import sys
 
 # %% Where the store and the lake are; every machine of a cluster must reach them.
-from penstock.pipeline import ReplayRequest, extract, join_tables, read_lake, replay, started
+from penstock.pipeline import ReplayRequest, extract, join_tables, read_lake, replay, start_session
 
 url, lake = sys.argv[1:3] if len(sys.argv) > 2 else ("sqlite:///penstock.db", "lake")
 
 # %% A notebook has a Spark already, and then it is used; otherwise one is started here.
-with started() as spark:
+with start_session() as spark:
     print(extract(spark, url, lake))
 
     # %% What became of the messages, by queue and type.

@@ -8,7 +8,7 @@ import pyarrow.parquet as parquet
 
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
-from penstock.pipeline.lake.results import File, Results, ResultTable
+from penstock.pipeline.lake.results import ResultFile, Results, ResultTable
 
 METRICS: ResultTable = "metrics_hour"
 
@@ -25,9 +25,9 @@ def publish_results(lake: str, number: int, days: Sequence[int]) -> None:
     results.publish(found, whole)
 
 
-def write_day(lake: lakes.Lake, number: int, day: str) -> File:
+def write_day(lake: lakes.Lake, number: int, day: str) -> ResultFile:
     """One hour of 20 attempts, of which a part failed by day."""
-    name = f"{results.run_folder(METRICS, number)}/day={day}/part-0.parquet"
+    name = f"{results.make_run_folder(METRICS, number)}/day={day}/part-0.parquet"
     hour = pa.array([datetime.fromisoformat(f"{day}T05:00Z")], pa.timestamp("us", "UTC"))
     row = {
         "hour": hour, "queue_id": [1], "queue": ["mail"], "type": ["invoice"],
@@ -36,4 +36,4 @@ def write_day(lake: lakes.Lake, number: int, day: str) -> File:
     }  # fmt: skip
     with lake.files.new(name) as path:
         parquet.write_table(pa.table(row), path)
-    return File(METRICS, day, name, 1)
+    return ResultFile(METRICS, day, name, 1)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.pipeline.lake.delta_schema import result_fields, table_fields
+from penstock.pipeline.lake.delta_schema import make_result_fields, make_table_fields
 from penstock.pipeline.lake.results import RESULT_TABLES
 from penstock.pipeline.lake.schema import ADDED_COLUMNS, TABLES, VERSION
 from tests.pipeline.dictionary import MEANINGS, Column, columns_of
@@ -16,8 +16,8 @@ HEAD = ["| column | type | unit | null when | example | meaning |", "|---|---|--
 
 def fields() -> dict[str, list[dict[str, Any]]]:
     """The columns of every table, as its Delta log tells them."""
-    tables = {str(table): table_fields(table) for table in TABLES}
-    return {**tables, **{table: result_fields(table) for table in RESULT_TABLES}}
+    tables = {str(table): make_table_fields(table) for table in TABLES}
+    return {**tables, **{table: make_result_fields(table) for table in RESULT_TABLES}}
 
 
 def type_name(kind: Any) -> str:

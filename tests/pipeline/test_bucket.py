@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput, InvalidState, PenstockError, StoreUnreachable
 from penstock.model.store_types import Cursor
-from penstock.pipeline.extraction.extract import extract, record
+from penstock.pipeline.extraction.extract import extract, record_cursor
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
 from penstock.pipeline.lake.compact import CompactResult, compact
@@ -124,7 +124,7 @@ def test_an_extract_that_is_killed_before_its_manifest_loses_and_doubles_nothing
 
 def test_the_store_is_told_of_no_earlier_place(url: str, bucket: str) -> None:
     bring(url, bucket)
-    late = partial(record, lakes.find(bucket), Cursor(0, 10, 10))
+    late = partial(record_cursor, lakes.find(bucket), Cursor(0, 10, 10))
     on(url, lambda broker: late(broker.store))
     cursors = on(url, lambda broker: broker.store.cursors())
     assert [each.cursor for each in cursors.values()] == [Cursor(0, 30, 20)]

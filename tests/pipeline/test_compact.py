@@ -13,7 +13,7 @@ from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
-from penstock.pipeline.lake.compact import LARGE_BYTES, CompactResult, compact, neighbours
+from penstock.pipeline.lake.compact import LARGE_BYTES, CompactResult, compact, group_neighbours
 from penstock.pipeline.lake.lake import make_manifest_name
 from penstock.pipeline.lake.manifest import LakePart, encode
 from penstock.pipeline.lake.results import Results
@@ -80,7 +80,7 @@ def part(megabytes: int, name: str = "", table: Table = "message") -> LakePart:
 def test_only_small_neighbours_become_one(sizes: list[int], groups: list[list[int]]) -> None:
     parts = [part(size) for size in sizes]
     beside = [part(1, "a", "history"), *parts, part(1, "b", "history")]
-    found = [[int(each.path) for each in group] for group in neighbours(beside, "message")]
+    found = [[int(each.path) for each in group] for group in group_neighbours(beside, "message")]
     assert found == groups
 
 

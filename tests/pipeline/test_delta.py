@@ -25,15 +25,21 @@ from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
 from penstock.pipeline.lake.compact import compact
-from penstock.pipeline.lake.delta import Add, Commit, Snapshot, batch_commits, commit_lines
+from penstock.pipeline.lake.delta import (
+    Add,
+    Commit,
+    Snapshot,
+    make_commit_lines,
+    plan_batch_commits,
+)
 from penstock.pipeline.lake.delta_log import (
     CHECKPOINT_EVERY,
     KEPT_COMMITS,
     DeltaLog,
-    log_of,
+    open_log,
     sync_delta,
 )
-from penstock.pipeline.lake.delta_schema import result_fields, table_fields
+from penstock.pipeline.lake.delta_schema import make_result_fields, make_table_fields
 from penstock.pipeline.lake.files import DELTA_LOG
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.manifest import LakePart, Manifest
@@ -70,7 +76,7 @@ def bring(url: str, lake: str | Path, batch: int = 1_000) -> int:
 
 
 def message_log(lake: str | Path) -> DeltaLog:
-    return log_of(lakes.find(str(lake)), "message", table_fields("message"), False)
+    return open_log(lakes.find(str(lake)), "message", make_table_fields("message"), False)
 
 
 def test_every_engine_counts_what_the_manifests_say(url: str, place: str) -> None:
@@ -280,7 +286,7 @@ def test_a_log_is_brought_up_to_the_manifests(
 ) -> None:
     found = [
         (each.number, [add.path for add in each.adds], list(each.removes), each.data_change)
-        for each in batch_commits(held, chain, "message")
+        for each in plan_batch_commits(held, chain, "message")
     ]
     assert found == commits
 
@@ -319,11 +325,11 @@ def test_results_of_a_checkpoint_keep_their_days(url: str, lake: Path) -> None:
     bring(url, lake)
     publish_results(str(lake), 1, (1, 2))
     sync_delta(lakes.find(str(lake)))
-    log = log_of(lakes.find(str(lake)), METRICS, result_fields(METRICS), True)
+    log = open_log(lakes.find(str(lake)), METRICS, make_result_fields(METRICS), True)
     log.write_checkpoint(log.read())
     assert log.read().files == log.read_checkpoint(1).files
-    (lake / log.commit_name(0)).unlink()
-    (lake / log.commit_name(1)).unlink()
+    (lake / log.make_commit_name(0)).unlink()
+    (lake / log.make_commit_name(1)).unlink()
     days = open_table(str(lake), METRICS).to_pyarrow_table().column("day").to_pylist()
     assert sorted(days) == [date(2026, 1, 1), date(2026, 1, 2)]
 
@@ -333,7 +339,7 @@ def test_commits_long_before_a_checkpoint_are_removed(url: str, lake: Path) -> N
     log = message_log(lake)
     held = log.read()
     log.write_checkpoint(replace(held, version=KEPT_COMMITS + 1))
-    assert sorted(log.versions()[0]) == [1]
+    assert sorted(log.list_versions()[0]) == [1]
 
 
 def test_the_newest_run_takes_the_place_of_the_one_before(url: str, lake: Path) -> None:
@@ -370,8 +376,10 @@ def test_columns_that_a_newer_version_added_are_told_with_its_first_commit(
     bring(url, lake, batch=10)
     log = message_log(lake)
     held = log.read()
-    older = log_of(lakes.find(str(lake)), "message", table_fields("message")[:-2], False).metadata
-    lines = commit_lines(Commit("WRITE", 3), held, older, "lake", 0)
+    older = open_log(
+        lakes.find(str(lake)), "message", make_table_fields("message")[:-2], False
+    ).metadata
+    lines = make_commit_lines(Commit("WRITE", 3), held, older, "lake", 0)
     assert log.write_lines(held, lines) is not None
     assert "run_at" not in open_table(str(lake), "message").to_pyarrow_table().column_names
     publish(url, 1)
@@ -397,7 +405,7 @@ def test_a_torn_log_is_named(url: str, lake: Path, text: bytes | None) -> None:
 @pytest.mark.parametrize("table", RESULT_TABLES)
 def test_the_types_of_columns_are_those_of_spark(spark: SparkSession, table: ResultTable) -> None:
     schema = spark.createDataFrame([], RESULT_SCHEMAS[table]).schema
-    *columns, day = result_fields(table)
+    *columns, day = make_result_fields(table)
     assert {"type": "struct", "fields": columns} == schema.jsonValue()
     assert (day["name"], day["type"]) == ("day", "date")
 

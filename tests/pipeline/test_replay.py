@@ -13,7 +13,7 @@ from penstock.model.message import Draft, FeedMessage
 from penstock.model.queue import QueueState
 from penstock.model.store_types import Completion
 from penstock.pipeline import ReplayRequest, ReplayResult, extract, replay
-from penstock.pipeline.replay import HEADER, find_children, mark_replayed
+from penstock.pipeline.replay import HEADER, is_descendant, mark_replayed
 from penstock.pipeline.spark.errors import translate_errors
 from tests.cli.terminal import Terminal
 from tests.extent import LONG
@@ -104,7 +104,7 @@ def test_a_copy_of_a_copy_is_known_as_well(spark: SparkSession) -> None:
     given = [None, {"h": "1"}, {HEADER: "a"}, {HEADER: "b,a", "h": "1"}, {HEADER: "ab"}]
     rows = spark.createDataFrame([(each,) for each in given], "headers map<string,string>")
     found = rows.select(
-        find_children("a").alias("made"), mark_replayed("a").alias("headers")
+        is_descendant("a").alias("made"), mark_replayed("a").alias("headers")
     ).collect()
     assert [row.made for row in found] == [False, False, True, True, False]
     assert [row.headers[HEADER] for row in found] == ["a", "a", "a,a", "b,a,a", "ab,a"]

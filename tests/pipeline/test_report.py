@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock.pipeline.periods import HOUR
 from penstock.pipeline.report.causes import group_by_cause
 from penstock.pipeline.report.data import ReportData, make_empty_row
-from penstock.pipeline.report.format import format_place, length, shorten
+from penstock.pipeline.report.format import format_place, format_seconds, shorten
 from penstock.pipeline.report.page import render_page
 from penstock.pipeline.report.verdict import find_concerns
 
@@ -109,7 +109,7 @@ def test_the_page_names_store_and_lake_and_how_old_the_data_is() -> None:
     assert "<title>Penstock report: postgresql://db.example/queue</title>" in told
     assert "Store <code>postgresql://db.example/queue</code>" in told
     assert "lake <code>/data/lake</code>" in told
-    assert "Updated 05 Jan 2026 12:00 UTC, the newest data is 90 min old" in told
+    assert "Updated 05 Jan 2026 12:00 UTC. The newest data is 90 min old" in told
 
 
 def cluster(fingerprint: str, count: int, **other: Any) -> dict[str, Any]:
@@ -154,4 +154,9 @@ def test_long_types_are_short_and_still_differ() -> None:
 
 
 def test_times_have_the_same_digits() -> None:
-    assert [length(each) for each in (3, 2.88, 9.96, 12.34)] == ["3.0 s", "2.9 s", "10 s", "12 s"]
+    assert [format_seconds(each) for each in (3, 2.88, 9.96, 12.34)] == [
+        "3.0 s",
+        "2.9 s",
+        "10 s",
+        "12 s",
+    ]

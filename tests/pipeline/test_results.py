@@ -16,7 +16,7 @@ from penstock.pipeline.analytics.anomalies import find_by_message
 from penstock.pipeline.analytics.thresholds import load
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
-from penstock.pipeline.lake.results import RESULT_TABLES, File, Results, ResultTable
+from penstock.pipeline.lake.results import RESULT_TABLES, ResultFile, Results, ResultTable
 from penstock.pipeline.report.data import read_report_data
 from penstock.pipeline.run import run
 from penstock.testing.clock import START
@@ -150,26 +150,26 @@ def test_a_damaged_file_is_named_in_a_sentence(lake: Path, terminal: Terminal) -
 
 
 def test_files_of_attempts_stay_few_over_a_quarter_of_hourly_runs() -> None:
-    files: list[File] = []
+    files: list[ResultFile] = []
     most, today = 0, ""
     for hour in range(24 * 90):
         today = f"{datetime(2026, 1, 1) + timedelta(hours=hour):%Y-%m-%d}"
-        merged = results.days_to_merge(files, today)
+        merged = results.choose_days_to_merge(files, today)
         kept = [each for each in files if each.day not in merged]
         files = kept + [written(day, hour) for day in {*merged, today}]
         most = max(most, len(files))
     assert most <= 90 + 24 + 24
-    assert results.days_to_merge(files, today) == set()
+    assert results.choose_days_to_merge(files, today) == set()
 
 
-def written(day: str, number: int) -> File:
-    return File("attempt", day, f"attempt/run-{number:010}/day={day}/0.parquet", 1)
+def written(day: str, number: int) -> ResultFile:
+    return ResultFile("attempt", day, f"attempt/run-{number:010}/day={day}/0.parquet", 1)
 
 
 def test_a_day_with_many_runs_is_merged_before_it_is_over() -> None:
     files = [written(FIRST_DAY, number) for number in range(results.MAX_RUNS_OF_A_DAY)]
-    assert results.days_to_merge(files, FIRST_DAY) == set()
-    assert results.days_to_merge([*files, written(FIRST_DAY, 99)], FIRST_DAY) == {FIRST_DAY}
+    assert results.choose_days_to_merge(files, FIRST_DAY) == set()
+    assert results.choose_days_to_merge([*files, written(FIRST_DAY, 99)], FIRST_DAY) == {FIRST_DAY}
 
 
 def test_a_report_names_its_store_and_imports_no_spark(lake: Path, terminal: Terminal) -> None:

@@ -7,9 +7,15 @@ import pytest
 from penstock.errors import InvalidInput
 from penstock.pipeline.analytics.thresholds import SEVERITIES, AnomalyThresholds, load
 from penstock.pipeline.report.charts import ChartLine, ChartMark, draw_chart
-from penstock.pipeline.report.format import SENTENCES, format_anomaly, length, number, share
+from penstock.pipeline.report.format import (
+    SENTENCES,
+    format_anomaly,
+    format_number,
+    format_seconds,
+    format_share,
+)
 from penstock.pipeline.report.quantiles import compute_quantile
-from penstock.pipeline.session import refuse_absent
+from penstock.pipeline.session import check_master_reachable
 from tests.cli.terminal import Terminal
 from tests.servers.places import free_port
 
@@ -65,9 +71,16 @@ def test_every_kind_of_anomaly_has_a_sentence() -> None:
 
 def test_numbers_are_short() -> None:
     times = (0.0000005, 0.48, 61, 150, 3 * 86_400, None)
-    assert [length(each) for each in times] == ["0 µs", "480 ms", "61 s", "2.5 min", "3.0 d", "-"]
-    assert [number(each) for each in (12_345, 1_234_567, None)] == ["12,345", "1.23 M", "-"]
-    assert [share(each) for each in (0.054, 0.5, None)] == ["5.4 %", "50 %", "-"]
+    assert [format_seconds(each) for each in times] == [
+        "0 µs",
+        "480 ms",
+        "61 s",
+        "2.5 min",
+        "3.0 d",
+        "-",
+    ]
+    assert [format_number(each) for each in (12_345, 1_234_567, None)] == ["12,345", "1.23 M", "-"]
+    assert [format_share(each) for each in (0.054, 0.5, None)] == ["5.4 %", "50 %", "-"]
 
 
 def test_a_quantile_is_the_middle_of_its_bucket() -> None:
@@ -79,7 +92,9 @@ def test_a_quantile_is_the_middle_of_its_bucket() -> None:
 
 def test_a_chart_escapes_what_it_is_told_and_leaves_gaps() -> None:
     line = ChartLine("<b>", "red", [(0, 1.0), (3_600, None), (7_200, 2.0)])
-    drawn = draw_chart("a & b", [line], (0, 7_200), [ChartMark(3_600, "critical", "<x>")], number)
+    drawn = draw_chart(
+        "a & b", [line], (0, 7_200), [ChartMark(3_600, "critical", "<x>")], format_number
+    )
     assert drawn.count('class="line red"') == 2
     assert "&lt;b&gt;" in drawn
     assert "a &amp; b" in drawn
@@ -96,4 +111,4 @@ def test_a_chart_of_nothing_says_so() -> None:
 def test_a_master_that_is_not_there_is_missed_soon(place: str) -> None:
     master = f"spark://{place.format(port=free_port())}"
     with pytest.raises(InvalidInput, match="no Spark answers at master"):
-        refuse_absent(master)
+        check_master_reachable(master)

@@ -13,7 +13,7 @@ from penstock.pipeline.analytics.seasonal import (
     make_hours,
 )
 from penstock.pipeline.analytics.thresholds import AnomalyThresholds
-from penstock.pipeline.periods import DAY, HOUR, when
+from penstock.pipeline.periods import DAY, HOUR, to_datetime
 from penstock.testing.clock import START
 from tests.extent import LONG
 
@@ -77,7 +77,7 @@ def judged(kind: str, now: float | None, earlier: list[float]) -> bool:
 @LONG
 def test_hours_are_compared_with_the_same_hour_of_earlier_days(spark: SparkSession) -> None:
     rows = [
-        (when(hour), 1, "letter", "default", "default", "mail", values[0], *values)
+        (to_datetime(hour), 1, "letter", "default", "default", "mail", values[0], *values)
         for hour, values in known().items()
     ]
     metrics = spark.createDataFrame(rows, COLUMNS)

@@ -12,7 +12,7 @@ from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.model.message import Draft, Leased
 from penstock.model.store_types import Lock
 from penstock.pipeline import complete_after
-from penstock.pipeline.spark.queue_claims import parse_wanted
+from penstock.pipeline.spark.queue_claims import parse_queue_options
 from penstock.pipeline.spark.queue_stream import QueueReader, keep_extended
 from penstock.pipeline.spark.source import PenstockSource
 from penstock.pipeline.store_access import use_store
@@ -123,8 +123,8 @@ def test_what_is_wrong_with_a_stream_is_named(
 def test_a_checkpoint_of_something_else_is_refused(store: str, tmp_path: Path) -> None:
     other = f"sqlite:///{tmp_path / 'other.db'}"
     publish(other, 1)
-    reader = QueueReader(parse_wanted({"url": store, "queue": "mail"}))
-    start = QueueReader(parse_wanted({"url": other, "queue": "mail"})).initialOffset()
+    reader = QueueReader(parse_queue_options({"url": store, "queue": "mail"}))
+    start = QueueReader(parse_queue_options({"url": other, "queue": "mail"})).initialOffset()
     for odd, reason in ((start, "of another store"), ({"position": 1}, "not of a queue")):
         with pytest.raises(InvalidState, match=reason):
             reader.latestOffset(odd, reader.getDefaultReadLimit())

@@ -135,14 +135,14 @@ def print_rest(left: int) -> None:
 
 
 def make_queue_row(told: "ReportData", queue_id: int) -> tuple[Any, ...]:
-    from penstock.pipeline.report.format import length, share
+    from penstock.pipeline.report.format import format_seconds, format_share
 
     total = told.totals[queue_id]
     last = (told.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
     return (
         told.queues[queue_id], total["published"], total["completed"],
-        share(total["failure_rate"]), last["backlog"], last["dead"], length(total["wait_p95"]),
-        length(total["run_p95"]),
+        format_share(total["failure_rate"]), last["backlog"], last["dead"],
+        format_seconds(total["wait_p95"]), format_seconds(total["run_p95"]),
     )  # fmt: skip
 
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 
-def when(hour: int) -> datetime:
+def to_datetime(hour: int) -> datetime:
     """Of seconds since 1970, as Spark takes it."""
     return datetime.fromtimestamp(hour, UTC)
 
 
-def text_day(hour: int) -> str:
-    return f"{when(hour):%Y-%m-%d}"
+def to_day(hour: int) -> str:
+    return f"{to_datetime(hour):%Y-%m-%d}"

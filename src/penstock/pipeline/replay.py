@@ -30,7 +30,7 @@ HEADER = "penstock-replay"
 TENANT = "default"
 ENDED = sorted({*FINAL, State.DEAD})
 # Of a message's last row of history.
-LAST = ("state", "reason", "error", "attempts", "deliveries", "consumer")
+LAST_COLUMNS = ("state", "reason", "error", "attempts", "deliveries", "consumer")
 COPIED = (
     "type", "priority", "content_type", "labels", "lease", "timeout", "max_attempts",
     "max_deliveries", "ordering_key", "correlation_id", "causation_id", "traceparent", "hops",
@@ -70,7 +70,7 @@ def replay(
     spark: SparkSession,
     url: str,
     lake: str,
-    wish: ReplayRequest,
+    request: ReplayRequest,
     *,
     rate: float | None = None,
     dry_run: bool = False,
@@ -83,74 +83,74 @@ def replay(
     url = make_absolute_url(url)
     place = lakes.find(lake)
     lakes.refuse_foreign(place, use_store(url, make_identity))
-    if wish.to is not None:
-        use_store(url, partial(refuse_closed, queues=[wish.to], scope=wish.scope))
-    rows = plan_replay(spark, lake, wish, use_store(url, find_living))
-    rows = sort_in_line(rows, rate).persist(StorageLevel.DISK_ONLY)
+    if request.to is not None:
+        use_store(url, partial(refuse_closed, queues=[request.to], scope=request.scope))
+    rows = plan_replay(spark, lake, request, use_store(url, list_live_queues))
+    rows = order_rows(rows, rate).persist(StorageLevel.DISK_ONLY)
     try:
-        target = SinkOptions(url, wish.title, scope=wish.scope, rate=rate, conflict="ignore")
-        counts = count_by_queue(rows, wish)
+        target = SinkOptions(url, request.title, scope=request.scope, rate=rate, conflict="ignore")
+        counts = count_by_queue(rows, request)
         if not counts:
-            return ReplayResult(wish.title, counts)
-        use_store(url, partial(refuse_closed, queues=counts, scope=wish.scope))
+            return ReplayResult(request.title, counts)
+        use_store(url, partial(refuse_closed, queues=counts, scope=request.scope))
         check_rows(rows, target)
         done = SinkResult() if dry_run else send_rows(rows, target, place.files)
-        return ReplayResult(wish.title, counts, done.published, done.repeated)
+        return ReplayResult(request.title, counts, done.published, done.repeated)
     finally:
         rows.unpersist()
 
 
-async def find_living(store: Store) -> list[Queue]:
+async def list_live_queues(store: Store) -> list[Queue]:
     return [queue for queue in await store.queues() if queue.state is not QueueState.DELETED]
 
 
 def plan_replay(
-    spark: SparkSession, lake: str, wish: ReplayRequest, queues: Sequence[Queue]
+    spark: SparkSession, lake: str, request: ReplayRequest, queues: Sequence[Queue]
 ) -> DataFrame:
     """The rows as the sink takes them."""
-    known = filter_lived(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
-    with explain_errors("--where", wish.where):
-        matching = known.filter(wish.where)
+    known = add_last_state(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
+    with explain_errors("--where", request.where):
+        matching = known.filter(request.where)
         matching.schema  # noqa: B018 - a remote Spark looks at it no sooner
     # As whoever publishes them: what belongs to another tenant stays there.
-    ours = (f.col("tenant") == TENANT) & (f.col("scope") == wish.scope)
-    chosen = matching.filter(ours & f.col("state").isin(*ENDED) & ~find_children(wish.title))
+    ours = (f.col("tenant") == TENANT) & (f.col("scope") == request.scope)
+    chosen = matching.filter(ours & f.col("state").isin(*ENDED) & ~is_descendant(request.title))
     called = spark.createDataFrame(
         [(queue.id, queue.name) for queue in queues], "queue_id long, called string"
     )
-    bodied = apply_patch(chosen, wish.patch).join(f.broadcast(called), "queue_id", "left")
-    queue = f.col("called") if wish.to is None else f.lit(wish.to)
+    bodied = apply_patch(chosen, request.patch).join(f.broadcast(called), "queue_id", "left")
+    queue = f.col("called") if request.to is None else f.lit(request.to)
     return bodied.select(
         f.col("id").cast("string").alias("key"),
         queue.alias("queue"),
         f.col("id").alias("parent_id"),
         f.col("body"),
-        mark_replayed(wish.title).alias("headers"),
+        mark_replayed(request.title).alias("headers"),
         *COPIED,
     )
 
 
-def filter_lived(messages: DataFrame, history: DataFrame) -> DataFrame:
+def add_last_state(messages: DataFrame, history: DataFrame) -> DataFrame:
     """Messages with what became of them last, and their bodies as text."""
-    told = f.struct(*LAST, f.col("at").alias("ended_at"))
-    last = history.groupBy("id").agg(f.max_by(told, "position").alias("last"))
+    ended = f.struct(*LAST_COLUMNS, f.col("at").alias("ended_at"))
+    last = history.groupBy("id").agg(f.max_by(ended, "position").alias("last"))
     text = f.col("body").cast("string").alias("text")
     return messages.join(last, "id", "left").select(messages["*"], text, "last.*")
 
 
-def add_lineage() -> Column:
+def get_lineage() -> Column:
     return f.coalesce(f.try_element_at(f.col("headers"), f.lit(HEADER)), f.lit(""))
 
 
-def find_children(title: str) -> Column:
+def is_descendant(title: str) -> Column:
     """A copy is not copied again by whoever made it, nor what was made of it since."""
-    return f.array_contains(f.split(add_lineage(), ","), title)
+    return f.array_contains(f.split(get_lineage(), ","), title)
 
 
 def mark_replayed(title: str) -> Column:
     others = f.map_filter(f.col("headers"), lambda key, _: key != HEADER)
-    before = f.when(add_lineage() == "", f.lit(title)).otherwise(
-        f.concat(add_lineage(), f.lit(f",{title}"))
+    before = f.when(get_lineage() == "", f.lit(title)).otherwise(
+        f.concat(get_lineage(), f.lit(f",{title}"))
     )
     return f.map_concat(f.coalesce(others, f.create_map().cast("map<string,string>")),
                         f.create_map(f.lit(HEADER), before))  # fmt: skip
@@ -169,14 +169,14 @@ def apply_patch(rows: DataFrame, patch: str | None) -> DataFrame:
     return changed.withColumn("body", f.col("body").cast("binary"))
 
 
-def sort_in_line(rows: DataFrame, rate: float | None) -> DataFrame:
+def order_rows(rows: DataFrame, rate: float | None) -> DataFrame:
     """What has the same ordering key is published by one task; with a rate one does it all."""
     line = f.coalesce(f.col("ordering_key"), f.col("key"))
     divided = rows.repartition(line) if rate is None else rows.repartition(1)
     return divided.sortWithinPartitions("parent_id")
 
 
-def count_by_queue(rows: DataFrame, wish: ReplayRequest) -> dict[str, int]:
+def count_by_queue(rows: DataFrame, request: ReplayRequest) -> dict[str, int]:
     """By queue. With this all expressions were computed, for every message."""
     sums = rows.groupBy("queue").agg(
         f.count("*"), f.count_distinct("key"), f.count_if(f.col("body").isNull())
@@ -184,16 +184,16 @@ def count_by_queue(rows: DataFrame, wish: ReplayRequest) -> dict[str, int]:
     try:
         found = sums.collect()
     except PySparkException as error:
-        said = " ".join(filter(None, ("--where", repr(wish.where), wish.patch and "--patch",
-                                      wish.patch and repr(wish.patch))))  # fmt: skip
+        said = " ".join(filter(None, ("--where", repr(request.where), request.patch and "--patch",
+                                      request.patch and repr(request.patch))))  # fmt: skip
         raise InvalidInput(f"{said} fails for a message: {find_cause(error)}") from None
     for queue, count, messages, empty in found:
         if queue is None:
             raise NotFound(f"the queue of {count} messages is gone: --to names another")
         if empty:
-            raise InvalidInput(f"--patch {wish.patch!r} gives no body for {empty} messages")
+            raise InvalidInput(f"--patch {request.patch!r} gives no body for {empty} messages")
         if count != messages:
-            raise InvalidInput(f"--patch {wish.patch!r} gives several bodies for a message")
+            raise InvalidInput(f"--patch {request.patch!r} gives several bodies for a message")
     return {row[0]: row[1] for row in sorted(found)}
 
 

@@ -40,7 +40,7 @@ def run(
     extracted = extract(spark, url, lake)
     progress("extract")
     analysed = analyze(spark, url, lake, rules, progress=progress)
-    told = read_report_data(lakes.find(lake), HOURS) if analysed.results.through else None
-    written = WritebackResult() if told is None else use_store(url, partial(write_back, told))
+    figures = read_report_data(lakes.find(lake), HOURS) if analysed.results.through else None
+    written = WritebackResult() if figures is None else use_store(url, partial(write_back, figures))
     progress("write back")
-    return RunResult(extracted, analysed, written, told)
+    return RunResult(extracted, analysed, written, figures)

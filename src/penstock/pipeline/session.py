@@ -50,9 +50,9 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 # Seconds until a master that does not answer is taken for one that is not there.
 CONNECT_TIMEOUT_S = 5.0
 # What is held in memory while rows are joined is one partition for each processor.
-FEW_ROWS, ROWS_OF_A_PARTITION = 200_000, 250_000
+FEW_ROWS, PARTITION_ROWS = 200_000, 250_000
 # Lists are gathered in memory as well: Spark sorts all rows instead once there are 128 of them.
-LISTS = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(ROWS_OF_A_PARTITION)}
+LISTS = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(PARTITION_ROWS)}
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 # What fails is raised in Python as well.
 QUIET = """rootLogger.level = fatal
@@ -78,7 +78,7 @@ def start_session(
 
     One that is there already is used as it is, and stays.
     """
-    refuse_odd(master)
+    check_master(master)
     if (running := SparkSession.getActiveSession()) is not None:
         yield register(running)
         return
@@ -97,7 +97,7 @@ def connect(master: str, scratch: Path, settings: dict[str, str]) -> SparkSessio
         return attach(master, ours | settings)
     if SUBMITTED in os.environ:
         return start(None if master == LOCAL_MASTER else master, ours | settings)
-    refuse_absent(master)
+    check_master_reachable(master)
     prepare(scratch, local=master.startswith("local"))
     places = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch)}
     return start(master, SETTINGS | places | settings)
@@ -112,7 +112,7 @@ def tune(spark: SparkSession, rows: int) -> Iterator[None]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
     }
-    many = {"spark.sql.shuffle.partitions": str(max(4, rows // ROWS_OF_A_PARTITION))}
+    many = {"spark.sql.shuffle.partitions": str(max(4, rows // PARTITION_ROWS))}
     wanted = (few if rows < FEW_ROWS else many) | LISTS
     before = {name: spark.conf.get(name, None) for name in wanted}
     try:
@@ -139,7 +139,7 @@ def write_quiet(folder: Path) -> Path:
     return folder
 
 
-def refuse_odd(master: str) -> None:
+def check_master(master: str) -> None:
     """Spark itself says so in forty lines of Java."""
     if not MASTER.fullmatch(master):
         raise InvalidInput(
@@ -150,7 +150,7 @@ def refuse_odd(master: str) -> None:
 
 def attach(remote: str, settings: Mapping[str, str]) -> SparkSession:
     """To a server that somebody else started."""
-    refuse_silent(remote)
+    check_remote_reachable(remote)
     # What fails is raised as well.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
@@ -169,7 +169,7 @@ def attach(remote: str, settings: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def refuse_absent(master: str) -> None:
+def check_master_reachable(master: str) -> None:
     """Spark itself tries for a minute and a half."""
     scheme, _, places = master.partition("://")
     if scheme != "spark":
@@ -186,7 +186,7 @@ def refuse_absent(master: str) -> None:
     raise InvalidInput(f"no Spark answers at master {master!r} ({'; '.join(missed)})")
 
 
-def refuse_silent(remote: str) -> None:
+def check_remote_reachable(remote: str) -> None:
     """Spark itself would try for minutes."""
     place = urlsplit(remote)
     try:

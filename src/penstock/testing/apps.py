@@ -12,7 +12,7 @@ from penstock.worker.policy import judge
 Work = Callable[[Leased], Awaitable[bytes | None]]
 
 
-def work_of(app: Penstock, broker: Broker, queue: str) -> Work:
+def find_app_worker(app: Penstock, broker: Broker, queue: str) -> Work:
     """What a worker of the app would do with a message of the queue."""
     routes = {handler.type: handler for handler in app.handlers([queue])}
 

@@ -19,7 +19,7 @@ from penstock.model.store_types import Completion, Query
 from penstock.rules.durations import parse_seconds
 from penstock.runner import Agent
 from penstock.store import Store
-from penstock.testing.apps import work_of
+from penstock.testing.apps import find_app_worker
 from penstock.testing.clock import ManualClock
 from penstock.testing.faults import Faults
 
@@ -83,7 +83,7 @@ class Simulation:
         await app.ensure_queues(self.broker, queues)
         await app.prepare(self.broker)
         for queue in queues:
-            self.handle(queue, work_of(app, self.broker, queue), scope=app.scope)
+            self.handle(queue, find_app_worker(app, self.broker, queue), scope=app.scope)
 
     def release_apps(self) -> None:
         for app in self.apps:

@@ -42,17 +42,21 @@ def find_by_message(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
         "poison_message": (poisoned, f.col("alike"), rules.poison_attempts),
     }
     wanted = {kind: each for kind, each in found.items() if kind not in rules.off}
-    return explode_kinds(attempts, wanted).filter(enough(rules)) if wanted else make_empty(attempts)
+    return (
+        explode_kinds(attempts, wanted).filter(is_frequent_enough(rules))
+        if wanted
+        else make_empty(attempts)
+    )
 
 
-def enough(rules: AnomalyThresholds) -> Column:
+def is_frequent_enough(rules: AnomalyThresholds) -> Column:
     """Whether the hour has as many of the kind as the rules ask for."""
     kind, count = f.col("kind"), f.col("count")
-    few = [(kind == name) & (count < least) for name, least in least_counts(rules).items()]
+    few = [(kind == name) & (count < least) for name, least in get_min_counts(rules).items()]
     return ~reduce(Column.__or__, few)
 
 
-def least_counts(rules: AnomalyThresholds) -> dict[str, int]:
+def get_min_counts(rules: AnomalyThresholds) -> dict[str, int]:
     """How many an hour must have to be an anomaly; of other kinds one is enough."""
     return {
         "lost_lease": rules.lost_least,
@@ -79,7 +83,7 @@ def explode_kinds(attempts: DataFrame, found: dict[str, tuple[Column, Column, fl
     worst = f.max(f.struct("value", -f.col("position"), "id"))
     grouped = rows.filter("kind is not null").groupBy("hour", "kind", "queue_id", "type").agg(
         *name_columns(), f.count("*").alias("count"), worst.alias("worst"),
-        f.first("threshold").alias("threshold"), *first_and_last("at"),
+        f.first("threshold").alias("threshold"), *make_first_and_last("at"),
     )  # fmt: skip
     return grouped.select(
         "*", f.col("worst.value").alias("value"), f.col("worst.id").alias("message_id")
@@ -90,7 +94,7 @@ def make_empty(attempts: DataFrame) -> DataFrame:
     return attempts.select("queue_id", "type", *NAMES).filter("false")
 
 
-def first_and_last(moment: str) -> list[Column]:
+def make_first_and_last(moment: str) -> list[Column]:
     return [f.min(moment).alias("first_at"), f.max(moment).alias("last_at")]
 
 
@@ -150,7 +154,7 @@ def find_crowded_seconds(
     busy = seconds.groupBy(*place).count().filter(f.col("count") >= most)
     near = seconds.join(f.broadcast(busy), place, "left_semi")
     one = near.groupBy(*place, *NAMES, "second").agg(
-        f.count("*").alias("one"), *first_and_last("moment")
+        f.count("*").alias("one"), *make_first_and_last("moment")
     )
     line = Window.partitionBy(*place).orderBy("second").rangeBetween(1 - within, 0)
     summed = one.withColumn("several", f.sum("one").over(line))

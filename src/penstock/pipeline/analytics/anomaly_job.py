@@ -11,7 +11,7 @@ from penstock.pipeline.analytics.seasonal import SERIES, find_seasonal, make_hou
 from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.analytics.time import filter_hours, floor_time, is_in_hours
 from penstock.pipeline.lake.results import ResultTable
-from penstock.pipeline.periods import DAY, HOUR, text_day, when
+from penstock.pipeline.periods import DAY, HOUR, to_datetime, to_day
 
 TABLE: ResultTable = "anomaly"
 
@@ -28,43 +28,43 @@ class AnomalyJob:
         self.first = min(*span.hours, get_hour(reached) if reached else self.end)
 
     def remake(self, claims: DataFrame, rows: DataFrame, messages: DataFrame) -> None:
-        days = {text_day(hour) for hour in self.hours} | self.days(self.first, self.end)
+        days = {to_day(hour) for hour in self.hours} | self.list_days(self.first, self.end)
         found = [
             anomalies.find_by_message(rows, self.rules),
-            anomalies.find_by_hour(self.of_hours("metrics_hour"), self.rules),
-            anomalies.find_stuck_consumers(self.of_hours("consumer_hour"), self.rules),
+            anomalies.find_by_hour(self.read_hours("metrics_hour"), self.rules),
+            anomalies.find_stuck_consumers(self.read_hours("consumer_hour"), self.rules),
             anomalies.find_claim_bursts(claims, self.rules),
             anomalies.find_bulk_publishes(messages, self.rules),
         ]
-        if self.enough():
-            found.append(self.seasons())
+        if self.has_baseline():
+            found.append(self.find_unusual())
         made = anomalies.collect_anomalies(found, self.rules)
-        old = self.make.read(TABLE, self.make.old.list_files(TABLE, days)).filter(self.stays())
+        old = self.make.read(TABLE, self.make.old.list_files(TABLE, days)).filter(self.is_kept())
         self.make.put(TABLE, old.unionByName(made), days)
 
-    def of_hours(self, table: ResultTable) -> DataFrame:
-        days = {text_day(hour) for hour in self.hours}
+    def read_hours(self, table: ResultTable) -> DataFrame:
+        days = {to_day(hour) for hour in self.hours}
         return filter_hours(self.make.table(table, days), "hour", self.hours)
 
-    def stays(self) -> Column:
+    def is_kept(self) -> Column:
         unusual = f.col("kind").isin(*SERIES)
         again = is_in_hours(floor_time("hour", HOUR), self.hours)
-        judged = f.col("hour") >= f.lit(when(self.first))
+        judged = f.col("hour") >= f.lit(to_datetime(self.first))
         return ~f.when(unusual, judged).otherwise(again)
 
-    def enough(self) -> bool:
+    def has_baseline(self) -> bool:
         """There are earlier days to compare with."""
         days = {file.day for file in self.make.files if file.table == "metrics_hour"}
         return self.end > self.first and len(days) > self.rules.season_least_days
 
-    def seasons(self) -> DataFrame:
+    def find_unusual(self) -> DataFrame:
         begin = self.first - self.rules.season_days * DAY
-        known = self.make.table("metrics_hour", self.days(begin, self.end))
+        known = self.make.table("metrics_hour", self.list_days(begin, self.end))
         hours = make_hours(known, begin, self.end)
         return find_seasonal(known, hours, self.rules, self.first, self.end)
 
-    def days(self, first: int, end: int) -> set[str]:
-        return {text_day(hour) for hour in range(first - first % DAY, end, DAY)}
+    def list_days(self, first: int, end: int) -> set[str]:
+        return {to_day(hour) for hour in range(first - first % DAY, end, DAY)}
 
 
 def get_hour(moment: Moment) -> int:

@@ -12,7 +12,7 @@ from penstock.pipeline.analytics.fingerprints import make_fingerprint
 # How a delivery ends that was worked on.
 WORKED = ("complete", "fail", "nack", "reject", "reclaim", "cancel")
 FAILED = ("fail", "nack", "reject", "reclaim")
-OF_MESSAGE = (
+MESSAGE_COLUMNS = (
     "type",
     "priority",
     "created_at",
@@ -36,13 +36,13 @@ def make_attempts(
 ) -> DataFrame:
     """`rests` is the history that was not the end of its message, from its beginning."""
     size = f.octet_length("body").cast("long").alias("body_bytes")
-    known = messages.select("id", *OF_MESSAGE, size)
+    known = messages.select("id", *MESSAGE_COLUMNS, size)
     rows = history.withColumn("fingerprint", make_fingerprint(f.col("error")))
     # Nothing is sorted, and each part fits in memory: the caller sees to the number of parts.
     both = rows.join(known.hint("shuffle_hash"), "id", "left").join(
         collect_rests(rests).hint("shuffle_hash"), "id", "left"
     )
-    return place_rows(both.join(f.broadcast(limits), "queue_id", "left"))
+    return add_timings(both.join(f.broadcast(limits), "queue_id", "left"))
 
 
 def collect_rests(rests: DataFrame) -> DataFrame:
@@ -66,7 +66,7 @@ AFTER_TYPE = (
 )  # fmt: skip
 
 
-def place_rows(rows: DataFrame) -> DataFrame:
+def add_timings(rows: DataFrame) -> DataFrame:
     earlier = f.filter("rests", lambda rest: rest.position < f.col("position"))
     rows = rows.withColumn("earlier", earlier)
     rows = rows.withColumn("last", f.array_max("earlier"))
@@ -82,20 +82,20 @@ def place_rows(rows: DataFrame) -> DataFrame:
         f.coalesce("type", f.lit("")).alias("type"),
         *AFTER_TYPE,
         f.coalesce("lease", "queue_lease").alias("lease"),
-        attempts_left().alias("attempts_left"),
+        compute_attempts_left().alias("attempts_left"),
         f.col("last.state").alias("rested"),
-        seconds_between("ready_at", "claimed_at").alias("wait"),
-        seconds_between("claimed_at", "at").alias("run"),
+        compute_seconds_between("ready_at", "claimed_at").alias("wait"),
+        compute_seconds_between("claimed_at", "at").alias("run"),
         *count_alike(),
     )
 
 
-def attempts_left() -> Column:
+def compute_attempts_left() -> Column:
     used = f.when(f.col("counts_deliveries"), f.col("deliveries")).otherwise(f.col("attempts"))
     return (f.coalesce("max_attempts", "limit") - used).cast("int")
 
 
-def seconds_between(start: str, end: str) -> Column:
+def compute_seconds_between(start: str, end: str) -> Column:
     """The clocks of two rows may differ by a little on a store of many machines.
 
     Null where a moment is: greatest() alone skips nulls and would say 0.

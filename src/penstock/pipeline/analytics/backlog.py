@@ -58,13 +58,13 @@ def make_backlog(changed: DataFrame, carried: DataFrame, days: DataFrame) -> Dat
         f.coalesce(f.last(name, ignorenulls=True).over(line), f.col(f"{name}_0")).alias(name)
         for name in NAMES
     ]
-    told = rows.join(f.broadcast(base), "queue_id", "left").select(
+    summed = rows.join(f.broadcast(base), "queue_id", "left").select(
         *KEYS, *named, *CHANGES,
         sum_over(f.col("arrived") - f.col("left"), "backlog", line),
         sum_over(f.col("died"), "dead", line),
     )  # fmt: skip
     something = " or ".join(f"{name} <> 0" for name in (*CHANGES, *CARRIED))
-    return told.filter(something)
+    return summed.filter(something)
 
 
 def sum_over(change: Column, name: str, line: WindowSpec) -> Column:

@@ -17,7 +17,7 @@ TEMPLATES = (
     (r"\s+", " "),
 )
 # Looked for only in an error that has these letters: the patterns take long to find nothing.
-TELLTALES = {"<address>": "@", "<url>": "://"}
+REQUIRED_TEXTS = {"<address>": "@", "<url>": "://"}
 
 
 def make_template(error: Column) -> Column:
@@ -32,8 +32,8 @@ def make_template(error: Column) -> Column:
     ).otherwise(error)
     for pattern, mark in TEMPLATES:
         marked = f.regexp_replace(text, pattern, mark)
-        if mark in TELLTALES:
-            marked = f.when(error.contains(TELLTALES[mark]), marked).otherwise(text)
+        if mark in REQUIRED_TEXTS:
+            marked = f.when(error.contains(REQUIRED_TEXTS[mark]), marked).otherwise(text)
         text = marked
     return f.trim(text)
 

@@ -21,7 +21,7 @@ def find_bucket(seconds: Column) -> Column:
     return f.ceil(f.log(bounded) / f.lit(math.log(GROWTH))).cast("int")
 
 
-def bucket_seconds(number: Column) -> Column:
+def compute_bucket_seconds(number: Column) -> Column:
     """The middle of a bucket."""
     return f.pow(f.lit(GROWTH), number) * f.lit(2 / (1 + GROWTH))
 
@@ -36,7 +36,7 @@ def compute_percentiles(name: str) -> list[Column]:
     """The times that so many percent did not take longer than; nulls of nothing."""
     buckets = walk_buckets(name)
     return [
-        bucket_seconds(buckets[f"p{percent}"]).alias(
+        compute_bucket_seconds(buckets[f"p{percent}"]).alias(
             f"{name.removesuffix('_histogram')}_p{percent}"
         )
         for percent in PERCENTILES

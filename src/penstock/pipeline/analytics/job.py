@@ -29,7 +29,7 @@ from penstock.pipeline.lake.delta_log import sync_delta, sync_results
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.manifest import Manifest
 from penstock.pipeline.lake.results import Results
-from penstock.pipeline.periods import DAY, text_day
+from penstock.pipeline.periods import DAY, to_day
 from penstock.pipeline.session import tune
 from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
 from penstock.store import Store
@@ -37,7 +37,7 @@ from penstock.stores import urls
 
 STEPS = ("attempts", "metrics", "consumers", "backlog", "triage", "anomalies")
 # How many tables are made at once: planning one leaves the processors idle.
-AT_ONCE = 2
+MAX_PARALLEL_TABLES = 2
 
 
 class AnalyticsResult(Struct, frozen=True):
@@ -63,14 +63,14 @@ def analyze(
         sync_delta(place)
         results.sweep(place)
         job = AnalyticsJob(
-            spark, place, rules or AnomalyThresholds(), use_store(url, partial(look_at, url))
+            spark, place, rules or AnomalyThresholds(), use_store(url, partial(read_source, url))
         )
         done = job.run(progress)
         sync_results(place)
         return done
 
 
-class Source(Struct, frozen=True):
+class StoreSnapshot(Struct, frozen=True):
     """The store at the begin of a run."""
 
     name: str
@@ -78,15 +78,15 @@ class Source(Struct, frozen=True):
     queues: list[Queue]
 
 
-async def look_at(url: str, store: Store) -> Source:
-    return Source(urls.redact_url(url), await store.now(), list(await store.queues()))
+async def read_source(url: str, store: Store) -> StoreSnapshot:
+    return StoreSnapshot(urls.redact_url(url), await store.now(), list(await store.queues()))
 
 
 class AnalyticsJob:
     """One run over one lake."""
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, rules: AnomalyThresholds, source: Source
+        self, spark: SparkSession, lake: Lake, rules: AnomalyThresholds, source: StoreSnapshot
     ) -> None:
         self.spark = spark
         self.lake = lake
@@ -115,7 +115,7 @@ class AnalyticsJob:
     ) -> AnalyticsResult:
         new = self.make_attempts(make, span)
         progress("attempts")
-        tables = Tables(make, make.source("message", self.chain), span, self.rules)
+        tables = AnalyticsTables(make, make.source("message", self.chain), span, self.rules)
         tables.remake_metrics()
         progress("metrics")
         for step in run_in_parallel(tables.steps()):
@@ -135,8 +135,8 @@ class AnalyticsJob:
         messages = filter_between(make.source("message", self.chain), *ids)
         rests = filter_between(make.source("history", self.chain).filter("not final"), *ids)
         limits = make_limits(self.spark, self.source.queues)
-        today = text_day(self.reached(span) // 1_000_000)
-        merged = results.days_to_merge(self.old.list_files("attempt"), today)
+        today = to_day(self.reached(span) // 1_000_000)
+        merged = results.choose_days_to_merge(self.old.list_files("attempt"), today)
         return make.append("attempt", make_attempts(history, messages, rests, limits), merged)
 
     def reached(self, span: HourSpan) -> Moment:
@@ -159,7 +159,7 @@ class AnalyticsJob:
         )
 
 
-class Tables:
+class AnalyticsTables:
     """What is made of attempts and messages alone."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Tables:
         self.rules = rules
 
     def attempt_rows(self) -> DataFrame:
-        return filter_hours(self.make.table("attempt", days_of(self.hours)), "at", self.hours)
+        return filter_hours(self.make.table("attempt", list_days(self.hours)), "at", self.hours)
 
     def claims(self) -> DataFrame:
         """They end on any day: the clocks of two rows may differ."""
@@ -201,14 +201,14 @@ class Tables:
     def remake_triage(self) -> None:
         """By day, so of all the day's attempts."""
         days = sorted({hour - hour % DAY for hour in self.hours})
-        rows = filter_hours(self.make.table("attempt", days_of(days)), "at", days, DAY)
-        told = self.make.table("metrics_hour", days_of(days))
+        rows = filter_hours(self.make.table("attempt", list_days(days)), "at", days, DAY)
+        metrics = self.make.table("metrics_hour", list_days(days))
         messages = keep_tried_messages(rows, self.all_messages)
-        self.make.replace("triage", make_triage(rows, messages, told), days)
+        self.make.replace("triage", make_triage(rows, messages, metrics), days)
 
 
-def days_of(hours: Iterable[int]) -> set[str]:
-    return {text_day(hour) for hour in hours}
+def list_days(hours: Iterable[int]) -> set[str]:
+    return {to_day(hour) for hour in hours}
 
 
 def keep_tried_messages(attempts: DataFrame, messages: DataFrame) -> DataFrame:
@@ -218,7 +218,7 @@ def keep_tried_messages(attempts: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def run_in_parallel(steps: dict[str, Callable[[], None]]) -> Iterable[str]:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_PARALLEL_TABLES) as pool:
         names = {pool.submit(step): name for name, step in steps.items()}
         for done in as_completed(names):
             done.result()

@@ -15,9 +15,9 @@ from penstock.pipeline.lake import results
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.manifest import Manifest
 from penstock.pipeline.lake.reader import list_paths, read_files, read_parts
-from penstock.pipeline.lake.results import File, Results, ResultTable
+from penstock.pipeline.lake.results import ResultFile, Results, ResultTable
 from penstock.pipeline.lake.schema import MOMENT, Table
-from penstock.pipeline.periods import DAY, HOUR, text_day
+from penstock.pipeline.periods import DAY, HOUR, to_day
 
 
 class PartitionWriter:
@@ -26,7 +26,7 @@ class PartitionWriter:
         self.lake = lake
         self.old = old
         self.number = number
-        self.files: list[File] = list(old.files)
+        self.files: list[ResultFile] = list(old.files)
         # Tables are made by several threads.
         self.changing = Lock()
 
@@ -37,7 +37,7 @@ class PartitionWriter:
         """As it is by now, what this run made included."""
         return self.read(table, [each for each in self.files if choose_days(each, table, days)])
 
-    def read(self, table: ResultTable, files: Iterable[File]) -> DataFrame:
+    def read(self, table: ResultTable, files: Iterable[ResultFile]) -> DataFrame:
         names = [file.path for file in files]
         return read_files(self.spark, self.lake.files, names, SCHEMAS[table])
 
@@ -55,7 +55,7 @@ class PartitionWriter:
 
     def replace(self, table: ResultTable, made: DataFrame, begins: Collection[int]) -> None:
         """`begins` are the hours, or days, that `made` is all of."""
-        days = {text_day(each) for each in begins}
+        days = {to_day(each) for each in begins}
         if self.old.list_files(table, days):
             length = DAY if table == "triage" else HOUR
             rest = self.read(table, self.old.list_files(table, days)).filter(
@@ -64,7 +64,7 @@ class PartitionWriter:
             made = rest.unionByName(made.select(*rest.columns))
         self.put(table, made, days)
 
-    def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> list[File]:
+    def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> list[ResultFile]:
         """Writes rows, and forgets the files that the table had of these days."""
         spread = self.spread_by_day(shape_table(rows, table))
         written = results.write(self.lake, spread, table, self.number)
@@ -82,7 +82,7 @@ class PartitionWriter:
     def replace_backlog(self, rows: DataFrame, messages: DataFrame, hours: Sequence[int]) -> None:
         """And of the days after it, which begin with what it leaves them."""
         table: ResultTable = "backlog_minute"
-        first = text_day(min(hours))
+        first = to_day(min(hours))
         later = [each for each in self.old.list_files(table) if each.day >= first]
         before = max(
             (each.day for each in self.old.list_files(table) if each.day < first), default=None
@@ -94,7 +94,7 @@ class PartitionWriter:
         )
         changed = fresh.unionByName(kept.select(*fresh.columns)) if later else fresh
         carried = backlog.keep_last(self.read(table, self.old.list_files(table, {before or ""})))
-        days = {text_day(hour) for hour in hours} | {each.day for each in later}
+        days = {to_day(hour) for hour in hours} | {each.day for each in later}
         self.put(table, backlog.make_backlog(changed, carried, self.starts(days)), days)
         fresh.unpersist()
 
@@ -103,5 +103,5 @@ class PartitionWriter:
         return self.spark.createDataFrame(pa.table({"day_at": pa.array(moments, MOMENT)}))
 
 
-def choose_days(file: File, table: ResultTable, days: Collection[str] | None) -> bool:
+def choose_days(file: ResultFile, table: ResultTable, days: Collection[str] | None) -> bool:
     return file.table == table and (days is None or file.day in days)

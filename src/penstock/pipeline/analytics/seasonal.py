@@ -5,7 +5,7 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.analytics.time import NAMES, name_columns
-from penstock.pipeline.periods import DAY, HOUR, when
+from penstock.pipeline.periods import DAY, HOUR, to_datetime
 
 # The metric; whether less than usual counts too; and the spread that is never noteworthy.
 SERIES = {
@@ -27,17 +27,19 @@ def find_seasonal(
     An hour in which nothing ran is an hour with a throughput of 0, once there was one with any.
     """
     alike = {hour % DAY for hour in range(first, end, HOUR)}
-    rows = fill_hours(metrics, hours.filter(hour_of_day("unix_seconds(hour)").isin(alike)), rules)
-    judged = add_earlier_values(rows, rules).filter(
-        (f.col("hour") >= f.lit(when(first))) & (f.col("hour") < f.lit(when(end)))
+    rows = fill_hours(
+        metrics, hours.filter(get_hour_of_day("unix_seconds(hour)").isin(alike)), rules
     )
-    told = is_in_use(judged, metrics, rules)
-    return told.select("hour", "queue_id", "type", *NAMES, make_verdicts(rules)).filter(
+    judged = add_earlier_values(rows, rules).filter(
+        (f.col("hour") >= f.lit(to_datetime(first))) & (f.col("hour") < f.lit(to_datetime(end)))
+    )
+    used = is_in_use(judged, metrics, rules)
+    return used.select("hour", "queue_id", "type", *NAMES, make_verdicts(rules)).filter(
         "kind is not null"
     )
 
 
-def hour_of_day(second: str) -> Column:
+def get_hour_of_day(second: str) -> Column:
     return f.pmod(f.expr(second), f.lit(DAY))
 
 
@@ -59,7 +61,7 @@ def fill_hours(metrics: DataFrame, hours: DataFrame, rules: AnomalyThresholds) -
 
 def add_earlier_values(rows: DataFrame, rules: AnomalyThresholds) -> DataFrame:
     """With the values of the same hour on the days before."""
-    same_hour = Window.partitionBy("queue_id", "type", hour_of_day("second"))
+    same_hour = Window.partitionBy("queue_id", "type", get_hour_of_day("second"))
     days = same_hour.orderBy("second").rowsBetween(-rules.season_days, -1)
     lists = {}
     for name, _, _ in SERIES.values():

@@ -41,9 +41,9 @@ class AnomalyThresholds(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for name, value in msgspec.structs.asdict(self).items():
-            if name != "off" and value < LEAST.get(name, 0):
+            if name != "off" and value < MINIMUMS.get(name, 0):
                 raise InvalidInput(
-                    f"rule {name} is {value}, and must be {LEAST.get(name, 0)} or more"
+                    f"rule {name} is {value}, and must be {MINIMUMS.get(name, 0)} or more"
                 )
         if unknown := set(self.off) - set(SEVERITIES):
             raise InvalidInput(
@@ -57,7 +57,7 @@ class AnomalyThresholds(Struct, frozen=True, forbid_unknown_fields=True):
         return sha256(msgspec.json.encode(self)).hexdigest()[:16]
 
 
-LEAST = {
+MINIMUMS = {
     "burst_claims": 2,
     "burst_within": 1,
     "bulk_messages": 2,
@@ -96,7 +96,7 @@ SEVERITIES = {
 
 def load(path: str | None, changes: Sequence[str] = ()) -> AnomalyThresholds:
     """Of a TOML file, with NAME=VALUE laid over it."""
-    given = {} if path is None else from_file(path)
+    given = {} if path is None else read_file(path)
     for change in changes:
         name, mark, value = change.partition("=")
         if not mark:
@@ -105,7 +105,7 @@ def load(path: str | None, changes: Sequence[str] = ()) -> AnomalyThresholds:
     return parse(given)
 
 
-def from_file(path: str) -> dict[str, Any]:
+def read_file(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)

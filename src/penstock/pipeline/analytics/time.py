@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.pipeline.periods import HOUR, when
+from penstock.pipeline.periods import HOUR, to_datetime
 
 # Of a queue; a name may be gone with the queue, or change within an hour.
 NAMES = ("tenant", "scope", "queue")
@@ -36,7 +36,7 @@ def filter_hours(
     """Those whose moment is in one of the hours, or days; files without any are not read."""
     if not begins:
         return rows.filter("false")
-    low, high = when(min(begins)), when(max(begins) + length)
+    low, high = to_datetime(min(begins)), to_datetime(max(begins) + length)
     near = rows.filter((f.col(moment) >= f.lit(low)) & (f.col(moment) < f.lit(high)))
     if len(begins) == (max(begins) - min(begins)) // length + 1:
         return near

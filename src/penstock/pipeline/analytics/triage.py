@@ -119,13 +119,15 @@ def draw_sample(rows: DataFrame, totals: DataFrame) -> DataFrame:
 def find_attributes(drawn: DataFrame, messages: DataFrame) -> DataFrame:
     """Those that a cluster's messages have more often than all messages of their type."""
     bodies = messages.select("id", "body", "headers", "labels")
-    told = bodies.join(drawn.hint("shuffle_hash"), "id").select(
+    described = bodies.join(drawn.hint("shuffle_hash"), "id").select(
         *SERIES, "groups", extract_attributes().alias("said")
     )
     # What stands for a day is little: it comes together once, and then stays where it is. Not
     # outer, Spark would take every body apart twice, to leave out the empty ones first.
     entry = f.inline_outer("said").alias("name", "value")
-    pairs = told.repartition(*SERIES).select(*SERIES, "groups", entry).filter("name is not null")
+    pairs = (
+        described.repartition(*SERIES).select(*SERIES, "groups", entry).filter("name is not null")
+    )
     each = pairs.select(*PAIR, f.explode("groups").alias("group"))
     counted = each.groupBy(*PAIR, "group").agg(f.count("*").alias("times"))
     sized = counted.join(f.broadcast(count_sizes(drawn)), [*SERIES, "group"])
@@ -167,12 +169,12 @@ def filter_notable(shares: DataFrame) -> DataFrame:
     pairs = large.groupBy("day_at").agg(f.count("*").alias("pairs"))
     rows = one.select(*PAIR, "everyone_times", "usual", f.inline("specials"))
     found = rows.join(f.broadcast(pairs), "day_at").filter(
-        (f.col("share") >= f.col("usual") * MIN_LIFT) & significant()
+        (f.col("share") >= f.col("usual") * MIN_LIFT) & is_significant()
     )
     return rank_attributes(found)
 
 
-def significant() -> Column:
+def is_significant() -> Column:
     """Whether chance alone would make a cluster have the value so often.
 
     The chance of `times` among `size` messages drawn from the cluster and everyone together is at

@@ -9,8 +9,8 @@ import pyarrow as pa
 from penstock.model.message import PLAIN, HistoryRow, Meta, StoredMessage
 from penstock.model.queue import Queue
 
-PLACE = {"tenant", "scope", "queue"}
-OF_META = set(Meta.__struct_fields__)
+QUEUE_COLUMNS = {"tenant", "scope", "queue"}
+META_COLUMNS = set(Meta.__struct_fields__)
 
 
 def make_batch(
@@ -23,11 +23,11 @@ def make_arrow_batch(
     values: Callable[[str], list[Any]], schema: Any, queues: Mapping[int, Queue]
 ) -> Any:
     """One Arrow batch. A queue that is gone has a number and no name."""
-    metas = values("meta") if OF_META.intersection(schema.names) else []
+    metas = values("meta") if META_COLUMNS.intersection(schema.names) else []
     plain = all(meta is PLAIN for meta in metas)
     columns = [
         make_repeated(field, len(metas))
-        if plain and field.name in OF_META
+        if plain and field.name in META_COLUMNS
         else pa.array(make_column(values, metas, field.name, queues), field.type, from_pandas=False)
         for field in schema
     ]
@@ -48,13 +48,13 @@ def make_column(
     name: str,
     queues: Mapping[int, Queue],
 ) -> list[Any]:
-    if name in PLACE:
+    if name in QUEUE_COLUMNS:
         names = {id: get_queue_field(queue, name) for id, queue in queues.items()}
         return list(map(names.get, values("queue_id")))
     if name in ("headers", "labels"):
         texts = [getattr(meta, name) for meta in metas]
         return [None if each is None else list(each.items()) for each in texts]
-    return list(map(attrgetter(name), metas)) if name in OF_META else values(name)
+    return list(map(attrgetter(name), metas)) if name in META_COLUMNS else values(name)
 
 
 def get_queue_field(queue: Queue, name: str) -> str:

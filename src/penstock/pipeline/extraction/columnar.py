@@ -7,9 +7,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 Columns: TypeAlias = dict[str, list[Any]]
 
 # Of a page: so many rows, and about so much of bodies.
-ROWS, BYTES = 20_000, 16_000_000
+PAGE_ROWS, PAGE_BYTES = 20_000, 16_000_000
 # How many times as far as the last page the next may reach.
-LEAP = 8
+MAX_SPAN_GROWTH = 8
 
 
 @runtime_checkable
@@ -26,7 +26,7 @@ async def read_columns(
     span = (last - after) // 100 + 1
     while after < last:
         end = min(after + span, last)
-        found = await store.columns(table, after, end, ROWS)
+        found = await store.columns(table, after, end, PAGE_ROWS)
         if found is None:
             span = (end - after) // 2
             continue
@@ -37,5 +37,5 @@ async def read_columns(
 
 def choose_next_span(span: int, found: Columns) -> int:
     """Towards three quarters of a page."""
-    full = max(len(found["id"]) / ROWS, sum(map(len, found.get("body", ()))) / BYTES)
-    return max(int(span * min(0.75 / full, LEAP)) if full else span * LEAP, 1)
+    full = max(len(found["id"]) / PAGE_ROWS, sum(map(len, found.get("body", ()))) / PAGE_BYTES)
+    return max(int(span * min(0.75 / full, MAX_SPAN_GROWTH)) if full else span * MAX_SPAN_GROWTH, 1)

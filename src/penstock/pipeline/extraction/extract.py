@@ -29,7 +29,7 @@ from penstock.pipeline.store_access import make_absolute_url, make_identity, use
 from penstock.store import Store
 
 # Rows of each table, about: in a batch, and in a file of it.
-BATCH, PART = 2_000_000, 200_000
+BATCH_ROWS, PART_ROWS = 2_000_000, 200_000
 
 
 class ExtractResult(Struct, frozen=True):
@@ -46,7 +46,7 @@ def extract(
     url: str,
     lake: str,
     *,
-    batch: int = BATCH,
+    batch: int = BATCH_ROWS,
     progress: Callable[[Manifest], None] = lambda _: None,
 ) -> ExtractResult:
     """All that is final now. Killed at any moment, the next call goes on without loss or double."""
@@ -54,7 +54,7 @@ def extract(
     with lakes.hold_lock(lake, use_store(url, make_identity)) as place:
         sync_delta(place)
         # In this order: a manifest is always written before it is recorded.
-        recorded = use_store(url, partial(make_record, place))
+        recorded = use_store(url, partial(read_recorded, place))
         chain = place.manifests()
         cursor, target = use_store(url, partial(resume, place, chain, recorded))
         number = chain[-1].last if chain else 0
@@ -80,7 +80,9 @@ async def choose_next_end(start: Cursor, target: Cursor, rows: int, store: Store
 
 
 async def divide_range(start: Cursor, end: Cursor, store: Store) -> list[Range]:
-    return [part for table in TABLES for part in await make_ranges(store, table, start, end, PART)]
+    return [
+        part for table in TABLES for part in await make_ranges(store, table, start, end, PART_ROWS)
+    ]
 
 
 def summarize(written: list[Manifest], cursor: Cursor) -> ExtractResult:
@@ -100,7 +102,7 @@ def extract_batch(
     seen = use_store(url, lambda store: make_witness(store, end))
     manifest = Manifest(VERSION, lake.label.id, number, number, start, end, seen, parts)
     lake.publish(manifest)
-    use_store(url, partial(record, lake, end))
+    use_store(url, partial(record_cursor, lake, end))
     sync_batches(lake)
     return manifest
 
@@ -110,25 +112,25 @@ async def resume(
 ) -> tuple[Cursor, Cursor]:
     """Where the lake is and where the store is. From here on retention waits for the lake."""
     end = chain[-1].end if chain else Cursor()
-    await refuse_strange(lake, chain, recorded, store)
+    await refuse_diverged(lake, chain, recorded, store)
     target = await find_latest(store, end)
     cursor = Cursor(target.epoch, end.message, end.history)
-    await record(lake, cursor, store)
+    await record_cursor(lake, cursor, store)
     return cursor, target
 
 
-async def record(lake: Lake, cursor: Cursor, store: Store) -> None:
+async def record_cursor(lake: Lake, cursor: Cursor, store: Store) -> None:
     """Never back: another extract may have come further meanwhile, where none can be kept away."""
-    if not any(map(gt, await make_record(lake, store), get_positions(cursor))):
+    if not any(map(gt, await read_recorded(lake, store), get_positions(cursor))):
         await store.save_cursor(lake.cursor_name, cursor)
 
 
-async def make_record(lake: Lake, store: Store) -> tuple[int, int]:
+async def read_recorded(lake: Lake, store: Store) -> tuple[int, int]:
     exported = (await store.cursors()).get(lake.cursor_name)
     return get_positions(exported.cursor) if exported else (0, 0)
 
 
-async def refuse_strange(
+async def refuse_diverged(
     lake: Lake, chain: list[Manifest], recorded: tuple[int, int], store: Store
 ) -> None:
     """The store's record is where the lake is, or behind it if a driver was killed.
@@ -161,11 +163,11 @@ async def make_witness(store: Store, end: Cursor) -> str:
         last = get_position(end, table)
         async for rows in read_pages(store, Range(table, max(last - 1, 0), last)):
             for row in sorted(rows, key=lambda row: row.id):
-                digest.update(testimony(row).encode())
+                digest.update(format_witness(row).encode())
     return digest.hexdigest()
 
 
-def testimony(row: Struct) -> str:
+def format_witness(row: Struct) -> str:
     """Without what later versions tell of a message, so that witnesses of older lakes hold."""
     if not isinstance(row, StoredMessage):
         return repr(row)

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from penstock.model.message import NEVER, HistoryRow, StoredMessage
 from penstock.model.store_types import Cursor, Feed
 from penstock.pipeline.extraction.arrow import make_arrow_batch, make_batch
-from penstock.pipeline.extraction.columnar import BYTES, ROWS, Columnar, read_columns
+from penstock.pipeline.extraction.columnar import PAGE_BYTES, PAGE_ROWS, Columnar, read_columns
 from penstock.pipeline.lake.schema import Table
 from penstock.pipeline.store_access import open_existing
 from penstock.store import Store
 
 # Rows of a page, at first and at most; and how much of bodies is too much, or little.
-FIRST_PAGE, PAGE = 1_000, ROWS
+FIRST_PAGE, PAGE = 1_000, PAGE_ROWS
 # How many rows show how dense the others are, and how many parts are too many.
 SAMPLE_ROWS, MAX_PARTS = 1_000, 10_000
-MAX_PAGE_BYTES, FEW_BYTES = BYTES, 4_000_000
+MAX_PAGE_BYTES, FEW_BYTES = PAGE_BYTES, 4_000_000
 
 
 class Range(Struct, frozen=True):
@@ -53,11 +53,11 @@ async def compute_stride(
 
     A position is a row here, a transaction of thousands there: the first ones show it.
     """
-    next_row = await make_table_cursor(store, table, after, 1, end)
+    next_row = await read_feed(store, table, after, 1, end)
     if not read_rows(next_row, table):
         return NEVER, 1
     begin = get_position(next_row.cursor, table)
-    sample = await make_table_cursor(store, table, begin, SAMPLE_ROWS, end)
+    sample = await read_feed(store, table, begin, SAMPLE_ROWS, end)
     found, span = len(read_rows(sample, table)), get_position(sample.cursor, table) - begin
     return begin - 1, max(rows * span // found, 1) if found else rows
 
@@ -80,7 +80,7 @@ async def find_last_position(store: Store, table: Table, after: int) -> int:
     found, step, beyond = after, 1, NEVER
     while found + 1 < beyond:
         probed = min(found + step, beyond - 1) - 1
-        feed = await make_table_cursor(store, table, probed, 1)
+        feed = await read_feed(store, table, probed, 1)
         if read_rows(feed, table):
             found, step = get_position(feed.cursor, table), step * 2
         else:
@@ -90,7 +90,7 @@ async def find_last_position(store: Store, table: Table, after: int) -> int:
     return found
 
 
-async def make_table_cursor(
+async def read_feed(
     store: Store, table: Table, after: int, limit: int, known: int | None = None
 ) -> Feed:
     """A feed of one table: that of the other ends before it begins."""
@@ -112,7 +112,7 @@ async def read_pages(
     """
     after, limit = part.after, FIRST_PAGE
     while after < part.last:
-        feed = await make_table_cursor(store, part.table, after, limit, part.last)
+        feed = await read_feed(store, part.table, after, limit, part.last)
         rows, reached = read_rows(feed, part.table), get_position(feed.cursor, part.table)
         if reached <= part.last and rows:
             yield rows

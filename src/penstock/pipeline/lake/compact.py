@@ -37,7 +37,7 @@ def compact(spark: SparkSession, lake: str) -> CompactResult:
         sync_delta(place)
         removed = place.drop_compacted()
         batches, before, after = 0, 0, 0
-        for chain in segments(place.manifests(), analysed_through(place)):
+        for chain in split_at_analysed(place.manifests(), read_analysed_through(place)):
             if len(chain) > 1:
                 small, merged = merge(spark, place, chain)
                 batches, before, after = batches + len(chain), before + small, after + merged
@@ -45,12 +45,14 @@ def compact(spark: SparkSession, lake: str) -> CompactResult:
         return CompactResult(batches, before, after, removed)
 
 
-def analysed_through(lake: Lake) -> int:
+def read_analysed_through(lake: Lake) -> int:
     found = results.read_newest(lake)
     return 0 if found is None else found.through
 
 
-def segments(chain: Sequence[Manifest], through: int) -> tuple[list[Manifest], list[Manifest]]:
+def split_at_analysed(
+    chain: Sequence[Manifest], through: int
+) -> tuple[list[Manifest], list[Manifest]]:
     """Divides the manifests into those that a run has analysed and those after them.
 
     A manifest across that border would make the next run analyse everything anew.
@@ -62,26 +64,26 @@ def segments(chain: Sequence[Manifest], through: int) -> tuple[list[Manifest], l
 def merge(spark: SparkSession, lake: Lake, chain: Sequence[Manifest]) -> tuple[int, int]:
     """Publishes one manifest for these; returns how many files were merged into how many."""
     parts = [part for each in chain for part in each.parts]
-    groups = [group for table in TABLES for group in neighbours(parts, table)]
-    tasks = [Merger(lake.where, group[0].table, paths_of(group)) for group in groups]
+    groups = [group for table in TABLES for group in group_neighbours(parts, table)]
+    tasks = [Merger(lake.where, group[0].table, list_part_paths(group)) for group in groups]
     named = f"{chain[0].first:010}-{chain[-1].last:010}"
     written = run(spark, lake.where, named, tasks)
     gone = {part.path for group in groups for part in group}
     kept = tuple(part for part in parts if part.path not in gone)
     refuse_unequal(parts, (*kept, *written))
-    lake.publish(merged_manifest(chain, (*kept, *written)))
+    lake.publish(make_merged_manifest(chain, (*kept, *written)))
     return len(gone), len(written)
 
 
-def paths_of(parts: Sequence[LakePart]) -> tuple[str, ...]:
+def list_part_paths(parts: Sequence[LakePart]) -> tuple[str, ...]:
     return tuple(part.path for part in parts)
 
 
-def neighbours(parts: Sequence[LakePart], table: str) -> Iterator[list[LakePart]]:
+def group_neighbours(parts: Sequence[LakePart], table: str) -> Iterator[list[LakePart]]:
     """Finds two or more small parts that follow each other, up to the size of one file."""
     group: list[LakePart] = []
     for part in [*(each for each in parts if each.table == table), None]:
-        if part is None or not joins(group, part):
+        if part is None or not fits_group(group, part):
             if len(group) > 1:
                 yield group
             group = []
@@ -89,12 +91,12 @@ def neighbours(parts: Sequence[LakePart], table: str) -> Iterator[list[LakePart]
             group.append(part)
 
 
-def joins(group: Sequence[LakePart], part: LakePart) -> bool:
+def fits_group(group: Sequence[LakePart], part: LakePart) -> bool:
     total = sum(each.bytes for each in group) + part.bytes
     return part.bytes < LARGE_BYTES and total <= MAX_MERGED_BYTES
 
 
-def merged_manifest(chain: Sequence[Manifest], parts: tuple[LakePart, ...]) -> Manifest:
+def make_merged_manifest(chain: Sequence[Manifest], parts: tuple[LakePart, ...]) -> Manifest:
     first, last = chain[0], chain[-1]
     return Manifest(
         VERSION, last.lake, first.first, last.last, first.start, last.end, last.witness, parts

@@ -109,7 +109,7 @@ def create_metadata(lake: str, table: str, fields: Any, partitioned: bool) -> Me
     return Metadata(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{lake}/{table}")), schema, columns)
 
 
-def create_lines(metadata: Metadata, now: int) -> list[Line]:
+def make_create_lines(metadata: Metadata, now: int) -> list[Line]:
     """Creates a table without files."""
     return [
         Line(commit_info=CommitInfo(now, "CREATE TABLE")),
@@ -118,7 +118,7 @@ def create_lines(metadata: Metadata, now: int) -> list[Line]:
     ]
 
 
-def commit_lines(
+def make_commit_lines(
     commit: Commit, snapshot: Snapshot, metadata: Metadata, lake: str, now: int
 ) -> list[Line]:
     """Writes the schema anew if it has changed since the snapshot."""
@@ -158,7 +158,7 @@ def apply(snapshot: Snapshot, version: int, lines: Iterable[Line]) -> Snapshot:
     return Snapshot(version, metadata, number, files, removed)
 
 
-def checkpoint_lines(snapshot: Snapshot, lake: str, now: int) -> list[Line]:
+def make_checkpoint_lines(snapshot: Snapshot, lake: str, now: int) -> list[Line]:
     """Sums up the commits so far for a reader."""
     recent = [
         each for each in snapshot.removed.values() if each.deletion_timestamp > now - TOMBSTONE_MS
@@ -173,7 +173,9 @@ def checkpoint_lines(snapshot: Snapshot, lake: str, now: int) -> list[Line]:
     ]
 
 
-def batch_commits(snapshot: Snapshot, chain: Sequence[Manifest], table: Table) -> Iterator[Commit]:
+def plan_batch_commits(
+    snapshot: Snapshot, chain: Sequence[Manifest], table: Table
+) -> Iterator[Commit]:
     """Plans a commit for each manifest that the log lacks, then one for what was compacted.
 
     The manifests must have been read after the snapshot, so that none of them is older than it.
@@ -184,15 +186,15 @@ def batch_commits(snapshot: Snapshot, chain: Sequence[Manifest], table: Table) -
     for manifest in chain:
         if manifest.last > snapshot.number:
             stale = {path for path in held if is_within(path, manifest.name)}
-            commit = exchange(stale, adds_of(manifest.parts, table))
+            commit = plan_exchange(stale, make_adds(manifest.parts, table))
             yield Commit("WRITE", manifest.last, *commit)
             held = held.difference(commit[1]).union(add.path for add in commit[0])
-    wanted = adds_of([part for each in chain for part in each.parts], table)
+    wanted = make_adds([part for each in chain for part in each.parts], table)
     if held != wanted.keys():
-        yield Commit("OPTIMIZE", chain[-1].last, *exchange(held, wanted), data_change=False)
+        yield Commit("OPTIMIZE", chain[-1].last, *plan_exchange(held, wanted), data_change=False)
 
 
-def result_commits(
+def plan_result_commits(
     snapshot: Snapshot, found: Results | None, table: ResultTable, sizes: Mapping[str, int]
 ) -> Iterator[Commit]:
     """Plans a commit for the newest run. Without results, no file counts any more.
@@ -210,16 +212,18 @@ def result_commits(
         path: Add(path, {"day": day}, sizes.get(path, 0), 0, True, encode_stats(rows))
         for path, (day, rows) in wanted.items()
     }
-    yield Commit("WRITE", number, *exchange(set(snapshot.files), adds))
+    yield Commit("WRITE", number, *plan_exchange(set(snapshot.files), adds))
 
 
-def exchange(held: set[str], wanted: Mapping[str, Add]) -> tuple[tuple[Add, ...], tuple[str, ...]]:
+def plan_exchange(
+    held: set[str], wanted: Mapping[str, Add]
+) -> tuple[tuple[Add, ...], tuple[str, ...]]:
     """Returns what to add and what to remove, so that `wanted` takes the place of what is held."""
     adds = tuple(add for path, add in wanted.items() if path not in held)
     return adds, tuple(sorted(held - wanted.keys()))
 
 
-def adds_of(parts: Iterable[LakePart], table: Table) -> dict[str, Add]:
+def make_adds(parts: Iterable[LakePart], table: Table) -> dict[str, Add]:
     adds = (
         Add(
             path=part.path.removeprefix(f"{table}/"),

@@ -24,18 +24,18 @@ from penstock.pipeline.lake.delta import (
     Metadata,
     Snapshot,
     apply,
-    batch_commits,
-    checkpoint_lines,
-    commit_lines,
-    create_lines,
     create_metadata,
     decode_lines,
     encode_lines,
-    result_commits,
+    make_checkpoint_lines,
+    make_commit_lines,
+    make_create_lines,
+    plan_batch_commits,
+    plan_result_commits,
 )
-from penstock.pipeline.lake.delta_schema import result_fields, table_fields
+from penstock.pipeline.lake.delta_schema import make_result_fields, make_table_fields
 from penstock.pipeline.lake.files import DELTA_LOG, LakeFiles
-from penstock.pipeline.lake.lake import AT_ONCE, Lake
+from penstock.pipeline.lake.lake import MAX_PARALLEL_READS, Lake
 from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.lake.schema import TABLES, Table
 
@@ -80,49 +80,49 @@ class DeltaLog:
 
     def read(self) -> Snapshot:
         """Replays the commits since the last checkpoint."""
-        commits, checkpoints = self.versions()
+        commits, checkpoints = self.list_versions()
         begin = max(checkpoints, default=-1)
         later = sorted(version for version in commits if version > begin)
         if later != list(range(begin + 1, begin + 1 + len(later))):
-            raise self.torn()
+            raise self.make_torn_error()
         snapshot = self.read_checkpoint(begin) if begin >= 0 else Snapshot()
         for version, lines in zip(later, self.read_commits(later), strict=True):
             snapshot = apply(snapshot, version, lines)
         return snapshot
 
-    def versions(self) -> tuple[list[int], list[int]]:
+    def list_versions(self) -> tuple[list[int], list[int]]:
         """Lists the versions of commits, and those of checkpoints."""
         found = [match for name in self.files.names(self.folder) if (match := NAME.search(name))]
         commits = [int(match[1]) for match in found if match[2] == "json"]
         return commits, [int(match[1]) for match in found if match[2] != "json"]
 
     def read_commits(self, versions: Sequence[int]) -> Iterator[list[Line]]:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            texts = list(pool.map(self.files.read, map(self.commit_name, versions)))
+        with ThreadPoolExecutor(MAX_PARALLEL_READS) as pool:
+            texts = list(pool.map(self.files.read, map(self.make_commit_name, versions)))
         for text in texts:
             if not text:
-                raise self.torn()
+                raise self.make_torn_error()
             try:
                 yield decode_lines(text)
             except msgspec.DecodeError:
-                raise self.torn() from None
+                raise self.make_torn_error() from None
 
     def read_checkpoint(self, version: int) -> Snapshot:
-        with self.files.parquet(self.checkpoint_name(version)) as file:
+        with self.files.parquet(self.make_checkpoint_name(version)) as file:
             rows = file.read().to_pylist()
-        return apply(Snapshot(), version, [msgspec.convert(plain(row), Line) for row in rows])
+        return apply(Snapshot(), version, [msgspec.convert(to_maps(row), Line) for row in rows])
 
     def write(self, snapshot: Snapshot, commit: Commit) -> Snapshot | None:
         """Returns None if another process wrote that version: the caller reads the log again."""
-        lines = commit_lines(commit, snapshot, self.metadata, self.lake, milliseconds())
+        lines = make_commit_lines(commit, snapshot, self.metadata, self.lake, get_now_ms())
         return self.write_lines(snapshot, lines)
 
     def create(self, snapshot: Snapshot) -> Snapshot | None:
-        return self.write_lines(snapshot, create_lines(self.metadata, milliseconds()))
+        return self.write_lines(snapshot, make_create_lines(self.metadata, get_now_ms()))
 
     def write_lines(self, snapshot: Snapshot, lines: list[Line]) -> Snapshot | None:
         version = snapshot.version + 1
-        if not self.files.write_once(self.commit_name(version), encode_lines(lines)):
+        if not self.files.write_once(self.make_commit_name(version), encode_lines(lines)):
             return None
         written = apply(snapshot, version, lines)
         if version and version % CHECKPOINT_EVERY == 0:
@@ -130,47 +130,47 @@ class DeltaLog:
         return written
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:
-        lines = checkpoint_lines(snapshot, self.lake, milliseconds())
+        lines = make_checkpoint_lines(snapshot, self.lake, get_now_ms())
         buffer = io.BytesIO()
-        parquet.write_table(pa.Table.from_pylist(list(map(paired, lines)), CHECKPOINT), buffer)
-        self.files.write_once(self.checkpoint_name(snapshot.version), buffer.getvalue())
+        parquet.write_table(pa.Table.from_pylist(list(map(to_pairs, lines)), CHECKPOINT), buffer)
+        self.files.write_once(self.make_checkpoint_name(snapshot.version), buffer.getvalue())
         # Readers do without it, so it may be missing for a moment.
         pointer = f"{self.folder}/{LAST_CHECKPOINT}"
         self.files.remove([pointer])
-        told = {"version": snapshot.version, "size": len(lines)}
-        self.files.write_once(pointer, msgspec.json.encode(told))
+        content = {"version": snapshot.version, "size": len(lines)}
+        self.files.write_once(pointer, msgspec.json.encode(content))
         self.drop_before(snapshot.version - KEPT_COMMITS)
 
     def drop_before(self, version: int) -> None:
-        commits, checkpoints = self.versions()
+        commits, checkpoints = self.list_versions()
         self.files.remove([
-            *(self.commit_name(each) for each in commits if each < version),
-            *(self.checkpoint_name(each) for each in checkpoints if each < version),
+            *(self.make_commit_name(each) for each in commits if each < version),
+            *(self.make_checkpoint_name(each) for each in checkpoints if each < version),
         ])  # fmt: skip
 
-    def commit_name(self, version: int) -> str:
+    def make_commit_name(self, version: int) -> str:
         return f"{self.folder}/{version:020}.json"
 
-    def checkpoint_name(self, version: int) -> str:
+    def make_checkpoint_name(self, version: int) -> str:
         return f"{self.folder}/{version:020}.checkpoint.parquet"
 
-    def torn(self) -> InvalidState:
+    def make_torn_error(self) -> InvalidState:
         return InvalidState(
             f"the Delta log {self.files.where}/{self.folder} is torn or has a gap: remove that"
             " folder, and the next extract writes it anew"
         )
 
 
-def milliseconds() -> int:
+def get_now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def paired(line: Line) -> Any:
+def to_pairs(line: Line) -> Any:
     """Turns maps into pairs, as Arrow takes them."""
     return convert_maps(msgspec.to_builtins(line), lambda each: list(each.items()))
 
 
-def plain(row: Any) -> Any:
+def to_maps(row: Any) -> Any:
     """Turns the pairs of a checkpoint's row into maps, and leaves out what is absent."""
     return convert_maps(row, dict)
 
@@ -192,7 +192,7 @@ def sync_delta(lake: Lake) -> None:
 
 
 def sync_batches(lake: Lake) -> None:
-    logs = {table: log_of(lake, table, table_fields(table), False) for table in TABLES}
+    logs = {table: open_log(lake, table, make_table_fields(table), False) for table in TABLES}
     while not append_batches(lake, logs):
         pass
 
@@ -206,13 +206,15 @@ def append_batches(lake: Lake, logs: Mapping[Table, DeltaLog]) -> bool:
     snapshots = {table: log.read() for table, log in logs.items()}
     chain = lake.manifests()
     return all(
-        append(log, snapshots[table], partial(batch_commits, chain=chain, table=table))
+        append(log, snapshots[table], partial(plan_batch_commits, chain=chain, table=table))
         for table, log in logs.items()
     )
 
 
 def sync_results(lake: Lake) -> None:
-    logs = {table: log_of(lake, table, result_fields(table), True) for table in RESULT_TABLES}
+    logs = {
+        table: open_log(lake, table, make_result_fields(table), True) for table in RESULT_TABLES
+    }
     while not append_results(lake, logs):
         pass
 
@@ -222,15 +224,15 @@ def append_results(lake: Lake, logs: Mapping[ResultTable, DeltaLog]) -> bool:
     snapshots = {table: log.read() for table, log in logs.items()}
     found = results.read_newest(lake)
     made = [table for table in logs if found or snapshots[table].version >= 0]
-    sizes = {table: sizes_of(lake.files, found, table, snapshots[table]) for table in made}
+    sizes = {table: read_sizes(lake.files, found, table, snapshots[table]) for table in made}
     plans = {
-        table: partial(result_commits, found=found, table=table, sizes=sizes[table])
+        table: partial(plan_result_commits, found=found, table=table, sizes=sizes[table])
         for table in made
     }
     return all(append(logs[table], snapshots[table], plans[table]) for table in made)
 
 
-def sizes_of(
+def read_sizes(
     files: LakeFiles, found: Results | None, table: ResultTable, snapshot: Snapshot
 ) -> dict[str, int]:
     """Returns the sizes of files that the log does not have yet."""
@@ -251,6 +253,6 @@ def append(log: DeltaLog, snapshot: Snapshot, plan: Callable[[Snapshot], Iterabl
     return True
 
 
-def log_of(lake: Lake, table: str, fields: Any, partitioned: bool) -> DeltaLog:
+def open_log(lake: Lake, table: str, fields: Any, partitioned: bool) -> DeltaLog:
     metadata = create_metadata(lake.label.id, table, fields, partitioned)
     return DeltaLog(lake.files, lake.label.id, table, metadata)

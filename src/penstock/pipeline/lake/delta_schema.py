@@ -12,22 +12,25 @@ from penstock.pipeline.lake.schema import SCHEMAS, Table
 PLAIN = {"bigint": "long", "int": "integer"}
 
 
-def table_fields(table: Table) -> list[dict[str, Any]]:
-    return [field_of(field.name, arrow_type(field.type)) for field in SCHEMAS[table]]
+def make_table_fields(table: Table) -> list[dict[str, Any]]:
+    return [make_field(field.name, from_arrow_type(field.type)) for field in SCHEMAS[table]]
 
 
-def result_fields(table: ResultTable) -> list[dict[str, Any]]:
+def make_result_fields(table: ResultTable) -> list[dict[str, Any]]:
     columns = [column.split(maxsplit=1) for column in split(RESULT_SCHEMAS[table])]
-    return [*(field_of(name, ddl_type(kind)) for name, kind in columns), field_of("day", "date")]
+    return [
+        *(make_field(name, from_ddl_type(kind)) for name, kind in columns),
+        make_field("day", "date"),
+    ]
 
 
-def field_of(name: str, kind: Any) -> dict[str, Any]:
+def make_field(name: str, kind: Any) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 
-def arrow_type(kind: Any) -> Any:
+def from_arrow_type(kind: Any) -> Any:
     if pa.types.is_map(kind):
-        key, value = arrow_type(kind.key_type), arrow_type(kind.item_type)
+        key, value = from_arrow_type(kind.key_type), from_arrow_type(kind.item_type)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if pa.types.is_timestamp(kind):
         return "timestamp"
@@ -38,12 +41,15 @@ def arrow_type(kind: Any) -> Any:
     return names[kind]
 
 
-def ddl_type(kind: str) -> Any:
+def from_ddl_type(kind: str) -> Any:
     """Translates a type that Spark writes: a plain one, or an array of structs."""
     name, _, inner = kind.strip().removesuffix(">").partition("<")
     if name == "array":
-        return {"type": "array", "elementType": ddl_type(inner), "containsNull": True}
+        return {"type": "array", "elementType": from_ddl_type(inner), "containsNull": True}
     if name == "struct":
         pairs = (column.split(":", maxsplit=1) for column in split(inner))
-        return {"type": "struct", "fields": [field_of(each, ddl_type(of)) for each, of in pairs]}
+        return {
+            "type": "struct",
+            "fields": [make_field(each, from_ddl_type(of)) for each, of in pairs],
+        }
     return PLAIN.get(name, name)

@@ -23,7 +23,7 @@ MANIFESTS = "_manifest"
 # 7, or 1-7 if they were compacted.
 BATCHES = re.compile(r"(\d{10})(?:-(\d{10}))?")
 # How many manifests are read at once: each may be a request.
-AT_ONCE = 16
+MAX_PARALLEL_READS = 16
 
 
 class Lake:
@@ -41,20 +41,20 @@ class Lake:
         return f"lake {self.label.id}"
 
     def all_manifests(self) -> list[Manifest]:
-        names = self.manifest_names()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        names = self.list_manifest_names()
+        with ThreadPoolExecutor(MAX_PARALLEL_READS) as pool:
             texts = list(pool.map(self.files.read, names))
         # One that is gone by now was compacted.
         return [
-            self.decoded(name, text)
+            self.decode_manifest(name, text)
             for name, text in zip(names, texts, strict=True)
             if text is not None
         ]
 
-    def manifest_names(self) -> list[str]:
+    def list_manifest_names(self) -> list[str]:
         return sorted(name for name in self.files.names(MANIFESTS) if name.endswith(".json"))
 
-    def decoded(self, name: str, text: bytes) -> Manifest:
+    def decode_manifest(self, name: str, text: bytes) -> Manifest:
         path = f"{self.where}/{name}"
         manifest = decode(text, path)
         if manifest.lake != self.label.id or name != make_manifest_name(manifest):
@@ -62,9 +62,9 @@ class Lake:
         return manifest
 
     def manifests(self) -> list[Manifest]:
-        return self.chained(self.all_manifests())
+        return self.chain_manifests(self.all_manifests())
 
-    def chained(self, manifests: Sequence[Manifest]) -> list[Manifest]:
+    def chain_manifests(self, manifests: Sequence[Manifest]) -> list[Manifest]:
         """In order and without a gap. What was compacted stands for what it was made of."""
         chain: list[Manifest] = []
         for each in sorted(manifests, key=lambda each: (each.first, -each.last)):
@@ -82,12 +82,12 @@ class Lake:
     def publish(self, manifest: Manifest) -> None:
         """From now on its files are in the lake, also after a power cut."""
         written = self.files.write_once(make_manifest_name(manifest), encode(manifest))
-        if not written or self.overtaken(manifest):
+        if not written or self.is_overtaken(manifest):
             raise InvalidState(f"another process wrote batch {manifest.last} of {self.where!r}")
 
-    def overtaken(self, manifest: Manifest) -> bool:
+    def is_overtaken(self, manifest: Manifest) -> bool:
         """Another one stands for these batches: it was compacted while this one took its time."""
-        others = {*self.manifest_names()} - {make_manifest_name(manifest)}
+        others = {*self.list_manifest_names()} - {make_manifest_name(manifest)}
         return any(is_within(make_manifest_name(manifest), other) for other in others)
 
     def sweep(self) -> int:
@@ -108,7 +108,7 @@ class Lake:
     def drop_compacted(self) -> int:
         """Removes what a compaction stands for; readers that began before it are done by then."""
         manifests = self.all_manifests()
-        kept = {each.name for each in self.chained(manifests)}
+        kept = {each.name for each in self.chain_manifests(manifests)}
         gone = [make_manifest_name(each) for each in manifests if each.name not in kept]
         self.files.remove(gone)
         self.sweep()
@@ -126,12 +126,12 @@ def make_manifest_name(manifest: Manifest) -> str:
 
 def is_within(name: str, other: str) -> bool:
     """Whether the batches that the one is named after are among those of the other."""
-    first, last = list_batches(name)
-    low, high = list_batches(other)
+    first, last = parse_batches(name)
+    low, high = parse_batches(other)
     return low <= first and last <= high
 
 
-def list_batches(name: str) -> tuple[int, int]:
+def parse_batches(name: str) -> tuple[int, int]:
     found = BATCHES.search(name)
     if found is None:
         return 0, 0
@@ -155,14 +155,14 @@ def hold_lock(place: str, store: str) -> Iterator[Lake]:
     """The lake of this store, made if it is not there; for one process at a time, if it may be."""
     files = open_files(place)
     with files.hold():
-        make(files, store)
+        create_if_missing(files, store)
         lake = read_label(files)
         refuse_foreign(lake, store)
         lake.sweep()
         yield lake
 
 
-def make(files: LakeFiles, store: str) -> None:
+def create_if_missing(files: LakeFiles, store: str) -> None:
     # Before the label is looked for: another process may be making the lake.
     others = list(islice(files.names(), 3))
     if files.read(LABEL) is not None:

@@ -14,7 +14,7 @@ from penstock.pipeline.lake.manifest import Manifest
 from penstock.pipeline.lake.results import ResultTable
 from penstock.pipeline.lake.schema import SCHEMAS, Table, to_spark_schema
 
-OF_BOTH = ("queue_id", "tenant", "scope", "queue")
+SHARED_COLUMNS = ("queue_id", "tenant", "scope", "queue")
 
 
 def read_lake(spark: SparkSession, lake: str, table: Table | Literal["joined"]) -> DataFrame:
@@ -57,4 +57,4 @@ def make_empty(spark: SparkSession, schema: Any) -> DataFrame:
 
 def join_tables(messages: DataFrame, history: DataFrame) -> DataFrame:
     """Attempts with the message each was about; a message that is not there leaves nulls."""
-    return history.join(messages.drop(*OF_BOTH), "id", "left")
+    return history.join(messages.drop(*SHARED_COLUMNS), "id", "left")

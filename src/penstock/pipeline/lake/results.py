@@ -36,7 +36,7 @@ RESULT_TABLES: tuple[ResultTable, ...] = (
 )  # fmt: skip
 
 
-class File(Struct, frozen=True):
+class ResultFile(Struct, frozen=True):
     """One Parquet file, of one day; its path is relative to the lake."""
 
     table: ResultTable
@@ -55,7 +55,7 @@ class Results(Struct, frozen=True):
     # The last moment that the lake tells of.
     reached: Moment
     rules: str
-    files: tuple[File, ...]
+    files: tuple[ResultFile, ...]
     # The store, without what may be a password in its URL, and when it was read, by its clock.
     store: str = ""
     made_at: Moment = 0
@@ -65,7 +65,9 @@ class Results(Struct, frozen=True):
     def name(self) -> str:
         return f"{self.number:010}.json"
 
-    def list_files(self, table: ResultTable, days: Collection[str] | None = None) -> list[File]:
+    def list_files(
+        self, table: ResultTable, days: Collection[str] | None = None
+    ) -> list[ResultFile]:
         ours = [file for file in self.files if file.table == table]
         return ours if days is None else [file for file in ours if file.day in days]
 
@@ -134,7 +136,7 @@ def sweep(lake: Lake) -> None:
         lake.files.remove(filter(is_data, find_strays(lake, table, kept, last)))
 
 
-def list_manifest_files(lake: Lake, name: str) -> tuple[File, ...]:
+def list_manifest_files(lake: Lake, name: str) -> tuple[ResultFile, ...]:
     found = read(lake, name)
     return found.files if found is not None else ()
 
@@ -148,7 +150,7 @@ def find_strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int
     ]
 
 
-def run_folder(table: ResultTable, number: int) -> str:
+def make_run_folder(table: ResultTable, number: int) -> str:
     """Without an equals sign: readers of Delta would take that for a partition."""
     return f"{table}/run-{number:010}"
 
@@ -158,7 +160,7 @@ def parse_run(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def days_to_merge(files: Iterable[File], today: str) -> set[str]:
+def choose_days_to_merge(files: Iterable[ResultFile], today: str) -> set[str]:
     """Days whose files become one: those that are over, and one with too many."""
     runs: dict[str, set[int]] = {}
     for file in files:
@@ -168,10 +170,10 @@ def days_to_merge(files: Iterable[File], today: str) -> set[str]:
     }
 
 
-def write(lake: Lake, rows: "DataFrame", table: ResultTable, number: int) -> list[File]:
+def write(lake: Lake, rows: "DataFrame", table: ResultTable, number: int) -> list[ResultFile]:
     """By day. Not in the lake before a manifest names them."""
-    saved = lake.files.save(rows, run_folder(table, number))
-    return [File(table, parse_day(name), name, count) for name, count in saved]
+    saved = lake.files.save(rows, make_run_folder(table, number))
+    return [ResultFile(table, parse_day(name), name, count) for name, count in saved]
 
 
 def parse_day(name: str) -> str:

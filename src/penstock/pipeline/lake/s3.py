@@ -37,7 +37,7 @@ class S3LakeFiles:
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def found(self, name: str) -> "GetResult | None":
+    def get_object(self, name: str) -> "GetResult | None":
         import obstore
 
         try:
@@ -49,7 +49,7 @@ class S3LakeFiles:
 
     def read(self, name: str) -> bytes | None:
         with self.translate_errors():
-            found = self.found(name)
+            found = self.get_object(name)
             return None if found is None else bytes(found.bytes())
 
     def write_once(self, name: str, text: bytes) -> bool:
@@ -93,7 +93,7 @@ class S3LakeFiles:
     def digest(self, name: str) -> str | None:
         digest = hashlib.sha256()
         with self.translate_errors():
-            found = self.found(name)
+            found = self.get_object(name)
             if found is None:
                 return None
             for piece in found.stream(CHUNK_BYTES):
@@ -108,7 +108,7 @@ class S3LakeFiles:
         raise FileNotFoundError(f"{self.where}/{name} is not there")
 
     def parquet(self, name: str) -> Any:
-        return parquet.ParquetFile(Distant(self, name), pre_buffer=True)
+        return parquet.ParquetFile(S3File(self, name), pre_buffer=True)
 
     def frame(self, spark: "SparkSession", names: Sequence[str], schema: Any) -> "DataFrame":
         from penstock.pipeline.lake.s3_source import register_format
@@ -131,7 +131,7 @@ class S3LakeFiles:
         return sorted(saved)
 
 
-class Distant(io.RawIOBase):
+class S3File(io.RawIOBase):
     """An object as a file that is read here and there: each time by one request."""
 
     def __init__(self, bucket: S3LakeFiles, name: str) -> None:

@@ -84,7 +84,7 @@ class S3Writer(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> S3Receipt:
         with ExitStack() as stack:
-            parts = Parts(open_files(self.lake), self.folder, stack)
+            parts = DayPartWriter(open_files(self.lake), self.folder, stack)
             for batch in iterator:
                 parts.add(batch)
         return S3Receipt([(name, part.rows) for name, part in parts.begun.values()])
@@ -94,14 +94,14 @@ class S3Writer(DataSourceArrowWriter):
         open_files(self.lake).write_once(self.report, msgspec.json.encode(saved))
 
 
-class Parts:
+class DayPartWriter:
     """A file for each day that rows are of, or one if they are of none; until the stack ends."""
 
     def __init__(self, files: LakeFiles, folder: str, stack: ExitStack) -> None:
         self.files = files
         self.folder = folder
         self.stack = stack
-        self.begun: dict[str, tuple[str, Growing]] = {}
+        self.begun: dict[str, tuple[str, ParquetPartWriter]] = {}
 
     def add(self, batch: Any) -> None:
         for folder, rows in divide_batch(batch, self.folder):
@@ -109,13 +109,13 @@ class Parts:
                 self.begun[folder] = self.begin(folder, rows.schema)
             self.begun[folder][1].add(rows)
 
-    def begin(self, folder: str, schema: Any) -> "tuple[str, Growing]":
+    def begin(self, folder: str, schema: Any) -> "tuple[str, ParquetPartWriter]":
         name = f"{folder}/part-{uuid.uuid4().hex}.parquet"
         path = self.stack.enter_context(self.files.new(name))
-        return name, self.stack.enter_context(closing(Growing(path, schema)))
+        return name, self.stack.enter_context(closing(ParquetPartWriter(path, schema)))
 
 
-class Growing:
+class ParquetPartWriter:
     """A Parquet file, written in large groups of rows."""
 
     def __init__(self, path: Path, schema: Any) -> None:

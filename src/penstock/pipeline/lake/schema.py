@@ -61,7 +61,7 @@ def choose_columns(table: Table, columns: Sequence[str]) -> Any:
     return pa.schema([whole.field(name) for name in columns]) if columns else whole
 
 
-def added_columns(table: Table) -> list[str]:
+def list_added_columns(table: Table) -> list[str]:
     """Columns that version 1 did not have."""
     return [name for each in ADDED_COLUMNS.values() for name in each.get(table, ())]
 

@@ -37,7 +37,7 @@ class QueueChecksum(Struct, frozen=True):
 Sums: TypeAlias = Mapping[tuple[int, str], QueueChecksum]
 
 
-class Counted(Struct, frozen=True):
+class StoreChecksums(Struct, frozen=True):
     """The store's side: all it has, and what of it is above the lake."""
 
     census: Sums
@@ -54,7 +54,7 @@ def sum_lake(messages: DataFrame, ended: DataFrame) -> Sums:
     return {(row[0], row[1]): QueueChecksum(row[2], row[3]) for row in summed.collect()}
 
 
-async def sum_store(end: Cursor, store: Store) -> Counted:
+async def sum_store(end: Cursor, store: Store) -> StoreChecksums:
     before, after = None, sum_census(await store.census())
     above: Sums = {}
     for _ in range(MAX_TRIES):
@@ -62,7 +62,7 @@ async def sum_store(end: Cursor, store: Store) -> Counted:
         before, after = after, sum_census(await store.census())
         if before == after:
             break
-    return Counted(after, above, before != after)
+    return StoreChecksums(after, above, before != after)
 
 
 def sum_census(census: list[Tally]) -> Sums:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 
 from penstock.model.store_types import Cursor
 from penstock.pipeline.extraction.ranges import get_position
-from penstock.pipeline.lake.schema import SCHEMAS, Table, added_columns
+from penstock.pipeline.lake.schema import SCHEMAS, Table, list_added_columns
 
 KEYS: dict[Table, str] = {"message": "id", "history": "position"}
 NAMED: dict[Table, tuple[str, ...]] = {"message": ("queue_id",), "history": ("queue_id", "id")}
@@ -55,7 +55,7 @@ def compare_tables(
         mark_columns(lake, table, "lake").dropDuplicates([key]),
         mark_columns(store, table, "store"),
     )
-    differ = " or ".join(["not lake.mark <=> store.mark", *map(differs, added_columns(table))])
+    differ = " or ".join(["not lake.mark <=> store.mark", *map(differs, list_added_columns(table))])
     both = ours.join(theirs, key, "full").filter(differ)
     named = [f.expr(f"coalesce(store.{name}, lake.{name})").alias(name) for name in NAMED[table]]
     found = both.select(f.expr(KIND).alias("kind"), key, *named)
@@ -69,7 +69,7 @@ def differs(column: str) -> str:
 
 
 def mark_columns(rows: DataFrame, table: Table, name: str) -> DataFrame:
-    added = added_columns(table)
+    added = list_added_columns(table)
     columns = [each for each in SCHEMAS[table].names if each not in (*RENAMED, *added)]
     text = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
     mark = f.sha2(text, 256).alias("mark")

@@ -12,7 +12,13 @@ from penstock.pipeline.lake.files import LakeFiles
 from penstock.pipeline.lake.manifest import LakePart
 from penstock.pipeline.lake.reader import read_parts
 from penstock.pipeline.lake.schema import TABLES, Table
-from penstock.pipeline.reconcile.checksums import Counted, QueueChecksum, Sums, sum_lake, sum_store
+from penstock.pipeline.reconcile.checksums import (
+    QueueChecksum,
+    StoreChecksums,
+    Sums,
+    sum_lake,
+    sum_store,
+)
 from penstock.pipeline.reconcile.diff import (
     Difference,
     collect_differences,
@@ -94,7 +100,7 @@ def read_rows(
     return read_parts(spark, files, ours, table)
 
 
-def make_rows(lake: Sums, counted: Counted) -> Iterator[BalanceRow]:
+def make_rows(lake: Sums, counted: StoreChecksums) -> Iterator[BalanceRow]:
     for queue_id in sorted({key[0] for sums in (lake, counted.census) for key in sums}):
         excesses = {
             place: compute_total(lake, counted, queue_id, place)
@@ -115,7 +121,7 @@ def make_rows(lake: Sums, counted: Counted) -> Iterator[BalanceRow]:
             )
 
 
-def compute_total(lake: Sums, counted: Counted, queue_id: int, place: str) -> QueueChecksum:
+def compute_total(lake: Sums, counted: StoreChecksums, queue_id: int, place: str) -> QueueChecksum:
     return get_sum(lake, queue_id, place) + get_sum(counted.above, queue_id, place)
 
 

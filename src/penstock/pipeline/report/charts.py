@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.pipeline.periods import HOUR, when
+from penstock.pipeline.periods import HOUR, to_datetime
 
 WIDTH, HEIGHT = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 22, 26
@@ -78,7 +78,7 @@ def draw_chart(
         *draw_axis(scale, write),
         *draw_times(scale),
         *(draw_mark(mark, scale) for mark in marks),
-        *(drawn for line in lines for drawn in draw(line, scale, write)),
+        *(drawn for line in lines for drawn in draw_line(line, scale, write)),
     ]
     return draw_figure(title, lines, parts)
 
@@ -142,10 +142,11 @@ def draw_times(scale: Scale) -> Iterable[str]:
         yield f'<path class="tick" d="M{x:.1f} {HEIGHT - BOTTOM} v4"/>'
         # What is written at the very end would be cut.
         style = "time last" if x > WIDTH - 2 * RIGHT else "time"
-        yield f'<text class="{style}" x="{x:.1f}" y="{HEIGHT - 8}">{when(moment):{form}}</text>'
+        label = f"{to_datetime(moment):{form}}"
+        yield f'<text class="{style}" x="{x:.1f}" y="{HEIGHT - 8}">{label}</text>'
 
 
-def draw(line: ChartLine, scale: Scale, write: Writer) -> Iterable[str]:
+def draw_line(line: ChartLine, scale: Scale, write: Writer) -> Iterable[str]:
     """Pieces between gaps; a piece of one point is a dot. Points tell their value on hovering."""
     for piece in split_at_gaps(line.points):
         places = [(scale.x(moment), scale.y(value)) for moment, value in piece]
@@ -164,9 +165,9 @@ def draw_dots(
 ) -> Iterable[str]:
     style, seen = ("dot", 1) if len(piece) == 1 else ("dot quiet", 0)
     for (moment, value), (x, y) in zip(piece, places, strict=True):
-        told = escape(f"{when(moment):%d %b %H:%M} {line.name}: {write(value)}")
+        text = escape(f"{to_datetime(moment):%d %b %H:%M} {line.name}: {write(value)}")
         place = f'cx="{x:.1f}" cy="{y:.1f}" r="3" opacity="{seen}"'
-        yield f'<circle class="{style} {line.style}" {place}><title>{told}</title></circle>'
+        yield f'<circle class="{style} {line.style}" {place}><title>{text}</title></circle>'
 
 
 def split_at_gaps(points: Sequence[tuple[int, float | None]]) -> Iterable[list[tuple[int, float]]]:

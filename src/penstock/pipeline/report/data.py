@@ -12,14 +12,14 @@ from penstock.model.message import Moment
 from penstock.pipeline.lake import results
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.results import Results, ResultTable
-from penstock.pipeline.periods import DAY, HOUR, text_day, when
+from penstock.pipeline.periods import DAY, HOUR, to_datetime, to_day
 from penstock.pipeline.report.format import Row
 from penstock.pipeline.report.quantiles import compute_quantile
 
 COUNTS = ("published", "attempts", "completed", "failures", "retried", "lost", "dead", "expired")
 TIMES = ("wait", "run")
 PERCENTS = (50, 95, 99)
-GRAVITY = {"critical": 0, "warning": 1, "info": 2}
+SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 # How many rows of a table a person, or a service, is given at most.
 MAX_ANOMALIES, MAX_CLUSTERS, MAX_CONSUMERS = 1_000, 200, 200
 
@@ -50,8 +50,8 @@ class ResultsReader:
     def __init__(self, lake: Lake, found: Results, hours: Sequence[int]) -> None:
         self.lake = lake
         self.found = found
-        self.days = {text_day(hour) for hour in hours}
-        self.begin, self.end = when(hours[0]), when(hours[-1] + HOUR)
+        self.days = {to_day(hour) for hour in hours}
+        self.begin, self.end = to_datetime(hours[0]), to_datetime(hours[-1] + HOUR)
 
     def table(self, name: ResultTable, moment: str, columns: list[str] | None = None) -> Any:
         files = self.found.list_files(name, self.days)
@@ -224,11 +224,11 @@ def add_consumers(one: Row, other: Row) -> Row:
 def read_anomalies(reader: ResultsReader) -> list[Row]:
     """The gravest first, then the newest."""
     rows = reader.rows("anomaly", "hour")
-    return sorted(rows, key=severity_key)[:MAX_ANOMALIES]
+    return sorted(rows, key=make_severity_key)[:MAX_ANOMALIES]
 
 
-def severity_key(row: Row) -> tuple[Any, ...]:
-    return GRAVITY[row["severity"]], -row["hour"].timestamp(), row["kind"], row["id"]
+def make_severity_key(row: Row) -> tuple[Any, ...]:
+    return SEVERITY_ORDER[row["severity"]], -row["hour"].timestamp(), row["kind"], row["id"]
 
 
 def read_clusters(reader: ResultsReader, period: Iterable[int]) -> list[Row]:

@@ -33,16 +33,16 @@ NOUNS = {
 def format_anomaly(anomaly: Row) -> str:
     value, usual = anomaly["value"] or 0.0, anomaly["threshold"] or 0.0
     return SENTENCES[anomaly["kind"]].format(
-        count=number(anomaly["count"]),
+        count=format_number(anomaly["count"]),
         **{several: format_count(anomaly["count"], one, several) for one, several in NOUNS.items()},
         consumer=anomaly["consumer"],
-        **{f"value_{name}": write(value) for name, write in WRITERS.items()},
-        **{f"threshold_{name}": write(usual) for name, write in WRITERS.items()},
+        **{f"value_{name}": write(value) for name, write in FORMATTERS.items()},
+        **{f"threshold_{name}": write(usual) for name, write in FORMATTERS.items()},
     )
 
 
 def format_count(count: int, one: str, several: str) -> str:
-    return f"1 {one}" if count == 1 else f"{number(count)} {several}"
+    return f"1 {one}" if count == 1 else f"{format_number(count)} {several}"
 
 
 def format_place(row: Row) -> str:
@@ -58,26 +58,26 @@ def shorten(text: str, most: int = 40) -> str:
     return f"{text[: most - end - 1]}…{text[-end:]}"
 
 
-def length(seconds: float | None) -> str:
+def format_seconds(seconds: float | None) -> str:
     """480 ms, 1.2 s, 12 s, 5.0 min, 3.2 h; short enough for an axis."""
     if seconds is None:
         return ABSENT
     if seconds < 0.001:
         return f"{seconds * 1_000_000:.0f} µs"
     if seconds < 1:
-        return f"{brief(seconds * 1_000)} ms"
+        return f"{format_short(seconds * 1_000)} ms"
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return f"{brief(seconds / size)} {unit}"
-    return f"{brief(seconds)} s"
+            return f"{format_short(seconds / size)} {unit}"
+    return f"{format_short(seconds)} s"
 
 
-def brief(value: float) -> str:
+def format_short(value: float) -> str:
     """One decimal below ten, none above."""
     return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """12,345; above that 1.2 M."""
     if value is None:
         return ABSENT
@@ -87,17 +87,22 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 10 else f"{value:.2g}"
 
 
-def share(part: float | None) -> str:
+def format_share(part: float | None) -> str:
     if part is None:
         return ABSENT
     return f"{part * 100:.0f} %" if part >= 0.1 or part == 0 else f"{part * 100:.2g} %"
 
 
-def size(count: float | None) -> str:
+def format_bytes(count: float | None) -> str:
     for limit, unit in ((1_000_000, "MB"), (1_000, "kB")):
         if (count or 0) >= limit:
             return f"{(count or 0) / limit:.3g} {unit}"
     return f"{count or 0:.0f} bytes"
 
 
-WRITERS = {"time": length, "count": number, "share": share, "bytes": size}
+FORMATTERS = {
+    "time": format_seconds,
+    "count": format_number,
+    "share": format_share,
+    "bytes": format_bytes,
+}

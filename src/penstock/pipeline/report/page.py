@@ -5,7 +5,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from penstock.pipeline.periods import HOUR, when
+from penstock.pipeline.periods import HOUR, to_datetime
 from penstock.pipeline.report.causes import Cause, CausePlace, group_by_cause
 from penstock.pipeline.report.charts import (
     ChartLine,
@@ -19,17 +19,17 @@ from penstock.pipeline.report.format import (
     Row,
     format_anomaly,
     format_count,
+    format_number,
     format_place,
-    length,
-    number,
-    share,
+    format_seconds,
+    format_share,
 )
 from penstock.pipeline.report.verdict import (
     FAILURE_CRITICAL,
     FAILURE_WARNING,
     Concern,
+    choose_severity,
     find_concerns,
-    grave,
 )
 
 MINUTE = 60
@@ -39,16 +39,16 @@ SHOWN_ANOMALIES, SHOWN_CAUSES, SHOWN_PLACES, SHOWN_CONSUMERS = 25, 12, 5, 15
 STYLE = "report.css"
 
 
-def render_page(told: ReportData, now: float) -> str:
+def render_page(report: ReportData, now: float) -> str:
     """The worst first: what to look at, then how it went, then who did what."""
     parts = [
-        render_heading(told, now),
-        render_tiles(told),
-        render_attention(told.anomalies),
-        render_charts(told),
-        render_failures(told.clusters),
-        queue_table(told),
-        render_consumers(told.consumers),
+        render_heading(report, now),
+        render_tiles(report),
+        render_attention(report.anomalies),
+        render_charts(report),
+        render_failures(report.clusters),
+        render_queues(report),
+        render_consumers(report.consumers),
         FOOTER,
     ]
     style = files("penstock.pipeline.report").joinpath(STYLE).read_text("utf-8")
@@ -56,21 +56,22 @@ def render_page(told: ReportData, now: float) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Penstock report: {escape(told.store)}</title>\n<style>\n{style}</style></head>\n"
+        f"<title>Penstock report: {escape(report.store)}</title>\n<style>\n{style}</style></head>\n"
         f"<body>{body}</body></html>\n"
     )
 
 
-def render_heading(told: ReportData, now: float) -> str:
-    first, last = when(told.hours[0]), when(told.reached // 1_000_000)
-    age = length(max(now - told.reached / 1_000_000, 0))
+def render_heading(report: ReportData, now: float) -> str:
+    first, last = to_datetime(report.hours[0]), to_datetime(report.reached // 1_000_000)
+    age = format_seconds(max(now - report.reached / 1_000_000, 0))
+    updated = to_datetime(report.made_at // 1_000_000)
     return (
         f"<header><h1>Penstock report</h1>"
         f"<p>{first:%d %b %Y %H:%M} to {last:%d %b %Y %H:%M} UTC</p>"
-        f'<p class="source">Store <code>{escape(told.store)}</code>, lake'
-        f" <code>{escape(told.lake)}</code>. Updated"
-        f" {when(told.made_at // 1_000_000):%d %b %Y %H:%M} UTC, the newest data is {age} old.</p>"
-        f"{render_verdict(find_concerns(told, now))}</header>"
+        f'<p class="source">Store <code>{escape(report.store)}</code>, lake'
+        f" <code>{escape(report.lake)}</code>. Updated {updated:%d %b %Y %H:%M} UTC."
+        f" The newest data is {age} old.</p>"
+        f"{render_verdict(find_concerns(report, now))}</header>"
     )
 
 
@@ -84,17 +85,21 @@ def render_verdict(concerns: Sequence[Concern]) -> str:
     return f'<p class="verdict {severity}"><b>{words}:</b> {reasons}</p>'
 
 
-def render_tiles(told: ReportData) -> str:
-    total, rate = told.total, told.total["failure_rate"]
-    backlog, dead = count_waiting(told)
+def render_tiles(report: ReportData) -> str:
+    total, rate = report.total, report.total["failure_rate"]
+    backlog, dead = count_waiting(report)
     shown = [
-        ("published", number(total["published"]), ""),
-        ("completed", number(total["completed"]), ""),
-        ("attempts failed", share(rate), grave(rate, FAILURE_WARNING, FAILURE_CRITICAL)),
-        ("backlog now", number(backlog), ""),
-        ("dead letters now", number(dead), "warning" if dead else ""),
-        ("wait, 95 %", length(total["wait_p95"]), ""),
-        ("run, 95 %", length(total["run_p95"]), ""),
+        ("published", format_number(total["published"]), ""),
+        ("completed", format_number(total["completed"]), ""),
+        (
+            "attempts failed",
+            format_share(rate),
+            choose_severity(rate, FAILURE_WARNING, FAILURE_CRITICAL),
+        ),
+        ("backlog now", format_number(backlog), ""),
+        ("dead letters now", format_number(dead), "warning" if dead else ""),
+        ("wait, 95 %", format_seconds(total["wait_p95"]), ""),
+        ("run, 95 %", format_seconds(total["run_p95"]), ""),
     ]
     cells = "".join(
         f'<div class="tile {style}"><b>{value}</b><span>{name}</span></div>'
@@ -103,18 +108,18 @@ def render_tiles(told: ReportData) -> str:
     return f'<section class="tiles">{cells}</section>'
 
 
-def count_waiting(told: ReportData) -> tuple[int, int]:
-    last = [rows[-1] for rows in told.backlog.values()]
+def count_waiting(report: ReportData) -> tuple[int, int]:
+    last = [rows[-1] for rows in report.backlog.values()]
     return sum(row["backlog"] for row in last), sum(row["dead"] for row in last)
 
 
 def render_attention(anomalies: Sequence[Row]) -> str:
     """Hours of the same kind in the same place are one line."""
-    grave_ones = [row for row in anomalies if row["severity"] != "info"]
-    if not grave_ones:
+    marks = [row for row in anomalies if row["severity"] != "info"]
+    if not marks:
         return ""
-    lines = [render_attention_line(rows) for rows in group_alike(grave_ones)[:SHOWN_ANOMALIES]]
-    left = len(group_alike(grave_ones)) - len(lines)
+    lines = [render_attention_line(rows) for rows in group_alike(marks)[:SHOWN_ANOMALIES]]
+    left = len(group_alike(marks)) - len(lines)
     more = f'<p class="more">and {left} more</p>' if left > 0 else ""
     listed = f'<ul class="anomalies">{"".join(lines)}</ul>'
     return f"<section><h2>What to look at</h2>{listed}{more}</section>"
@@ -146,19 +151,19 @@ def show_command(row: Row) -> str:
     return f"<code>penstock show {row['message_id']}</code>"
 
 
-def render_charts(told: ReportData) -> str:
-    period, grave_ones = (told.hours[0], told.hours[-1] + HOUR), make_marks(told.anomalies)
+def render_charts(report: ReportData) -> str:
+    period, marks = (report.hours[0], report.hours[-1] + HOUR), make_marks(report.anomalies)
     counts = [
-        make_hour_line(told, "published", "published", "blue"),
-        make_hour_line(told, "completed", "completed", "green", filled=True),
-        make_hour_line(told, "failures", "failed attempts", "red"),
+        make_hour_line(report, "published", "published", "blue"),
+        make_hour_line(report, "completed", "completed", "green", filled=True),
+        make_hour_line(report, "failures", "failed attempts", "red"),
     ]
-    wait, run = make_percentile_lines(told, "wait"), make_percentile_lines(told, "run")
+    wait, run = make_percentile_lines(report, "wait"), make_percentile_lines(report, "run")
     drawn = [
-        draw_chart("Messages an hour", counts, period, grave_ones, number),
-        draw_chart("Backlog", make_backlog_lines(told), period, grave_ones, number),
-        draw_chart("Wait before a claim", wait, period, grave_ones, length, logarithmic=True),
-        draw_chart("Run of an attempt", run, period, grave_ones, length, logarithmic=True),
+        draw_chart("Messages an hour", counts, period, marks, format_number),
+        draw_chart("Backlog", make_backlog_lines(report), period, marks, format_number),
+        draw_chart("Wait before a claim", wait, period, marks, format_seconds, logarithmic=True),
+        draw_chart("Run of an attempt", run, period, marks, format_seconds, logarithmic=True),
     ]
     return f'<section class="charts">{"".join(drawn)}</section>'
 
@@ -185,42 +190,44 @@ def describe_anomaly(row: Row) -> str:
 
 
 def make_hour_line(
-    told: ReportData, column: str, name: str, style: str, *, filled: bool = False
+    report: ReportData, column: str, name: str, style: str, *, filled: bool = False
 ) -> ChartLine:
     """In the middle of its hour; an hour without anything is 0."""
-    points = [(hour + HOUR // 2, told.overall.get(hour, {}).get(column, 0)) for hour in told.hours]
+    points = [
+        (hour + HOUR // 2, report.overall.get(hour, {}).get(column, 0)) for hour in report.hours
+    ]
     return ChartLine(name, style, points, filled)
 
 
-def make_percentile_lines(told: ReportData, name: str) -> list[ChartLine]:
+def make_percentile_lines(report: ReportData, name: str) -> list[ChartLine]:
     styles = {50: ("median", "green"), 95: ("95 %", "amber"), 99: ("99 %", "red")}
     return [
         ChartLine(text, style, [
-            (hour + HOUR // 2, told.overall.get(hour, {}).get(f"{name}_p{percent}"))
-            for hour in told.hours
+            (hour + HOUR // 2, report.overall.get(hour, {}).get(f"{name}_p{percent}"))
+            for hour in report.hours
         ])
         for percent, (text, style) in styles.items()
     ]  # fmt: skip
 
 
-def make_backlog_lines(told: ReportData) -> list[ChartLine]:
+def make_backlog_lines(report: ReportData) -> list[ChartLine]:
     return [
-        ChartLine("unfinished", "blue", make_minute_points(told, "backlog"), filled=True),
-        ChartLine("dead letters", "red", make_minute_points(told, "dead")),
+        ChartLine("unfinished", "blue", make_minute_points(report, "backlog"), filled=True),
+        ChartLine("dead letters", "red", make_minute_points(report, "dead")),
     ]
 
 
-def make_minute_points(told: ReportData, column: str) -> list[tuple[int, float | None]]:
+def make_minute_points(report: ReportData, column: str) -> list[tuple[int, float | None]]:
     """Of all queues; each keeps its last number until the next. The highest of each step."""
-    begin, end = told.hours[0], told.reached // 1_000_000 + MINUTE
+    begin, end = report.hours[0], report.reached // 1_000_000 + MINUTE
     step = max(1, (end - begin) // MINUTE // MAX_POINTS) * MINUTE
     changes = sorted(
         (int(row["minute"].timestamp()), queue_id, row[column])
-        for queue_id, rows in told.backlog.items()
+        for queue_id, rows in report.backlog.items()
         for row in rows
     )
     points: list[tuple[int, float | None]] = []
-    at, now = 0, dict.fromkeys(told.backlog, 0)
+    at, now = 0, dict.fromkeys(report.backlog, 0)
     for moment in range(begin, end, step):
         highest = None
         while at < len(changes) and changes[at][0] < moment + step:
@@ -236,31 +243,32 @@ def render_failures(clusters: Sequence[Row]) -> str:
     causes = group_by_cause(clusters)
     if not causes:
         return ""
-    rows = "".join(cause_row(each, causes[0].count) for each in causes[:SHOWN_CAUSES])
+    rows = "".join(render_cause(each, causes[0].count) for each in causes[:SHOWN_CAUSES])
     left = len(causes) - SHOWN_CAUSES
     more = f'<p class="more">and {left} more causes</p>' if left > 0 else ""
     table = f'<table class="causes">{rows}</table>{more}'
     return f"<section><h2>Failures by cause</h2>{table}</section>"
 
 
-def cause_row(cause: Cause, most: int) -> str:
-    places = "".join(map(place_line, cause.places[:SHOWN_PLACES]))
+def render_cause(cause: Cause, most: int) -> str:
+    places = "".join(map(render_cause_place, cause.places[:SHOWN_PLACES]))
     left = len(cause.places) - SHOWN_PLACES
     more = f'<div class="when">and {left} more queues and types</div>' if left > 0 else ""
+    bar = draw_bar(cause.count / most, "red")
     return (
-        f'<tr><td class="count">{number(cause.count)}{draw_bar(cause.count / most, "red")}</td>'
+        f'<tr><td class="count">{format_number(cause.count)}{bar}</td>'
         f"<td><code>{escape(cause.template[:300])}</code>{places}{more}</td></tr>"
     )
 
 
-def place_line(place: CausePlace) -> str:
+def render_cause_place(place: CausePlace) -> str:
     common = ", ".join(
-        f"{each['name']} = {each['value']} in {share(each['share'])}"
-        f" (usually {share(each['usual'])})"
+        f"{each['name']} = {each['value']} in {format_share(each['share'])}"
+        f" (usually {format_share(each['usual'])})"
         for each in place.newest["attributes"]
     )
     shared = f'<div class="common">in common: {escape(common)}</div>' if common else ""
-    dead = f", {number(place.dead)} dead" if place.dead else ""
+    dead = f", {format_number(place.dead)} dead" if place.dead else ""
     failures = format_count(place.count, "failure", "failures")
     return (
         f'<div class="when">{escape(place.name)}: {failures}'
@@ -269,23 +277,24 @@ def place_line(place: CausePlace) -> str:
     )
 
 
-def queue_table(told: ReportData) -> str:
+def render_queues(report: ReportData) -> str:
     heads = (
         "queue", "an hour", "published", "completed", "failed", "backlog", "dead", "wait 95 %",
         "run 95 %",
     )  # fmt: skip
-    rows = [queue_row(told, queue_id, name) for queue_id, name in told.queues.items()]
+    rows = [render_queue_cells(report, queue_id, name) for queue_id, name in report.queues.items()]
     return f"<section><h2>Queues</h2>{render_table(heads, rows)}</section>"
 
 
-def queue_row(told: ReportData, queue_id: int, name: str) -> list[str]:
-    total, hours = told.totals[queue_id], told.by_queue[queue_id]
-    last = (told.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
-    line = draw_sparkline([hours.get(hour, {}).get("completed") for hour in told.hours], "green")
+def render_queue_cells(report: ReportData, queue_id: int, name: str) -> list[str]:
+    total, hours = report.totals[queue_id], report.by_queue[queue_id]
+    last = (report.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
+    line = draw_sparkline([hours.get(hour, {}).get("completed") for hour in report.hours], "green")
     return [
-        escape(name), line, number(total["published"]), number(total["completed"]),
-        share(total["failure_rate"]), number(last["backlog"]), number(last["dead"]),
-        length(total["wait_p95"]), length(total["run_p95"]),
+        escape(name), line, format_number(total["published"]), format_number(total["completed"]),
+        format_share(total["failure_rate"]), format_number(last["backlog"]),
+        format_number(last["dead"]), format_seconds(total["wait_p95"]),
+        format_seconds(total["run_p95"]),
     ]  # fmt: skip
 
 
@@ -295,9 +304,9 @@ def render_consumers(consumers: Sequence[Row]) -> str:
     heads = ("consumer", "queue", "attempts", "failed", "lost", "mean run", "longest")
     rows = [
         [
-            escape(row["consumer"]), escape(row["queue"] or ""), number(row["attempts"]),
-            number(row["failures"]), number(row["lost"]), length(row["busy"] / row["attempts"]),
-            length(row["run_max"]),
+            escape(row["consumer"]), escape(row["queue"] or ""), format_number(row["attempts"]),
+            format_number(row["failures"]), format_number(row["lost"]),
+            format_seconds(row["busy"] / row["attempts"]), format_seconds(row["run_max"]),
         ]
         for row in consumers[:SHOWN_CONSUMERS]
     ]  # fmt: skip

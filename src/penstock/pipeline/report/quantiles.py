@@ -14,10 +14,10 @@ def compute_quantile(buckets: Sequence[tuple[int, int]], percent: int) -> float 
     for bucket, count in buckets:
         left -= count
         if left <= 0:
-            return bucket_middle(bucket)
+            return compute_bucket_middle(bucket)
     return None
 
 
-def bucket_middle(bucket: int) -> float:
+def compute_bucket_middle(bucket: int) -> float:
     """Seconds: at most 1 % from everything in the bucket."""
     return float(GROWTH**bucket * 2 / (1 + GROWTH))

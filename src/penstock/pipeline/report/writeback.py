@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.model.documents import Document
-from penstock.pipeline.periods import HOUR, when
+from penstock.pipeline.periods import HOUR, to_datetime
 from penstock.pipeline.report.data import ReportData
 from penstock.pipeline.report.format import Row, format_anomaly
 from penstock.store import Store
@@ -28,10 +28,10 @@ class WritebackResult(Struct, frozen=True):
     deleted: int = 0
 
 
-async def write_back(told: ReportData, store: Store) -> WritebackResult:
+async def write_back(report: ReportData, store: Store) -> WritebackResult:
     """What is there already is left alone; what is no longer so is removed."""
     saved = deleted = 0
-    wanted = list(make_documents(told))
+    wanted = list(make_documents(report))
     for kind in KINDS:
         ours = {each.name: each for each in wanted if each.kind == kind}
         stored = {each.name: each.body async for each in read_stored(store, kind)}
@@ -53,26 +53,26 @@ async def read_stored(store: Store, kind: str) -> AsyncIterator[Document]:
         after = found[-1].name
 
 
-def make_documents(told: ReportData) -> Iterable[Document]:
-    for row in told.anomalies:
+def make_documents(report: ReportData) -> Iterable[Document]:
+    for row in report.anomalies:
         yield make_document("anomaly", row["id"], row | {"text": format_anomaly(row)})
-    for row in told.clusters:
+    for row in report.clusters:
         yield make_document("triage", row["id"], row)
-    for queue_id, name in told.queues.items():
-        hours = told.by_queue[queue_id]
+    for queue_id, name in report.queues.items():
+        hours = report.by_queue[queue_id]
         body = {
             "queue_id": queue_id,
             "queue": name,
-            "total": told.totals[queue_id],
-            "hours": [{"hour": when(hour), **hours[hour]} for hour in sorted(hours)],
+            "total": report.totals[queue_id],
+            "hours": [{"hour": to_datetime(hour), **hours[hour]} for hour in sorted(hours)],
         }
         yield make_document("metrics", str(queue_id), body)
-    since = when(told.hours[-1] - (BACKLOG_HOURS - 1) * HOUR)
-    for queue_id, rows in told.backlog.items():
+    since = to_datetime(report.hours[-1] - (BACKLOG_HOURS - 1) * HOUR)
+    for queue_id, rows in report.backlog.items():
         minutes = [row for row in rows if row["minute"] >= since] or rows[-1:]
         yield make_document("backlog", str(queue_id), {"queue_id": queue_id, "minutes": minutes})
-    if told.consumers:
-        yield make_document("consumers", "busiest", {"consumers": told.consumers})
+    if report.consumers:
+        yield make_document("consumers", "busiest", {"consumers": report.consumers})
 
 
 def make_document(kind: str, name: str, body: Row) -> Document:

@@ -26,7 +26,7 @@ from penstock.pipeline.spark.sink_options import SinkOptions
 TEXT, WHOLE = (StringType,), (ByteType, ShortType, IntegerType, LongType)
 NUMBER, MOMENT, PAIRS = (*WHOLE, FloatType, DoubleType), (TimestampType,), (MapType,)
 # What a column may be, and how that is called.
-KINDS: dict[str, tuple[type[DataType], ...]] = {
+COLUMN_TYPES: dict[str, tuple[type[DataType], ...]] = {
     "key": TEXT, "body": (StringType, BinaryType), "queue": TEXT, "type": TEXT,
     "content_type": TEXT, "ordering_key": TEXT, "correlation_id": TEXT, "causation_id": TEXT,
     "traceparent": TEXT, "priority": WHOLE, "parent_id": WHOLE, "hops": WHOLE,
@@ -34,21 +34,21 @@ KINDS: dict[str, tuple[type[DataType], ...]] = {
     "lease": NUMBER, "timeout": NUMBER, "run_at": MOMENT, "expires_at": MOMENT,
     "deadline": MOMENT, "headers": PAIRS, "labels": PAIRS,
 }  # fmt: skip
-CALLED = {TEXT: "text", WHOLE: "a whole number", NUMBER: "a number", MOMENT: "a timestamp",
-          PAIRS: "a map of texts", KINDS["body"]: "text or binary"}  # fmt: skip
+TYPE_NAMES = {TEXT: "text", WHOLE: "a whole number", NUMBER: "a number", MOMENT: "a timestamp",
+          PAIRS: "a map of texts", COLUMN_TYPES["body"]: "text or binary"}  # fmt: skip
 
 
-def refuse_odd(schema: StructType, target: SinkOptions) -> None:
+def check_schema(schema: StructType, target: SinkOptions) -> None:
     """Before a task is started."""
     for field in schema.fields:
-        kinds = KINDS.get(field.name)
+        kinds = COLUMN_TYPES.get(field.name)
         if kinds is None:
             raise InvalidInput(
-                f"a message has no column named {field.name!r}; it has {', '.join(KINDS)}"
+                f"a message has no column named {field.name!r}; it has {', '.join(COLUMN_TYPES)}"
             )
         if not isinstance(field.dataType, kinds):
             found = field.dataType.simpleString()
-            raise InvalidInput(f"column {field.name!r} is {found}, and must be {CALLED[kinds]}")
+            raise InvalidInput(f"column {field.name!r} is {found}, and must be {TYPE_NAMES[kinds]}")
     if "key" not in schema.names:
         raise InvalidInput(
             "the rows need a column key, which is the same whenever a row is computed again:"

@@ -19,7 +19,16 @@ from pyspark.sql.datasource import (
 from penstock.errors import InvalidInput
 from penstock.pipeline.lake.schema import MOMENT
 
-TAKEN = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, In, IsNull, IsNotNull)
+SUPPORTED = (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+    In,
+    IsNull,
+    IsNotNull,
+)
 COMPARISONS = {
     EqualTo: compute.equal,
     GreaterThan: compute.greater,
@@ -39,7 +48,7 @@ def is_supported(each: Filter, schema: Any) -> bool:
 
 
 def get_column(each: Filter) -> str | None:
-    if not isinstance(each, TAKEN) or len(each.attribute) != 1:
+    if not isinstance(each, SUPPORTED) or len(each.attribute) != 1:
         return None
     return each.attribute[0]
 

@@ -8,7 +8,7 @@ from penstock.pipeline.extraction.ranges import (
     PAGE,
     find_last_position,
     get_position,
-    make_table_cursor,
+    read_feed,
     read_rows,
 )
 from penstock.pipeline.lake.schema import Table
@@ -39,7 +39,7 @@ async def make_next_offset(
     if rows is None:
         end = await find_last_position(store, table, begin)
     else:
-        end = await skip(store, table, begin, rows)
+        end = await skip_rows(store, table, begin, rows)
     if target is not None:
         end = max(begin, min(end, target["position"]))
     return start | {"position": end}
@@ -48,26 +48,26 @@ async def make_next_offset(
 async def refuse_foreign(store: Store, table: Table, start: Offset) -> None:
     if start["store"] != await make_identity(store):
         raise InvalidState("the checkpoint is of another store; start the stream with a new one")
-    if not await read_position(store, table, start["position"]):
+    if not await has_reached(store, table, start["position"]):
         raise InvalidState(
             f"the checkpoint is at position {start['position']} of {table}, and the store has not"
             " come that far: was it restored from a backup? Start the stream with a new checkpoint"
         )
 
 
-async def read_position(store: Store, table: Table, place: int) -> bool:
+async def has_reached(store: Store, table: Table, place: int) -> bool:
     """By the row there, or, if retention took it, by one behind it."""
-    there = await make_table_cursor(store, table, place - 1, 1, place) if place else None
+    there = await read_feed(store, table, place - 1, 1, place) if place else None
     if there is None or read_rows(there, table):
         return True
     return await find_last_position(store, table, 0) >= place
 
 
-async def skip(store: Store, table: Table, begin: int, rows: int) -> int:
+async def skip_rows(store: Store, table: Table, begin: int, rows: int) -> int:
     """The position after so many rows; what shares a position stays together."""
     left = rows
     while left > 0:
-        feed = await make_table_cursor(store, table, begin, min(left, PAGE))
+        feed = await read_feed(store, table, begin, min(left, PAGE))
         found = read_rows(feed, table)
         if not found:
             return begin

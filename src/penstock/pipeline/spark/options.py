@@ -34,7 +34,7 @@ class ReaderOptions(Struct, frozen=True):
 
 
 def parse(given: MutableMapping[str, str]) -> ReaderOptions:
-    options = read_option(given, KNOWN_OPTIONS)
+    options = normalize_options(given, KNOWN_OPTIONS)
     return ReaderOptions(
         make_absolute_url(require_url(options)),
         get_table(options.get("table", "message")),
@@ -46,7 +46,7 @@ def parse(given: MutableMapping[str, str]) -> ReaderOptions:
     )
 
 
-def read_option(given: MutableMapping[str, str], known: Collection[str]) -> dict[str, str]:
+def normalize_options(given: MutableMapping[str, str], known: Collection[str]) -> dict[str, str]:
     """By names in small letters: Spark does not keep their case."""
     options = {name.lower(): value for name, value in given.items()}
     if unknown := options.keys() - set(known):

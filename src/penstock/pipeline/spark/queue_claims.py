@@ -17,18 +17,18 @@ from penstock.model.message import Leased, StoredMessage
 from penstock.model.store_types import Completion, Extension, Lease, Lock
 from penstock.pipeline.extraction.arrow import make_batch
 from penstock.pipeline.lake.schema import MESSAGE
-from penstock.pipeline.spark.options import parse_int, read_option, require_url
+from penstock.pipeline.spark.options import normalize_options, parse_int, require_url
 from penstock.pipeline.store_access import make_absolute_url, make_identity
 from penstock.store import Store
 
 KNOWN_OPTIONS = {"url", "queue", "scope", "lease", "partitionrows", "maxrowspertrigger", "path"}
 # Messages of a micro-batch, of a task, and of one claim.
-LIMIT, PARTITION, MOST = 1_000, 250, 1_000
-LEASE = 300
+BATCH_ROWS, PARTITION_ROWS, MAX_CLAIM = 1_000, 250, 1_000
+LEASE_S = 300
 # A claim does not tell them.
-UNKNOWN = ("run_at", "expires_at")
+UNKNOWN_COLUMNS = ("run_at", "expires_at")
 LEASED = pa.schema([
-    *(field for field in MESSAGE if field.name not in UNKNOWN),
+    *(field for field in MESSAGE if field.name not in UNKNOWN_COLUMNS),
     ("fence", pa.int64()), ("attempts", pa.int64()), ("deliveries", pa.int64()),
 ])  # fmt: skip
 
@@ -36,7 +36,7 @@ LEASED = pa.schema([
 Offset: TypeAlias = dict[str, Any]
 
 
-class QueueOffset(Struct, frozen=True):
+class QueueOptions(Struct, frozen=True):
     url: str
     queue: str
     scope: str
@@ -45,25 +45,25 @@ class QueueOffset(Struct, frozen=True):
     limit: int
 
 
-def parse_wanted(given: MutableMapping[str, str]) -> QueueOffset:
-    options = read_option(given, KNOWN_OPTIONS)
-    return QueueOffset(
+def parse_queue_options(given: MutableMapping[str, str]) -> QueueOptions:
+    options = normalize_options(given, KNOWN_OPTIONS)
+    return QueueOptions(
         make_absolute_url(require_url(options)),
         options["queue"],
         options.get("scope", "default"),
-        parse_int("lease", options.get("lease")) or LEASE,
-        parse_int("partitionRows", options.get("partitionrows")) or PARTITION,
-        parse_int("maxRowsPerTrigger", options.get("maxrowspertrigger")) or LIMIT,
+        parse_int("lease", options.get("lease")) or LEASE_S,
+        parse_int("partitionRows", options.get("partitionrows")) or PARTITION_ROWS,
+        parse_int("maxRowsPerTrigger", options.get("maxrowspertrigger")) or BATCH_ROWS,
     )
 
 
-async def make_first_offset(store: Store, wanted: QueueOffset) -> Offset:
+async def make_first_offset(store: Store, wanted: QueueOptions) -> Offset:
     """Where a stream begins; the queue must be there."""
     await Broker(store).admin.queue(wanted.queue, scope=wanted.scope)
     return {"store": await make_identity(store), "batch": 0, "held": []}
 
 
-async def count_waiting(store: Store, wanted: QueueOffset) -> int:
+async def count_waiting(store: Store, wanted: QueueOptions) -> int:
     """How many there are to claim, now or once those before them in line have ended."""
     queue = await Broker(store).admin.queue(wanted.queue, scope=wanted.scope)
     depths = await store.depths(0)
@@ -71,14 +71,14 @@ async def count_waiting(store: Store, wanted: QueueOffset) -> int:
 
 
 async def claim_batch(
-    store: Store, wanted: QueueOffset, consumer: str, start: Offset, most: int
+    store: Store, wanted: QueueOptions, consumer: str, start: Offset, most: int
 ) -> Offset:
     """The next micro-batch; the start again if there is nothing to claim."""
     await refuse_foreign(store, start)
     broker, held, left = Broker(store), [], most
     while left > 0:
         taken = await broker.claim(
-            wanted.queue, consumer=consumer, limit=min(left, MOST), lease=wanted.lease,
+            wanted.queue, consumer=consumer, limit=min(left, MAX_CLAIM), lease=wanted.lease,
             scope=wanted.scope,
         )  # fmt: skip
         if not taken.messages:
@@ -109,7 +109,7 @@ def list_locks(offset: Offset) -> list[Lock]:
 async def extend(store: Store, held: Sequence[Lock], lease: float) -> None:
     """Those that were lost meanwhile stay lost."""
     broker = Broker(store)
-    for part in split_parts(held, MOST):
+    for part in split_parts(held, MAX_CLAIM):
         await broker.extend_many([Extension(each.id, each.fence, lease) for each in part])
 
 
@@ -121,7 +121,7 @@ async def complete(store: Store, end: Offset) -> None:
 async def complete_all(store: Store, held: Sequence[Lock]) -> None:
     """Those that were completed before, or are another's now, are left as they are."""
     broker = Broker(store)
-    for part in split_parts(held, MOST):
+    for part in split_parts(held, MAX_CLAIM):
         await broker.complete_many([Completion(each.id, each.fence) for each in part])
 
 
@@ -151,5 +151,5 @@ def split_parts(held: Sequence[Lock], most: int) -> Iterator[Sequence[Lock]]:
     return (held[start : start + most] for start in range(0, len(held), most))
 
 
-def refuse_at_once() -> InvalidInput:
+def make_batch_read_error() -> InvalidInput:
     return InvalidInput("a queue is read as a stream: spark.readStream; a table by option table")

@@ -13,12 +13,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from penstock.errors import InvalidInput
 from penstock.model.store_types import Lock
 from penstock.pipeline.spark import queue_claims
-from penstock.pipeline.spark.queue_claims import LEASE, Offset, QueueOffset
+from penstock.pipeline.spark.queue_claims import LEASE_S, Offset, QueueOptions
 from penstock.pipeline.store_access import make_absolute_url, use_store
 
 
 class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, wanted: QueueOffset) -> None:
+    def __init__(self, wanted: QueueOptions) -> None:
         self.wanted = wanted
         self.consumer = f"spark-{uuid.uuid4().hex[:12]}"
         # How many a run over what is there now may still claim.
@@ -71,7 +71,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def complete_after(
-    url: str, write: Callable[[DataFrame, int], None], *, lease: float = LEASE
+    url: str, write: Callable[[DataFrame, int], None], *, lease: float = LEASE_S
 ) -> Callable[[DataFrame, int], None]:
     """For foreachBatch on a queue: what `write` has written is completed.
 

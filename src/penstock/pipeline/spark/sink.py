@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidInput
 from penstock.pipeline.lake.files import open_files
-from penstock.pipeline.spark.drafts import make_drafts, refuse_odd
-from penstock.pipeline.spark.sink_options import SinkOptions, parse_target
+from penstock.pipeline.spark.drafts import check_schema, make_drafts
+from penstock.pipeline.spark.sink_options import SinkOptions, parse_sink_options
 from penstock.pipeline.spark.sink_publish import SinkResult, publish_all, refuse_closed
 from penstock.pipeline.store_access import use_store
 
@@ -28,10 +28,10 @@ class SinkReceipt(WriterCommitMessage):
 
 
 def make_sink_options(options: Any, schema: StructType, overwrite: bool) -> SinkOptions:
-    target = parse_target(options)
+    target = parse_sink_options(options)
     if overwrite:
         raise InvalidInput('a queue is not overwritten: write with mode("append")')
-    refuse_odd(schema, target)
+    check_schema(schema, target)
     if target.queue is not None:
         use_store(target.url, partial(refuse_closed, queues=[target.queue], scope=target.scope))
     return target

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
-from penstock.pipeline.spark.options import read_option, require_url
+from penstock.pipeline.spark.options import normalize_options, require_url
 from penstock.pipeline.store_access import make_absolute_url
 
 KNOWN_OPTIONS = {
@@ -35,11 +35,11 @@ class SinkOptions(Struct, frozen=True):
     report: str | None = None
 
 
-def parse_target(given: MutableMapping[str, str]) -> SinkOptions:
-    options = read_option(given, KNOWN_OPTIONS)
+def parse_sink_options(given: MutableMapping[str, str]) -> SinkOptions:
+    options = normalize_options(given, KNOWN_OPTIONS)
     return SinkOptions(
         make_absolute_url(require_url(options)),
-        check_column_name(options.get("name")),
+        check_sink_name(options.get("name")),
         options.get("queue"),
         options.get("scope", "default"),
         None if "rate" not in options else parse_rate(options["rate"]),
@@ -49,7 +49,7 @@ def parse_target(given: MutableMapping[str, str]) -> SinkOptions:
     )
 
 
-def check_column_name(name: str | None) -> str:
+def check_sink_name(name: str | None) -> str:
     if not name or len(name) > MAX_NAME_LENGTH:
         raise InvalidInput(
             f"format penstock needs an option name of 1 to {MAX_NAME_LENGTH} characters to write:"

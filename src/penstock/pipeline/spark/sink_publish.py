@@ -24,7 +24,7 @@ RETRY_ATTEMPTS, RETRY_DELAY_S = 50, 0.1
 # A key of its own kind: not freed when its message ends, as a unique one is.
 NAMESPACE = "kept"
 ANY_BODY = blake2b(digest_size=16).digest()
-PASSING = (OutcomeUnknown, StoreUnreachable, StoreBusy)
+RETRYABLE = (OutcomeUnknown, StoreUnreachable, StoreBusy)
 
 
 class SinkResult(Struct, frozen=True):
@@ -88,7 +88,7 @@ async def refuse_closed(store: Store, queues: Iterable[str], scope: str) -> None
 
 
 async def publish(broker: Broker, target: SinkOptions, drafts: Sequence[Draft]) -> SinkResult:
-    entries = [await admit_drafts(broker, target, draft) for draft in drafts]
+    entries = [await admit_draft(broker, target, draft) for draft in drafts]
     if not target.publish:
         return SinkResult()
     outcomes = await retry_busy(broker.store, entries)
@@ -99,7 +99,7 @@ async def publish(broker: Broker, target: SinkOptions, drafts: Sequence[Draft]) 
     return SinkResult(len(outcomes) - repeated, repeated)
 
 
-async def admit_drafts(broker: Broker, target: SinkOptions, draft: Draft) -> Entry:
+async def admit_draft(broker: Broker, target: SinkOptions, draft: Draft) -> Entry:
     entry = await broker.admit(draft, scope=target.scope)
     key = "" if draft.dedup is None else draft.dedup.key
     digest = ANY_BODY
@@ -114,7 +114,7 @@ async def retry_busy(store: Store, entries: Sequence[Entry]) -> list[Published]:
     for _ in range(RETRY_ATTEMPTS):
         try:
             outcomes = await store.enqueue(entries, atomic=True)
-        except PASSING:
+        except RETRYABLE:
             await asyncio.sleep(RETRY_DELAY_S)
             continue
         if all(outcome.code != Busy.code for outcome in outcomes):

@@ -24,7 +24,7 @@ from penstock.pipeline.lake.schema import to_spark_schema
 from penstock.pipeline.spark import offsets
 from penstock.pipeline.spark.filters import apply, is_supported
 from penstock.pipeline.spark.options import ReaderOptions, parse
-from penstock.pipeline.spark.queue_claims import LEASED, parse_wanted, refuse_at_once
+from penstock.pipeline.spark.queue_claims import LEASED, make_batch_read_error, parse_queue_options
 from penstock.pipeline.spark.queue_stream import QueueReader
 from penstock.pipeline.spark.sink import SinkWriter, StreamWriter, make_sink_options
 from penstock.pipeline.store_access import use_store
@@ -42,13 +42,13 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> "StoreReader":
         if "queue" in self.options:
-            raise refuse_at_once()
+            raise make_batch_read_error()
         options = parse(self.options)
         return FilteringReader(options) if options.push_filters else StoreReader(options)
 
     def streamReader(self, schema: StructType) -> "StreamReader | QueueReader":  # noqa: N802
         if "queue" in self.options:
-            return QueueReader(parse_wanted(self.options))
+            return QueueReader(parse_queue_options(self.options))
         return StreamReader(parse(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> SinkWriter:
@@ -67,9 +67,9 @@ class StoreReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         until = self.options.until
         if until is not None:
-            return partitions(self.options, Cursor(), Cursor(message=until, history=until))
+            return plan_partitions(self.options, Cursor(), Cursor(message=until, history=until))
         end = use_store(self.options.url, lambda store: find_latest(store, Cursor()))
-        return partitions(self.options, Cursor(), end)
+        return plan_partitions(self.options, Cursor(), end)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read(self.options.url, partition.value, self.options.schema)
@@ -123,13 +123,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = self.options.table
         begin, last = offsets.make_cursor(start, table), offsets.make_cursor(end, table)
-        return partitions(self.options, begin, last)
+        return plan_partitions(self.options, begin, last)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read(self.options.url, partition.value, self.options.schema)
 
 
-def partitions(options: ReaderOptions, after: Cursor, last: Cursor) -> list[InputPartition]:
+def plan_partitions(options: ReaderOptions, after: Cursor, last: Cursor) -> list[InputPartition]:
     parts = use_store(
         options.url, lambda store: make_ranges(store, options.table, after, last, options.rows)
     )
