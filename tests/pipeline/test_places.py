@@ -67,7 +67,7 @@ def test_a_server_of_spark_connect_extracts_balances_and_replays(
         assert said.endswith("18 published, 0 were replayed before\n")
         wrong = ("--remote", f"{remote}x", "--where", "true")
         refused = penstock(terminal, "replay", *places[:4], *wrong, code=1)
-    assert refused.startswith("penstock: no Spark at sc://localhost:")
+    assert refused.startswith("penstock: cannot connect to Spark at sc://localhost:")
     assert refused.count("\n") == 1
     assert "token" not in refused
 

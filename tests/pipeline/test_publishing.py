@@ -136,5 +136,5 @@ def test_a_slow_pace_takes_small_steps(rate: float | None, step: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "fast", "5/m", "inf", "nan"])
 def test_a_rate_that_is_none_is_named(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"is not a number above 0, like 50/s"):
+    with pytest.raises(InvalidInput, match=r"must be a positive number such as 50/s"):
         parse_rate(text)

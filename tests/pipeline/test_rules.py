@@ -110,5 +110,5 @@ def test_a_chart_of_nothing_says_so() -> None:
 @pytest.mark.parametrize("place", ["127.0.0.1:{port}", "127.0.0.1:{port},127.0.0.1:{port}", "host"])
 def test_a_master_that_is_not_there_is_missed_soon(place: str) -> None:
     master = f"spark://{place.format(port=free_port())}"
-    with pytest.raises(InvalidInput, match="no Spark answers at master"):
+    with pytest.raises(InvalidInput, match="cannot connect to Spark master"):
         check_master_reachable(master)

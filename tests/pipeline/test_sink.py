@@ -130,17 +130,21 @@ def stream(spark: SparkSession, url: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "reason"),
     [
-        ("body string", {}, "the rows need a column key"),
-        ("key int", {}, "column 'key' is int, and must be text"),
-        ("key string, colour int", {}, "a message has no column named 'colour'"),
-        ("key string, headers string", {}, "column 'headers' is string, and must be a map"),
-        ("key string, run_at timestamp_ntz", {}, "column 'run_at' is timestamp_ntz, and must be"),
-        ("key string", {"name": ""}, "needs an option name"),
-        ("key string", {"url": ""}, "needs an option url"),
-        ("key string", {"nmae": "x"}, "no option named nmae"),
+        ("body string", {}, "the column key is missing"),
+        ("key int", {}, "column 'key' has type int and must be text"),
+        ("key string, colour int", {}, "unknown column 'colour'"),
+        ("key string, headers string", {}, "column 'headers' has type string and must be a map"),
+        (
+            "key string, run_at timestamp_ntz",
+            {},
+            "column 'run_at' has type timestamp_ntz and must be",
+        ),
+        ("key string", {"name": ""}, "needs the option name"),
+        ("key string", {"url": ""}, "needs the option url"),
+        ("key string", {"nmae": "x"}, "unknown option of the format penstock: nmae"),
         ("key string", {"queue": "emials"}, "no queue named 'emials'"),
-        ("key string", {"rate": "fast"}, "rate 'fast' is not a number above 0"),
-        ("key string", {"conflict": "maybe"}, "conflict is refuse or ignore, not 'maybe'"),
+        ("key string", {"rate": "fast"}, "rate must be a positive number such as 50/s, not 'fast'"),
+        ("key string", {"conflict": "maybe"}, "conflict must be refuse or ignore, not 'maybe'"),
     ],
 )
 def test_what_is_wrong_with_a_write_is_named_before_a_task_is_started(
@@ -155,9 +159,9 @@ def test_what_is_wrong_with_a_write_is_named_before_a_task_is_started(
 
 def test_a_queue_is_named_by_a_row_or_an_option(empty: str) -> None:
     source = PenstockSource({"url": empty, "name": "n"})
-    with pytest.raises(InvalidInput, match="a column queue, or the writer an option queue"):
+    with pytest.raises(InvalidInput, match="add a column queue or set the option queue"):
         source.writer(StructType([StructField("key", StringType())]), False)
-    with pytest.raises(InvalidInput, match="the row with key 'a' names no queue"):
+    with pytest.raises(InvalidInput, match="the row with key 'a' has no queue"):
         make_draft({"key": "a"}, SinkOptions(empty, "n"))
 
 
@@ -171,5 +175,5 @@ def test_a_row_without_a_key_stops_the_write(spark: SparkSession, empty: str) ->
 def test_a_queue_is_not_overwritten(empty: str) -> None:
     source = PenstockSource({"url": empty, "queue": "mail", "name": "n"})
     for writer in (source.writer, source.streamWriter):
-        with pytest.raises(InvalidInput, match="a queue is not overwritten"):
+        with pytest.raises(InvalidInput, match="a queue cannot be overwritten"):
             writer(StructType([StructField("key", StringType())]), True)

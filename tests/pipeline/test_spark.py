@@ -93,8 +93,8 @@ def stream(spark: SparkSession, url: str, folder: Path) -> None:
     [
         ({"table": "jobs"}, "no table named 'jobs'"),
         ({"columns": "id,nonsense"}, "message has no column named nonsense"),
-        ({"partitionRows": "0"}, "partitionRows is a whole number from 1"),
-        ({"tabel": "history"}, "no option named tabel"),
+        ({"partitionRows": "0"}, "partitionRows must be an integer of at least 1"),
+        ({"tabel": "history"}, "unknown option of the format penstock: tabel"),
     ],
 )
 def test_a_wrong_option_is_named(
@@ -244,7 +244,7 @@ def test_a_task_that_fails_says_why_in_a_line(
         (lake / "message").mkdir()
         (lake / "message" / "batch=0000000001").symlink_to("/proc")
     said = terminal.call("pipeline", "extract", "--url", url, "--lake", lake, code=3).err
-    assert said.startswith("penstock: Spark did not get through: FileNotFoundError: ")
+    assert said.startswith("penstock: the Spark job failed: FileNotFoundError: ")
     assert said.count("\n") == 1
 
 

@@ -89,14 +89,14 @@ def test_a_store_that_is_not_there_is_missed_before_spark_is_started(terminal: T
 @pytest.mark.parametrize("master", ["nonsense", "", "local[", "http://host", "spark://"])
 def test_a_master_that_is_none_is_named(terminal: Terminal, url: str, master: str) -> None:
     said = terminal.call("pipeline", "extract", "--url", url, "--master", master, code=1).err
-    assert said.startswith(f"penstock: master {master!r} is none that Spark knows")
+    assert said.startswith(f"penstock: invalid Spark master {master!r}; use local[*]")
     assert not (terminal.folder / "lake").exists()
 
 
 def test_a_server_of_spark_connect_that_is_not_there_is_named(terminal: Terminal, url: str) -> None:
     words = ("pipeline", "extract", "--url", url, "--remote")
     said = terminal.run(*words, f"sc://localhost:{free_port()}/;token=secret", code=1).err
-    assert said.startswith("penstock: no Spark at sc://localhost:")
+    assert said.startswith("penstock: cannot connect to Spark at sc://localhost:")
     assert "secret" not in said
     said = terminal.run(*words, "spark://localhost", code=2).err
     assert "'spark://localhost' is not like sc://spark.example:15002" in said

@@ -108,8 +108,8 @@ def test_a_sink_of_spark_completes_a_batch_when_the_next_one_is_planned(
     ("change", "reason"),
     [
         ({"queue": "emials"}, "no queue named 'emials'"),
-        ({"lease": "long"}, "lease is a whole number from 1, not 'long'"),
-        ({"table": "history"}, "no option named table"),
+        ({"lease": "long"}, "lease must be an integer of at least 1, not 'long'"),
+        ({"table": "history"}, "unknown option of the format penstock: table"),
     ],
 )
 def test_what_is_wrong_with_a_stream_is_named(
@@ -125,7 +125,7 @@ def test_a_checkpoint_of_something_else_is_refused(store: str, tmp_path: Path) -
     publish(other, 1)
     reader = QueueReader(parse_queue_options({"url": store, "queue": "mail"}))
     start = QueueReader(parse_queue_options({"url": other, "queue": "mail"})).initialOffset()
-    for odd, reason in ((start, "of another store"), ({"position": 1}, "not of a queue")):
+    for odd, reason in ((start, "to another store"), ({"position": 1}, "to a queue stream")):
         with pytest.raises(InvalidState, match=reason):
             reader.latestOffset(odd, reader.getDefaultReadLimit())
     assert places(store) == {"message": 7, "ready": 7}
@@ -133,13 +133,13 @@ def test_a_checkpoint_of_something_else_is_refused(store: str, tmp_path: Path) -
 
 def test_a_queue_is_read_as_a_stream_only(store: str) -> None:
     source = PenstockSource({"url": store, "queue": "mail"})
-    with pytest.raises(InvalidInput, match="a queue is read as a stream"):
+    with pytest.raises(InvalidInput, match="a queue can only be read with spark.readStream"):
         source.reader(source.schema())
 
 
 def test_rows_without_their_locks_are_not_completed(spark: SparkSession, store: str) -> None:
     work = complete_after(store, lambda rows, batch: None)
-    with pytest.raises(InvalidInput, match="by their id and fence: keep them"):
+    with pytest.raises(InvalidInput, match="need the columns id and fence"):
         work(spark.range(1), 0)
 
 

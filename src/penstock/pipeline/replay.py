@@ -1,4 +1,4 @@
-"""Puts messages of the lake back into a queue: each once, in order, linked to what it was."""
+"""Replays messages from the lake into a queue: each once, in order, linked to the original."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ from penstock.pipeline.spark.sink_write import check_rows, send_rows
 from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
 from penstock.store import Store
 
-# The replays that a message comes from, the last one last.
+# Lists the replays that a message went through, oldest first.
 HEADER = "penstock-replay"
 TENANT = "default"
 ENDED = sorted({*FINAL, State.DEAD})
-# Of a message's last row of history.
+# Taken from the last history row of a message.
 LAST_COLUMNS = ("state", "reason", "error", "attempts", "deliveries", "consumer")
 COPIED = (
     "type", "priority", "content_type", "labels", "lease", "timeout", "max_attempts",
@@ -38,13 +38,13 @@ COPIED = (
 
 
 class ReplayRequest(Struct, frozen=True):
-    """What is to be replayed. The same wish again is the same replay."""
+    """Which messages to replay. Equal requests are the same replay."""
 
     where: str
     patch: str | None = None
     to: str | None = None
     scope: str = "default"
-    # Another name makes it another replay.
+    # A different name makes it a different replay.
     name: str = ""
 
     @property
@@ -54,7 +54,7 @@ class ReplayRequest(Struct, frozen=True):
 
 
 class ReplayResult(Struct, frozen=True):
-    """How many messages go to which queue, and how many were published now or had been before."""
+    """Message counts by queue, and how many were published now or by an earlier run."""
 
     name: str
     queues: dict[str, int]
@@ -75,10 +75,10 @@ def replay(
     rate: float | None = None,
     dry_run: bool = False,
 ) -> ReplayResult:
-    """Every message that ended, matches, and was not replayed by this wish before.
+    """Replays every matching finished message that this request has not replayed before.
 
-    All is computed and looked at before the first one is published. Killed at any moment, the
-    next call publishes the rest.
+    Checks all messages before it publishes the first. After a crash, the next call publishes the
+    rest.
     """
     url = make_absolute_url(url)
     place = lakes.find(lake)
@@ -107,12 +107,12 @@ async def list_live_queues(store: Store) -> list[Queue]:
 def plan_replay(
     spark: SparkSession, lake: str, request: ReplayRequest, queues: Sequence[Queue]
 ) -> DataFrame:
-    """The rows as the sink takes them."""
+    """Selects the columns that the sink expects."""
     known = add_last_state(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
     with explain_errors("--where", request.where):
         matching = known.filter(request.where)
-        matching.schema  # noqa: B018 - a remote Spark looks at it no sooner
-    # As whoever publishes them: what belongs to another tenant stays there.
+        matching.schema  # noqa: B018 - makes a remote Spark analyze it now
+    # Messages of other tenants are never replayed.
     ours = (f.col("tenant") == TENANT) & (f.col("scope") == request.scope)
     chosen = matching.filter(ours & f.col("state").isin(*ENDED) & ~is_descendant(request.title))
     called = spark.createDataFrame(
@@ -131,7 +131,7 @@ def plan_replay(
 
 
 def add_last_state(messages: DataFrame, history: DataFrame) -> DataFrame:
-    """Messages with what became of them last, and their bodies as text."""
+    """Adds the last history row of each message, and its body as text."""
     ended = f.struct(*LAST_COLUMNS, f.col("at").alias("ended_at"))
     last = history.groupBy("id").agg(f.max_by(ended, "position").alias("last"))
     text = f.col("body").cast("string").alias("text")
@@ -143,7 +143,7 @@ def get_lineage() -> Column:
 
 
 def is_descendant(title: str) -> Column:
-    """A copy is not copied again by whoever made it, nor what was made of it since."""
+    """True for messages that this replay published, and for replays of those."""
     return f.array_contains(f.split(get_lineage(), ","), title)
 
 
@@ -164,20 +164,20 @@ def apply_patch(rows: DataFrame, patch: str | None) -> DataFrame:
         kind = changed.schema["body"].dataType
     if not isinstance(kind, StringType | BinaryType):
         raise InvalidInput(
-            f"--patch {patch!r} is {kind.simpleString()}, and a body is text or binary"
+            f"--patch {patch!r} has type {kind.simpleString()}; a body must be string or binary"
         )
     return changed.withColumn("body", f.col("body").cast("binary"))
 
 
 def order_rows(rows: DataFrame, rate: float | None) -> DataFrame:
-    """What has the same ordering key is published by one task; with a rate one does it all."""
+    """Gives each ordering key to one task. With a rate, one task publishes everything."""
     line = f.coalesce(f.col("ordering_key"), f.col("key"))
     divided = rows.repartition(line) if rate is None else rows.repartition(1)
     return divided.sortWithinPartitions("parent_id")
 
 
 def count_by_queue(rows: DataFrame, request: ReplayRequest) -> dict[str, int]:
-    """By queue. With this all expressions were computed, for every message."""
+    """Counts messages by queue. This evaluates all expressions for every message."""
     sums = rows.groupBy("queue").agg(
         f.count("*"), f.count_distinct("key"), f.count_if(f.col("body").isNull())
     )
@@ -186,14 +186,16 @@ def count_by_queue(rows: DataFrame, request: ReplayRequest) -> dict[str, int]:
     except PySparkException as error:
         said = " ".join(filter(None, ("--where", repr(request.where), request.patch and "--patch",
                                       request.patch and repr(request.patch))))  # fmt: skip
-        raise InvalidInput(f"{said} fails for a message: {find_cause(error)}") from None
+        raise InvalidInput(f"{said} failed for a message: {find_cause(error)}") from None
     for queue, count, messages, empty in found:
         if queue is None:
-            raise NotFound(f"the queue of {count} messages is gone: --to names another")
+            raise NotFound(
+                f"the queue of {count} messages was deleted; choose another one with --to"
+            )
         if empty:
-            raise InvalidInput(f"--patch {request.patch!r} gives no body for {empty} messages")
+            raise InvalidInput(f"--patch {request.patch!r} returns no body for {empty} messages")
         if count != messages:
-            raise InvalidInput(f"--patch {request.patch!r} gives several bodies for a message")
+            raise InvalidInput(f"--patch {request.patch!r} returns several bodies for a message")
     return {row[0]: row[1] for row in sorted(found)}
 
 

@@ -1,4 +1,4 @@
-"""All of the pipeline in one go: from the store into the lake, and what it tells back again."""
+"""Runs the whole pipeline: extract, analyze, and write the results back to the store."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ STEPS = ("extract", *ANALYSIS, "write back")
 
 
 class RunResult(Struct, frozen=True):
-    """What each part did; the figures are None of a lake without any history."""
+    """The result of each step. `figures` is None if the lake has no history."""
 
     extracted: ExtractResult
     analysed: AnalyticsResult
@@ -35,7 +35,7 @@ def run(
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> RunResult:
-    """Repeated, or after a kill, it goes on, and does nothing twice. `progress` hears each step."""
+    """Runs every step and calls `progress` after each. Safe to repeat, also after a crash."""
     url = make_absolute_url(url)
     extracted = extract(spark, url, lake)
     progress("extract")

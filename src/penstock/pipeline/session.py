@@ -1,4 +1,4 @@
-"""Starts Spark with settings that suit the pipeline: the only place that has any."""
+"""Starts Spark sessions with the settings that the pipeline needs."""
 
 import logging
 import os
@@ -23,9 +23,9 @@ from penstock.pipeline.spark.source import PenstockSource
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 JAVA = (
-    # Short pauses, for which Java works more by itself, are nothing that a batch needs.
+    # A batch job needs throughput, not short pauses.
     "-XX:+UseParallelGC",
-    # A run is over before most of what Java would optimise for it has paid: ten times as hot first.
+    # A run ends before most JIT compilation pays off, so code must be ten times as hot.
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
@@ -45,13 +45,12 @@ SETTINGS = {
 MASTER = re.compile(r"local(-cluster)?(\[[\w*, ]+\])?|yarn|(spark|k8s|sc)://\S+")
 LOCAL_MASTER = "local[*]"
 REMOTE = "sc://"
-# Set for a script that spark-submit runs: who submits it says where Spark is, and how large.
+# Set by spark-submit, which then chooses the master and its resources.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-# Seconds until a master that does not answer is taken for one that is not there.
 CONNECT_TIMEOUT_S = 5.0
-# What is held in memory while rows are joined is one partition for each processor.
+# A join holds one partition per core in memory.
 FEW_ROWS, PARTITION_ROWS = 200_000, 250_000
-# Lists are gathered in memory as well: Spark sorts all rows instead once there are 128 of them.
+# Collects lists in memory. By default Spark sorts all rows once there are 128 lists.
 LISTS = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(PARTITION_ROWS)}
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 # What fails is raised in Python as well.
@@ -71,12 +70,11 @@ appender.console.layout.pattern = %d %p %c: %m%n%ex
 def start_session(
     master: str = LOCAL_MASTER, settings: Mapping[str, str] = NO_SETTINGS
 ) -> Iterator[SparkSession]:
-    """A session that knows the format penstock, and ends with the block.
+    """Yields a session with the penstock format, and stops it when the block ends.
 
-    On this machine, on a cluster, or with sc:// on a server of Spark Connect. `settings` of Spark
-    beat ours.
+    `master` is local, a cluster, or sc:// for Spark Connect. `settings` override the defaults.
 
-    One that is there already is used as it is, and stays.
+    An active session is used as it is, and is not stopped.
     """
     check_master(master)
     if (running := SparkSession.getActiveSession()) is not None:
@@ -91,7 +89,7 @@ def start_session(
 
 
 def connect(master: str, scratch: Path, settings: dict[str, str]) -> SparkSession:
-    # What may be set on a Spark that others started.
+    # Only SQL settings can be changed on a running Spark.
     ours = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
     if master.startswith(REMOTE):
         return attach(master, ours | settings)
@@ -105,7 +103,8 @@ def connect(master: str, scratch: Path, settings: dict[str, str]) -> SparkSessio
 
 @contextmanager
 def tune(spark: SparkSession, rows: int) -> Iterator[None]:
-    """For a job over about so many rows: few are not worth compiling for, many are divided."""
+    """Tunes Spark for a job of about `rows` rows: no code generation for few, more partitions
+    for many."""
     few = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -125,7 +124,7 @@ def tune(spark: SparkSession, rows: int) -> Iterator[None]:
 
 
 def prepare(scratch: Path, *, local: bool) -> None:
-    """What Spark reads from the environment, unless somebody said otherwise."""
+    """Sets the environment that Spark reads. Existing variables are kept, except JAVA_HOME."""
     os.environ["JAVA_HOME"] = str(write_home(scratch / "java"))
     os.environ.setdefault("SPARK_CONF_DIR", str(write_quiet(scratch / "conf")))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -140,37 +139,37 @@ def write_quiet(folder: Path) -> Path:
 
 
 def check_master(master: str) -> None:
-    """Spark itself says so in forty lines of Java."""
+    """Checks the form of the URL, because Spark reports it as a Java stack trace."""
     if not MASTER.fullmatch(master):
         raise InvalidInput(
-            f"master {master!r} is none that Spark knows: local[*], spark://host:7077, yarn,"
-            " k8s://..., sc://host:15002"
+            f"invalid Spark master {master!r}; use local[*], spark://host:7077, yarn,"
+            " k8s://... or sc://host:15002"
         )
 
 
 def attach(remote: str, settings: Mapping[str, str]) -> SparkSession:
-    """To a server that somebody else started."""
+    """Connects to a Spark Connect server."""
     check_remote_reachable(remote)
-    # What fails is raised as well.
+    # Errors are raised, so logging them too is noise.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         builder = SparkSession.builder.remote(remote)
         for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
-        session.version  # noqa: B018 - only now it is asked for something
+        session.version  # noqa: B018 - the first request to the server
     except ImportError as error:
         raise InvalidInput(f"{error}: pip install 'penstock[connect]'") from None
     except PySparkException as error:
-        # Without what follows the host: a token may be in it.
+        # Drops the parameters, which may contain a token.
         raise InvalidInput(
-            f"no Spark at {remote.partition('/;')[0]}: {find_cause(error)}"
+            f"cannot connect to Spark at {remote.partition('/;')[0]}: {find_cause(error)}"
         ) from None
     return session
 
 
 def check_master_reachable(master: str) -> None:
-    """Spark itself tries for a minute and a half."""
+    """Fails fast, because Spark retries for 90 seconds."""
     scheme, _, places = master.partition("://")
     if scheme != "spark":
         return
@@ -183,16 +182,16 @@ def check_master_reachable(master: str) -> None:
             missed.append(f"{place}: {error}")
         else:
             return
-    raise InvalidInput(f"no Spark answers at master {master!r} ({'; '.join(missed)})")
+    raise InvalidInput(f"cannot connect to Spark master {master!r} ({'; '.join(missed)})")
 
 
 def check_remote_reachable(remote: str) -> None:
-    """Spark itself would try for minutes."""
+    """Fails fast, because Spark retries for minutes."""
     place = urlsplit(remote)
     try:
         socket.create_connection((place.hostname or "", place.port or 15_002), 10).close()
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"no Spark at sc://{place.netloc}: {error}") from None
+        raise InvalidInput(f"cannot connect to Spark at sc://{place.netloc}: {error}") from None
 
 
 def start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
@@ -203,15 +202,17 @@ def start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise InvalidInput(f"Spark does not start: {error}") from None
+        raise InvalidInput(f"Spark failed to start: {error}") from None
     except Py4JError:
-        raise InvalidInput(f"Spark did not start with master {master!r}: is it there?") from None
+        raise InvalidInput(
+            f"Spark failed to start with master {master!r}; is it running?"
+        ) from None
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Makes the format known to a session of your own.
+    """Registers the penstock format with your own session.
 
-    Filters are pushed down only where Spark is told to, and planning fails where it is not.
+    Also enables filter pushdown, without which Spark cannot plan the format.
     """
     spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(PenstockSource)

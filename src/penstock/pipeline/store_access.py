@@ -1,4 +1,4 @@
-"""A store, opened for one piece of work by a caller without an event loop."""
+"""Opens a store for one operation, for callers without an event loop."""
 
 import asyncio
 import os
@@ -27,16 +27,16 @@ async def open_existing(url: str) -> Store:
 
 
 def refuse_new(url: str) -> None:
-    """Reading must not make an empty store, as opening a file that is not there would."""
+    """Opening a missing SQLite file would create an empty store, so this raises instead."""
     path = get_file_path(url)
     if path == "":
-        raise StoreUnusable("a store in memory is seen by its own process only; use a file")
+        raise StoreUnusable("the pipeline cannot read an in-memory store; use a file")
     if path is not None and not os.path.exists(path):
-        raise StoreUnusable(f"no store at {path!r}; it must be there for every machine that reads")
+        raise StoreUnusable(f"no store at {path!r}; every Spark machine needs access to the file")
 
 
 def make_absolute_url(url: str) -> str:
-    """A file by its whole path: a task of Spark works in another directory."""
+    """Makes the path of a file absolute, because Spark tasks run in another directory."""
     path = get_file_path(url)
     if not path:
         return url
@@ -44,10 +44,10 @@ def make_absolute_url(url: str) -> str:
 
 
 def get_file_path(url: str) -> str | None:
-    """Empty for a store in memory; None for one on a server."""
+    """Returns "" for an in-memory store and None for a server."""
     return stores.parse_file(url)[0] if url.startswith("sqlite:") else None
 
 
 async def make_identity(store: Store) -> str:
-    """Tells one store from another, and says nothing of its secret."""
+    """Identifies a store without revealing its secret."""
     return sha256(b"penstock lake " + await store.secret()).hexdigest()[:16]

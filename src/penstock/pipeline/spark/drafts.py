@@ -1,4 +1,4 @@
-"""Rows of a DataFrame become drafts: a column for each field."""
+"""Converts DataFrame rows to drafts, with one column per field."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ from penstock.pipeline.spark.sink_options import SinkOptions
 
 TEXT, WHOLE = (StringType,), (ByteType, ShortType, IntegerType, LongType)
 NUMBER, MOMENT, PAIRS = (*WHOLE, FloatType, DoubleType), (TimestampType,), (MapType,)
-# What a column may be, and how that is called.
+# The Spark types that each column accepts.
 COLUMN_TYPES: dict[str, tuple[type[DataType], ...]] = {
     "key": TEXT, "body": (StringType, BinaryType), "queue": TEXT, "type": TEXT,
     "content_type": TEXT, "ordering_key": TEXT, "correlation_id": TEXT, "causation_id": TEXT,
@@ -39,27 +39,29 @@ TYPE_NAMES = {TEXT: "text", WHOLE: "a whole number", NUMBER: "a number", MOMENT:
 
 
 def check_schema(schema: StructType, target: SinkOptions) -> None:
-    """Before a task is started."""
+    """Checks the columns before any task starts."""
     for field in schema.fields:
         kinds = COLUMN_TYPES.get(field.name)
         if kinds is None:
             raise InvalidInput(
-                f"a message has no column named {field.name!r}; it has {', '.join(COLUMN_TYPES)}"
+                f"unknown column {field.name!r}; allowed are {', '.join(COLUMN_TYPES)}"
             )
         if not isinstance(field.dataType, kinds):
             found = field.dataType.simpleString()
-            raise InvalidInput(f"column {field.name!r} is {found}, and must be {TYPE_NAMES[kinds]}")
+            raise InvalidInput(
+                f"column {field.name!r} has type {found} and must be {TYPE_NAMES[kinds]}"
+            )
     if "key" not in schema.names:
         raise InvalidInput(
-            "the rows need a column key, which is the same whenever a row is computed again:"
-            " by it a message is published once"
+            "the column key is missing; it identifies a row across retries, so that each message"
+            " is published once"
         )
     if "queue" not in schema.names and target.queue is None:
-        raise InvalidInput("the rows need a column queue, or the writer an option queue")
+        raise InvalidInput("no queue given; add a column queue or set the option queue")
 
 
 def make_drafts(batch: Any, target: SinkOptions) -> Iterator[Draft]:
-    """An absent value is what the field is by default."""
+    """Nulls become the default of the field."""
     rows = pa.RecordBatch.from_arrays(
         [to_micros(column) for column in batch.columns], names=batch.schema.names
     )
@@ -68,7 +70,7 @@ def make_drafts(batch: Any, target: SinkOptions) -> Iterator[Draft]:
 
 
 def to_micros(column: Any) -> Any:
-    """Moments as microseconds."""
+    """Converts timestamps to microseconds since 1970."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return column
@@ -77,14 +79,16 @@ def to_micros(column: Any) -> Any:
 def make_draft(given: dict[str, Any], target: SinkOptions) -> Draft:
     key = given.pop("key", None)
     if not key:
-        raise InvalidInput("a row has no key: by it a message is published once")
+        raise InvalidInput(
+            "a row has no key; each row needs one, so that its message is published once"
+        )
     body = given.pop("body", b"")
     for name in ("headers", "labels"):
         if name in given:
             given[name] = dict(given[name])
     queue = given.pop("queue", target.queue)
     if queue is None:
-        raise InvalidInput(f"the row with key {key!r} names no queue")
+        raise InvalidInput(f"the row with key {key!r} has no queue")
     dedup = Dedup(f"{target.name}:{key}", window=None)
     whole = body.encode() if isinstance(body, str) else bytes(body)
     return Draft(queue=queue, body=whole, dedup=dedup, **given)

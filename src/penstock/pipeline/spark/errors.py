@@ -1,4 +1,4 @@
-"""What goes wrong inside Spark, in words of ours."""
+"""Translates Spark errors to Penstock errors."""
 
 import re
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from pyspark.errors import PySparkException
 from penstock import errors
 from penstock.errors import PenstockError, StoreError
 
-# [CLASS_OF_ERROR] what is wrong. SQLSTATE: 42601, and then the plan.
+# The format is "[ERROR_CLASS] message. SQLSTATE: 42601" followed by the query plan.
 SPARK_ERROR = re.compile(r"^(?:\[[A-Z0-9_.]+\] )?(.*?)(?: SQLSTATE: .*)?$")
 PYTHON_ERROR = re.compile(r"(penstock\.errors\.\w+|\w+Error): ")
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Of a task that failed its own error is of interest, and not the Java around it."""
+    """Raises the error of a failed task instead of the Java exception around it."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -25,23 +25,23 @@ def translate_errors() -> Iterator[None]:
 
 
 def parse_error(text: str) -> PenstockError:
-    """One of ours is what it was where it was raised."""
+    """Restores the class of a Penstock error."""
     name, _, said = text.partition(": ")
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, PenstockError):
         return kind(said)
-    return StoreError(f"Spark did not get through: {text}")
+    return StoreError(f"the Spark job failed: {text}")
 
 
 def find_reason(text: str) -> str:
-    """The last line of the Python trace in it, or the first line there is."""
+    """Returns the exception line of the Python traceback, or the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     raised = [line for line in lines if PYTHON_ERROR.match(line)]
     return (raised or lines or ["no reason given"])[0].removeprefix("penstock.errors.")
 
 
 def find_cause(error: PySparkException) -> str:
-    """What Spark itself says is wrong, in a line."""
+    """Returns the message of a Spark error as one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     found = SPARK_ERROR.match(lines[0]) if lines else None
     return found.group(1) if found else "no reason given"

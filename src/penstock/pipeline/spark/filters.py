@@ -1,4 +1,4 @@
-"""Filters that Spark leaves to the source, and how they are applied to an Arrow batch."""
+"""Applies filters that Spark pushes down to Arrow batches."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ COMPARISONS = {
 
 
 def is_supported(each: Filter, schema: Any) -> bool:
-    """Only what is applied exactly as Spark would: it does not look again."""
+    """Accepts only filters with the exact semantics of Spark, which does not apply them again."""
     name = get_column(each)
     if name is None:
         return False
@@ -60,7 +60,7 @@ def apply(filters: list[Filter], batch: Any) -> Any:
 
 
 def match_batch(each: Filter, batch: Any) -> Any:
-    """An absent value matches nothing but IsNull."""
+    """Nulls match only IsNull."""
     column = batch.column(get_column(each))
     match each:
         case IsNull():
@@ -72,4 +72,4 @@ def match_batch(each: Filter, batch: Any) -> Any:
             return compute.is_in(column, value_set=wanted)
         case EqualTo() | GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual():
             return COMPARISONS[type(each)](column, pa.scalar(each.value, column.type))
-    raise InvalidInput(f"a filter that was not taken: {each}")
+    raise InvalidInput(f"unsupported filter: {each}")

@@ -1,4 +1,4 @@
-"""How far a stream has read a table: a final position, and the store it is of."""
+"""Stream offsets: a final position in a table, and the store it belongs to."""
 
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from penstock.pipeline.lake.schema import Table
 from penstock.pipeline.store_access import make_identity
 from penstock.store import Store
 
-# As Spark keeps it, in JSON.
+# Spark stores it as JSON.
 Offset: TypeAlias = dict[str, Any]
 
 
@@ -33,7 +33,7 @@ async def make_last_offset(store: Store, table: Table) -> Offset:
 async def make_next_offset(
     store: Store, table: Table, start: Offset, rows: int | None, target: Offset | None
 ) -> Offset:
-    """The end of the next micro-batch, not past the target; the start if nothing is new."""
+    """Returns the end of the next micro-batch, at most `target`, or the start if nothing is new."""
     await refuse_foreign(store, table, start)
     begin = start["position"]
     if rows is None:
@@ -47,16 +47,18 @@ async def make_next_offset(
 
 async def refuse_foreign(store: Store, table: Table, start: Offset) -> None:
     if start["store"] != await make_identity(store):
-        raise InvalidState("the checkpoint is of another store; start the stream with a new one")
+        raise InvalidState(
+            "the checkpoint belongs to another store; start the stream with a new checkpoint"
+        )
     if not await has_reached(store, table, start["position"]):
         raise InvalidState(
-            f"the checkpoint is at position {start['position']} of {table}, and the store has not"
-            " come that far: was it restored from a backup? Start the stream with a new checkpoint"
+            f"the checkpoint is at position {start['position']} of {table}, which the store has not"
+            " reached; if it was restored from a backup, start the stream with a new checkpoint"
         )
 
 
 async def has_reached(store: Store, table: Table, place: int) -> bool:
-    """By the row there, or, if retention took it, by one behind it."""
+    """Looks for the row at the position, or for a later one if retention removed it."""
     there = await read_feed(store, table, place - 1, 1, place) if place else None
     if there is None or read_rows(there, table):
         return True
@@ -64,7 +66,7 @@ async def has_reached(store: Store, table: Table, place: int) -> bool:
 
 
 async def skip_rows(store: Store, table: Table, begin: int, rows: int) -> int:
-    """The position after so many rows; what shares a position stays together."""
+    """Returns the position after `rows` rows. Rows that share a position stay together."""
     left = rows
     while left > 0:
         feed = await read_feed(store, table, begin, min(left, PAGE))

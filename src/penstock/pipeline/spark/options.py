@@ -1,4 +1,4 @@
-"""What a reader of the format penstock was asked for."""
+"""Reader options of the penstock format."""
 
 from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
@@ -19,13 +19,13 @@ class ReaderOptions(Struct, frozen=True):
     url: str
     table: Table
     columns: tuple[str, ...]
-    # About how many a task reads.
+    # Approximate rows per task.
     rows: int
-    # How many rows a micro-batch may have.
+    # Maximum rows per micro-batch.
     limit: int | None
-    # The last position that a reader at once takes; None for the last there is.
+    # The last position of a batch read; None reads to the end.
     until: int | None
-    # Filters are applied by the source.
+    # Apply pushed-down filters in the source.
     push_filters: bool = False
 
     @property
@@ -47,22 +47,24 @@ def parse(given: MutableMapping[str, str]) -> ReaderOptions:
 
 
 def normalize_options(given: MutableMapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """By names in small letters: Spark does not keep their case."""
+    """Returns the options by lowercase name, because Spark does not keep the case."""
     options = {name.lower(): value for name, value in given.items()}
     if unknown := options.keys() - set(known):
-        raise InvalidInput(f"the format penstock has no option named {', '.join(sorted(unknown))}")
+        raise InvalidInput(f"unknown option of the format penstock: {', '.join(sorted(unknown))}")
     return options
 
 
 def require_url(options: Mapping[str, str]) -> str:
     if not options.get("url"):
-        raise InvalidInput("the format penstock needs an option url, like sqlite:///penstock.db")
+        raise InvalidInput(
+            "the format penstock needs the option url, for example sqlite:///penstock.db"
+        )
     return options["url"]
 
 
 def parse_bool(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise InvalidInput(f"{name} is true or false, not {text!r}")
+        raise InvalidInput(f"{name} must be true or false, not {text!r}")
     return text.lower() == "true"
 
 
@@ -70,5 +72,5 @@ def parse_int(name: str, text: str | None, least: int = 1) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < least:
-        raise InvalidInput(f"{name} is a whole number from {least}, not {text!r}")
+        raise InvalidInput(f"{name} must be an integer of at least {least}, not {text!r}")
     return int(text)

@@ -1,7 +1,7 @@
-"""Messages that a stream holds: a micro-batch is a claim, and its offset says of what.
+"""Claims messages for a queue stream. A micro-batch is a claim, and its offset lists the leases.
 
-Spark writes the offset down before it reads, so whoever goes on after a crash has the same
-messages, as long as their leases last.
+Spark saves the offset before it reads, so a restarted stream gets the same messages while their
+leases last.
 """
 
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -22,17 +22,17 @@ from penstock.pipeline.store_access import make_absolute_url, make_identity
 from penstock.store import Store
 
 KNOWN_OPTIONS = {"url", "queue", "scope", "lease", "partitionrows", "maxrowspertrigger", "path"}
-# Messages of a micro-batch, of a task, and of one claim.
+# Messages per micro-batch, per task and per claim.
 BATCH_ROWS, PARTITION_ROWS, MAX_CLAIM = 1_000, 250, 1_000
 LEASE_S = 300
-# A claim does not tell them.
+# A claim does not return these.
 UNKNOWN_COLUMNS = ("run_at", "expires_at")
 LEASED = pa.schema([
     *(field for field in MESSAGE if field.name not in UNKNOWN_COLUMNS),
     ("fence", pa.int64()), ("attempts", pa.int64()), ("deliveries", pa.int64()),
 ])  # fmt: skip
 
-# As Spark keeps it, in JSON: the store, the number of the batch, and [fence, ids] of each claim.
+# Spark stores it as JSON: the store, the batch number, and [fence, ids] of each claim.
 Offset: TypeAlias = dict[str, Any]
 
 
@@ -58,13 +58,13 @@ def parse_queue_options(given: MutableMapping[str, str]) -> QueueOptions:
 
 
 async def make_first_offset(store: Store, wanted: QueueOptions) -> Offset:
-    """Where a stream begins; the queue must be there."""
+    """Returns the start of a stream. The queue must exist."""
     await Broker(store).admin.queue(wanted.queue, scope=wanted.scope)
     return {"store": await make_identity(store), "batch": 0, "held": []}
 
 
 async def count_waiting(store: Store, wanted: QueueOptions) -> int:
-    """How many there are to claim, now or once those before them in line have ended."""
+    """Counts the messages that can be claimed now or later."""
     queue = await Broker(store).admin.queue(wanted.queue, scope=wanted.scope)
     depths = await store.depths(0)
     return sum(depths.get((queue.id, place), 0) for place in ("ready", "scheduled"))
@@ -73,7 +73,7 @@ async def count_waiting(store: Store, wanted: QueueOptions) -> int:
 async def claim_batch(
     store: Store, wanted: QueueOptions, consumer: str, start: Offset, most: int
 ) -> Offset:
-    """The next micro-batch; the start again if there is nothing to claim."""
+    """Claims the next micro-batch. Returns `start` if there is nothing to claim."""
     await refuse_foreign(store, start)
     broker, held, left = Broker(store), [], most
     while left > 0:
@@ -90,9 +90,13 @@ async def claim_batch(
 
 async def refuse_foreign(store: Store, start: Offset) -> None:
     if "held" not in start:
-        raise InvalidState("the checkpoint is not of a queue; start the stream with a new one")
+        raise InvalidState(
+            "the checkpoint does not belong to a queue stream; start with a new checkpoint"
+        )
     if start["store"] != await make_identity(store):
-        raise InvalidState("the checkpoint is of another store; start the stream with a new one")
+        raise InvalidState(
+            "the checkpoint belongs to another store; start the stream with a new checkpoint"
+        )
 
 
 def group_by_fence(messages: Sequence[Leased]) -> list[list[Any]]:
@@ -107,7 +111,7 @@ def list_locks(offset: Offset) -> list[Lock]:
 
 
 async def extend(store: Store, held: Sequence[Lock], lease: float) -> None:
-    """Those that were lost meanwhile stay lost."""
+    """Extends the leases. Lost ones stay lost."""
     broker = Broker(store)
     for part in split_parts(held, MAX_CLAIM):
         await broker.extend_many([Extension(each.id, each.fence, lease) for each in part])
@@ -119,14 +123,14 @@ async def complete(store: Store, end: Offset) -> None:
 
 
 async def complete_all(store: Store, held: Sequence[Lock]) -> None:
-    """Those that were completed before, or are another's now, are left as they are."""
+    """Skips messages that are completed already or leased to another consumer."""
     broker = Broker(store)
     for part in split_parts(held, MAX_CLAIM):
         await broker.complete_many([Completion(each.id, each.fence) for each in part])
 
 
 async def read(store: Store, held: Sequence[Lock]) -> Any:
-    """One Arrow batch of those that are still ours: the others are another's to work on."""
+    """Returns an Arrow batch of the messages whose leases still hold."""
     queues = {queue.id: queue for queue in await store.queues()}
     found = []
     for lease in await store.leases(held):
@@ -152,4 +156,6 @@ def split_parts(held: Sequence[Lock], most: int) -> Iterator[Sequence[Lock]]:
 
 
 def make_batch_read_error() -> InvalidInput:
-    return InvalidInput("a queue is read as a stream: spark.readStream; a table by option table")
+    return InvalidInput(
+        "a queue can only be read with spark.readStream; to read a table use the option table"
+    )

@@ -1,4 +1,4 @@
-"""A queue as a stream of Spark, and the end of its messages once they are worked on."""
+"""Reads a queue as a Spark stream, and completes its messages after each batch."""
 
 import threading
 import uuid
@@ -21,9 +21,9 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, wanted: QueueOptions) -> None:
         self.wanted = wanted
         self.consumer = f"spark-{uuid.uuid4().hex[:12]}"
-        # How many a run over what is there now may still claim.
+        # Messages that an availableNow run may still claim.
         self.left: int | None = None
-        # The number of the last batch that is known to be completed.
+        # The last batch that was completed.
         self.completed = 0
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -40,7 +40,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Spark plans a batch when the one before it is written down as done."""
+        """Spark plans a batch after it has committed the one before."""
         self.commit(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.wanted.limit
         most = most if self.left is None else min(most, self.left)
@@ -53,7 +53,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Also of a batch that a killed driver left behind: its leases begin anew."""
+        """Renews the leases, because the batch may come from a driver that was killed."""
         held = queue_claims.list_locks(end)
         use_store(
             self.wanted.url, lambda store: queue_claims.extend(store, held, self.wanted.lease)
@@ -64,7 +64,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield use_store(self.wanted.url, lambda store: queue_claims.read(store, partition.value))
 
     def commit(self, end: Offset) -> None:
-        """Spark calls it for no batch that is the last of a run."""
+        """Completes a batch. Spark does not call this for the last batch of a run."""
         if end.get("batch", 1) > self.completed:
             use_store(self.wanted.url, lambda store: queue_claims.complete(store, end))
             self.completed = end["batch"]
@@ -73,10 +73,10 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def complete_after(
     url: str, write: Callable[[DataFrame, int], None], *, lease: float = LEASE_S
 ) -> Callable[[DataFrame, int], None]:
-    """For foreachBatch on a queue: what `write` has written is completed.
+    """Wraps `write` for foreachBatch on a queue, and completes the messages after it returns.
 
-    Meanwhile its leases are extended. If `write` raises, or its process dies, the stream gives it
-    the same batch again when it is started the next time.
+    Leases are extended while it runs. If `write` raises or the process dies, the restarted stream
+    delivers the same batch again.
     """
     url = make_absolute_url(url)
 
@@ -95,7 +95,7 @@ def complete_after(
 
 def list_held(rows: DataFrame) -> list[Lock]:
     if not {"id", "fence"} <= set(rows.columns):
-        raise InvalidInput("the rows of a queue are completed by their id and fence: keep them")
+        raise InvalidInput("the rows need the columns id and fence to be completed")
     return [Lock(row.id, row.fence) for row in rows.select("id", "fence").collect()]
 
 

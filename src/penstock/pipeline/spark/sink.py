@@ -1,4 +1,4 @@
-"""The format penstock as a sink: rows become messages, each once, however often a task runs."""
+"""The Spark sink: publishes each row once, however often Spark runs a task."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -21,7 +21,7 @@ from penstock.pipeline.store_access import use_store
 
 
 class SinkReceipt(WriterCommitMessage):
-    """What one task published."""
+    """Counts what one task published."""
 
     def __init__(self, sent: SinkResult) -> None:
         self.sent = sent
@@ -30,7 +30,7 @@ class SinkReceipt(WriterCommitMessage):
 def make_sink_options(options: Any, schema: StructType, overwrite: bool) -> SinkOptions:
     target = parse_sink_options(options)
     if overwrite:
-        raise InvalidInput('a queue is not overwritten: write with mode("append")')
+        raise InvalidInput('a queue cannot be overwritten; use mode("append")')
     check_schema(schema, target)
     if target.queue is not None:
         use_store(target.url, partial(refuse_closed, queues=[target.queue], scope=target.scope))
@@ -49,7 +49,7 @@ class SinkWriter(DataSourceArrowWriter):
         return write(self.target, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """By then all is published; whoever asked for a report gets it."""
+        """Writes the report, if one was asked for. All rows are published by now."""
         if self.target.report is not None:
             sent = sum(
                 (each.sent for each in messages if isinstance(each, SinkReceipt)), SinkResult()
@@ -59,7 +59,7 @@ class SinkWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """A micro-batch that is repeated has the same keys."""
+    """Publishes micro-batches. A repeated one has the same keys."""
 
     def __init__(self, target: SinkOptions) -> None:
         self.target = target

@@ -1,4 +1,4 @@
-"""What a writer of the format penstock was asked for."""
+"""Writer options of the penstock format."""
 
 from collections.abc import MutableMapping
 from typing import Literal
@@ -13,25 +13,25 @@ KNOWN_OPTIONS = {
     "url", "queue", "name", "scope", "rate", "conflict", "publish", "report", "path",
     "checkpointlocation",
 }  # fmt: skip
-# With a key behind it, it is to fit in a dedup key.
+# The name and a row's key must fit in a dedup key.
 MAX_NAME_LENGTH = 64
 
 
 class SinkOptions(Struct, frozen=True):
-    """Where rows go, and under which name their keys are kept."""
+    """Where rows are published, and the name that scopes their keys."""
 
     url: str
     name: str
-    # For rows that name none.
+    # For rows without a queue.
     queue: str | None = None
     scope: str = "default"
-    # Rows a second, of one task.
+    # Rows per second and task.
     rate: float | None = None
-    # What becomes of a row whose key was published with another body.
+    # For a row whose key was published with a different body.
     conflict: Literal["refuse", "ignore"] = "refuse"
-    # False: every row is looked at, and none is published.
+    # If False, rows are validated and not published.
     publish: bool = True
-    # A file that says in the end how many were published.
+    # A lake file for the final counts.
     report: str | None = None
 
 
@@ -52,20 +52,20 @@ def parse_sink_options(given: MutableMapping[str, str]) -> SinkOptions:
 def check_sink_name(name: str | None) -> str:
     if not name or len(name) > MAX_NAME_LENGTH:
         raise InvalidInput(
-            f"format penstock needs an option name of 1 to {MAX_NAME_LENGTH} characters to write:"
-            " under one name a key is published once"
+            f"to write, the format penstock needs the option name of 1 to {MAX_NAME_LENGTH}"
+            " characters; each key is published once per name"
         )
     return name
 
 
 def parse_rate(text: str) -> float:
-    """Rows a second: 50, or 50/s."""
+    """Parses rows per second: 50 or 50/s."""
     try:
         rate = float(text.strip().removesuffix("/s"))
     except ValueError:
         rate = 0.0
     if not 0 < rate < float("inf"):
-        raise InvalidInput(f"rate {text!r} is not a number above 0, like 50/s")
+        raise InvalidInput(f"rate must be a positive number such as 50/s, not {text!r}")
     return rate
 
 
@@ -73,5 +73,5 @@ def parse_conflict(text: str) -> Literal["refuse", "ignore"]:
     if text == "ignore":
         return "ignore"
     if text != "refuse":
-        raise InvalidInput(f"conflict is refuse or ignore, not {text!r}")
+        raise InvalidInput(f"conflict must be refuse or ignore, not {text!r}")
     return "refuse"

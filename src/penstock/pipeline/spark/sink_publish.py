@@ -1,4 +1,4 @@
-"""Publishes drafts under keys that are kept for ever: what comes again is not published again."""
+"""Publishes drafts under permanent dedup keys, so that repeats publish nothing."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,18 +17,18 @@ from penstock.pipeline.spark.sink_options import SinkOptions
 from penstock.pipeline.store_access import open_existing
 from penstock.store import Store
 
-# Messages of one durable step.
+# Messages per transaction.
 BATCH_SIZE = 200
-# How often, and after how long, a step is asked for again that met another, or was not answered.
+# Retries of a batch that met a concurrent publish or whose outcome is unknown.
 RETRY_ATTEMPTS, RETRY_DELAY_S = 50, 0.1
-# A key of its own kind: not freed when its message ends, as a unique one is.
+# Unlike a unique key, it is not freed when the message ends.
 NAMESPACE = "kept"
 ANY_BODY = blake2b(digest_size=16).digest()
 RETRYABLE = (OutcomeUnknown, StoreUnreachable, StoreBusy)
 
 
 class SinkResult(Struct, frozen=True):
-    """How many were published, and how many had been before."""
+    """Counts messages published now, and those published before."""
 
     published: int = 0
     repeated: int = 0
@@ -38,10 +38,10 @@ class SinkResult(Struct, frozen=True):
 
 
 def publish_all(target: SinkOptions, drafts: Iterable[Iterable[Draft]]) -> SinkResult:
-    """In their order, for a caller without an event loop: a task of Spark.
+    """Publishes drafts in order, for callers without an event loop such as Spark tasks.
 
-    A step is whole or not at all. So whoever does the same again, or at the same time, goes on
-    where the other stopped, and a message never overtakes the one before it.
+    Each batch is atomic. A repeated or concurrent call continues where the other stopped, and no
+    message overtakes an earlier one.
     """
     with asyncio.Runner() as runner:
         store = runner.run(open_existing(target.url))
@@ -63,7 +63,7 @@ def split_steps(drafts: Iterable[Iterable[Draft]], most: int) -> Iterator[list[D
 
 
 class PublishRate:
-    """At most `rate` messages a second."""
+    """Limits publishing to `rate` messages per second."""
 
     def __init__(self, rate: float | None) -> None:
         self.rate = rate
@@ -81,7 +81,7 @@ class PublishRate:
 
 
 async def refuse_closed(store: Store, queues: Iterable[str], scope: str) -> None:
-    """Before anything is published: all of them are there, and accept."""
+    """Raises if a queue does not exist or does not accept messages."""
     broker = Broker(store)
     for name in queues:
         await broker.admit(Draft(queue=name), scope=scope)
@@ -110,7 +110,7 @@ async def admit_draft(broker: Broker, target: SinkOptions, draft: Draft) -> Entr
 
 
 async def retry_busy(store: Store, entries: Sequence[Entry]) -> list[Published]:
-    """All of them or none. With their keys, what may have been published is asked for again."""
+    """Publishes all or none. The keys make it safe to retry an unknown outcome."""
     for _ in range(RETRY_ATTEMPTS):
         try:
             outcomes = await store.enqueue(entries, atomic=True)

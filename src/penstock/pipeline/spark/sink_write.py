@@ -1,4 +1,4 @@
-"""Hands rows to the sink, and learns what became of them."""
+"""Writes rows to the sink and returns the counts."""
 
 import uuid
 
@@ -12,12 +12,13 @@ from penstock.pipeline.spark.sink_publish import SinkResult
 
 
 def check_rows(rows: DataFrame, target: SinkOptions) -> None:
-    """Raises if one of them would be refused. None is published."""
+    """Validates the rows without publishing any."""
     write(rows, msgspec.structs.replace(target, publish=False))
 
 
 def send_rows(rows: DataFrame, target: SinkOptions, files: LakeFiles) -> SinkResult:
-    """What was published is counted by the driver of Spark, which may be another machine."""
+    """Publishes the rows. The counts come back in a lake file, because the Spark driver may be
+    another machine."""
     report = f"_replay-{uuid.uuid4().hex}.json"
     try:
         write(rows, msgspec.structs.replace(target, report=f"{files.where}/{report}"))

@@ -1,4 +1,4 @@
-"""The format penstock: a store read and written by Spark, at once or as a stream."""
+"""The penstock format: reads and writes a store from Spark, in batches or as a stream."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ class PenstockSource(DataSource):
 
 
 class StoreReader(DataSourceReader):
-    """Everything that is final when the query is planned."""
+    """Reads all rows that are final when the query is planned."""
 
     def __init__(self, options: ReaderOptions) -> None:
         self.options = options
@@ -76,8 +76,8 @@ class StoreReader(DataSourceReader):
 
 
 class FilteringReader(StoreReader):
-    """For a DataFrame that is asked one question: Spark 4.3 keeps what it handed over for one query
-    for every other one of the same DataFrame, and does not apply it itself."""
+    """Applies pushed-down filters. Use one DataFrame per query: Spark 4.3 reuses the filters of
+    the first query for all others and does not apply them itself."""
 
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)

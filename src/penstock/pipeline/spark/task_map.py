@@ -1,4 +1,4 @@
-"""Does a piece of work in each of many tasks of Spark."""
+"""Runs a function in many Spark tasks."""
 
 import base64
 import pickle
@@ -15,10 +15,10 @@ Result = TypeVar("Result")
 def map_tasks(
     spark: SparkSession, work: Callable[[Item], Result], items: Sequence[Item]
 ) -> list[Result]:
-    """What the work gives for each. A task may be done more than once."""
+    """Returns the result for each item. Spark may run a task more than once."""
     if not items:
         return []
-    # A Spark elsewhere, by Connect, takes no function; it takes a source of rows.
+    # Spark Connect cannot run a function, but it can read a data source.
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return read(spark, work, items)
     done: list[Result] = spark.sparkContext.parallelize(items, len(items)).map(work).collect()
@@ -35,7 +35,7 @@ def read(
 
 
 class TaskSource(DataSource):
-    """Reading a partition is doing a task."""
+    """Runs one task per partition."""
 
     @classmethod
     def name(cls) -> str:
