@@ -21,15 +21,16 @@ from penstock.worker.options import WorkerOptions
 from tests.docs.tables import CODE, Signature, page, real, signatures, table, word
 
 PAGE = page("reference/python.md")
-# Public for our own modules, and for nobody else.
+# Used by other modules of the package, not by applications.
 INSIDE = {
     "Penstock": {
-        "add", "admit", "apublish_on", "decorate", "ensure_queues", "handlers", "job_of",
-        "missing", "prepare", "publish_calls", "publish_on", "refuse_held", "run", "tell",
+        "add", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
+        "is_missing", "make_job", "prepare", "publish_calls", "publish_on", "refuse_held",
+        "run", "tell",
     },
-    "BaseTask": {"called", "handler"},
-    "Job": {"awaited", "read"},
-    "Context": {"completion", "take_note"},
+    "BaseTask": {"call_in_place", "handler"},
+    "Job": {"read", "wait_for_end"},
+    "Context": {"make_completion", "take_note"},
 }  # fmt: skip
 CLASSES: dict[str, tuple[type, ...]] = {
     "Penstock": (Enqueuer, Penstock),

@@ -10,7 +10,7 @@ from uvicorn.server import ServerState
 from penstock.http.lingering_close import LINGER_TIMEOUT_S, MAX_DISCARDED_BYTES
 from penstock.http.state import ServerLimits
 from penstock.http.uvicorn_config import UvicornConfig
-from penstock.http.uvicorn_protocol import STOP_STALL_TIMEOUT_S, Protocol
+from penstock.http.uvicorn_protocol import STOP_STALL_TIMEOUT_S, HttpProtocol
 
 REST, HEAD, BODY = 75, 15, 30
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -101,7 +101,7 @@ class Connection:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         config = UvicornConfig(self.app, ServerLimits(head_timeout=HEAD, body_timeout=BODY))
-        self.protocol = Protocol(
+        self.protocol = HttpProtocol(
             config, ServerState(), {}, cast(asyncio.AbstractEventLoop, self.time)
         )
         self.protocol.connection_made(self.wire)

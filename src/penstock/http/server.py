@@ -24,7 +24,7 @@ from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.trusted_proxies import TrustedProxies
 from penstock.http.state import ServerLimits, ServerState
 from penstock.http.uvicorn_config import UvicornConfig
-from penstock.http.uvicorn_protocol import Protocol
+from penstock.http.uvicorn_protocol import HttpProtocol
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -66,8 +66,8 @@ class Server(uvicorn.Server):
         max_files = raise_file_limit()
         self.acceptors = [Acceptor(each, self.protocol, max_files) for each in sockets or []]
 
-    def protocol(self) -> Protocol:
-        return Protocol(self.uvicorn_config, self.server_state, self.lifespan.state)
+    def protocol(self) -> HttpProtocol:
+        return HttpProtocol(self.uvicorn_config, self.server_state, self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for acceptor in self.acceptors:

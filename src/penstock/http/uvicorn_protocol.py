@@ -31,7 +31,7 @@ TRAILERS = "trailers are not accepted"
 ONE_HOST = "a request needs exactly one Host header"
 
 
-class Protocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     whole: "ConnectionResponder | None" = None
     # Bytes since the last progress: a complete head, a piece of a body, the end of a request.
     unframed = 0

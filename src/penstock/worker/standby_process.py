@@ -52,7 +52,7 @@ class Held:
         self.renew_at = 0.0
 
 
-class Standby:
+class LeaseRenewer:
     def __init__(self, worker: int, link: socket.socket) -> None:
         self.worker = worker
         self.link = link
@@ -202,7 +202,7 @@ def main() -> None:
     # A signal for the worker's group is the worker's to answer, which needs its leases meanwhile.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    Standby(int(sys.argv[1]), socket.socket(fileno=0)).run()
+    LeaseRenewer(int(sys.argv[1]), socket.socket(fileno=0)).run()
 
 
 if __name__ == "__main__":

@@ -93,10 +93,10 @@ class Filter(Struct, frozen=True):
         )
 
 
-class Listener:
+class EventListener:
     """What it has not read yet; `lost` ends when that became too much."""
 
-    def __init__(self, filter: Filter, wake: Callable[["Listener"], None]) -> None:
+    def __init__(self, filter: Filter, wake: Callable[["EventListener"], None]) -> None:
         self.filter = filter
         self.wake = wake
         self.unread: deque[bytes] = deque()
@@ -134,9 +134,9 @@ class Hub:
     """Events of this process and, by a follower of history, of all others."""
 
     def __init__(self) -> None:
-        self.listeners: set[Listener] = set()
+        self.listeners: set[EventListener] = set()
         # Those with news, who are yet to be woken.
-        self.asleep: deque[Listener] = deque()
+        self.asleep: deque[EventListener] = deque()
         self.awaited: dict[int, set[asyncio.Event]] = {}
         self.closed = False
         self.known: OrderedDict[int, tuple[str, str | None]] = OrderedDict()
@@ -147,16 +147,16 @@ class Hub:
     def wanted(self) -> bool:
         return bool(self.listeners or self.awaited)
 
-    def listen(self, filter: Filter) -> Listener:
+    def listen(self, filter: Filter) -> EventListener:
         if len(self.listeners) >= MAX_LISTENERS:
             raise TooManyWaiting(f"{MAX_LISTENERS} listen here already")
-        listener = Listener(filter, self.wake)
+        listener = EventListener(filter, self.wake)
         if self.closed:
             listener.close()
         self.listeners.add(listener)
         return listener
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: EventListener) -> None:
         self.listeners.discard(listener)
 
     def tell(self, events: Iterable[EncodedEvent]) -> None:
@@ -164,7 +164,7 @@ class Hub:
             for listener in self.listeners:
                 listener.tell(told)
 
-    def wake(self, listener: Listener) -> None:
+    def wake(self, listener: EventListener) -> None:
         if not self.asleep:
             asyncio.get_running_loop().call_soon(self.wake_some)
         self.asleep.append(listener)

@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import IdentityUnavailable, PenstockError, StoreError
 from penstock.http.context import Receive, RequestContext, Scope, Send, wait_for_disconnect
-from penstock.http.events.hub import Listener
+from penstock.http.events.hub import EventListener
 from penstock.http.events.tail import HistoryReader, ResumePoint
 from penstock.http.state import ServerState
 
@@ -22,7 +22,7 @@ RIGHTS_INTERVAL_S = 1.0
 
 
 async def stream_events(
-    service: ServerState, listener: Listener, begun: ResumePoint, missed: ResumePoint | None
+    service: ServerState, listener: EventListener, begun: ResumePoint, missed: ResumePoint | None
 ) -> AsyncIterator[bytes]:
     """Listening began before: nothing falls between what was missed and what happens."""
     yield format_sse_event(comment="penstock", retry=RETRY, id=str(missed or begun))
@@ -35,7 +35,7 @@ async def stream_events(
 
 
 async def catch_up(
-    service: ServerState, listener: Listener, missed: ResumePoint
+    service: ServerState, listener: EventListener, missed: ResumePoint
 ) -> AsyncIterator[bytes]:
     directory = service.get_broker(listener.filter.tenant).directory
     reader = HistoryReader(service.store, directory, service.hub, missed)
@@ -69,7 +69,7 @@ class EventStream(Response):
     def __init__(
         self,
         call: RequestContext,
-        listener: Listener,
+        listener: EventListener,
         begun: ResumePoint,
         missed: ResumePoint | None,
     ) -> None:

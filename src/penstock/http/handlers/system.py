@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from penstock.errors import NotFound, Refused
 from penstock.http.auth.principal import OWNER, Extent, Requirement
 from penstock.http.context import RequestContext
-from penstock.http.metrics.queue_stats import QueueRate, Snapshot, compute_workers_needed
+from penstock.http.metrics.queue_stats import QueueRate, QueueSnapshot, compute_workers_needed
 from penstock.http.routing import Alone, Called, RouteTable, make_body_dependency
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
@@ -210,7 +210,7 @@ async def own_queues(call: RequestContext) -> list[Queue]:
     return [queue for queue in found if not queue.system]
 
 
-def make_counts_view(queue: Queue, snapshot: Snapshot) -> QueueCountsView:
+def make_counts_view(queue: Queue, snapshot: QueueSnapshot) -> QueueCountsView:
     places = ("ready", "scheduled", "lease", "dead", *ENDS)
     numbers = [snapshot.depths.get((queue.id, place), 0) for place in places]
     return QueueCountsView(queue.name, queue.scope.name, queue.state, *numbers)

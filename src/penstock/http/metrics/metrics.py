@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.http.metrics.prometheus import CounterMetric, HistogramMetric
-from penstock.http.metrics.queue_stats import MICROS_PER_SECOND, QueueCounts, Snapshot
+from penstock.http.metrics.queue_stats import MICROS_PER_SECOND, QueueCounts, QueueSnapshot
 from penstock.stores.pool import ConnectionPool
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Depths(Collector):
             "penstock_oldest_claimable_seconds", "How long the next message waits.",
             labels=["queue"],
         )  # fmt: skip
-        snapshot = self.counts.ask() or Snapshot(0, {})
+        snapshot = self.counts.ask() or QueueSnapshot(0, {})
         ages: dict[str, float] = {}
         for queue_id, since in snapshot.since.items():
             queue = self.directory.by_id.get(queue_id)

@@ -24,7 +24,7 @@ MICROS_PER_SECOND = 1_000_000
 UNKNOWN_RUN = 1.0
 
 
-class Snapshot(Struct, frozen=True):
+class QueueSnapshot(Struct, frozen=True):
     at: Moment
     depths: dict[tuple[int, str], int]
     # By queue id, since when its next message waits.
@@ -41,17 +41,17 @@ class QueueRate(Struct, frozen=True):
 class QueueCounts:
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.latest: Snapshot | None = None
+        self.latest: QueueSnapshot | None = None
         self.counting = asyncio.Lock()
         self.next_at = 0.0
         self.asked_at = -math.inf
 
-    def ask(self) -> Snapshot | None:
+    def ask(self) -> QueueSnapshot | None:
         """The last one, whenever it was; from now on there are newer ones."""
         self.asked_at = time.monotonic()
         return self.latest
 
-    async def get_snapshot(self) -> Snapshot:
+    async def get_snapshot(self) -> QueueSnapshot:
         """Not older than a second, or than what counting it cost allows."""
         self.ask()
         async with self.counting:
@@ -59,10 +59,10 @@ class QueueCounts:
                 self.latest = await self.count()
             return self.latest
 
-    async def count(self) -> Snapshot:
+    async def count(self) -> QueueSnapshot:
         began = time.monotonic()
         store = self.store
-        snapshot = Snapshot(
+        snapshot = QueueSnapshot(
             await store.now(), await store.depths(ENDED), await store.waiting_since()
         )
         took = time.monotonic() - began
