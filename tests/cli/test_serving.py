@@ -43,7 +43,7 @@ def test_an_address_that_others_reach_is_refused(
     terminal: Terminal, command: str, host: str
 ) -> None:
     said = terminal.call(command, "--host", host, code=1)
-    assert f"--host {host} would let anyone in" in said.err
+    assert f"--host {host} without --auth would expose" in said.err
     assert list(terminal.folder.iterdir()) == []
 
 

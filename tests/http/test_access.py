@@ -333,7 +333,7 @@ def test_what_operators_do_is_written_down(server: Served, queue: str) -> None:
     assert caller.key is not None
     assert act["subject"] == f"key:{caller.key.split('_')[1]}"
     assert (act["verb"], act["target"]) == (
-        "Hand out no more messages",
+        "Pause a queue",
         f"/v1/queues/{queue}/pause",
     )
     assert caller.get("/v1/audit").status == 403

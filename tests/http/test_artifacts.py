@@ -323,7 +323,7 @@ async def test_a_client_is_told_what_is_wrong(strict: Served) -> None:
             await client.artifacts.attach(message, "a", bytes(2 * LARGEST))
         token = client.tokens[message.id, message.fence]
         await client.settle(message, Nack(delay=0))
-        with pytest.raises(NotFound, match="not claimed here"):
+        with pytest.raises(NotFound, match="not claimed by this client"):
             await client.artifacts.attach(message, "a", b"a")
         await client.claim(queue, consumer="you", wait=20)
         client.tokens[message.id, message.fence] = token

@@ -114,8 +114,8 @@ def retold(store: str, folder: Path, receiver: Receiver, path: str) -> None:
             assert post.verify(secret_of(second))["data"]["id"] == id
         (log,) = until(lambda: [e for e in log_of(second, id) if e["state"] == "completed"])
         assert [(step["state"], step.get("error")) for step in log["timeline"]] == [
-            ("scheduled", "answered 500"),
-            ("scheduled", "answered 503"),
+            ("scheduled", "status 500"),
+            ("scheduled", "status 503"),
             ("completed", None),
         ]
         assert len(receiver.of(path)) == 3
@@ -127,7 +127,7 @@ def test_a_receiver_that_is_gone_is_not_told_again(caller: Served, receiver: Rec
     id = caller.publish(queue, 1, callback=f"{receiver.url}/gone/{queue}")
     complete(caller, queue)
     (log,) = until(lambda: [each for each in log_of(caller, id) if each["state"] == "failed"])
-    assert (log["error"], log["attempts"]) == ("answered 410", 1)
+    assert (log["error"], log["attempts"]) == ("status 410", 1)
 
 
 def test_what_was_given_up_is_sent_again_on_request(caller: Served, receiver: Receiver) -> None:

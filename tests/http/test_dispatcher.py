@@ -89,7 +89,7 @@ async def test_after_twelve_tries_it_is_a_dead_letter_that_can_be_redriven(
         await node.turn(400)
     log = await node.log(id)
     assert (len(receiver.posts), log.state, log.attempts) == (12, State.DEAD, 12)
-    assert (log.reason, log.error) == ("retries_exhausted", "answered 500")
+    assert (log.reason, log.error) == ("retries_exhausted", "status 500")
     waits = [((row.due_at or 0) - row.at) / 1_000_000 for row in log.timeline[:-1]]
     assert all(before < after for before, after in pairwise(waits[:9]))
     assert (1 <= waits[0] <= 1.2, 256 <= waits[8] <= 308, max(waits) <= 360) == (True,) * 3
@@ -186,7 +186,7 @@ async def test_a_private_address_is_refused_where_it_is_sent(receiver: Receiver)
             id = await node.completed(f"{receiver.url}/")
             await node.tick()
             log = await node.log(id)
-    assert (log.state, log.error) == (State.SCHEDULED, "not sent: its address is not public")
+    assert (log.state, log.error) == (State.SCHEDULED, "not sent: the address is not public")
     assert receiver.posts == []
 
 

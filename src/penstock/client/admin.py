@@ -143,7 +143,9 @@ class RemoteAdmin:
             return None
         cursor = self.cursors.get((*filter.values(), before))
         if cursor is None:
-            raise InvalidInput(f"before {before}: no page that was read here ended with it")
+            raise InvalidInput(
+                f"before={before} is not the last id of a page read with this client and filter"
+            )
         return cursor
 
     def _keep(self, filter: dict[str, str | None], last: int, cursor: str) -> None:

@@ -38,7 +38,9 @@ class RemoteArtifacts:
             check_content(name, content)
         token = self.ledger.tokens.get((held.id, held.fence))
         if token is None:
-            raise NotFound(f"message {held.id} was not claimed here, or is settled")
+            raise NotFound(
+                f"message {held.id} was not claimed by this client or is already settled"
+            )
         path = f"/v1/artifacts/{quote(token, safe='')}/{quote(name, safe='')}"
         if isinstance(content, Path):
             with content.open("rb") as file:

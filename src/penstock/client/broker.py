@@ -38,7 +38,7 @@ from penstock.wire.queues import Stats, Workers
 HELD = 1.0
 # Never shortens a lease, and tells whether it is held.
 MIN_EXTENSION_S = 0.1
-NO_TRANSACTION = "over HTTP there is no transaction of yours to take part in"
+NO_TRANSACTION = "caller transactions are not available over HTTP"
 
 
 class RemoteBroker(Broker):

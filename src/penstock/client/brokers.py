@@ -77,8 +77,8 @@ class BrokerPool:
     def refuse_second(self, here: Where) -> None:
         if self.in_memory and self.opening.keys() - {here}:
             raise InvalidState(
-                "a store in memory is seen by one event loop only, and another has used this one:"
-                " close the app there, or use a file: sqlite:///penstock.db"
+                "an in-memory store works in one event loop only, and another loop uses it:"
+                " close the app there, or use a file such as sqlite:///penstock.db"
             )
 
     async def hold(self, here: Where) -> Broker:

@@ -99,7 +99,7 @@ class Client:
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]:
         if atomic and len(drafts) > MAX_BATCH:
-            raise InvalidInput(f"an atomic batch has at most {MAX_BATCH} messages over HTTP")
+            raise InvalidInput(f"an atomic batch over HTTP is limited to {MAX_BATCH} messages")
         published: list[Published] = []
         for first in range(0, len(drafts), MAX_BATCH):
             some = [make_publish_request(draft) for draft in drafts[first : first + MAX_BATCH]]
@@ -170,7 +170,7 @@ class Client:
             )
             answers |= dict(zip(chosen, await self._settle(verb, held, sent), strict=True))
         if len(answers) < len(items):
-            raise InvalidInput("a reclaim is for the agents of the server")
+            raise InvalidInput("only the server's agents can reclaim messages")
         return [answers[n] for n in range(len(items))]
 
     async def extend(self, held: Held, lease: float) -> Answer:

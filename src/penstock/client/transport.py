@@ -132,7 +132,7 @@ class Transport:
             raise self.make_unanswered_error(error, again) from None
 
     def make_unanswered_error(self, error: BaseException, again: bool) -> StoreError:
-        text = f"{self.url} did not answer: {str(error) or type(error).__name__}"
+        text = f"no response from {self.url}: {str(error) or type(error).__name__}"
         return StoreUnreachable(text) if again else OutcomeUnknown(text)
 
     async def close(self) -> None:
@@ -150,7 +150,7 @@ def decode_error(answer: bytes, status: int) -> PenstockError:
     try:
         failure = msgspec.json.decode(answer, type=Failed).error
     except msgspec.DecodeError:
-        return StoreError(f"the server answered {status}: {answer[:200]!r}")
+        return StoreError(f"server returned status {status}: {answer[:200]!r}")
     return make_error(failure.code, failure.message, failure.details)
 
 

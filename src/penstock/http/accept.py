@@ -97,9 +97,7 @@ class Acceptor:
 
     def refuse(self, connection: socket.socket, spare: int) -> None:
         """Waits until the client has read the answer, while there are files to do so."""
-        answer = error_response(
-            TooManyConnections("the server has no file descriptors left for this connection"), []
-        )
+        answer = error_response(TooManyConnections("server has no file descriptors left"), [])
         self.refused += 1
         self.report("connections_refused", refused=self.refused, max_files=self.max_files)
         if spare > self.reserved // 2:

@@ -1,4 +1,4 @@
-"""One request, past the door: who calls, where, and how to see that the caller has left."""
+"""The context of one authenticated request: caller, scope, body, disconnects."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ ANSWERED = frozenset({Right.MANAGE, Right.ACCESS})
 
 
 class ClientDisconnected(Exception):
-    """The caller has left; nobody is there to be answered."""
+    """The client disconnected before it got a response."""
 
 
 class Responder(Protocol):
@@ -57,7 +57,7 @@ class Responder(Protocol):
 
 
 class RequestContext:
-    """`scope` is the namespace of queues the caller means."""
+    """`scope` is the namespace of queues that the request addresses."""
 
     __slots__ = (
         "asgi_scope", "broker", "caller", "headers", "path", "receive", "request_id", "responder",
@@ -80,16 +80,16 @@ class RequestContext:
         self.receive = receive
         self.responder = responder
         self.broker: Broker = service.get_broker(caller.tenant)
-        # What the route is about; what operators do is done with it alone.
+        # The right of the route; `admin` shows only queues that it covers.
         self.right: Right | None = None
         self.path = ""
         self.headers: Iterable[tuple[bytes, bytes]] = ()
-        # What the caller shows; it is looked at again while a request takes long.
+        # Holds the credential, which long requests check again.
         self.asgi_scope: Scope = {}
 
     @property
     def admin(self) -> Admin:
-        """What operators do, as far as this caller may."""
+        """The admin operations, limited to queues this caller may see."""
         broker = self.broker
         return Admin(broker.store, broker.directory, broker.tenant, self.allows)
 
@@ -105,8 +105,8 @@ class RequestContext:
         self.caller.access.check(right, self.scope, queue)
 
     def enter(self, required: Requirement, verb: str, scope: str) -> None:
-        """A route that is not quick. Whoever may not do it to anything is told at once; who acts
-        on the store answers for it. Without a scope, the act is the tenant's."""
+        """Checks the requirement of an ordinary route and starts its audit entry. An empty scope
+        audits under the tenant."""
         self.right = required.right
         self.caller.check_requirement(required)
         if required.right in ANSWERED:
@@ -122,7 +122,7 @@ class RequestContext:
             )
 
     def act_in(self, scope: str) -> None:
-        """What this request changes belongs to that scope."""
+        """Audits this request under that scope."""
         if (act := acting.get()) is not None:
             acting.set(replace(act, scope=scope))
 
@@ -139,29 +139,28 @@ class RequestContext:
         return await read_body(self.receive, limits) if here is None else fitting(here, limits)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """A body of any length."""
+        """Streams a body of any length."""
         reader, more = BodyReader(self.receive, self.service.limits.body_timeout), True
         while more:
             piece, more = await reader.next_piece()
             yield piece
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Of a body of any length, as they come."""
+        """Streams the lines of a body of any length."""
         rest = b""
         async for piece in self.pieces():
             *whole, rest = (rest + piece).split(b"\n")
             for line in whole:
                 yield line
             if len(rest) > self.service.limits.body:
-                raise BodyTooLarge(f"a line has more than {self.service.limits.body} bytes")
+                raise BodyTooLarge(f"a line exceeds {self.service.limits.body} bytes")
         yield rest
 
 
 async def read_body(receive: Receive, limits: ServerLimits) -> bytes:
-    """Whole. One that comes in pieces without end is refused when it is too much, or too slow."""
+    """Reads a whole body. Refuses one that is too large or too slow."""
     reader = BodyReader(receive, limits.body_timeout)
     pieces, size, more = [], 0, True
-    # No more than it takes to see that it is too much.
     while more and size <= limits.body:
         piece, more = await reader.next_piece()
         pieces.append(piece)
@@ -191,8 +190,8 @@ class BodyReader:
                 piece, more = await next_piece(self.receive)
         except TimeoutError:
             raise RequestTimeout(
-                f"the body came to a halt: the server waits {self.timeout:g} s,"
-                f" and one more for every {MIN_BYTES_PER_S} bytes"
+                f"request body stalled: the server allows {self.timeout:g} s"
+                f" plus 1 s for every {MIN_BYTES_PER_S} bytes"
             ) from None
         earned = len(piece) / MIN_BYTES_PER_S
         self.left = min(self.timeout, self.left - (loop.time() - began) + earned)
@@ -201,7 +200,7 @@ class BodyReader:
 
 def fitting(body: bytes, limits: ServerLimits) -> bytes:
     if len(body) > limits.body:
-        raise BodyTooLarge(f"the request has more than {limits.body} bytes")
+        raise BodyTooLarge(f"request body exceeds {limits.body} bytes")
     return body
 
 
@@ -226,10 +225,10 @@ def route_path_of(scope: Scope) -> str:
 
 
 def scope_of(query: bytes) -> str:
-    """The namespace that `?scope=` names."""
+    """Returns the value of `?scope=`."""
     if not query:
         return "default"
     given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     if unknown := {name for name, _ in given} - {"scope"}:
-        raise InvalidInput(f"no parameter named {', '.join(sorted(unknown))[:200]}; there is scope")
+        raise InvalidInput(f"unknown parameter {', '.join(sorted(unknown))[:200]}; use scope")
     return given[-1][1] if given else "default"

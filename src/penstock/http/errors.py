@@ -1,4 +1,4 @@
-"""Errors on the wire: one shape, and the status of each code."""
+"""The error envelope and the HTTP status of each error."""
 
 import re
 
@@ -31,21 +31,21 @@ STATUS: dict[type[PenstockError], int] = {
     errors.IdentityUnavailable: 503,
     errors.JobFailed: 409,
     errors.StoreError: 503,
-    # It may have happened: a client that repeats by itself must not take this for a 503.
+    # The write may have happened, so clients must not retry it like a 503.
     errors.OutcomeUnknown: 504,
 }
 RETRY_AFTER = {429: b"1", 503: b"1"}
 
 
 class Detail(Struct, frozen=True):
-    """What is wrong with one field."""
+    """The problem with one field."""
 
     field: str
     message: str
 
 
 class Error(Struct, frozen=True):
-    """`code` does not change; `message` is for people."""
+    """`code` is stable; `message` is for humans."""
 
     code: str
     message: str
@@ -61,7 +61,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def find_status(error: PenstockError) -> int:
-    """Of the nearest class that has one."""
+    """Returns the status of the nearest class that has one."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
@@ -71,16 +71,16 @@ def encode_error(error: PenstockError, request_id: str) -> bytes:
 
 
 def encode_internal_error(request_id: str) -> bytes:
-    text = "something went wrong in the server; its log has the request id"
+    text = "internal error; see the server log for this request id"
     return encode(Envelope(Error("INTERNAL", text, [], request_id)))
 
 
 def make_malformed_error(
     error: msgspec.DecodeError | UnicodeDecodeError | RecursionError,
 ) -> PenstockError:
-    """What msgspec says of a body: not JSON, or JSON that is not what the route takes."""
+    """Maps a msgspec error: Malformed if the body is not JSON, else InvalidInput."""
     if not isinstance(error, msgspec.ValidationError):
-        return errors.Malformed(f"the body is not JSON: {error}")
+        return errors.Malformed(f"body is not valid JSON: {error}")
     text = str(error)
     found = AT_FIELD.search(text)
     field = found["path"].removeprefix("$").removeprefix(".") if found else ""

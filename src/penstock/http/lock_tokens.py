@@ -48,12 +48,10 @@ class Tokens:
         """What bears our mac has the form we gave it."""
         text, mac = token[: -2 * MAC], token[-2 * MAC :]
         if not token.isascii() or not compare_digest(mac, self.compute_mac(text)):
-            raise InvalidToken(
-                "the token is not one that a claim of this store gave, or was changed"
-            )
+            raise InvalidToken("invalid lock token")
         id, fence, queue, mark = text.split(".")
         if mark != self.mark_of(subject):
-            raise Forbidden(f"the lock of message {id} is another caller's")
+            raise Forbidden(f"message {id} is locked by another caller")
         return HeldLock(int(id), int(fence), int(queue.rstrip("d")), queue.endswith("d"))
 
     def seal_cursor(self, before: int, filter: tuple[object, ...]) -> str:
@@ -63,9 +61,9 @@ class Tokens:
     def unseal_cursor(self, cursor: str, filter: tuple[object, ...]) -> int:
         before, _, mac = cursor.partition(".")
         if not is_number(before) or not mac.isascii():
-            raise InvalidToken("the cursor is not one of ours")
+            raise InvalidToken("invalid cursor")
         if not compare_digest(mac, self._filter_mac(int(before), filter)):
-            raise InvalidToken("the cursor was not given by this store for this list")
+            raise InvalidToken("cursor does not belong to this list and filter")
         return int(before)
 
     def _filter_mac(self, before: int, filter: tuple[object, ...]) -> str:

@@ -215,7 +215,7 @@ class LongPoller:
     ) -> Waiter:
         wait = 0.0 if self.closed else min(wait, MAX_WAIT_S)
         if wait > 0 and self.waiting >= self.most:
-            raise TooManyWaiting(f"{self.most} claims wait here already")
+            raise TooManyWaiting(f"server has reached the limit of {self.most} waiting claims")
         line = self.lines.get(wish)
         if line is None:
             self.forget()

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with the nouns of the wire and the hot routes."""
+"""Builds the OpenAPI document: FastAPI's, plus the wire schemas and the hot routes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,17 +16,17 @@ SCOPE = {
     "name": "scope",
     "in": "query",
     "required": False,
-    "description": "The namespace of queues.",
+    "description": "The scope (namespace) of the queues.",
     "schema": {"type": "string", "pattern": NAME, "default": "default"},
 }
 VERBS = "verbs"
-TEXT = """Work for anybody who speaks HTTP. An error is always
-`{"error": {"code", "message", "details", "request_id"}}`; the codes do not change. A server that
-runs with --auth wants `Authorization: Bearer` and a key or a token."""
+TEXT = """A durable work queue over HTTP. Every error has the form
+`{"error": {"code", "message", "details", "request_id"}}`, and error codes are stable. A server
+started with --auth requires `Authorization: Bearer` with an API key or a token."""
 
 
 class Schemas:
-    """References to the nouns, and the nouns themselves."""
+    """The schema components and the references to them."""
 
     def __init__(self, kinds: Iterable[Any]) -> None:
         self.kinds = [kind for kind in kinds if kind is not None and not isinstance(kind, str)]
@@ -36,7 +36,7 @@ class Schemas:
         }
 
     def describe_content(self, kind: Any, example: Any = None) -> dict[str, Any]:
-        """Of a noun, or of a media type that is not JSON."""
+        """Returns the content of a wire type, or of a media type that is not JSON."""
         if isinstance(kind, str):
             schema = {} if kind == "application/json" else {"type": "string"}
             return {kind: {"schema": schema}}
@@ -71,7 +71,7 @@ def describe(told: dict[str, Any], route: Route, schemas: Schemas) -> None:
 
 
 def describe_errors(schemas: Schemas) -> dict[str, Any]:
-    return {"default": {"description": "An error.", "content": schemas.describe_content(Envelope)}}
+    return {"default": {"description": "Error", "content": schemas.describe_content(Envelope)}}
 
 
 def describe_operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:

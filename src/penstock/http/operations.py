@@ -1,4 +1,7 @@
-"""The routes that must be quick: one table, which the front serves and OpenAPI shows."""
+"""The operation table of the hot routes: publish, claim and settle.
+
+The ASGI app serves it and the OpenAPI document lists it.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,7 +29,7 @@ TOKEN = "7.3.2.5d41402abc4b2a76b9719d911017c592ab01"
 
 
 class Operation(Struct, frozen=True):
-    """A POST of `takes` that is answered with `gives`."""
+    """A POST route that takes `takes` and responds with `gives`."""
 
     path: str
     summary: str
@@ -35,10 +38,10 @@ class Operation(Struct, frozen=True):
     act: Callable[[RequestContext, Any], Awaitable[Any]]
     example: Any
     answer: Any
-    # For the queues in question, which the act checks.
+    # `act` checks it against the queues of the request.
     right: Right
     status: int = 200
-    # It is about the queues of a scope; a token says by itself what it is about.
+    # Takes ?scope=. Settle operations do not: the lock token identifies the message.
     scoped: bool = False
 
     def make_reader(self) -> Callable[[bytes], Any]:
@@ -68,7 +71,7 @@ PRODUCING = (
     ),
     Operation(
         "/v1/publish/batch",
-        "Publish many messages",
+        "Publish a batch of messages",
         PublishBatchRequest,
         PublishOutcomes,
         publish_many,
@@ -111,7 +114,7 @@ CLAIMING = Operation(
 def make_pair(
     verb: str, takes: Any, act: Any, summary: str, example: dict[str, Any], answer: dict[str, Any]
 ) -> tuple[Operation, Operation]:
-    """A verb for one item, and for many."""
+    """Returns the single and the batch operation of a verb."""
     acts = (CompletionWithFiles if verb == "complete" else Settling)(verb, act)
     sent, told = {"token": TOKEN, **example}, {"id": "7", **answer}
     return (
@@ -120,7 +123,7 @@ def make_pair(
         ),
         Operation(
             f"/v1/{verb}/batch",
-            f"{summary} (many)",
+            f"{summary} (batch)",
             wire.Items[takes],
             wire.SettleOutcomes,
             acts.settle_batch,
@@ -136,7 +139,7 @@ SETTLING = (
         "complete",
         wire.CompleteRequest,
         settle.complete,
-        "It worked",
+        "Complete a message",
         {"result": {"sent": True}},
         {"state": "completed"},
     ),
@@ -144,31 +147,31 @@ SETTLING = (
         "fail",
         wire.FailRequest,
         settle.make_settle(settle.fail),
-        "It is final: never again",
-        {"error": "the order was withdrawn"},
+        "Fail a message permanently",
+        {"error": "order was withdrawn"},
         {"state": "failed"},
     ),
     *make_pair(
         "nack",
         wire.NackRequest,
         settle.make_settle(settle.nack),
-        "It did not work: try again",
-        {"error": "the mail server is away", "delay": 60},
+        "Reject a message for retry",
+        {"error": "mail server unavailable", "delay": 60},
         {"state": "scheduled"},
     ),
     *make_pair(
         "reject",
         wire.RejectRequest,
         settle.make_settle(settle.reject),
-        "To the dead letters",
-        {"error": "this is no address"},
+        "Dead-letter a message",
+        {"error": "invalid address"},
         {"state": "dead"},
     ),
     *make_pair(
         "release",
         wire.ReleaseRequest,
         settle.make_settle(settle.release),
-        "Back unworked",
+        "Release a message unprocessed",
         {},
         {"state": "ready"},
     ),
@@ -176,7 +179,7 @@ SETTLING = (
         "park",
         wire.ParkRequest,
         settle.make_settle(settle.park),
-        "Back until somebody knows its type",
+        "Park a message of an unknown type",
         {},
         {"state": "scheduled"},
     ),
@@ -184,7 +187,7 @@ SETTLING = (
         "cancel",
         wire.SettleCancelledRequest,
         settle.make_settle(settle.cancel),
-        "You stopped, as you were asked to",
+        "Confirm that a message was cancelled",
         {},
         {"state": "cancelled"},
     ),
@@ -192,18 +195,16 @@ SETTLING = (
         "extend",
         wire.ExtendRequest,
         settle.extend,
-        "Lengthen the lease",
+        "Extend a lease",
         {"lease": 30},
         {"lease_until": "2026-11-16T09:01:01.000000Z"},
     ),
-    *make_pair(
-        "begin", wire.BeginRequest, settle.begin, "Say that work on a message begins", {}, {}
-    ),
+    *make_pair("begin", wire.BeginRequest, settle.begin, "Mark a message as started", {}, {}),
     *make_pair(
         "progress",
         wire.ProgressRequest,
         settle.progress,
-        "Say how far it is",
+        "Report progress",
         {"percent": 40, "note": "12 of 30"},
         {},
     ),

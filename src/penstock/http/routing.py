@@ -1,4 +1,4 @@
-"""How routes that need not be quick are declared: what they take, what they give, an example."""
+"""Declares the FastAPI routes: request and response types, required right, example."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ REQUIRES = "requires"
 
 
 class Route(Struct, frozen=True):
-    """`gives` is what it is answered with: a noun of the wire, or a media type."""
+    """`takes` and `gives` are wire types or media types."""
 
     method: Method
     path: str
@@ -33,12 +33,12 @@ class Route(Struct, frozen=True):
     takes: Any = None
     status: int = 200
     example: Any = None
-    # Other good answers, without a body.
+    # Other success statuses, without a body.
     also: dict[int, str] = {}
 
 
 class RouteTable:
-    """Those of one part of the service."""
+    """Collects the routes of one OpenAPI tag."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -55,7 +55,7 @@ class RouteTable:
         status: int = 200,
         example: Any = None,
         also: dict[int, str] | None = None,
-        # None: whoever is let in may.
+        # None admits every authenticated caller.
         right: Right | Literal["by method"] | None = "by method",
         extent: Extent = Extent.QUEUE,
     ) -> Callable[[Endpoint], Endpoint]:
@@ -73,7 +73,7 @@ class RouteTable:
 def make_endpoint(
     endpoint: Callable[..., Awaitable[Any]], status: int, requires: Requirement, summary: str
 ) -> Callable[..., Any]:
-    """What the endpoint gives, as JSON; None is no content."""
+    """Wraps an endpoint so that its value is sent as JSON. None is sent without a body."""
 
     @functools.wraps(endpoint)
     async def answer(call: RequestContext, **kwargs: Any) -> Response:
@@ -89,12 +89,12 @@ def make_endpoint(
 
 
 async def call_alone(request: Request) -> RequestContext:
-    """Of a route that is about no one scope."""
+    """Enters a route that belongs to no single scope."""
     return enter(request, "")
 
 
 def enter(request: Request, scope: str) -> RequestContext:
-    """Before anything else of the request is read."""
+    """Checks the route's requirement before anything else of the request is read."""
     call: RequestContext = request.scope[KEY]
     call.path = route_path_of(request.scope)
     required, summary = vars(request.scope["endpoint"])[REQUIRES]
@@ -104,7 +104,9 @@ def enter(request: Request, scope: str) -> RequestContext:
 
 async def get_context(
     request: Request,
-    scope: Annotated[str, Query(pattern=NAME, description="The namespace of queues.")] = "default",
+    scope: Annotated[
+        str, Query(pattern=NAME, description="The scope (namespace) of the queues.")
+    ] = "default",
 ) -> RequestContext:
     call: RequestContext = request.scope[KEY]
     call.scope = scope
@@ -112,7 +114,7 @@ async def get_context(
 
 
 def make_body_dependency(kind: Any) -> Any:
-    """The body, read as that noun."""
+    """Decodes the body as `kind`. An empty body counts as `{}`."""
     decode = msgspec.json.Decoder(kind).decode
 
     async def read(request: Request) -> Any:
@@ -126,9 +128,9 @@ def make_body_dependency(kind: Any) -> Any:
 
 
 Called = Annotated[RequestContext, Depends(get_context)]
-QueueName = Annotated[str, Path(pattern=NAME, description="The name of a queue.")]
+QueueName = Annotated[str, Path(pattern=NAME, description="The name.")]
 Reference = Annotated[
-    str, Path(min_length=1, max_length=400, description="An id, or `queue/name`.")
+    str, Path(min_length=1, max_length=400, description="A message id, or `queue/name`.")
 ]
 
 

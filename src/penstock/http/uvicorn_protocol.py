@@ -25,10 +25,10 @@ MAX_HEADERS = 200
 MAX_PIPELINED = 32
 # While the server stops: how long it waits for the next byte of a request.
 STOP_STALL_TIMEOUT_S = 3.0
-TOO_LONG = "the head of the request is too long"
-NOT_HTTP = "the request is not valid HTTP"
-TRAILERS = "trailers are not accepted"
-ONE_HOST = "a request needs exactly one Host header"
+TOO_LONG = "request head is too large"
+NOT_HTTP = "invalid HTTP request"
+TRAILERS = "trailers are not supported"
+ONE_HOST = "exactly one Host header is required"
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -213,7 +213,7 @@ class HttpProtocol(HttpToolsProtocol):
     def expire(self) -> None:
         if self.in_head:
             seconds = self.timer.head_timeout
-            self.refuse(RequestTimeout(f"the head of the request took over {seconds:g} s"))
+            self.refuse(RequestTimeout(f"request head not received within {seconds:g} s"))
         else:
             self.close()
 
@@ -235,7 +235,9 @@ class HttpProtocol(HttpToolsProtocol):
         if running is None or not running.more_body or self.closing:
             return
         if received == self.received:
-            return self.refuse(RequestTimeout("the server stops, and the request is incomplete"))
+            return self.refuse(
+                RequestTimeout("server is shutting down and the request is incomplete")
+            )
         self.loop.call_later(STOP_STALL_TIMEOUT_S, self.check_stalled, self.received)
 
 

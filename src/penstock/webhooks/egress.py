@@ -39,7 +39,7 @@ class EgressPolicy(Struct, frozen=True):
     def explain_refusal(self, address: Address, port: int) -> str | None:
         if self.ports is not None and port not in self.ports:
             return f"port {port} is not one of {', '.join(map(str, sorted(self.ports)))}"
-        return None if self.allows(unwrap_ipv4(address)) else "its address is not public"
+        return None if self.allows(unwrap_ipv4(address)) else "the address is not public"
 
     def allows(self, address: Address) -> bool:
         if address in METADATA or any(address in tunnel for tunnel in TUNNELS):
@@ -66,9 +66,9 @@ class EgressPolicy(Struct, frozen=True):
         address = parse_literal(host)
         wrong = self.explain_refusal(address or PUBLIC, port)
         if wrong is None and address is None and not self.private and is_inside(host):
-            wrong = f"{host} is a name of this machine or its network"
+            wrong = f"{host} is a local host name"
         if wrong is not None:
-            error = InvalidInput(f"{field}: {wrong}, and this server sends nothing there")
+            error = InvalidInput(f"{field}: {wrong}; this server does not send requests there")
             error.details = ((field, wrong),)
             raise error
 

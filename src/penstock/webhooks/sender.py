@@ -45,7 +45,7 @@ class WebhookResult(Struct, frozen=True):
         if self.status is None:
             return self.trouble
         moved = "; redirects are not followed" if 300 <= self.status < 400 else ""
-        return f"answered {self.status}{moved}"
+        return f"status {self.status}{moved}"
 
 
 class WebhookSender:
@@ -91,7 +91,7 @@ class WebhookSender:
                 await drain(response)
                 return WebhookResult(response.status)
         except TimeoutError:
-            return WebhookResult(None, f"no answer within {self.patience:g} s")
+            return WebhookResult(None, f"no response within {self.patience:g} s")
         except (aiohttp.ClientError, ValueError) as error:
             return WebhookResult(None, describe_error(error))
 
@@ -122,11 +122,11 @@ def describe_error(error: Exception) -> str:
     """Without the addresses that a name led to: they are nobody else's business."""
     match error:
         case aiohttp.ClientConnectorDNSError():
-            return "no connection: its name leads nowhere"
+            return "connection failed: host name not found"
         case aiohttp.ClientConnectorCertificateError():
-            return "no connection: its certificate is not valid"
+            return "connection failed: invalid certificate"
         case aiohttp.ClientConnectorError(os_error=EgressDenied() as beyond):
             return f"not sent: {beyond}"
         case aiohttp.ClientConnectorError(os_error=OSError(strerror=str(why))):
-            return f"no connection: {why.partition(' (')[0]}"
-    return f"no answer: {type(error).__name__}"
+            return f"connection failed: {why.partition(' (')[0]}"
+    return f"no response: {type(error).__name__}"

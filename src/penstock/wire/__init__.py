@@ -1,1 +1,1 @@
-"""What travels over HTTP: the same nouns for the server, its OpenAPI document and the client."""
+"""The wire types of the HTTP API, shared by the server, the OpenAPI document and the client."""

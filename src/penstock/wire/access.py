@@ -1,4 +1,4 @@
-"""Keys, roles, trusts and the record of acts, on the wire."""
+"""Wire types of API keys, roles, trusts and the audit log."""
 
 from typing import Annotated
 
@@ -14,8 +14,8 @@ Grants = Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=1
 
 
 class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
-    """At least one role or grant; `ttl` is in seconds. The tenant is the caller's own, unless the
-    owner of the store says another."""
+    """Needs at least one role or grant. `ttl` is in seconds. `tenant` defaults to the caller's;
+    only the owner of the store may name another."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     roles: Annotated[list[Name], Meta(max_length=20)] = []
@@ -28,7 +28,7 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyView(Struct, frozen=True, omit_defaults=True):
-    """`key` is the key itself: told when it is made, and never again."""
+    """`key` is the secret key. It is shown only when the key is created or rotated."""
 
     id: str
     name: str
@@ -51,7 +51,7 @@ class Keys(Struct, frozen=True):
 
 
 class Rotate(Struct, frozen=True, forbid_unknown_fields=True):
-    """The former key opens for `grace` seconds more."""
+    """The previous key stays valid for `grace` seconds."""
 
     grace: Annotated[float, Meta(ge=0, le=2_592_000)] = 0.0
 
@@ -71,7 +71,7 @@ class Roles(Struct, frozen=True):
 
 
 class TrustView(Struct, frozen=True):
-    """Callers at home in `trusted` may use these grants in `scope`."""
+    """Callers of scope `trusted` have these grants in `scope`."""
 
     scope: str
     trusted: str

@@ -1,4 +1,4 @@
-"""Files that travel with a result."""
+"""Wire types of artifacts."""
 
 from typing import Annotated, TypeAlias
 
@@ -8,10 +8,10 @@ FileName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class InlineArtifact(Struct, frozen=True, forbid_unknown_fields=True):
-    """A small file beside the result; a large one is better uploaded."""
+    """A small file sent with the result. Upload large files instead."""
 
     name: FileName
-    content: Annotated[str, Meta(description="In base64.")]
+    content: Annotated[str, Meta(description="Base64-encoded content.")]
 
 
 class ArtifactView(Struct, frozen=True):
@@ -22,6 +22,6 @@ class ArtifactView(Struct, frozen=True):
 
 
 class ArtifactsView(Struct, frozen=True):
-    """By name; none while the message has not completed or failed."""
+    """Sorted by name. Empty until the message completes or fails."""
 
     artifacts: list[ArtifactView]

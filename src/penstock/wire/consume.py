@@ -1,4 +1,4 @@
-"""What consumers send, and what they are told."""
+"""Wire types of claim and settle."""
 
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -13,7 +13,7 @@ MAX_ITEMS = 1_000
 
 
 class ClaimSource(Struct, frozen=True, forbid_unknown_fields=True):
-    """A queue, and the types wanted of it; none means any."""
+    """A queue to claim from. Without `types`, messages of any type."""
 
     queue: Name
     types: Annotated[list[Word], Meta(max_length=100)] = []
@@ -22,8 +22,8 @@ class ClaimSource(Struct, frozen=True, forbid_unknown_fields=True):
 class ClaimRequest(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Up to `limit` messages of up to 16 queues. With `wait` it waits so many seconds for the
-    first one, at most 30; whoever goes away meanwhile gets none."""
+    """Claims up to `limit` messages from up to 16 queues. `wait` is the number of seconds to wait
+    for the first message, at most 30. A client that disconnects gets no messages."""
 
     queues: Annotated[list[ClaimSource], Meta(min_length=1, max_length=16)]
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 1
@@ -35,7 +35,7 @@ class ClaimRequest(
 
 
 class Delivery(Struct, frozen=True, omit_defaults=True):
-    """A message in your hands until `lease_until`. Settle it with its `token`."""
+    """A claimed message, leased until `lease_until`. Settle it with its `token`."""
 
     id: str
     token: str
@@ -67,15 +67,16 @@ class Delivery(Struct, frozen=True, omit_defaults=True):
 
 
 class Deliveries(Struct, frozen=True):
-    """What the claim handed out, and the state of each queue it asked: an empty list of a paused
-    queue says so."""
+    """The claimed messages, and the state of each queue. The state tells a paused queue from an
+    empty one."""
 
     messages: list[Delivery]
     queues: dict[str, QueueState]
 
 
 class CompleteRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """It worked. `result` is any JSON; other bytes go in `result_base64`, files in `artifacts`."""
+    """Completes a message. `result` is any JSON; use `result_base64` for other bytes and
+    `artifacts` for files."""
 
     token: Token
     result: Json = UNSET
@@ -84,7 +85,7 @@ class CompleteRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class FailRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """It is final: never again, and not among the dead letters."""
+    """Fails a message permanently. It is neither retried nor dead-lettered."""
 
     token: Token
     error: Annotated[str, Meta(min_length=1, max_length=1_000_000)]
@@ -94,7 +95,7 @@ class FailRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 class NackRequest(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """It did not work: again after `delay`, or the queue's backoff, while attempts are left."""
+    """Rejects a message for retry after `delay` or the queue's backoff, while attempts are left."""
 
     token: Token
     error: Text | None = None
@@ -106,7 +107,7 @@ class NackRequest(
 
 
 class RejectRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """To the dead letters, whatever attempts are left."""
+    """Moves a message to the dead letters, even if attempts are left."""
 
     token: Token
     error: Text | None = None
@@ -114,40 +115,40 @@ class RejectRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Back unworked: no attempt and no delivery is used."""
+    """Returns a message unprocessed. It uses up no attempt and no delivery."""
 
     token: Token
 
 
 class ParkRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """You do not know what to do with its type: it waits for somebody who does."""
+    """Parks a message whose type the consumer does not know, until another consumer takes it."""
 
     token: Token
     reason: Word = "UNKNOWN_TASK"
 
 
 class SettleCancelledRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """You stopped because a cancel was requested."""
+    """Confirms that work stopped because a cancel was requested."""
 
     token: Token
     error: Text | None = None
 
 
 class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """At least so many seconds from now."""
+    """Extends the lease to at least `lease` seconds from now."""
 
     token: Token
     lease: Lease
 
 
 class BeginRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Work on the message begins now."""
+    """Marks a message as started."""
 
     token: Token
 
 
 class ProgressRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How far it is."""
+    """Reports the progress of a message."""
 
     token: Token
     percent: Annotated[float, Meta(ge=0, le=100)] | None = None
@@ -155,7 +156,7 @@ class ProgressRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Settled(Struct, frozen=True, omit_defaults=True):
-    """The state it led to. `cancel_requested`: somebody asks you to stop."""
+    """The new state. `cancel_requested` asks the consumer to stop."""
 
     id: str
     state: str | None = None
@@ -164,7 +165,7 @@ class Settled(Struct, frozen=True, omit_defaults=True):
 
 
 class SettleOutcome(Struct, frozen=True, omit_defaults=True):
-    """Of one item: what it became, or the error."""
+    """The new state of one item, or its error."""
 
     id: str | None = None
     state: str | None = None
@@ -174,7 +175,7 @@ class SettleOutcome(Struct, frozen=True, omit_defaults=True):
 
 
 class SettleOutcomes(Struct, frozen=True):
-    """In the order of the items."""
+    """The outcomes, in the order of the items."""
 
     items: list[SettleOutcome]
     done: int
@@ -185,6 +186,6 @@ Item = TypeVar("Item")
 
 
 class Items(Struct, Generic[Item], frozen=True, forbid_unknown_fields=True):
-    """Many of the same verb; each answers for itself."""
+    """A batch of one verb. Each item succeeds or fails on its own."""
 
     items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]

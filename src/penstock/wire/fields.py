@@ -1,4 +1,4 @@
-"""Values on the wire: texts with limits, moments as ISO 8601, bodies as JSON or base64."""
+"""Field types of the wire: bounded strings, ISO 8601 timestamps, bodies as JSON or base64."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
@@ -14,7 +14,7 @@ from penstock.model.message import Moment
 
 Name: TypeAlias = Annotated[
     str,
-    Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$", description="Of a scope or a queue."),
+    Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$", description="Name of a scope or queue."),
 ]
 Word: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 Text: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
@@ -22,15 +22,15 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=316_224_000)]
 Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=43_200, description="In seconds.")]
 Runs: TypeAlias = Annotated[int, Meta(ge=1, le=32_767)]
 Number: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Id: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$", description="Of a message.")]
+Id: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$", description="Message id.")]
 Url: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=2_000, description="http or https, without a user name.")
+    str, Meta(min_length=1, max_length=2_000, description="http or https URL without credentials.")
 ]
 Token: TypeAlias = Annotated[
     str,
-    Meta(min_length=1, max_length=200, description="The lock token that the claim gave."),
+    Meta(min_length=1, max_length=200, description="Lock token from the claim."),
 ]
-# Kept as it is written; absent if it is not.
+# Raw keeps the JSON text as it was sent.
 Json: TypeAlias = Raw | UnsetType
 Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
@@ -40,7 +40,7 @@ JSON = "application/json"
 
 @lru_cache(1_024)
 def to_datetime(moment: Moment) -> datetime:
-    """Messages of one batch were created at one moment, those of one claim are leased until one."""
+    """Cached, because messages of one batch or claim share their timestamps."""
     return EPOCH + timedelta(microseconds=moment)
 
 
@@ -57,19 +57,19 @@ def to_optional_moment(time: datetime | None) -> Moment | None:
 
 
 def decode_body(body: Json, base64: str | None) -> bytes:
-    """The bytes of a message: the text of its JSON as it was sent, or what the base64 says."""
+    """Returns the bytes of a body: its JSON text as sent, or the decoded base64."""
     if base64 is None:
         return b"" if body is UNSET else bytes(body)
     if body is not UNSET:
-        raise InvalidInput("give body or body_base64, not both")
+        raise InvalidInput("body and body_base64 are mutually exclusive")
     try:
         return b64decode(base64, validate=True)
     except (NotBase64, ValueError):
-        raise InvalidInput("body_base64 is not base64") from None
+        raise InvalidInput("body_base64 is not valid base64") from None
 
 
 def encode_body(body: bytes) -> tuple[Json, str | None]:
-    """JSON as it is; what is not JSON as base64; nothing as neither."""
+    """Returns JSON unchanged and other bytes as base64. An empty body is neither."""
     if not body:
         return UNSET, None
     if is_json(body):
@@ -78,7 +78,7 @@ def encode_body(body: bytes) -> tuple[Json, str | None]:
 
 
 def is_json(body: bytes) -> bool:
-    """Bytes that may stand in the midst of an answer."""
+    """True if the bytes can be embedded in a JSON response."""
     if body[0] <= 32 or body[-1] <= 32:
         return False
     try:

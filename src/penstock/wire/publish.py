@@ -1,4 +1,4 @@
-"""What producers send, and what they are told."""
+"""Wire types of publish."""
 
 from operator import itemgetter
 from typing import Annotated
@@ -29,7 +29,7 @@ Pairs = dict[Word, Annotated[str, Meta(max_length=8_192)]]
 
 
 class DedupKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The same key inside the window is the same message."""
+    """A publish with the same key within `window` seconds is a duplicate."""
 
     key: Word
     window: Annotated[float, Meta(ge=0.001, le=316_224_000)] = 86_400.0
@@ -38,8 +38,8 @@ class DedupKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 class PublishRequest(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A message to publish. `body` is any JSON, kept as it is written; other bytes go in
-    `body_base64`, with their `content_type`."""
+    """A message to publish. `body` is any JSON and is stored as sent. Use `body_base64` and
+    `content_type` for other bytes."""
 
     queue: Name = "default"
     type: Word = "message"
@@ -70,28 +70,29 @@ class PublishRequest(
 
 
 class PublishBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """One durable step. With `atomic` all are published or none; else each answers for itself."""
+    """Publishes a batch in one transaction. With `atomic`, all messages are published or none;
+    otherwise each succeeds or fails on its own."""
 
     messages: Annotated[list[PublishRequest], Meta(min_length=1, max_length=1_000)]
     atomic: bool = False
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):
-    """Why one item of many was refused."""
+    """The error of one item in a batch."""
 
     code: str
     message: str
 
 
 class PublishResult(Struct, frozen=True):
-    """`duplicate`: an earlier message with the same key stands in for this one."""
+    """If `duplicate` is true, `id` is the earlier message with the same key."""
 
     id: str
     duplicate: bool = False
 
 
 class PublishOutcome(Struct, frozen=True, omit_defaults=True):
-    """The id, or the error."""
+    """The message id, or the error."""
 
     id: str | None = None
     duplicate: bool = False
@@ -99,14 +100,14 @@ class PublishOutcome(Struct, frozen=True, omit_defaults=True):
 
 
 class PublishOutcomes(Struct, frozen=True):
-    """In the order of the messages."""
+    """The outcomes, in the order of the messages."""
 
     items: list[PublishOutcome]
     published: int
     refused: int
 
 
-# Most say no more than what they carry.
+# Most requests set only these fields, and make_draft has a fast path for them.
 CARRIED = {"queue", "type", "body", "priority"}
 RARE = itemgetter(
     *(place for place, name in enumerate(PublishRequest.__struct_fields__) if name not in CARRIED)
@@ -148,14 +149,14 @@ def make_draft(sent: PublishRequest) -> Draft:
 
 
 def make_dedup(sent: PublishRequest) -> Dedup | None:
-    """`unique` beats `dedup`: while it is unfinished there is no other."""
+    """`unique` takes precedence over `dedup`. It holds until the message ends."""
     if sent.unique is not None:
         return Dedup(sent.unique, window=None)
     return None if sent.dedup is None else Dedup(sent.dedup.key, sent.dedup.window)
 
 
 def make_publish_request(draft: Draft) -> PublishRequest:
-    """The other way: what a client sends of a draft."""
+    """Converts a draft to the request that a client sends."""
     body, base64 = encode_body(draft.body)
     dedup = draft.dedup
     lasting = dedup is not None and dedup.window is None

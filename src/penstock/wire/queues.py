@@ -1,4 +1,4 @@
-"""Scopes, queues, schedules, and how a store and its helpers are doing."""
+"""Wire types of scopes, queues, schedules, workers, agents and statistics."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from penstock.wire.publish import PublishRequest, make_publish_request
 
 Preset = Literal["default", "scaiqueue", "relay", "codeq", "faststream", "queuectl"]
 Settings = Annotated[
-    dict[str, Any], Meta(description="Only those to change; nested ones are laid over.")
+    dict[str, Any], Meta(description="Settings to change; nested settings are merged.")
 ]
 Place = Literal["ready", "scheduled", "dead"]
 
@@ -22,7 +22,7 @@ class NewScope(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScopeState(Struct, frozen=True):
-    """A namespace of queues. While it is paused none of them hands out messages."""
+    """A namespace of queues. While it is paused, its queues deliver no messages."""
 
     name: str
     paused: bool
@@ -33,7 +33,7 @@ class Scopes(Struct, frozen=True):
 
 
 class NewQueue(Struct, frozen=True, forbid_unknown_fields=True):
-    """A preset, and what differs from it."""
+    """A queue with the settings of a preset, overridden by `settings`."""
 
     name: Name
     preset: Preset = "default"
@@ -49,7 +49,7 @@ class Rename(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Purge(Struct, frozen=True, forbid_unknown_fields=True):
-    """Ends up to `limit` messages of these places as cancelled."""
+    """Ends up to `limit` messages in these places as cancelled."""
 
     places: Annotated[list[Place], Meta(min_length=1, max_length=3)]
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
@@ -72,7 +72,7 @@ class Queues(Struct, frozen=True):
 
 
 class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Publishes `message` at each tick of `cron`, exactly one per tick."""
+    """Publishes `message` exactly once at each tick of `cron`."""
 
     cron: Annotated[str, Meta(min_length=1, max_length=200)]
     message: PublishRequest = PublishRequest()
@@ -98,7 +98,8 @@ class Schedules(Struct, frozen=True):
 
 
 class AgentView(Struct, frozen=True, omit_defaults=True):
-    """How often it looks, and when it last had work to do; `error` if its last run here failed."""
+    """`every` is the interval in seconds. `last_work_*` describe the last run with work to do, on
+    any server. `error` is set if the last run on this server failed."""
 
     name: str
     every: float
@@ -126,14 +127,14 @@ class WorkerView(Struct, frozen=True):
 
 
 class Workers(Struct, frozen=True):
-    """`now` is the store's."""
+    """`now` is the store's clock."""
 
     workers: list[WorkerView]
     now: Time
 
 
 class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker that says it is there; it does so every 30 s, and when it comes."""
+    """Registers a worker. Workers send it when they start and every 30 seconds."""
 
     host: Annotated[str, Meta(max_length=200)]
     pid: Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -141,7 +142,7 @@ class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueCountsView(Struct, frozen=True):
-    """How many are where; of the ended, only the latest are counted."""
+    """Message counts of a queue. Counts of ended messages cover only the latest."""
 
     queue: str
     scope: str
@@ -157,7 +158,7 @@ class QueueCountsView(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True):
-    """Counted at `counted_at`, not for this call: a count must not become a load."""
+    """Counts are cached to limit the load on the store. `counted_at` is their time."""
 
     queues: list[QueueCountsView]
     workers: int
@@ -166,7 +167,7 @@ class Stats(Struct, frozen=True):
 
 
 class AutoscaleView(Struct, frozen=True):
-    """How many workers a queue needs, and why."""
+    """How many workers a queue needs, and the figures behind it."""
 
     queue: str
     scope: str

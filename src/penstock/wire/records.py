@@ -1,4 +1,4 @@
-"""Messages as they are stored: where each is, and how it came there."""
+"""Wire types of stored messages: state, timeline, cancel, redrive, import."""
 
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ Cursor = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class TimelineEntry(Struct, frozen=True, omit_defaults=True):
-    """One ended delivery, expiry, cancel or redrive of a message's life."""
+    """An ended delivery, expiry, cancel or redrive of a message."""
 
     at: Time
     verb: Verb
@@ -38,7 +38,7 @@ class TimelineEntry(Struct, frozen=True, omit_defaults=True):
 
 
 class MessageView(Struct, frozen=True, omit_defaults=True):
-    """A message, and where it is now."""
+    """A message and its current state."""
 
     id: str
     queue: str
@@ -83,14 +83,14 @@ class MessageView(Struct, frozen=True, omit_defaults=True):
 
 
 class MessagePage(Struct, frozen=True, omit_defaults=True):
-    """The newest first. `cursor` gives the next page; without one, this was the last."""
+    """Newest first. `cursor` fetches the next page; the last page has none."""
 
     messages: list[MessageView]
     cursor: str | None = None
 
 
 class CancelRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """One that runs is asked to stop; with `force` its fence is void at once."""
+    """A running message is asked to stop. `force` revokes its lock immediately."""
 
     force: bool = False
 
@@ -102,14 +102,14 @@ class CancelResponse(Struct, frozen=True):
 
 
 class RedriveRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """With a body, a new message with that body takes the old one's place."""
+    """With a body, a new message with that body replaces the old one."""
 
     body: Json = UNSET
     body_base64: str | None = None
 
 
 class RedriveResponse(Struct, frozen=True):
-    """The id under which it goes on."""
+    """The id of the redriven message."""
 
     id: str
 
@@ -117,8 +117,8 @@ class RedriveResponse(Struct, frozen=True):
 class RedriveFilter(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Those named by `ids`; or all of a state that fit the filter, the newest first, at most
-    `limit` of them and `rate` a second. `cursor` goes on where an answer ended."""
+    """Selects messages by `ids`, or by state and filter. Filtered messages are redriven newest
+    first, at most `limit` and `rate` per second. `cursor` continues where a response ended."""
 
     ids: Annotated[list[Id], Meta(min_length=1, max_length=1_000)] | None = None
     state: Literal["dead", "failed", "expired", "cancelled", "completed"] = "dead"
@@ -130,7 +130,7 @@ class RedriveFilter(
 
 
 class RedriveOutcome(Struct, frozen=True, omit_defaults=True):
-    """`new_id`: it goes on as another message."""
+    """`new_id` is set if the message continues under a new id."""
 
     id: str
     new_id: str | None = None
@@ -145,7 +145,7 @@ class RedriveOutcomes(Struct, frozen=True, omit_defaults=True):
 
 
 class Imported(Struct, frozen=True):
-    """How many lines were published, and why the first of the others were not."""
+    """The number of published and refused lines, and the first errors."""
 
     published: int
     refused: int
@@ -201,7 +201,7 @@ def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> 
 
 
 def list_rare_fields(meta: MessageMeta) -> dict[str, Any]:
-    """What few messages say."""
+    """Returns the optional fields, which few messages have."""
     return {
         "content_type": meta.content_type,
         "name": meta.name,

@@ -1,4 +1,4 @@
-"""What is posted to whoever asked, and the secrets that it is signed with."""
+"""Wire types of callbacks, webhook subscriptions and signing secrets."""
 
 from typing import Annotated
 
@@ -19,12 +19,12 @@ from penstock.wire.fields import (
     to_optional_datetime,
 )
 
-# A longer result is fetched by whoever wants it.
+# Receivers fetch longer results themselves.
 MAX_RESULT_BYTES = 65_536
 
 
 class CallbackResult(Struct, frozen=True, omit_defaults=True):
-    """A message that ended. `result` is there if it is JSON, and not long."""
+    """A message that ended. `result` is included if it is JSON of at most 64 KiB."""
 
     id: str
     scope: str
@@ -43,7 +43,7 @@ class CallbackResult(Struct, frozen=True, omit_defaults=True):
 
 
 class Callback(Struct, frozen=True):
-    """The body of a callback; `type` is `message.` and the state."""
+    """The body of a callback. `type` is `message.` plus the state."""
 
     type: str
     timestamp: Time
@@ -51,7 +51,7 @@ class Callback(Struct, frozen=True):
 
 
 class CallbackSecret(Struct, frozen=True, omit_defaults=True):
-    """Callbacks are signed with `secret`, and with `previous` until a moment."""
+    """Callbacks are signed with `secret`, and until `until` also with `previous`."""
 
     secret: str
     previous: str | None = None
@@ -84,13 +84,15 @@ def make_secret_view(secrets: SigningSecrets) -> CallbackSecret:
     return CallbackSecret(secrets.current, secrets.previous, to_optional_datetime(secrets.until))
 
 
-Ttl = Annotated[float, Meta(ge=10, le=3_600, description="Seconds until it ends.")]
-Interval = Annotated[float, Meta(ge=1, le=3_600, description="Seconds between two notices.")]
+Ttl = Annotated[float, Meta(ge=10, le=3_600, description="Seconds until it expires.")]
+Interval = Annotated[
+    float, Meta(ge=1, le=3_600, description="Minimum seconds between two notices.")
+]
 
 
 class NewSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tell `url` when one of the queues has work. `fanout` tells every subscriber, `group` one of
-    each group in turn, `hash` the same one for the same queue."""
+    """Posts a notice to `url` when one of the queues has work. `fanout` notifies every subscriber,
+    `group` one subscriber per group in turn, `hash` the same subscriber for the same queue."""
 
     url: Url
     queues: Annotated[list[Name], Meta(min_length=1, max_length=16)]
@@ -102,7 +104,7 @@ class NewSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SubscriptionView(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """It ends at `expires_at`, unless a heartbeat comes before."""
+    """Expires at `expires_at` unless a heartbeat renews it."""
 
     id: str
     scope: str
@@ -128,7 +130,7 @@ class Available(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """The body of a notice: a hint, which may come late, twice or never."""
+    """The body of a notice. It is a hint: it may arrive late, twice or never."""
 
     type: str
     timestamp: Time

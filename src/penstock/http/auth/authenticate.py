@@ -25,8 +25,8 @@ MAX_TOKEN_LENGTH = 8_192
 FAILED_ATTEMPT_RATE, TRIES_A_SECOND = 30, 0.5
 # Credentials from addresses beyond that rate that are looked up at the same time.
 MAX_SUSPECT_LOOKUPS = 8
-NOT_SHOWN = "show a credential: Authorization: Bearer KEY"
-INVALID_CREDENTIAL = "the credential does not hold"
+NOT_SHOWN = "missing credentials; send Authorization: Bearer KEY"
+INVALID_CREDENTIAL = "invalid API key or token"
 
 
 class CachedIdentity(NamedTuple):
@@ -75,7 +75,7 @@ class Authenticator:
         caller = await self.recognise(scope)
         rate = caller.rate or self.believed.rate
         if rate and not self.paces.take(caller.holder, rate, max(1.0, 2 * rate)):
-            raise RateLimited(f"more than {rate:g} requests a second")
+            raise RateLimited(f"rate limit of {rate:g} requests per second exceeded")
         return caller
 
     async def recognise(self, scope: Mapping[str, Any]) -> Principal:
@@ -101,7 +101,9 @@ class Authenticator:
         except Unauthenticated:
             self.known.pop(digest, None)
             if not self.tries.take(address, TRIES_A_SECOND, FAILED_ATTEMPT_RATE):
-                raise RateLimited("too many wrong credentials from this address") from None
+                raise RateLimited(
+                    "too many failed authentication attempts from this address"
+                ) from None
             raise
         if identity.tenant not in self.tenants:
             await self.credentials.create_tenant(identity.tenant)

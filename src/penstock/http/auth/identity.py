@@ -68,9 +68,9 @@ def make_identity(
 def read_subject(claims: Mapping[str, Any]) -> str:
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_LENGTH:
-        raise Unauthenticated("the token does not say who it is for")
+        raise Unauthenticated("token has no valid sub claim")
     if not subject.isprintable() or not is_encodable(subject):
-        raise Unauthenticated("the token's subject is not a readable text")
+        raise Unauthenticated("token's sub claim contains unprintable characters")
     return subject
 
 
@@ -79,7 +79,7 @@ def read_tenant(claims: Mapping[str, Any], claim: str | None) -> str:
         return "default"
     tenant = claims.get(claim)
     if not isinstance(tenant, str) or not NAME.fullmatch(tenant):
-        raise Unauthenticated(f"the token does not say its tenant in {claim!r}")
+        raise Unauthenticated(f"token has no valid tenant claim {claim!r}")
     return tenant
 
 
@@ -105,7 +105,7 @@ def read_types(claims: Mapping[str, Any], *, required: bool = False) -> tuple[st
         return (EVERY,)
     given = claims.get("eventTypes")
     if not is_text_or_texts(given):
-        raise Unauthenticated("the token's eventTypes must be a string or a list of strings")
+        raise Unauthenticated("token's eventTypes claim must be a string or a list of strings")
     return tuple(split_words(given))
 
 

@@ -29,12 +29,12 @@ class Introspection:
             headers={"Authorization": who} if believed.introspect_client else None,
         )
         if not isinstance(told, dict):
-            raise IdentityUnavailable("introspection did not answer with an object")
+            raise IdentityUnavailable("token introspection did not return a JSON object")
         if told.get("active") is not True:
-            raise Unauthenticated("the token is not active")
+            raise Unauthenticated("token is not active")
         expires = told.get("exp", self.now() + BELIEVED_FOR)
         if not is_moment(expires) or expires <= self.now():
-            raise Unauthenticated("the token has expired")
+            raise Unauthenticated("token has expired")
         claims = {**told, "sub": told.get("sub") or told.get("client_id") or told.get("username")}
         until = min(float(expires), self.now() + BELIEVED_FOR)
         return make_identity(claims, believed, until, kind="opaque")

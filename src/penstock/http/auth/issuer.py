@@ -18,7 +18,7 @@ def check_url(name: str, url: str) -> None:
     parts = urlsplit(url)
     nearby = parts.scheme == "http" and parts.hostname in NEARBY
     if not (parts.hostname and (parts.scheme == "https" or nearby)):
-        raise InvalidInput(f"{name} {url[:200]!r} is not an https:// address")
+        raise InvalidInput(f"{name} {url[:200]!r} is not an https:// URL")
 
 
 async def fetch(method: str, url: str, **request: Any) -> Any:
@@ -29,17 +29,17 @@ async def fetch(method: str, url: str, **request: Any) -> Any:
             session.request(method, url, allow_redirects=False, **request) as response,
         ):
             if response.status != 200:
-                raise IdentityUnavailable(f"{url} answered {response.status}")
+                raise IdentityUnavailable(f"{url} returned status {response.status}")
             body = await response.content.read(MAX_RESPONSE_BYTES + 1)
             while len(body) <= MAX_RESPONSE_BYTES and (
                 more := await response.content.read(MAX_RESPONSE_BYTES)
             ):
                 body += more
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise IdentityUnavailable(f"{url} cannot be asked: {str(error) or 'no answer'}") from None
+        raise IdentityUnavailable(f"request to {url} failed: {str(error) or 'timeout'}") from None
     if len(body) > MAX_RESPONSE_BYTES:
-        raise IdentityUnavailable(f"{url} answered with more than {MAX_RESPONSE_BYTES} bytes")
+        raise IdentityUnavailable(f"{url} returned more than {MAX_RESPONSE_BYTES} bytes")
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError:
-        raise IdentityUnavailable(f"{url} did not answer with JSON") from None
+        raise IdentityUnavailable(f"{url} did not return JSON") from None

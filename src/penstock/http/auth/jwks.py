@@ -48,8 +48,8 @@ class JsonWebKeySet:
         found = self.lookup(kid, algorithm)
         if found is None and not await self.fetch_after(seen) and kid not in self.retired:
             raise IdentityUnavailable(
-                "the token is signed with an unknown key, and the issuer cannot be asked for its"
-                " keys now; try again"
+                "token is signed with an unknown key, and the issuer's keys cannot be fetched now;"
+                " try again"
             )
         return found or self.lookup(kid, algorithm)
 
@@ -79,11 +79,11 @@ class JsonWebKeySet:
         try:
             answer = await fetch("GET", self.url)
         except IdentityUnavailable as error:
-            log.warning("key_set_unavailable", error=str(error), kept=len(self.keys or ()))
+            log.warning("jwks_fetch_failed", error=str(error), kept=len(self.keys or ()))
             return False
         keys = answer.get("keys") if isinstance(answer, dict) else None
         if not isinstance(keys, list):
-            log.warning("key_set_unreadable", url=self.url, kept=len(self.keys or ()))
+            log.warning("jwks_invalid", url=self.url, kept=len(self.keys or ()))
             return False
         former = names_of(self.keys or [])
         self.keys = [key for key in keys[:MAX_KEYS] if isinstance(key, dict)]

@@ -30,7 +30,7 @@ class JwtVerifier:
         try:
             claims = await self.verify(token, header.get("kid"), header["alg"])
         except jwt.InvalidSignatureError:
-            raise Unauthenticated("the signature of the token is wrong") from None
+            raise Unauthenticated("invalid token signature") from None
         until = min(float(claims["exp"]) + LEEWAY, self.now() + BELIEVED_FOR)
         return make_identity(claims, self.believed, until, kind="jwt")
 
@@ -47,19 +47,19 @@ class JwtVerifier:
     async def key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
         key = await self.keys.find(kid, algorithm)
         if key is None:
-            raise Unauthenticated("the token is signed with a key that its issuer does not have")
+            raise Unauthenticated("token is signed with a key unknown to its issuer")
         return key
 
     def read_header(self, token: str) -> dict[str, Any]:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise Unauthenticated("the token is not one that could be read") from None
+            raise Unauthenticated("malformed token") from None
         if header.get("alg") not in self.believed.algorithms:
-            raise Unauthenticated("the token is signed in a way that is not believed here")
+            raise Unauthenticated("token's signature algorithm is not allowed")
         kid = header.get("kid")
         if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= MAX_KID_LENGTH):
-            raise Unauthenticated("the token's kid is not the name of a key")
+            raise Unauthenticated("invalid kid in the token header")
         return header
 
     def verify_claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
@@ -76,10 +76,10 @@ class JwtVerifier:
         except jwt.InvalidSignatureError:
             raise
         except (jwt.PyJWTError, ValueError, OverflowError, TypeError) as error:
-            raise Unauthenticated(f"the token does not hold: {error}") from None
+            raise Unauthenticated(f"invalid token: {error}") from None
         for name in ("exp", "nbf", "iat"):
             if not is_moment(claims.get(name, 0)):
-                raise Unauthenticated(f"the token's {name} is no moment")
+                raise Unauthenticated(f"token's {name} claim is not a valid timestamp")
         return claims
 
 
@@ -96,14 +96,14 @@ def check(believed: TrustedIssuers) -> None:
     """What an operator said of an issuer is enough, and safe."""
     said = (believed.issuer, believed.audience, believed.jwks_url)
     if any(said) and not all(said):
-        raise InvalidInput("tokens of an issuer need jwt_issuer, jwt_audience and jwks_url")
+        raise InvalidInput("JWT authentication requires jwt_issuer, jwt_audience and jwks_url")
     if believed.jwks_url:
         check_url("jwks_url", believed.jwks_url)
     if believed.introspect_url:
         check_url("introspect_url", believed.introspect_url)
     if foreign := [name for name in believed.algorithms if name not in ALGORITHMS]:
         raise InvalidInput(
-            f"jwt_algorithms: {', '.join(foreign)[:100]} is not among {', '.join(ALGORITHMS)}"
+            f"jwt_algorithms: {', '.join(foreign)[:100]} is not one of {', '.join(ALGORITHMS)}"
         )
 
 

@@ -74,7 +74,7 @@ class Principal:
             return
         self.access.check_some(required.right)
         if required.extent is Extent.STORE and self.tenant != OWNER:
-            raise Forbidden(f"this is for callers of tenant {OWNER!r} alone")
+            raise Forbidden(f"only callers of tenant {OWNER!r} may do this")
         if required.extent in (Extent.TENANT, Extent.STORE):
             self.access.check(required.right, EVERY)
 
@@ -84,9 +84,9 @@ class Principal:
         if EVERY in self.types:
             return asked
         if not self.types:
-            raise Forbidden("this caller may claim no type at all")
+            raise Forbidden("caller may not claim any type")
         if foreign := set(asked) - self.types:
-            raise Forbidden(f"this caller may not claim type {', '.join(sorted(foreign))[:200]}")
+            raise Forbidden(f"caller may not claim type {', '.join(sorted(foreign))[:200]}")
         return asked or tuple(sorted(self.types))
 
 
@@ -97,8 +97,8 @@ OPERATOR = Principal("local", OWNER, EVERYTHING)
 def refuse_exposed(host: str, *, asks: bool) -> None:
     if host not in LOOPBACK and not asks:
         raise InvalidInput(
-            f"--host {host} would let anyone in: with --auth callers need an API key or a token;"
-            f" without it the server listens on {', '.join(LOOPBACK)} only"
+            f"--host {host} without --auth would expose the server to anyone; add --auth, or listen"
+            f" on {', '.join(LOOPBACK)}"
         )
 
 
@@ -115,10 +115,10 @@ def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Princip
             origin = value
         elif name == b"sec-fetch-site":
             if value in OTHER_SITES and method not in SAFE_METHODS:
-                raise Forbidden("a page of another site may not write")
+                raise Forbidden("cross-site requests may not write")
         else:
             raise Forbidden(
-                f"the request came through a proxy ({name.decode('latin-1')}): start the server"
+                f"request was forwarded by a proxy ({name.decode('latin-1')}); start the server"
                 " with --auth to serve other machines"
             )
     refuse_foreign(host, origin)
@@ -127,9 +127,9 @@ def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Princip
 
 def refuse_foreign(host: bytes | None, origin: bytes | None) -> None:
     if host is not None and not is_local_host(host):
-        raise Forbidden(f"host {host.decode('latin-1')[:100]!r} is not this machine's loopback")
+        raise Forbidden(f"host {host.decode('latin-1')[:100]!r} is not a loopback address")
     if origin is not None and origin != b"http://" + (host or b""):
-        raise Forbidden(f"origin {origin.decode('latin-1')[:100]!r} is another site")
+        raise Forbidden(f"origin {origin.decode('latin-1')[:100]!r} is not allowed")
 
 
 @lru_cache(64)

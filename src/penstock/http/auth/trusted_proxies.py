@@ -48,7 +48,7 @@ def network_of(text: str) -> Network:
     try:
         return ip_network(text.strip())
     except ValueError as error:
-        raise InvalidInput(f"trusted-proxies: {error}; give an address, or a CIDR") from None
+        raise InvalidInput(f"trusted-proxies: {error}; use an IP address or CIDR range") from None
 
 
 def address_in(text: str) -> str | None:

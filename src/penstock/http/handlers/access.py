@@ -1,4 +1,4 @@
-"""Who may do what: API keys, roles, trusts, and the record of who did."""
+"""Routes for API keys, roles, trusts and the audit log."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -30,10 +30,10 @@ from penstock.wire.access import (
 )
 
 access = RouteTable("access")
-# How far one request looks for the acts of a few scopes.
+# A caller limited to some scopes reads at most MAX_ACT_PAGES pages per request.
 ACT_PAGE, MAX_ACT_PAGES = 1_000, 10
 SECOND = 1_000_000
-KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$", description="The id of a key.")]
+KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$", description="The id of an API key.")]
 
 
 def get_credentials(call: RequestContext) -> Credentials:
@@ -41,7 +41,7 @@ def get_credentials(call: RequestContext) -> Credentials:
 
 
 def check_own_key(call: RequestContext) -> str | None:
-    """The tenant whose keys the caller sees; None is all."""
+    """Returns the tenant whose keys the caller sees. None means all tenants."""
     caller = call.caller
     of_all = caller.tenant == OWNER and caller.access.allows(Right.ACCESS, EVERY)
     return None if of_all else caller.tenant
@@ -53,34 +53,34 @@ def gives_access(call: RequestContext, scopes: Iterable[str]) -> bool:
 
 def check_scope(call: RequestContext, scope: str) -> None:
     if not gives_access(call, [scope]):
-        raise Forbidden(f"this caller may not manage the access to scope {scope!r}")
+        raise Forbidden(f"caller may not manage access to scope {scope!r}")
 
 
 def check_grants(
     call: RequestContext, grants: Iterable[str], scopes: Iterable[str] = (EVERY,)
 ) -> None:
-    """Nobody gives what is not theirs."""
+    """Refuses grants that the caller does not hold."""
     mine = call.caller.access
     for text in grants:
         for right in list_given_rights(grant_of(text)):
             if not all(mine.may_grant(right, scope) for scope in scopes):
-                raise Forbidden(f"who gives {text!r} must have {right.value} for all queues")
+                raise Forbidden(f"granting {text!r} requires {right.value} on all queues")
 
 
 async def check_key(call: RequestContext, key: Key) -> None:
-    """Nobody makes, renews or revokes a key that may do more than they may themselves."""
+    """Refuses to manage a key that has more rights than its manager."""
     caller = call.caller
     if not gives_access(call, key.scopes):
-        raise Forbidden("this caller may not manage the access to all scopes of that key")
+        raise Forbidden("caller may not manage access to all scopes of this key")
     roles = await get_credentials(call).list_roles(key.tenant)
     granted = [*key.grants, *(text for role in key.roles for text in roles.get(role, ()))]
     check_grants(call, granted, key.scopes)
     if EVERY not in caller.types and not caller.types.issuperset(key.types):
-        raise Forbidden(f"this caller has types {', '.join(sorted(caller.types))} to give, no more")
+        raise Forbidden(f"caller can grant only types {', '.join(sorted(caller.types))}")
     if caller.rate is not None and (key.rate is None or key.rate > caller.rate):
-        raise Forbidden(f"this caller has a rate of {caller.rate:g} to give, no more")
+        raise Forbidden(f"caller can grant a rate of at most {caller.rate:g}")
     if key.expires_at > caller.expires_at:
-        raise Forbidden("the key would end later than that of this caller")
+        raise Forbidden("the key would expire after the caller's own key")
 
 
 def list_given_rights(grant: Grant) -> list[Right]:
@@ -97,10 +97,10 @@ def list_given_rights(grant: Grant) -> list[Right]:
     example={"name": "checkout", "roles": ["producer"], "ttl": 86400},
 )  # fmt: skip
 async def create_key(call: Alone, new: Annotated[NewKey, make_body_dependency(NewKey)]) -> KeyView:
-    """The answer is the only one that ever has the key itself."""
+    """The response is the only one that contains the key itself."""
     tenant = new.tenant or call.caller.tenant
     if tenant != call.caller.tenant and check_own_key(call) is not None:
-        raise Forbidden("keys of other tenants are for the owner of the store to make")
+        raise Forbidden("only the owner of the store can create keys for other tenants")
     made = get_credentials(call)
     await made.check_roles(tenant, new.roles)
     now = await call.service.store.now()
@@ -123,21 +123,21 @@ async def create_key(call: Alone, new: Annotated[NewKey, make_body_dependency(Ne
 
 
 def act_on(call: RequestContext, key: Key) -> None:
-    """An act on the key of one scope is that scope's, any other the tenant's."""
+    """Audits an act on a key under the key's scope if it has exactly one."""
     if len(key.scopes) == 1 and EVERY not in key.scopes:
         call.act_in(key.scopes[0])
 
 
 @access.add("GET", "/v1/keys", "List API keys", Keys, right=Right.ACCESS)
 async def list_keys(call: Alone) -> Keys:
-    """Those whose scopes the caller manages the access to."""
+    """Lists the keys whose scopes the caller manages."""
     now = await call.service.store.now()
     found = await get_credentials(call).list_keys(check_own_key(call))
     return Keys([make_key_view(key, now) for key in found if gives_access(call, key.scopes)])
 
 
 @access.add(
-    "POST", "/v1/keys/{id}/rotate", "Replace the secret of a key", KeyView, takes=Rotate,
+    "POST", "/v1/keys/{id}/rotate", "Rotate an API key", KeyView, takes=Rotate,
     right=Right.ACCESS, extent=Extent.SCOPE, example={"grace": 3600},
 )  # fmt: skip
 async def rotate_key(
@@ -152,7 +152,7 @@ async def rotate_key(
 
 
 @access.add(
-    "DELETE", "/v1/keys/{id}", "Revoke a key", KeyView, right=Right.ACCESS, extent=Extent.SCOPE
+    "DELETE", "/v1/keys/{id}", "Revoke an API key", KeyView, right=Right.ACCESS, extent=Extent.SCOPE
 )
 async def revoke_key(call: Alone, id: KeyId) -> KeyView:
     made = get_credentials(call)
@@ -170,7 +170,7 @@ async def list_roles(call: Alone) -> Roles:
 
 
 @access.add(
-    "PUT", "/v1/roles/{name}", "Create or change a role", RoleView, takes=NewRole,
+    "PUT", "/v1/roles/{name}", "Create or update a role", RoleView, takes=NewRole,
     right=Right.ACCESS, extent=Extent.TENANT,
     example={"grants": ["publish:mail-*", "read", "-read:payroll"]},
 )  # fmt: skip
@@ -190,15 +190,15 @@ async def delete_role(call: Alone, name: QueueName) -> None:
     await get_credentials(call).delete_role(call.caller.tenant, name)
 
 
-@access.add("GET", "/v1/trusts", "List which scopes trust which", Trusts, right=Right.ACCESS)
+@access.add("GET", "/v1/trusts", "List trusts between scopes", Trusts, right=Right.ACCESS)
 async def list_trusts(call: Alone) -> Trusts:
-    """Those of scopes that the caller manages the access to."""
+    """Lists the trusts of scopes that the caller manages."""
     found = await get_credentials(call).list_trusts(call.caller.tenant)
     return Trusts([make_trust_view(each) for each in found if gives_access(call, [each.scope])])
 
 
 @access.add(
-    "PUT", "/v1/trusts/{name}/{trusted}", "Let callers of a scope into another", TrustView,
+    "PUT", "/v1/trusts/{name}/{trusted}", "Create or update a trust", TrustView,
     takes=NewRole, right=Right.ACCESS, extent=Extent.SCOPE, example={"grants": ["publish:inbox"]},
 )  # fmt: skip
 async def save_trust(
@@ -207,6 +207,7 @@ async def save_trust(
     trusted: QueueName,
     new: Annotated[NewRole, make_body_dependency(NewRole)],
 ) -> TrustView:
+    """Grants callers of scope `trusted` access to scope `name`."""
     check_scope(call, name)
     check_grants(call, new.grants, [name])
     call.act_in(name)
@@ -215,7 +216,7 @@ async def save_trust(
 
 
 @access.add(
-    "DELETE", "/v1/trusts/{name}/{trusted}", "Let them in no more", None, status=204,
+    "DELETE", "/v1/trusts/{name}/{trusted}", "Delete a trust", None, status=204,
     right=Right.ACCESS, extent=Extent.SCOPE,
 )  # fmt: skip
 async def delete_trust(call: Alone, name: QueueName, trusted: QueueName) -> None:
@@ -224,15 +225,17 @@ async def delete_trust(call: Alone, name: QueueName, trusted: QueueName) -> None
     await get_credentials(call).delete_trust(call.caller.tenant, name, trusted)
 
 
-@access.add("GET", "/v1/audit", "Who did what, and who was refused", AuditPage, right=Right.ACCESS)
+@access.add("GET", "/v1/audit", "List audit log entries", AuditPage, right=Right.ACCESS)
 async def list_acts(
     call: Alone,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    cursor: Annotated[str | None, Query(max_length=200, description="Of the page before.")] = None,
+    cursor: Annotated[
+        str | None, Query(max_length=200, description="From the previous page.")
+    ] = None,
 ) -> AuditPage:
-    """The newest first. What changed the store was written by the transaction that did. Callers
-    who do not manage the access to all scopes see what was done in theirs; such a page may be
-    short, and ends the list only if it has no cursor."""
+    """Newest first. A change is audited in the transaction that makes it; denied requests are
+    counted. Callers that manage only some scopes see the entries of those scopes. Their pages may
+    be short: the list ends when a page has no cursor."""
     tokens, filter = call.service.tokens, ("audit", call.caller.tenant)
     before = NEVER if cursor is None else tokens.unseal_cursor(cursor, filter)
     found, last = await find_acts(call, before, limit)
@@ -245,7 +248,7 @@ async def list_acts(
 async def find_acts(
     call: RequestContext, before: int, limit: int
 ) -> tuple[list[AuditEntry], int | None]:
-    """Acts the caller may see, and where to go on if there may be more."""
+    """Returns the entries the caller may see, and where to continue if there may be more."""
     caller, store = call.caller, call.service.store
     if caller.access.allows(Right.ACCESS, EVERY):
         found = await store.acts(check_own_key(call), before, limit)

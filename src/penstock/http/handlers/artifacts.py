@@ -1,4 +1,4 @@
-"""Files that travel with a result: upload, list, download."""
+"""Routes for artifacts: upload, list, download."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -14,8 +14,8 @@ from penstock.wire.artifacts import ArtifactsView, ArtifactView
 artifacts = RouteTable("artifacts")
 BYTES = "application/octet-stream"
 Token = Annotated[str, Path(min_length=1, max_length=200, description="The lock token.")]
-FileName = Annotated[str, Path(min_length=1, max_length=255, description="Of the file.")]
-# Whatever the bytes are, no browser runs them as a page of ours.
+FileName = Annotated[str, Path(min_length=1, max_length=255, description="The file name.")]
+# Browsers must not render user content under our origin.
 HARMLESS = {
     "x-content-type-options": "nosniff",
     "content-security-policy": "sandbox; default-src 'none'",
@@ -24,20 +24,19 @@ HARMLESS = {
 
 
 @artifacts.add(
-    "PUT", "/v1/artifacts/{token}/{name:path}", "Attach a file to a message in hand", ArtifactView,
+    "PUT", "/v1/artifacts/{token}/{name:path}", "Upload an artifact", ArtifactView,
     takes=BYTES, status=201, right=Right.CONSUME,
 )  # fmt: skip
 async def upload(call: Alone, token: Token, name: FileName) -> ArtifactView:
-    """Seen when this delivery completes or fails the message; until then, and if the lease is
-    lost, nobody sees it. Under the same name it takes the place of the old."""
+    """Attaches a file to a claimed message. It becomes visible when this delivery completes or
+    fails the message, and is dropped if the lease is lost. An upload under the same name replaces
+    the file."""
     lock = await read_lock(call, token)
     kept = await call.broker.artifacts.attach(lock, name, call.pieces())
     return ArtifactView(kept.name, kept.size)
 
 
-@artifacts.add(
-    "GET", "/v1/messages/{reference:path}/artifacts", "The files of an ended message", ArtifactsView
-)
+@artifacts.add("GET", "/v1/messages/{reference:path}/artifacts", "List artifacts", ArtifactsView)
 async def list_artifacts(call: Called, reference: Reference) -> ArtifactsView:
     record = await call.admin.get(reference, scope=call.scope)
     found = await call.broker.artifacts.list_files(record)
@@ -45,7 +44,7 @@ async def list_artifacts(call: Called, reference: Reference) -> ArtifactsView:
 
 
 @artifacts.add(
-    "GET", "/v1/messages/{reference:path}/artifacts/{name}", "A file, to be saved", BYTES
+    "GET", "/v1/messages/{reference:path}/artifacts/{name}", "Download an artifact", BYTES
 )
 async def download(call: Called, reference: Reference, name: FileName) -> StreamingResponse:
     record = await call.admin.get(reference, scope=call.scope)
@@ -59,7 +58,7 @@ async def download(call: Called, reference: Reference, name: FileName) -> Stream
 
 
 def make_disposition(name: str) -> str:
-    """As RFC 6266 has it: a plain name for old readers, the right one for the others."""
+    """Builds the header of RFC 6266, with an ASCII name for clients that ignore filename*."""
     plain = "".join(
         each if each.isascii() and each.isprintable() and each not in '"\\%' else "_"
         for each in name

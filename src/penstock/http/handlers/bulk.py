@@ -1,4 +1,4 @@
-"""Many messages at once: redrive by filter, export, import."""
+"""Routes for bulk operations: redrive by filter, export, import."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ from penstock.wire.records import (
 
 bulk = RouteTable("messages")
 PAGE_SIZE = 200
-# A call with a rate is answered after so many seconds, with a cursor to go on.
+# A redrive with a rate responds after this time, with a cursor to continue.
 MAX_RESPONSE_TIME_S = 20.0
 MAX_ERRORS = 100
 NDJSON = "application/x-ndjson"
@@ -36,7 +36,7 @@ decode = msgspec.json.Decoder(PublishRequest).decode
 
 
 @bulk.add(
-    "POST", "/v1/redrive", "Send many ended messages again", RedriveOutcomes, takes=RedriveFilter,
+    "POST", "/v1/redrive", "Redrive messages", RedriveOutcomes, takes=RedriveFilter,
     example={"state": "dead", "queue": "mail", "rate": 50},
 )  # fmt: skip
 async def redrive_many(
@@ -88,13 +88,14 @@ def make_outcomes(items: list[RedriveOutcome], cursor: str | None = None) -> Red
     return RedriveOutcomes(items, len(items) - refused, refused, cursor)
 
 
-@bulk.add("GET", "/v1/queues/{queue}/export", "Messages of a queue, one a line", NDJSON)
+@bulk.add("GET", "/v1/queues/{queue}/export", "Export messages of a queue", NDJSON)
 async def export(
     call: Called,
     queue: QueueName,
     state: Annotated[State | None, Query()] = None,
 ) -> StreamingResponse:
-    """The newest first, as they are while they are read."""
+    """Streams one message per line (NDJSON), newest first. It is not a snapshot: messages that
+    change during the export appear in the state in which they are read."""
     await call.admin.queue(queue, scope=call.scope)
     return StreamingResponse(stream_export(call, queue, state), media_type=NDJSON)
 
@@ -114,13 +115,14 @@ async def stream_export(
 
 
 @bulk.add(
-    "POST", "/v1/queues/{queue}/import", "Publish messages, one a line", Imported, takes=NDJSON,
+    "POST", "/v1/queues/{queue}/import", "Import messages into a queue", Imported, takes=NDJSON,
     right=Right.PUBLISH,
     example='{"type": "mail.send", "body": {"to": "ada@example.org"}}\n',
 )  # fmt: skip
 async def import_(call: Called, queue: QueueName) -> Imported:
-    """Lines as `publish` takes them, or as an export gave them: what is not for a publisher to say
-    (id, state, timeline) is left out. Each line answers for itself."""
+    """Publishes one message per line (NDJSON), in the format of publish or of an export. Fields
+    that only an export has (id, state, timeline) are ignored. Each line succeeds or fails on its
+    own."""
     await call.admin.queue(queue, scope=call.scope)
     made = Importing(call, queue)
     async for line in call.lines():
@@ -175,14 +177,14 @@ def read(line: bytes, queue: str) -> PublishRequest:
         fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         kept = {name: fields[name] for name in PublishRequest.__struct_fields__ if name in fields}
         if unknown := fields.keys() - set(PublishRequest.__struct_fields__) - TOLD:
-            raise InvalidInput(f"no field named {', '.join(sorted(unknown))}")
+            raise InvalidInput(f"unknown field {', '.join(sorted(unknown))}")
         kept["queue"] = msgspec.Raw(encode(queue))
         return decode(encode(kept))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise make_malformed_error(error) from None
 
 
-# What an export says of a message, and no publisher.
+# Fields of an exported message that a publisher cannot set.
 TOLD = {
     "id", "state", "attempts", "deliveries", "created_at", "reason", "error", "due_at",
     "lease_until", "consumer", "claimed_at", "begun_at", "cancel_requested", "percent", "note",

@@ -1,4 +1,4 @@
-"""How word of ends was sent, and the secret that it is signed with."""
+"""Routes for callbacks: the delivery log and the signing secret."""
 
 from penstock.http.auth.principal import Extent
 from penstock.http.routing import Alone, Called, Reference, RouteTable
@@ -11,16 +11,16 @@ callbacks = RouteTable("callbacks")
 
 
 @callbacks.add(
-    "GET", "/v1/messages/{reference:path}/callbacks", "How its ends were told of", MessagePage
+    "GET", "/v1/messages/{reference:path}/callbacks", "List callbacks of a message", MessagePage
 )
 async def log(call: Called, reference: Reference) -> MessagePage:
-    """Each callback is a message itself: `due_at` is the next try, `timeline` has every one."""
+    """Each callback is a message: `due_at` is its next attempt, `timeline` lists all attempts."""
     found = await call.admin.callbacks(reference, scope=call.scope)
     return MessagePage([make_message_view(record, CALLBACK, timeline=True) for record in found])
 
 
 @callbacks.add(
-    "GET", "/v1/callbacks/secret", "The secret that callbacks are signed with", CallbackSecret,
+    "GET", "/v1/callbacks/secret", "Get the callback signing secret", CallbackSecret,
     right=Right.ACCESS, extent=Extent.TENANT,
 )  # fmt: skip
 async def get_secret(call: Alone) -> CallbackSecret:
@@ -28,9 +28,9 @@ async def get_secret(call: Alone) -> CallbackSecret:
 
 
 @callbacks.add(
-    "POST", "/v1/callbacks/secret/rotate", "Replace the secret of callbacks", CallbackSecret,
+    "POST", "/v1/callbacks/secret/rotate", "Rotate the callback signing secret", CallbackSecret,
     right=Right.ACCESS, extent=Extent.TENANT,
 )  # fmt: skip
 async def rotate_secret(call: Alone) -> CallbackSecret:
-    """The one before it is valid for a day."""
+    """The previous secret stays valid for a day."""
     return make_secret_view(await call.service.signing.rotate(call.caller.tenant))

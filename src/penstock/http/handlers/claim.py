@@ -1,4 +1,4 @@
-"""Claims over HTTP: in line with others, and given back if nobody is there to take them."""
+"""The claim operation: long polls, and releases messages if the client has disconnected."""
 
 import time
 from datetime import UTC, datetime
@@ -18,9 +18,9 @@ from penstock.rules.access import Right
 from penstock.wire.consume import ClaimRequest, Deliveries, Delivery
 from penstock.wire.fields import encode_body, to_datetime, to_optional_datetime
 
-# Messages of one claim whose waits are measured.
+# How many messages of one claim are measured for penstock_wait_seconds.
 WAIT_SAMPLE_SIZE = 10
-# Seconds for which a waiting claim goes by the rights that it came with.
+# A claim that waited longer is authorised again before it gets messages.
 RIGHTS_HOLD_S = 1.0
 
 
@@ -51,18 +51,18 @@ async def claim(call: RequestContext, sent: ClaimRequest) -> Deliveries:
 async def check_again(
     call: RequestContext, sent: ClaimRequest, wish: ClaimKey, taken: ClaimResult
 ) -> None:
-    """Gives the messages back if rights were taken away while the claim waited."""
+    """Releases the messages if the caller lost rights while the claim waited."""
     try:
         call.caller = await call.service.gate.recognise(call.asgi_scope)
         if lost_rights(wish, await make_claim_key(call, sent), taken):
-            raise Forbidden("the rights of this caller changed while it waited; claim again")
+            raise Forbidden("permissions changed while the claim waited; claim again")
     except PenstockError:
         await give_back(call.broker, taken.messages)
         raise
 
 
 def lost_rights(before: ClaimKey, now: ClaimKey, taken: ClaimResult) -> bool:
-    """Types of the claim, or the right on a queue whose dead letter was taken."""
+    """True if the caller lost a type, or the right on a queue whose dead letter was claimed."""
     dead = now.dead_of
     return before.wants != now.wants or any(
         message.flags & Flag.FROM_DEAD and dead is not None and message.queue_id not in dead
@@ -86,7 +86,7 @@ async def make_claim_key(call: RequestContext, sent: ClaimRequest) -> ClaimKey:
 
 
 async def dead_queues(call: RequestContext) -> tuple[int, ...] | None:
-    """The queues whose dead letters this caller may claim; None is all of the scope."""
+    """Returns the queues whose dead letters the caller may claim. None means all of the scope."""
     allows = call.caller.access.allows
     if allows(Right.CONSUME, call.scope):
         return None
@@ -98,7 +98,7 @@ async def dead_queues(call: RequestContext) -> tuple[int, ...] | None:
         and allows(Right.CONSUME, call.scope, queue.name)
     )
     if not found:
-        raise Forbidden(f"this caller may consume from no queue of scope {call.scope!r}")
+        raise Forbidden(f"caller may not consume from any queue of scope {call.scope!r}")
     return found
 
 
@@ -130,7 +130,7 @@ def held_lock(message: Leased) -> HeldLock:
 
 
 def add_rare_fields(meta: Meta) -> tuple[Any, ...]:
-    """What few messages have."""
+    """Returns the optional fields, which few messages have."""
     return (
         meta.name,
         meta.headers,
@@ -149,7 +149,7 @@ def add_rare_fields(meta: Meta) -> tuple[Any, ...]:
 
 
 def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
-    """Counts them; a claim is told live only, since history has no row of it."""
+    """Updates metrics and publishes live events. Claims have no history row to tail."""
     metrics, queues = call.service.metrics, call.broker.directory.by_id
     for queue_id, count in count_values([each.queue_id for each in taken.messages]):
         metrics.claimed.add(metrics.queue(queues[queue_id].name), by=count)

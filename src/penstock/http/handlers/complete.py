@@ -1,4 +1,7 @@
-"""Completing with files: they are durable first, and gone again if it is refused."""
+"""The complete operation with inline artifacts.
+
+Artifacts are stored before the message is settled, and removed if settling is refused.
+"""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -16,12 +19,12 @@ from penstock.rules.validation import clip
 from penstock.wire.artifacts import InlineArtifact
 from penstock.wire.consume import CompleteRequest, Settled, SettleOutcomes
 
-# It was done, or may have been: then the files are its own.
+# The message was completed, or may have been: its artifacts stay.
 MAYBE_DONE_ERRORS = (AlreadySettled, StoreError)
 
 
 class AttachResult(Struct, frozen=True):
-    """What an item is settled by, or why it is not; and the files it brought."""
+    """The lock of an item or its error, and the artifacts stored for it."""
 
     lock: Lock | PenstockError
     names: Sequence[str] = ()
@@ -74,7 +77,7 @@ async def try_attach(
 
 
 async def attach(artifacts: Artifacts, lock: Lock, sent: Sequence[InlineArtifact]) -> list[str]:
-    """The names that are new. Of a lock that is not held, nothing is written at all."""
+    """Stores the artifacts and returns the new names. Writes nothing if the lock is lost."""
     contents = [(each.name, decode_content(each)) for each in sent]
     await artifacts.check_held(lock)
     uploads: list[Upload] = []
@@ -90,7 +93,9 @@ def decode_content(attached: InlineArtifact) -> bytes:
     try:
         return b64decode(attached.content, validate=True)
     except (NotBase64, ValueError):
-        raise InvalidInput(f"the content of artifact {clip(attached.name)} is not base64") from None
+        raise InvalidInput(
+            f"content of artifact {clip(attached.name)} is not valid base64"
+        ) from None
 
 
 async def take_back(

@@ -1,4 +1,4 @@
-"""Live events."""
+"""The route for live events."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ events = RouteTable("events")
 Names = Annotated[list[str], Query(max_length=100)]
 
 
-@events.add("GET", "/v1/events", "What happens, as server-sent events", "text/event-stream")
+@events.add("GET", "/v1/events", "Stream events (SSE)", "text/event-stream")
 async def listen(
     call: Alone,
     scope: Names = [],  # noqa: B006 - FastAPI copies it
@@ -22,10 +22,10 @@ async def listen(
     kind: Names = [],  # noqa: B006
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> EventStream:
-    """Of these scopes, queues and kinds, or of all. Without bodies. With Last-Event-ID, what came
-    since is sent first: some of it again, none of it left out."""
+    """Streams the events of the given scopes, queues and kinds, or all. Events carry no message
+    bodies. With Last-Event-ID, missed events are sent first, at least once."""
     if unknown := set(kind) - set(KINDS):
-        raise InvalidInput(f"no kind {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+        raise InvalidInput(f"unknown kind {', '.join(sorted(unknown))}; use {', '.join(KINDS)}")
     missed = None if last_event_id is None else parse_last_event_id(last_event_id)
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     wanted = Filter(call.caller.tenant, *names, allows=call.allows)
@@ -41,5 +41,5 @@ async def listen(
 def parse_last_event_id(text: str) -> ResumePoint:
     mark = parse_resume_point(text)
     if mark is None:
-        raise InvalidToken("Last-Event-ID is not the id of one of our events")
+        raise InvalidToken("Last-Event-ID is not an event id of this server")
     return mark

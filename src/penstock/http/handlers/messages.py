@@ -1,4 +1,4 @@
-"""Messages wherever they are: look, search, cancel, send again, wait for a result."""
+"""Routes for messages: get, list, cancel, redrive, purge, wait for a result."""
 
 import asyncio
 from typing import Annotated
@@ -23,11 +23,11 @@ from penstock.wire.records import (
 
 messages = RouteTable("messages")
 MAX_WAIT_S = 30.0
-# Without an event in time, this is how often the store is asked.
+# How often the store is polled in case an event is missed.
 POLL_INTERVAL_S = 1.0
 
 
-@messages.add("GET", "/v1/messages", "Search messages", MessagePage)
+@messages.add("GET", "/v1/messages", "List messages", MessagePage)
 async def list_messages(
     call: Called,
     queue: Annotated[str | None, Query(pattern=NAME)] = None,
@@ -35,7 +35,9 @@ async def list_messages(
     type: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     correlation_id: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-    cursor: Annotated[str | None, Query(max_length=200, description="Of the page before.")] = None,
+    cursor: Annotated[
+        str | None, Query(max_length=200, description="From the previous page.")
+    ] = None,
 ) -> MessagePage:
     tokens = call.service.tokens
     filter = (call.caller.tenant, call.scope, queue, state, type, correlation_id)
@@ -77,7 +79,7 @@ async def cancel(
 @messages.add(
     "POST",
     "/v1/messages/{reference:path}/redrive",
-    "Send an ended message again",
+    "Redrive a message",
     RedriveResponse,
     takes=RedriveRequest,
     example={"body": {"to": "ada@example.org"}},
@@ -97,10 +99,9 @@ async def redrive(
     return RedriveResponse(str(published.id))
 
 
-@messages.add(
-    "POST", "/v1/messages/{reference:path}/purge", "End a dead letter as cancelled", CancelResponse
-)
+@messages.add("POST", "/v1/messages/{reference:path}/purge", "Purge a dead letter", CancelResponse)
 async def purge(call: Called, reference: Reference) -> CancelResponse:
+    """Ends a dead letter as cancelled."""
     record = await call.admin.get(reference, scope=call.scope)
     await call.admin.purge_dead(record.message.id, scope=call.scope)
     call.service.wake_tail()
@@ -110,16 +111,17 @@ async def purge(call: Called, reference: Reference) -> CancelResponse:
 @messages.add(
     "GET",
     "/v1/messages/{reference:path}/result",
-    "The result, once there is one",
+    "Get the result of a message",
     "application/json",
-    also={202: "It has not ended yet.", 204: "It completed without a result."},
+    also={202: "Not finished yet.", 204: "Completed without a result."},
 )
 async def result(
     call: Called,
     reference: Reference,
-    wait: Annotated[float, Query(ge=0, le=2**31, description="Seconds; at most 30.")] = 0.0,
+    wait: Annotated[float, Query(ge=0, le=2**31, description="Seconds to wait, at most 30.")] = 0.0,
 ) -> Response:
-    """JOB_FAILED if it will never complete, JOB_CANCELLED if it was cancelled."""
+    """Fails with JOB_FAILED if the message failed, expired or is dead, and with JOB_CANCELLED if it
+    was cancelled."""
     record = await wait_for_end(call, reference, min(wait, MAX_WAIT_S))
     id = str(record.message.id)
     if not has_ended(record):
@@ -134,7 +136,7 @@ async def result(
 
 
 async def wait_for_end(call: RequestContext, reference: str, wait: float) -> Record:
-    """The message when it has ended, or when the wait is over."""
+    """Returns the message when it has ended or the wait is over."""
     admin, hub = call.admin, call.service.hub
     record = await admin.get(reference, scope=call.scope)
     if has_ended(record) or wait <= 0:
@@ -166,8 +168,9 @@ def has_ended(record: Record) -> bool:
     return record.state.final or record.state is State.DEAD
 
 
-@messages.add("GET", "/v1/messages/{reference:path}", "A message and its timeline", MessageView)
+@messages.add("GET", "/v1/messages/{reference:path}", "Get a message", MessageView)
 async def get_message(call: Called, reference: Reference) -> MessageView:
+    """Returns the message with its timeline."""
     record = await call.admin.get(reference, scope=call.scope)
     return await make_view(call, record, timeline=True)
 

@@ -1,4 +1,4 @@
-"""The verbs of producers over HTTP."""
+"""The publish operations."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -52,7 +52,7 @@ async def publish_many(call: RequestContext, sent: PublishBatchRequest) -> Publi
 async def publish_fit(
     call: RequestContext, drafts: Sequence[Draft], atomic: bool
 ) -> list[Published]:
-    """Those whose callbacks this server would not send answer for themselves."""
+    """Publishes the drafts the caller may publish. The others get their error."""
     kinds = {announcement_key(draft): draft for draft in drafts}
     for type, queue, _ in kinds:
         refuse_shell(call, type, queue)
@@ -70,19 +70,19 @@ async def publish_fit(
 
 
 def refuse_unfit(call: RequestContext, draft: Draft) -> None:
-    """What a store would take, and this server does not."""
+    """Raises if the caller may not publish the draft or its callback URL is denied."""
     refuse_shell(call, draft.type, draft.queue)
     if (why := find_problem(call, draft)) is not None:
         raise why
 
 
 def announcement_key(draft: Draft) -> tuple[str, str, str | None]:
-    """Those of a kind are all fit, or none of them is."""
+    """Drafts with the same key are all permitted, or none of them is."""
     return draft.type, draft.queue, draft.callback
 
 
 def find_problem(call: RequestContext, draft: Draft) -> PenstockError | None:
-    """Not for this caller, or its callback leads to where this server does not send."""
+    """Returns the error of a forbidden queue or a denied callback URL."""
     try:
         call.check(Right.PUBLISH, draft.queue)
         if draft.callback is not None:
@@ -94,15 +94,17 @@ def find_problem(call: RequestContext, draft: Draft) -> PenstockError | None:
 
 
 def refuse_shell(call: RequestContext, type: str, queue: str) -> None:
-    """Whoever reaches the service must not thereby run commands on its workers."""
+    """Publishing alone must not let a caller run commands on the workers."""
     if type == SHELL_TYPE:
         if not call.service.limits.allow_shell:
-            raise Forbidden("shell jobs are not taken over HTTP, unless by serve --allow-shell")
+            raise Forbidden(
+                "shell jobs are not accepted over HTTP; start the server with --allow-shell"
+            )
         call.check(Right.SHELL, queue)
 
 
 def add_trace(draft: Draft, trace: str | None) -> Draft:
-    """It belongs to the trace of its request, unless it says another."""
+    """Adds the trace of the request unless the draft has its own."""
     if trace is None or draft.traceparent is not None:
         return draft
     return msgspec.structs.replace(draft, traceparent=trace)
@@ -117,7 +119,7 @@ def make_outcome(published: Published) -> PublishOutcome:
 def announce_one(
     call: RequestContext, drafts: Sequence[Draft], published: Sequence[Published]
 ) -> None:
-    """Counts them, and announces them to whoever listens."""
+    """Updates metrics and announces new messages to event listeners."""
     metrics = call.service.metrics
     both = zip(drafts, published, strict=True)
     new = [pair for pair in both if pair[1].code is None and not pair[1].duplicate]
@@ -130,7 +132,7 @@ def announce_one(
 
 
 def announce(call: RequestContext, new: Sequence[tuple[Draft, Published]]) -> None:
-    """Of many at once listeners hear page by page, by the follower."""
+    """Announces a few messages at once. Larger batches reach listeners through the event tail."""
     hub = call.service.hub
     if hub.listeners and len(new) <= MAX_ANNOUNCED_EACH:
         for draft, each in new:

@@ -1,4 +1,4 @@
-"""Scopes and queues."""
+"""Routes for scopes and queues."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -49,10 +49,11 @@ async def create_scope(
 
 
 @scopes.add(
-    "POST", "/v1/scopes/{name}/pause", "Pause all queues of a scope", ScopeState,
+    "POST", "/v1/scopes/{name}/pause", "Pause a scope", ScopeState,
     extent=Extent.SCOPE,
 )  # fmt: skip
 async def pause_scope(call: Alone, name: QueueName) -> ScopeState:
+    """Stops deliveries from all queues of the scope."""
     return await switch_scope(call, name, paused=True)
 
 
@@ -89,9 +90,9 @@ async def create_queue(
     return announce_change(call, queue)
 
 
-@queues.add("GET", "/v1/queues/{queue}", "Look at a queue", QueueView, right=None)
+@queues.add("GET", "/v1/queues/{queue}", "Get a queue", QueueView, right=None)
 async def get_queue(call: Called, queue: QueueName) -> QueueView:
-    """Also for those who publish to it, or consume from it."""
+    """Requires the right to read, publish to or consume from the queue."""
     sees = call.caller.access.allows
     if not any(sees(right, call.scope, queue) for right in (Right.PUBLISH, Right.CONSUME)):
         call.check(Right.READ, queue)
@@ -99,7 +100,7 @@ async def get_queue(call: Called, queue: QueueName) -> QueueView:
 
 
 @queues.add(
-    "PATCH", "/v1/queues/{queue}", "Change settings of a queue", QueueView, takes=ChangeQueue,
+    "PATCH", "/v1/queues/{queue}", "Update the settings of a queue", QueueView, takes=ChangeQueue,
     example={"settings": {"lease": 60}},
 )  # fmt: skip
 async def change_queue(
@@ -111,23 +112,27 @@ async def change_queue(
     return announce_change(call, await set_queue(queue, scope=call.scope, **change.settings))
 
 
-@queues.add("POST", "/v1/queues/{queue}/pause", "Hand out no more messages", QueueView)
+@queues.add("POST", "/v1/queues/{queue}/pause", "Pause a queue", QueueView)
 async def pause_queue(call: Called, queue: QueueName) -> QueueView:
+    """Stops deliveries. The queue still accepts messages."""
     return await switch(call, queue, QueueState.PAUSED)
 
 
-@queues.add("POST", "/v1/queues/{queue}/resume", "Accept and hand out again", QueueView)
+@queues.add("POST", "/v1/queues/{queue}/resume", "Resume a queue", QueueView)
 async def resume_queue(call: Called, queue: QueueName) -> QueueView:
+    """Accepts and delivers messages again."""
     return await switch(call, queue, QueueState.ACTIVE)
 
 
-@queues.add("POST", "/v1/queues/{queue}/drain", "Accept no more messages", QueueView)
+@queues.add("POST", "/v1/queues/{queue}/drain", "Drain a queue", QueueView)
 async def drain_queue(call: Called, queue: QueueName) -> QueueView:
+    """Refuses new messages and delivers the remaining ones."""
     return await switch(call, queue, QueueState.DRAINING)
 
 
-@queues.add("POST", "/v1/queues/{queue}/archive", "Neither accept nor hand out", QueueView)
+@queues.add("POST", "/v1/queues/{queue}/archive", "Archive a queue", QueueView)
 async def archive_queue(call: Called, queue: QueueName) -> QueueView:
+    """Refuses new messages and stops deliveries."""
     return await switch(call, queue, QueueState.ARCHIVED)
 
 
@@ -142,12 +147,13 @@ async def rename_queue(
 
 
 @queues.add(
-    "POST", "/v1/queues/{queue}/purge", "End messages as cancelled", Purged, takes=Purge,
+    "POST", "/v1/queues/{queue}/purge", "Purge a queue", Purged, takes=Purge,
     example={"places": ["ready", "scheduled"], "limit": 1000},
 )  # fmt: skip
 async def purge_queue(
     call: Called, queue: QueueName, purge: Annotated[Purge, make_body_dependency(Purge)]
 ) -> Purged:
+    """Ends messages as cancelled."""
     places = dict.fromkeys(purge.places)
     purged = await call.admin.purge(queue, *places, limit=purge.limit, scope=call.scope)
     call.service.wake_tail()
@@ -158,7 +164,7 @@ async def purge_queue(
 async def delete_queue(
     call: Called,
     queue: QueueName,
-    force: Annotated[bool, Query(description="Cancel what it holds first.")] = False,
+    force: Annotated[bool, Query(description="Cancel its messages first.")] = False,
 ) -> None:
     await call.admin.delete_queue(queue, force=force, scope=call.scope)
     tell(call, "queue.deleted", call.scope, queue)
@@ -174,7 +180,7 @@ def announce_change(call: RequestContext, queue: Queue) -> QueueView:
 
 
 def tell(call: RequestContext, kind: str, scope: str, queue: str, state: str | None = None) -> None:
-    """Also those who wait for work of it."""
+    """Publishes an event and wakes waiting claims."""
     call.service.parking.wake()
     event = Event(kind, datetime.now(UTC), scope, queue, state=state)
     call.service.hub.tell((EncodedEvent(event, call.caller.tenant),))

@@ -1,4 +1,4 @@
-"""Cron schedules."""
+"""Routes for cron schedules."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ async def list_schedules(call: Called) -> Schedules:
 
 
 @schedules.add(
-    "PUT", "/v1/queues/{queue}/schedules/{name}", "Create or change a schedule", ScheduleView,
+    "PUT", "/v1/queues/{queue}/schedules/{name}", "Create or update a schedule", ScheduleView,
     takes=NewSchedule,
     example={"cron": "0 9 * * MON-FRI", "timezone": "Europe/Rome", "message": {"type": "report"}},
 )  # fmt: skip
@@ -35,7 +35,9 @@ async def save_schedule(
     new: Annotated[NewSchedule, make_body_dependency(NewSchedule)],
 ) -> ScheduleView:
     if new.message.queue not in ("default", queue):
-        raise InvalidInput(f"message.queue is {new.message.queue!r}, and the path says {queue!r}")
+        raise InvalidInput(
+            f"message.queue {new.message.queue!r} does not match queue {queue!r} of the path"
+        )
     draft = replace(make_draft(new.message), queue=queue)
     refuse_unfit(call, draft)
     schedule = Schedule(name, new.cron, draft, new.timezone, new.missed, new.paused)
@@ -43,7 +45,7 @@ async def save_schedule(
 
 
 @schedules.add(
-    "DELETE", "/v1/queues/{queue}/schedules/{name}", "Remove a schedule", None, status=204
+    "DELETE", "/v1/queues/{queue}/schedules/{name}", "Delete a schedule", None, status=204
 )
 async def delete_schedule(call: Called, queue: QueueName, name: ScheduleName) -> None:
     await call.admin.unschedule(queue, name, scope=call.scope)

@@ -1,4 +1,4 @@
-"""The verbs that end or prolong a lease, over HTTP: each for one item and for many."""
+"""The settle operations, single and batch: complete, fail, nack, reject, release, extend, ..."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ COMPLETED = Answer(AnswerKind.DONE, State.COMPLETED)
 
 
 class Settling(Generic[Sent]):
-    """One verb: how many items of it are done at once."""
+    """Handles one verb, for single items and batches."""
 
     def __init__(self, verb: str, act: Act[Sent]) -> None:
         self.verb = verb
@@ -73,7 +73,7 @@ class Settling(Generic[Sent]):
         return wire.SettleOutcomes(items, len(items) - refused, refused)
 
     def tell(self, call: RequestContext, locks: Sequence[Lock], answers: Sequence[Answer]) -> None:
-        """Counts them. History tells of settlements, nobody but us of an extension."""
+        """Updates metrics. Only extensions are announced: history reports settlements."""
         service = call.service
         for kind, count in count_values([answer.kind for answer in answers]):
             service.metrics.settled.add(self.verb, kind.value, by=count)
@@ -98,7 +98,7 @@ def may_consume_all(call: RequestContext) -> bool:
 
 
 async def read_lock(call: RequestContext, token: str) -> HeldLock:
-    """The lock of a token, if it is the caller's and the caller may still consume the message."""
+    """Returns the lock of a token if the caller holds it and may still consume the message."""
     lock = call.service.tokens.read(token, call.caller.holder)
     if not may_consume_all(call):
         await check_consume(call, lock)
@@ -106,7 +106,7 @@ async def read_lock(call: RequestContext, token: str) -> HeldLock:
 
 
 async def check_consume(call: RequestContext, lock: HeldLock) -> None:
-    """By the rights of this moment and the queue's name of today."""
+    """Checks the caller's current rights on the queue, which may have been renamed."""
     caller = call.caller
     queue = await call.broker.directory.get_by_id(lock.queue_id)
     if queue.scope.tenant != caller.tenant:
@@ -136,13 +136,13 @@ def try_read(call: RequestContext, token: str) -> HeldLock | PenstockError:
 
 
 def raise_unless_done(answer: Answer, lock: Lock) -> None:
-    """Raises what a call that was not done now stands for."""
+    """Raises the error of an answer that is not DONE."""
     if answer.kind is AnswerKind.DONE:
         return
     expect(answer, lock.id)
     if answer.kind is AnswerKind.ALREADY:
         state = answer.state.value if answer.state else "settled"
-        error = AlreadySettled(f"message {lock.id} was settled so before: it is {state}")
+        error = AlreadySettled(f"message {lock.id} was already settled and is {state}")
         error.details = (("state", state),)
         raise error
 

@@ -1,4 +1,4 @@
-"""Subscriptions to the work of queues: whoever has one is told when there is some."""
+"""Routes for webhook subscriptions to queues."""
 
 from typing import Annotated
 
@@ -30,7 +30,7 @@ async def list_subscriptions(call: Called) -> Subscriptions:
 
 
 @subscriptions.add(
-    "POST", "/v1/subscriptions", "Be told when there is work", SubscriptionView,
+    "POST", "/v1/subscriptions", "Create a subscription", SubscriptionView,
     takes=NewSubscription, status=201, right=Right.CONSUME,
     example={"url": "https://example.org/wake", "queues": ["mail"], "mode": "group", "group": "a"},
 )  # fmt: skip
@@ -57,7 +57,7 @@ async def subscribe(
 
 
 @subscriptions.add(
-    "POST", "/v1/subscriptions/{id}/heartbeat", "Keep a subscription alive", SubscriptionView,
+    "POST", "/v1/subscriptions/{id}/heartbeat", "Renew a subscription", SubscriptionView,
     right=Right.CONSUME,
 )  # fmt: skip
 async def renew_subscription(call: Called, id: SubscriptionId) -> SubscriptionView:
@@ -66,7 +66,7 @@ async def renew_subscription(call: Called, id: SubscriptionId) -> SubscriptionVi
 
 
 @subscriptions.add(
-    "DELETE", "/v1/subscriptions/{id}", "End a subscription", None, status=204,
+    "DELETE", "/v1/subscriptions/{id}", "Delete a subscription", None, status=204,
     right=Right.CONSUME,
 )  # fmt: skip
 async def unsubscribe(call: Called, id: SubscriptionId) -> None:
@@ -75,7 +75,7 @@ async def unsubscribe(call: Called, id: SubscriptionId) -> None:
 
 
 async def check_own(call: RequestContext, id: str) -> None:
-    """There is such a one, and it is of queues that this caller may claim from."""
+    """Checks that the subscription exists and the caller may consume from its queues."""
     kept = await call.service.subscribers.get(call.caller.tenant, call.scope, id)
     for queue in kept.subscription.queues:
         call.check(Right.CONSUME, queue)

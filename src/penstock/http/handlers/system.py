@@ -1,4 +1,4 @@
-"""How the store, its helpers and this server are doing."""
+"""Routes for health, metrics, agents, workers, stats and autoscaling."""
 
 from importlib.metadata import version
 from typing import Annotated, Literal
@@ -37,29 +37,29 @@ system = RouteTable("system")
 NEVER = AgentRun("", 0, "", None)
 WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 MAX_WORKERS = 1_000
-# Workers that this process knows to have a row.
+# Bound of the set of worker ids known to have a row.
 MAX_WORKERS_SEEN = 100_000
 ENDS = ("completed", "failed", "expired", "cancelled")
 
 
-@system.add("GET", "/healthz", "The process lives", Health, right=None)
+@system.add("GET", "/healthz", "Liveness probe", Health, right=None)
 async def healthz(call: Alone) -> Health:
     return Health("ok")
 
 
-@system.add("GET", "/readyz", "The store answers", Health, right=None)
+@system.add("GET", "/readyz", "Readiness probe", Health, right=None)
 async def readyz(call: Alone) -> Health:
     await call.service.store.directory_version()
     return Health("ok")
 
 
-@system.add("GET", "/version", "What runs here", Version, right=None)
+@system.add("GET", "/version", "Get the version", Version, right=None)
 async def get_version(call: Alone) -> Version:
     able = call.service.store.capabilities
     return Version(version("penstock"), "v1", able.engine, able.durability)
 
 
-@system.add("GET", "/metrics", "For Prometheus", "text/plain", extent=Extent.STORE)
+@system.add("GET", "/metrics", "Prometheus metrics", "text/plain", extent=Extent.STORE)
 async def metrics(call: Alone) -> Response:
     return Response(call.service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
@@ -67,7 +67,7 @@ async def metrics(call: Alone) -> Response:
 @system.add(
     "GET",
     "/v1/system-agents",
-    "The agents that keep the store in order",
+    "List maintenance agents",
     Agents,
     extent=Extent.STORE,
 )
@@ -91,9 +91,9 @@ async def agents(call: Alone) -> Agents:
     )
 
 
-@system.add("GET", "/v1/workers", "List the workers of the tenant", Workers, right=None)
+@system.add("GET", "/v1/workers", "List workers", Workers, right=None)
 async def list_workers(call: Alone) -> Workers:
-    """Those of the caller's tenant. Workers look here whether they are asked to stop."""
+    """Lists the workers of the caller's tenant. Workers poll it for stop requests."""
     if Right.CONSUME not in call.caller.access.rights:
         call.caller.check_requirement(Requirement(Right.READ, Extent.TENANT))
     now = await call.service.store.now()
@@ -104,13 +104,13 @@ async def list_workers(call: Alone) -> Workers:
 
 
 def row_id(call: RequestContext, id: str) -> str:
-    """Tenants cannot touch each other's rows. Workers at the store itself are the owner's."""
+    """Prefixes the id with the tenant. Workers connected to the store belong to the owner."""
     tenant = call.caller.tenant
     return id if tenant == OWNER else f"{tenant}/{id}"
 
 
 async def own_workers(call: RequestContext) -> list[WorkerInfo]:
-    """Under the ids that they have in their tenant."""
+    """Returns the workers of the tenant, with ids as the tenant knows them."""
     found: list[WorkerInfo] = []
     for row in await call.service.store.workers():
         tenant, _, id = row.id.rpartition("/")
@@ -120,7 +120,7 @@ async def own_workers(call: RequestContext) -> list[WorkerInfo]:
 
 
 async def make_room(call: RequestContext) -> None:
-    """For one more worker of the tenant. Rows of workers that are gone are removed."""
+    """Enforces MAX_WORKERS, after deleting the rows of workers that are gone."""
     now = await call.service.store.now()
     rows = await own_workers(call)
     if len(rows) < MAX_WORKERS:
@@ -129,13 +129,15 @@ async def make_room(call: RequestContext) -> None:
     for row in lost:
         await call.service.store.delete_worker(row_id(call, row.id))
     if len(rows) - len(lost) >= MAX_WORKERS:
-        raise Refused(f"tenant {call.caller.tenant!r} has {MAX_WORKERS} workers already")
+        raise Refused(
+            f"tenant {call.caller.tenant!r} has reached the limit of {MAX_WORKERS} workers"
+        )
 
 
 @system.add(
     "PUT",
     "/v1/workers/{id}",
-    "Say that a worker is there",
+    "Register a worker or send its heartbeat",
     None,
     takes=WorkerHeartbeat,
     status=204,
@@ -159,7 +161,7 @@ async def save_worker(
 @system.add(
     "DELETE",
     "/v1/workers/{id}",
-    "Say that a worker has left",
+    "Deregister a worker",
     None,
     status=204,
     right=Right.CONSUME,
@@ -172,12 +174,13 @@ async def delete_worker(call: Alone, id: WorkerId) -> None:
 @system.add(
     "POST",
     "/v1/workers/{id}/stop",
-    "Ask a worker to stop",
+    "Stop a worker",
     WorkerView,
     status=202,
     extent=Extent.TENANT,
 )
 async def stop_worker(call: Alone, id: WorkerId) -> WorkerView:
+    """Asks the worker to stop gracefully."""
     for row in await own_workers(call):
         if row.id == id:
             await call.service.store.stop_worker(row_id(call, id))
@@ -191,7 +194,7 @@ def describe_worker_state(row: WorkerInfo, now: Moment) -> Literal["running", "s
     return "stopping" if row.stopping else "running"
 
 
-@system.add("GET", "/v1/stats", "How many messages are where", Stats)
+@system.add("GET", "/v1/stats", "Get queue statistics", Stats)
 async def stats(call: Called) -> Stats:
     store = call.service.store
     snapshot = await call.service.counts.get_snapshot()
@@ -216,14 +219,17 @@ def make_counts_view(queue: Queue, snapshot: QueueSnapshot) -> QueueCountsView:
     return QueueCountsView(queue.name, queue.scope.name, queue.state, *numbers)
 
 
-@system.add("GET", "/v1/autoscale", "How many workers each queue needs", AutoscaleViews)
+@system.add("GET", "/v1/autoscale", "Get autoscaling hints", AutoscaleViews)
 async def autoscale(
     call: Called,
-    concurrency: Annotated[int, Query(ge=1, le=100_000, description="Of one worker.")] = 10,
+    concurrency: Annotated[
+        int, Query(ge=1, le=100_000, description="Concurrency of one worker.")
+    ] = 10,
     catch_up: Annotated[
-        float, Query(gt=0, le=86_400, description="Seconds to work off what is ready.")
+        float, Query(gt=0, le=86_400, description="Seconds to clear the backlog.")
     ] = 60.0,
 ) -> AutoscaleViews:
+    """Estimates how many workers each queue needs."""
     snapshot = await call.service.counts.get_snapshot()
     found: list[AutoscaleView] = []
     for queue in await own_queues(call):

@@ -30,31 +30,31 @@ def count_values(values: Sequence[T]) -> Iterable[tuple[T, int]]:
 class Metrics:
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
-        self.published = CounterMetric(
-            own, "penstock_published", "Messages published here.", "queue"
+        self.published = CounterMetric(own, "penstock_published", "Messages published.", "queue")
+        self.refused = CounterMetric(
+            own, "penstock_refused", "Messages refused, by error code.", "code"
         )
-        self.refused = CounterMetric(own, "penstock_refused", "Messages refused here.", "code")
-        self.claimed = CounterMetric(own, "penstock_claimed", "Messages claimed here.", "queue")
+        self.claimed = CounterMetric(own, "penstock_claimed", "Messages claimed.", "queue")
         self.settled = CounterMetric(
-            own, "penstock_settled", "What consumers said here.", "verb", "outcome"
+            own, "penstock_settled", "Settle calls, by verb and outcome.", "verb", "outcome"
         )
         self.requests = CounterMetric(
-            own, "penstock_http_requests", "Requests answered.", "route", "status"
+            own, "penstock_http_requests", "HTTP requests, by route and status.", "route", "status"
         )
-        self.seconds = HistogramMetric(own, "penstock_http_seconds", "How long they took.", "route")
+        self.seconds = HistogramMetric(
+            own, "penstock_http_seconds", "HTTP request duration.", "route"
+        )
         self.runs = HistogramMetric(
-            own, "penstock_run_seconds", "How long runs took, of a sample.", "queue"
+            own, "penstock_run_seconds", "Duration of message runs (sampled).", "queue"
         )
         self.waits = HistogramMetric(
             own,
             "penstock_wait_seconds",
-            "From published to first claimed here, of a sample.",
+            "Time from publish to first claim (sampled).",
             "queue",
         )
-        self.lost = CounterMetric(
-            own, "penstock_lost_leases", "Leases that ran out, of a sample.", "queue"
-        )
-        self.lag = Gauge("penstock_loop_lag_seconds", "How late the event loop was.", registry=own)
+        self.lost = CounterMetric(own, "penstock_lost_leases", "Expired leases (sampled).", "queue")
+        self.lag = Gauge("penstock_loop_lag_seconds", "Event loop lag.", registry=own)
         self.queues: set[str] = set()
 
     def queue(self, name: str) -> str:
@@ -90,7 +90,7 @@ class Depths(Collector):
 
     def collect(self) -> Iterable[Metric]:
         family = GaugeMetricFamily(
-            "penstock_depth", "Messages by place.", labels=["queue", "place"]
+            "penstock_depth", "Messages in each queue, by place.", labels=["queue", "place"]
         )
         for (queue, place), count in self.sum_depths().items():
             family.add_metric([queue, place], count)
@@ -100,7 +100,7 @@ class Depths(Collector):
     def collect_ages(self) -> Metric:
         """Of queues that share a name, the longest."""
         family = GaugeMetricFamily(
-            "penstock_oldest_claimable_seconds", "How long the next message waits.",
+            "penstock_oldest_claimable_seconds", "Age of the oldest claimable message.",
             labels=["queue"],
         )  # fmt: skip
         snapshot = self.counts.ask() or QueueSnapshot(0, {})
@@ -128,10 +128,12 @@ class Depths(Collector):
 
 def watch_pool(metrics: Metrics, pool: ConnectionPool[Any]) -> None:
     """The connections to the store."""
-    metrics.watch("penstock_pool_used", "Connections in use.", lambda: float(len(pool.used)))
-    metrics.watch("penstock_pool_idle", "Connections at rest.", lambda: float(len(pool.idle)))
+    metrics.watch("penstock_pool_used", "Store connections in use.", lambda: float(len(pool.used)))
+    metrics.watch("penstock_pool_idle", "Idle store connections.", lambda: float(len(pool.idle)))
     metrics.watch(
-        "penstock_pool_waiting", "Who waits for a connection.", lambda: float(len(pool.waiting))
+        "penstock_pool_waiting",
+        "Requests waiting for a store connection.",
+        lambda: float(len(pool.waiting)),
     )
 
 
