@@ -196,7 +196,7 @@ def test_a_store_that_went_back_in_time_is_refused(
     run(url, lake)
     restored = f"sqlite:///{tmp_path / 'backup.db'}"
     publish(restored, more)
-    with pytest.raises(InvalidState, match="the store went back in time"):
+    with pytest.raises(InvalidState, match="the store is older than lake"):
         run(restored, lake)
 
 

@@ -32,12 +32,12 @@ def test_rules_of_a_file_are_beaten_by_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("slow_ovr = 1", "unknown field `slow_ovr`; there are flash_under"),
+        ("slow_ovr = 1", "unknown field `slow_ovr`; known rules are flash_under"),
         ('slow_over = "long"', "Expected `float`"),
-        ("slow_over = ", "are not TOML"),
-        ("burst_claims = 1", "rule burst_claims is 1, and must be 2 or more"),
-        ('off = ["flash"]', "no anomaly named flash; there are flash_message"),
-        ("season_least_days = 40", "season_least_days is above season_days"),
+        ("slow_over = ", "is not valid TOML"),
+        ("burst_claims = 1", "rule burst_claims must be at least 2, not 1"),
+        ('off = ["flash"]', "unknown anomaly flash; known are flash_message"),
+        ("season_least_days = 40", "season_least_days must not exceed season_days"),
     ],
 )
 def test_a_wrong_rule_is_named(tmp_path: Path, text: str, reason: str) -> None:
@@ -49,8 +49,8 @@ def test_a_wrong_rule_is_named(tmp_path: Path, text: str, reason: str) -> None:
 
 def test_a_wrong_rule_is_named_before_spark_is_started(terminal: Terminal, url: str) -> None:
     for words, reason in {
-        ("--rule", "slow_over"): "a rule is NAME=VALUE, not 'slow_over'",
-        ("--rules", "gone.toml"): "cannot read the rules 'gone.toml'",
+        ("--rule", "slow_over"): "a rule must be NAME=VALUE, not 'slow_over'",
+        ("--rules", "gone.toml"): "cannot read rules file 'gone.toml'",
     }.items():
         said = terminal.call("pipeline", "run", "--url", url, *words, code=1).err
         assert said.startswith(f"penstock: {reason}")

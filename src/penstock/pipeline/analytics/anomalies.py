@@ -1,4 +1,4 @@
-"""Transform: what in an hour is beyond a fixed threshold; one row for a kind, queue and type."""
+"""Finds anomalies by fixed thresholds, one row per hour, kind, queue and type."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -18,7 +18,7 @@ COLUMNS = [
 
 
 def find_by_message(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """Counted, with the message that is farthest beyond."""
+    """Finds anomalies of single messages. Each row counts them and names the worst."""
     run, size, lease = f.col("run"), f.col("body_bytes"), f.col("lease")
     first = (f.col("deliveries") <= 1) & f.col("rested").isNull()
     waiting = f.col("state").isin("ready", "scheduled")
@@ -50,14 +50,14 @@ def find_by_message(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
 
 
 def is_frequent_enough(rules: AnomalyThresholds) -> Column:
-    """Whether the hour has as many of the kind as the rules ask for."""
+    """True if the hour has the minimum count of its kind."""
     kind, count = f.col("kind"), f.col("count")
     few = [(kind == name) & (count < least) for name, least in get_min_counts(rules).items()]
     return ~reduce(Column.__or__, few)
 
 
 def get_min_counts(rules: AnomalyThresholds) -> dict[str, int]:
-    """How many an hour must have to be an anomaly; of other kinds one is enough."""
+    """Returns the minimum count per hour. For other kinds it is one."""
     return {
         "lost_lease": rules.lost_least,
         "last_attempt": rules.last_chance_least,
@@ -66,7 +66,7 @@ def get_min_counts(rules: AnomalyThresholds) -> dict[str, int]:
 
 
 def explode_kinds(attempts: DataFrame, found: dict[str, tuple[Column, Column, float]]) -> DataFrame:
-    """A row may be several anomalies, and is none most often."""
+    """Groups anomalies by kind. One attempt may have several, and most have none."""
     each = [
         f.struct(
             f.when(condition, f.lit(kind)).alias("kind"),
@@ -99,7 +99,7 @@ def make_first_and_last(moment: str) -> list[Column]:
 
 
 def find_by_hour(metrics: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """From what the hour's metrics say."""
+    """Finds anomalies in the hourly metrics."""
     flash = metrics.filter("flash > 0").select(
         *SHARED, f.lit("flash_message").alias("kind"), f.col("flash").alias("count"),
         f.col("run_p50").alias("value"), f.lit(rules.flash_under).alias("threshold"),
@@ -118,7 +118,7 @@ SHARED = ["hour", "queue_id", "type", *NAMES]
 
 
 def find_stuck_consumers(consumers: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """Loses what it takes, and completes nothing."""
+    """Finds consumers that lose their leases and complete nothing."""
     found = consumers.filter((f.col("lost") >= rules.stuck_leases) & (f.col("completed") == 0))
     return found.select(
         "hour", "queue_id", *NAMES, "consumer", f.lit("stuck_consumer").alias("kind"),
@@ -128,7 +128,7 @@ def find_stuck_consumers(consumers: DataFrame, rules: AnomalyThresholds) -> Data
 
 
 def find_claim_bursts(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """Of claims by one consumer, in seconds that follow each other in one hour."""
+    """Finds bursts of claims by one consumer, in consecutive seconds of one hour."""
     claims = attempts.filter(f.col("consumer").isNotNull())
     return find_crowded_seconds(
         claims, "claimed_at", ["queue_id", "consumer"], rules.burst_claims, rules.burst_within
@@ -136,7 +136,7 @@ def find_claim_bursts(attempts: DataFrame, rules: AnomalyThresholds) -> DataFram
 
 
 def find_bulk_publishes(messages: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """Of messages published to one queue."""
+    """Finds bursts of messages published to one queue."""
     return find_crowded_seconds(
         messages, "created_at", ["queue_id", "type"], rules.bulk_messages, rules.bulk_within
     ).withColumn("kind", f.lit("bulk_publish"))
@@ -150,7 +150,7 @@ def find_crowded_seconds(
         floor_time(moment, HOUR).alias("hour"), f.unix_seconds(moment).alias("second"),
         f.col(moment).alias("moment"), *keys, *NAMES,
     )  # fmt: skip
-    # Most hours as a whole have fewer, and need no closer look.
+    # Skips hours that have too few in total, which are most.
     busy = seconds.groupBy(*place).count().filter(f.col("count") >= most)
     near = seconds.join(f.broadcast(busy), place, "left_semi")
     one = near.groupBy(*place, *NAMES, "second").agg(
@@ -168,7 +168,7 @@ def find_crowded_seconds(
 
 
 def collect_anomalies(parts: Iterable[DataFrame], rules: AnomalyThresholds) -> DataFrame:
-    """Of all kinds, under ids that are the same whenever it is looked for again."""
+    """Combines all kinds. Ids are deterministic, so that a repeated run changes nothing."""
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
     for name, kind in ABSENT.items():
         if name not in rows.columns:

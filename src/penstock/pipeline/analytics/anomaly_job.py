@@ -1,4 +1,4 @@
-"""Finds the anomalies of the hours that were made anew, and of those that are complete by now."""
+"""Finds anomalies in recomputed hours and in hours that have become complete."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -23,7 +23,7 @@ class AnomalyJob:
         self.make = make
         self.rules = rules
         self.hours = span.hours
-        # The hour that is not over yet is compared with no other; the last one like it was not.
+        # The current hour is not judged until it is over.
         self.end = get_hour(max(reached, span.reached))
         self.first = min(*span.hours, get_hour(reached) if reached else self.end)
 
@@ -53,7 +53,7 @@ class AnomalyJob:
         return ~f.when(unusual, judged).otherwise(again)
 
     def has_baseline(self) -> bool:
-        """There are earlier days to compare with."""
+        """True if there are enough earlier days to compare with."""
         days = {file.day for file in self.make.files if file.table == "metrics_hour"}
         return self.end > self.first and len(days) > self.rules.season_least_days
 

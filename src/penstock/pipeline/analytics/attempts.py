@@ -1,4 +1,4 @@
-"""Transform: each row of history with its message, how long it waited and how long it ran."""
+"""Builds the attempts table: history rows with their message, wait time and run time."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from penstock.model.queue import Queue
 from penstock.pipeline.analytics.fingerprints import make_fingerprint
 
-# How a delivery ends that was worked on.
+# Verbs that end a delivery after work on it.
 WORKED = ("complete", "fail", "nack", "reject", "reclaim", "cancel")
 FAILED = ("fail", "nack", "reject", "reclaim")
 MESSAGE_COLUMNS = (
@@ -34,11 +34,11 @@ LIMITS = pa.schema(
 def make_attempts(
     history: DataFrame, messages: DataFrame, rests: DataFrame, limits: DataFrame
 ) -> DataFrame:
-    """`rests` is the history that was not the end of its message, from its beginning."""
+    """`rests` is the history of all non-final rows, from the beginning."""
     size = f.octet_length("body").cast("long").alias("body_bytes")
     known = messages.select("id", *MESSAGE_COLUMNS, size)
     rows = history.withColumn("fingerprint", make_fingerprint(f.col("error")))
-    # Nothing is sorted, and each part fits in memory: the caller sees to the number of parts.
+    # Hash joins avoid sorting. The caller sets the number of partitions so that one fits in memory.
     both = rows.join(known.hint("shuffle_hash"), "id", "left").join(
         collect_rests(rests).hint("shuffle_hash"), "id", "left"
     )
@@ -46,7 +46,7 @@ def make_attempts(
 
 
 def collect_rests(rests: DataFrame) -> DataFrame:
-    """Where a message has rested so far, for each of its rows to find the last one before it."""
+    """Collects the earlier states of each message."""
     rest = f.struct(
         "position",
         f.coalesce("due_at", "at").alias("ready_at"),
@@ -70,7 +70,7 @@ def add_timings(rows: DataFrame) -> DataFrame:
     earlier = f.filter("rests", lambda rest: rest.position < f.col("position"))
     rows = rows.withColumn("earlier", earlier)
     rows = rows.withColumn("last", f.array_max("earlier"))
-    # A delay that was asked for is no wait. Nulls do not count.
+    # A requested delay is not wait time. greatest() ignores nulls.
     ready_at = f.coalesce(f.col("last.ready_at"), f.greatest("created_at", "run_at"))
     like = f.filter(
         "earlier",
@@ -96,16 +96,16 @@ def compute_attempts_left() -> Column:
 
 
 def compute_seconds_between(start: str, end: str) -> Column:
-    """The clocks of two rows may differ by a little on a store of many machines.
+    """Returns 0 for negative differences, because clocks of several machines may differ.
 
-    Null where a moment is: greatest() alone skips nulls and would say 0.
+    Null if a moment is null: greatest() alone ignores nulls and would return 0.
     """
     length = (f.unix_micros(end) - f.unix_micros(start)) / f.lit(1_000_000.0)
     return f.when(length.isNotNull(), f.greatest(length, f.lit(0.0)))
 
 
 def count_alike() -> list[Column]:
-    """How often the message failed like this by now, and in how many hands."""
+    """Counts how often the message has failed like this, and on how many consumers."""
     failed = f.col("verb").isin(*FAILED) & f.col("fingerprint").isNotNull()
     others = f.transform("like", lambda rest: rest.consumer)
     hands = f.array_distinct(f.concat(f.coalesce(others, f.array()), f.array("consumer")))
@@ -117,7 +117,7 @@ def count_alike() -> list[Column]:
 
 
 def make_limits(spark: SparkSession, queues: Iterable[Queue]) -> DataFrame:
-    """What the queues allow now. What they allowed then is not written down."""
+    """Returns the current limits of the queues. Past limits are not recorded."""
     rows = [
         {
             "queue_id": queue.id,
@@ -127,7 +127,7 @@ def make_limits(spark: SparkSession, queues: Iterable[Queue]) -> DataFrame:
         }
         for queue in queues
     ]
-    # Of a plain list Spark would make rows in processes of Python, which take seconds to start.
+    # From a list, Spark would create rows in Python processes, which take seconds to start.
     return spark.createDataFrame(pa.Table.from_pylist(rows, LIMITS))
 
 

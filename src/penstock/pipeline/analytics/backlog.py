@@ -1,4 +1,4 @@
-"""Transform: how many messages were unfinished, and how many dead, at the end of each minute."""
+"""Computes the backlog: unfinished and dead messages at the end of each minute."""
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
@@ -7,13 +7,13 @@ from penstock.pipeline.analytics.time import NAMES, floor_time, name_columns
 from penstock.pipeline.periods import MINUTE
 
 KEYS = ["minute", "queue_id"]
-# `died` is what the dead letters grew by.
+# `died` is the net change of dead letters.
 CHANGES = ("arrived", "left", "died")
 CARRIED = ("backlog", "dead")
 
 
 def make_changes(attempts: DataFrame, messages: DataFrame) -> DataFrame:
-    """What came and went, in each minute that something did, and under each name it had."""
+    """Counts changes per minute, queue and queue name."""
     arrived = messages.select(
         floor_time("created_at", MINUTE).alias("minute"), "queue_id", *NAMES,
         f.lit(1).alias("arrived"), f.lit(0).alias("left"), f.lit(0).alias("died"),
@@ -22,7 +22,7 @@ def make_changes(attempts: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def count_moves(attempts: DataFrame) -> DataFrame:
-    """A message that rests among the dead letters has left already, and may come back."""
+    """A dead message has already left the backlog, and a redrive returns it."""
     was_dead, is_dead = f.col("rested").eqNullSafe("dead"), f.col("state") == "dead"
     final = f.col("final")
     rows = attempts.filter(final | is_dead | was_dead)
@@ -40,9 +40,9 @@ def sum_changes(rows: DataFrame) -> DataFrame:
 
 
 def make_backlog(changed: DataFrame, carried: DataFrame, days: DataFrame) -> DataFrame:
-    """Adds up the changes, from what was carried over from the day before.
+    """Adds up the changes, starting from the end of the day before.
 
-    Each day begins with a row of every queue that is not empty, so the next one needs no other.
+    Each day starts with a row for every non-empty queue, so the next day needs only this one.
     """
     queues = changed.select("queue_id").union(carried.select("queue_id")).distinct()
     starts = days.crossJoin(f.broadcast(queues)).select(f.col("day_at").alias("minute"), "queue_id")
@@ -72,7 +72,7 @@ def sum_over(change: Column, name: str, line: WindowSpec) -> Column:
 
 
 def keep_last(rows: DataFrame) -> DataFrame:
-    """What a day leaves to the next."""
+    """Returns the last values of a day, which the next day starts from."""
     return rows.groupBy("queue_id").agg(
         *(f.max_by(name, "minute").alias(name) for name in (*NAMES, *CARRIED))
     )

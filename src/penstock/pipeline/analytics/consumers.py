@@ -1,4 +1,4 @@
-"""Transform: what each consumer did in an hour."""
+"""Computes hourly metrics per consumer."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f

@@ -1,11 +1,11 @@
-"""What two errors have in common when only their numbers, names and places differ."""
+"""Fingerprints errors by replacing numbers, names and paths with placeholders."""
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-# Of a long trace the beginning and the end say what it was.
+# Keeps the beginning and the end of a long traceback.
 MAX_ERROR_LENGTH = 2_000
-# In this order.
+# The order matters.
 TEMPLATES = (
     (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<id>"),
     (r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b", "<address>"),
@@ -16,12 +16,12 @@ TEMPLATES = (
     (r"\d+(?:[.:,]\d+)*", "<n>"),
     (r"\s+", " "),
 )
-# Looked for only in an error that has these letters: the patterns take long to find nothing.
+# Skips slow patterns for errors that do not contain this text.
 REQUIRED_TEXTS = {"<address>": "@", "<url>": "://"}
 
 
 def make_template(error: Column) -> Column:
-    """The error with a mark for everything that differs from case to case."""
+    """Replaces the variable parts of an error with placeholders."""
     text = f.when(
         f.length(error) > MAX_ERROR_LENGTH,
         f.concat(
@@ -39,5 +39,5 @@ def make_template(error: Column) -> Column:
 
 
 def make_fingerprint(error: Column) -> Column:
-    """Sixteen letters for a template; null without an error."""
+    """Returns 16 hex digits of the template's hash, or null without an error."""
     return f.substring(f.sha2(make_template(error), 256), 1, 16)

@@ -1,7 +1,7 @@
-"""How long something took, counted in buckets that each reach 2 % further than the last.
+"""Histograms of durations, with buckets that grow by 2 %.
 
-A percentile is right to 1 %. Buckets of two hours, or two queues, are added up to those of both,
-in any order and with the same outcome: a run that is repeated changes nothing.
+Percentiles are accurate to 1 %. Histograms of several hours or queues can be added in any order
+with the same result, so a repeated run changes nothing.
 """
 
 import math
@@ -16,24 +16,24 @@ PERCENTILES = (50, 95, 99)
 
 
 def find_bucket(seconds: Column) -> Column:
-    """Which bucket a length of time falls in; below a microsecond is a microsecond."""
+    """Returns the bucket of a duration. The shortest duration is one microsecond."""
     bounded = f.greatest(seconds, f.lit(SMALLEST))
     return f.ceil(f.log(bounded) / f.lit(math.log(GROWTH))).cast("int")
 
 
 def compute_bucket_seconds(number: Column) -> Column:
-    """The middle of a bucket."""
+    """Returns the middle of a bucket in seconds."""
     return f.pow(f.lit(GROWTH), number) * f.lit(2 / (1 + GROWTH))
 
 
 def gather_buckets(ours: Column) -> Column:
-    """Aggregate: the histogram of those rows with `bucket` and `count`; null of none."""
+    """Aggregates `bucket` and `count` of matching rows to a histogram; null if there are none."""
     each = f.collect_list(f.when(ours, f.struct("bucket", "count")))
     return f.when(f.size(each) > 0, f.array_sort(each))
 
 
 def compute_percentiles(name: str) -> list[Column]:
-    """The times that so many percent did not take longer than; nulls of nothing."""
+    """Computes the percentiles of a histogram; null if it is null."""
     buckets = walk_buckets(name)
     return [
         compute_bucket_seconds(buckets[f"p{percent}"]).alias(
@@ -44,7 +44,7 @@ def compute_percentiles(name: str) -> list[Column]:
 
 
 def walk_buckets(name: str) -> Column:
-    """The buckets of all percentiles by one walk: each step of it is a call for Spark."""
+    """Finds the buckets of all percentiles in one pass, because each step is slow in Spark."""
     total = f"aggregate({name}, 0L, (sum, each) -> sum + each.count)"
     begin = make_fields(
         f"'n{percent}', ceil({total} * {percent} / 100.0D), 'p{percent}', cast(null as int)"

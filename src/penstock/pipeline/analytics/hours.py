@@ -1,4 +1,4 @@
-"""What the new rows of a lake are about."""
+"""Finds the hours and messages that new rows of a lake affect."""
 
 from msgspec import Struct
 from pyspark.sql import Column, DataFrame
@@ -10,7 +10,7 @@ from penstock.pipeline.periods import HOUR
 
 
 class HourSpan(Struct, frozen=True):
-    """The hours that rows fall in, the messages they are about, and the last moment."""
+    """The hours of rows, the range of their message ids, and the latest moment."""
 
     hours: tuple[int, ...]
     first_id: int
@@ -19,7 +19,7 @@ class HourSpan(Struct, frozen=True):
 
 
 def make_span(history: DataFrame, messages: DataFrame) -> HourSpan:
-    """Moments of an attempt count for its hours both when it was claimed and when it ended."""
+    """An attempt affects the hour of its claim and the hour of its end."""
     nobody = f.lit(None).cast("long").alias("id")
     moments = (
         history.select(f.explode(f.array("at", "claimed_at")).alias("moment"), "id")
@@ -43,6 +43,6 @@ def make_span(history: DataFrame, messages: DataFrame) -> HourSpan:
 
 
 def filter_between(rows: DataFrame, first_id: int, last_id: int) -> DataFrame:
-    """Rows of messages that may be concerned; files without any are not read."""
+    """Keeps rows of affected messages. Spark skips files without any."""
     number: Column = f.col("id")
     return rows.filter((number >= first_id) & (number <= last_id))

@@ -1,6 +1,6 @@
-"""Makes the tables of a lake that tell how the queues did: of the hours that are new, or changed.
+"""Queue analytics: computes the result tables of a lake for new and changed hours.
 
-An hour is made anew from all its rows, so many small runs come to the same as a large one.
+An hour is recomputed from all its rows, so many small runs give the same result as a large one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,12 +36,12 @@ from penstock.store import Store
 from penstock.stores import urls
 
 STEPS = ("attempts", "metrics", "consumers", "backlog", "triage", "anomalies")
-# How many tables are made at once: planning one leaves the processors idle.
+# Tables computed in parallel, because planning one leaves the cores idle.
 MAX_PARALLEL_TABLES = 2
 
 
 class AnalyticsResult(Struct, frozen=True):
-    """The results as they are now, and the hours that were made anew."""
+    """The current results, and the hours that were recomputed."""
 
     results: Results
     hours: tuple[int, ...] = ()
@@ -56,10 +56,10 @@ def analyze(
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> AnalyticsResult:
-    """Killed at any moment, it leaves the results as they were, and the next run goes on."""
+    """Updates the results. A crash leaves the old results, and the next run continues."""
     url = make_absolute_url(url)
     with lakes.hold_lock(lake, use_store(url, make_identity)) as place:
-        # First: what is swept must not be in a Delta log any more.
+        # Before the sweep, so that no Delta log names a removed file.
         sync_delta(place)
         results.sweep(place)
         job = AnalyticsJob(
@@ -71,7 +71,7 @@ def analyze(
 
 
 class StoreSnapshot(Struct, frozen=True):
-    """The store at the begin of a run."""
+    """The store at the start of a run."""
 
     name: str
     read_at: Moment
@@ -83,7 +83,7 @@ async def read_source(url: str, store: Store) -> StoreSnapshot:
 
 
 class AnalyticsJob:
-    """One run over one lake."""
+    """One analytics run over one lake."""
 
     def __init__(
         self, spark: SparkSession, lake: Lake, rules: AnomalyThresholds, source: StoreSnapshot
@@ -93,7 +93,7 @@ class AnalyticsJob:
         self.rules = rules
         self.source = source
         self.chain = lake.manifests()
-        # Before it is looked which the newest are: another run may publish some meanwhile.
+        # Before the newest results are read, because another run may publish meanwhile.
         self.number = results.choose_next_number(lake)
         self.old = choose_usable(results.read_newest(lake), self.chain, lake, rules)
         self.fresh = [each for each in self.chain if each.first > self.old.through]
@@ -127,7 +127,7 @@ class AnalyticsJob:
         return AnalyticsResult(done, span.hours, new)
 
     def make_attempts(self, make: PartitionWriter, span: HourSpan) -> int:
-        """Returns how many there are more."""
+        """Returns the number of new attempts."""
         if not self.fresh:
             return 0
         history = make.source("history", self.fresh)
@@ -160,7 +160,7 @@ class AnalyticsJob:
 
 
 class AnalyticsTables:
-    """What is made of attempts and messages alone."""
+    """Tables that are computed from attempts and messages."""
 
     def __init__(
         self, make: PartitionWriter, messages: DataFrame, span: HourSpan, rules: AnomalyThresholds
@@ -174,14 +174,14 @@ class AnalyticsTables:
         return filter_hours(self.make.table("attempt", list_days(self.hours)), "at", self.hours)
 
     def claims(self) -> DataFrame:
-        """They end on any day: the clocks of two rows may differ."""
+        """Reads all days, because the clocks of claim and end may differ."""
         return filter_hours(self.make.table("attempt"), "claimed_at", self.hours)
 
     def messages(self) -> DataFrame:
         return filter_hours(self.all_messages, "created_at", self.hours)
 
     def steps(self) -> dict[str, Callable[[], None]]:
-        """Those that need the metrics, or nothing of each other."""
+        """Returns steps that are independent of each other."""
         return {
             "triage": self.remake_triage,
             "consumers": self.remake_consumers,
@@ -199,7 +199,7 @@ class AnalyticsTables:
         self.make.replace_backlog(self.attempt_rows(), self.messages(), self.hours)
 
     def remake_triage(self) -> None:
-        """By day, so of all the day's attempts."""
+        """Recomputes whole days."""
         days = sorted({hour - hour % DAY for hour in self.hours})
         rows = filter_hours(self.make.table("attempt", list_days(days)), "at", days, DAY)
         metrics = self.make.table("metrics_hour", list_days(days))
@@ -212,7 +212,7 @@ def list_days(hours: Iterable[int]) -> set[str]:
 
 
 def keep_tried_messages(attempts: DataFrame, messages: DataFrame) -> DataFrame:
-    """The messages from the first to the last that were tried: the files of others are not read."""
+    """Keeps messages between the first and the last id with attempts. Spark skips other files."""
     (ids,) = attempts.agg(f.min("id"), f.max("id")).collect()
     return filter_between(messages, ids[0] or 0, ids[1] or 0)
 
@@ -228,13 +228,13 @@ def run_in_parallel(steps: dict[str, Callable[[], None]]) -> Iterable[str]:
 def choose_usable(
     found: Results | None, manifests: list[Manifest], lake: Lake, rules: AnomalyThresholds
 ) -> Results:
-    """What of earlier results can stay. Other rules leave the attempts alone."""
+    """Returns the results that are still valid. Changed thresholds keep only the attempts."""
     nothing = Results(results.VERSION, lake.label.id, 0, 0, 0, "", ())
     if found is None or found.lake != lake.label.id:
         return nothing
     ends = {each.last for each in manifests}
     if found.through not in ends:
-        # Batches that were compacted together, of which some are new.
+        # A compaction merged analysed batches with new ones.
         return nothing
     if found.rules == rules.digest:
         return found

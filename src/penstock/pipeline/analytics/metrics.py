@@ -1,4 +1,4 @@
-"""Transform: what each queue and type did in an hour, with histograms that can be added up."""
+"""Computes hourly metrics per queue and type, with histograms that can be added up."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -20,7 +20,7 @@ GREATEST = ("wait_max", "run_max")
 
 
 def make_metrics(attempts: DataFrame, messages: DataFrame, flash_under: float) -> DataFrame:
-    """Of the hours in which the attempts ended and the messages were published."""
+    """Computes the metrics of the hours in which attempts ended and messages were published."""
     rows = attempts.withColumn("hour", floor_time("at", HOUR))
     arrived = messages.select(
         floor_time("created_at", HOUR).alias("hour"), "queue_id", "type", *NAMES
@@ -63,12 +63,12 @@ def select_times(done: Column) -> list[Column]:
 
 
 def to_micros(seconds: Column) -> Column:
-    """Aggregate: whole microseconds, whose sum does not depend on their order."""
+    """Sums in integer microseconds, so that the order does not matter."""
     return f.sum(f.round(seconds * 1_000_000).cast("long"))
 
 
 def sum_column(name: str) -> Column:
-    """Aggregate: in seconds again."""
+    """Sums microseconds and returns seconds."""
     return (f.sum(name) / f.lit(1_000_000.0)).alias(name)
 
 
@@ -81,7 +81,7 @@ def add_histograms() -> list[Column]:
 
 
 def make_histograms(rows: DataFrame) -> DataFrame:
-    """Both at once. What has the same keys comes together first, and then stays where it is."""
+    """Computes both histograms in one pass, with a single shuffle by key."""
     buckets = [find_bucket(f.col(name.removesuffix("_histogram"))) for name in HISTOGRAMS]
     together = rows.select(*KEYS, f.array(*buckets).alias("buckets")).repartition(*KEYS)
     each = together.select(*KEYS, f.posexplode_outer("buckets").alias("which", "bucket"))
@@ -91,7 +91,7 @@ def make_histograms(rows: DataFrame) -> DataFrame:
 
 
 def finish_metrics(totals: DataFrame) -> DataFrame:
-    """With what follows from the sums."""
+    """Adds rates and percentiles."""
     rates = {
         "failure_rate": f.try_divide("failures", "attempts"),
         "retry_rate": f.try_divide("retried", "attempts"),

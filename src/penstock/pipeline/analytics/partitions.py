@@ -1,4 +1,4 @@
-"""Puts new rows of a table in the place of the old ones, and leaves the days beside them alone."""
+"""Replaces rows of result tables by day partition."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
@@ -27,14 +27,14 @@ class PartitionWriter:
         self.old = old
         self.number = number
         self.files: list[ResultFile] = list(old.files)
-        # Tables are made by several threads.
+        # Several threads write tables.
         self.changing = Lock()
 
     def source(self, table: Table, manifests: Sequence[Manifest]) -> DataFrame:
         return read_parts(self.spark, self.lake.files, list_paths(manifests, table), table)
 
     def table(self, table: ResultTable, days: Collection[str] | None = None) -> DataFrame:
-        """As it is by now, what this run made included."""
+        """Returns the current table, including what this run has written."""
         return self.read(table, [each for each in self.files if choose_days(each, table, days)])
 
     def read(self, table: ResultTable, files: Iterable[ResultFile]) -> DataFrame:
@@ -42,7 +42,7 @@ class PartitionWriter:
         return read_files(self.spark, self.lake.files, names, SCHEMAS[table])
 
     def append(self, table: ResultTable, made: DataFrame, merged: Collection[str]) -> int:
-        """Adds rows, and writes those of the `merged` days anew beside them.
+        """Adds rows, and rewrites the `merged` days with them.
 
         Returns how many rows were added.
         """
@@ -54,7 +54,7 @@ class PartitionWriter:
         return sum(file.rows for file in written) - sum(file.rows for file in old)
 
     def replace(self, table: ResultTable, made: DataFrame, begins: Collection[int]) -> None:
-        """`begins` are the hours, or days, that `made` is all of."""
+        """Replaces the rows of the hours or days that start at `begins` with `made`."""
         days = {to_day(each) for each in begins}
         if self.old.list_files(table, days):
             length = DAY if table == "triage" else HOUR
@@ -65,7 +65,7 @@ class PartitionWriter:
         self.put(table, made, days)
 
     def put(self, table: ResultTable, rows: DataFrame, days: Collection[str]) -> list[ResultFile]:
-        """Writes rows, and forgets the files that the table had of these days."""
+        """Writes rows in place of the table's files of these days."""
         spread = self.spread_by_day(shape_table(rows, table))
         written = results.write(self.lake, spread, table, self.number)
         with self.changing:
@@ -74,20 +74,20 @@ class PartitionWriter:
         return written
 
     def spread_by_day(self, rows: DataFrame) -> DataFrame:
-        """Brings each day into one file; a large day into several, if Spark plans adaptively."""
+        """Writes one file per day, or several for a large day if Spark plans adaptively."""
         day = f.col("day")
         adaptive = self.spark.conf.get("spark.sql.adaptive.enabled") == "true"
         return rows.hint("rebalance", day) if adaptive else rows.repartition(day)
 
     def replace_backlog(self, rows: DataFrame, messages: DataFrame, hours: Sequence[int]) -> None:
-        """And of the days after it, which begin with what it leaves them."""
+        """Also recomputes all later days, which start from the backlog of the day before."""
         table: ResultTable = "backlog_minute"
         first = to_day(min(hours))
         later = [each for each in self.old.list_files(table) if each.day >= first]
         before = max(
             (each.day for each in self.old.list_files(table) if each.day < first), default=None
         )
-        # Small, and looked at twice.
+        # Small and used twice.
         fresh = backlog.make_changes(rows, messages).persist()
         kept = self.read(table, later).filter(
             ~is_in_hours(floor_time("minute", HOUR), sorted(hours))

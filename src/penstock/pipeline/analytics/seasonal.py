@@ -1,4 +1,4 @@
-"""Transform: hours that differ from the same hour of earlier days, by median and spread."""
+"""Finds seasonal anomalies: hours that differ from the same hour of earlier days."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
@@ -7,7 +7,7 @@ from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.analytics.time import NAMES, name_columns
 from penstock.pipeline.periods import DAY, HOUR, to_datetime
 
-# The metric; whether less than usual counts too; and the spread that is never noteworthy.
+# The metric, whether less than usual counts too, and the minimum spread.
 SERIES = {
     "unusual_throughput": ("completed", True, 5.0),
     "unusual_failures": ("failure_rate", False, 0.02),
@@ -22,9 +22,9 @@ SMALL_PART = 0.05
 def find_seasonal(
     metrics: DataFrame, hours: DataFrame, rules: AnomalyThresholds, first: int, end: int
 ) -> DataFrame:
-    """Verdicts about the hours from `first` up to `end`; `metrics` and `hours` begin earlier.
+    """Finds anomalies from `first` up to `end`. `metrics` and `hours` start earlier.
 
-    An hour in which nothing ran is an hour with a throughput of 0, once there was one with any.
+    An hour without work has a throughput of 0, from the first hour with work on.
     """
     alike = {hour % DAY for hour in range(first, end, HOUR)}
     rows = fill_hours(
@@ -44,9 +44,9 @@ def get_hour_of_day(second: str) -> Column:
 
 
 def fill_hours(metrics: DataFrame, hours: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """Every one of the hours, of every queue and type.
+    """Adds missing hours for every queue and type.
 
-    Rates and times of too few attempts are left out.
+    Drops rates and times of hours with too few attempts.
     """
     series = metrics.groupBy("queue_id", "type").agg(*name_columns())
     enough = f.col("attempts") >= rules.season_least
@@ -60,7 +60,7 @@ def fill_hours(metrics: DataFrame, hours: DataFrame, rules: AnomalyThresholds) -
 
 
 def add_earlier_values(rows: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """With the values of the same hour on the days before."""
+    """Adds the values of the same hour on earlier days."""
     same_hour = Window.partitionBy("queue_id", "type", get_hour_of_day("second"))
     days = same_hour.orderBy("second").rowsBetween(-rules.season_days, -1)
     lists = {}
@@ -72,7 +72,7 @@ def add_earlier_values(rows: DataFrame, rules: AnomalyThresholds) -> DataFrame:
 
 
 def is_in_use(rows: DataFrame, metrics: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """Only the values since the queue was first used in those days."""
+    """Keeps only values since the first use of the queue in the season."""
     used = metrics.groupBy("queue_id", "type").agg(
         f.collect_list(f.unix_seconds("hour")).alias("used")
     )
@@ -104,7 +104,7 @@ def make_verdicts(rules: AnomalyThresholds) -> Column:
 def make_verdict(
     kind: str, name: str, both: bool, least: float, rules: AnomalyThresholds
 ) -> Column:
-    """`threshold` is what is usual."""
+    """`threshold` is the usual value."""
     value, earlier = f.col(name).cast("double"), f.col(f"{name}_earlier")
     middle = compute_median(earlier)
     apart = compute_median(f.transform(earlier, lambda one: f.abs(one - middle)))
@@ -130,7 +130,7 @@ def compute_median(values: Column) -> Column:
 
 
 def make_hours(metrics: DataFrame, first: int, end: int) -> DataFrame:
-    """Every hour, also one in which nothing happened."""
+    """Lists all hours, including those without activity."""
     spark = metrics.sparkSession
     numbers = spark.range(first, end, HOUR).select(f.timestamp_seconds("id").alias("hour"))
     return f.broadcast(numbers)

@@ -1,4 +1,4 @@
-"""The columns of the tables that a run makes, as Spark writes them down."""
+"""Spark schemas of the result tables."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -36,7 +36,7 @@ SCHEMAS: dict[ResultTable, str] = {
         message_id long, error string, template string,
         attributes array<struct<name:string,value:string,share:double,usual:double>>""",
 }
-# The moment by which a row belongs to a day.
+# The column that determines the day of a row.
 MOMENTS: dict[ResultTable, str] = {
     "attempt": "at",
     "metrics_hour": "hour",
@@ -50,8 +50,8 @@ MOMENTS: dict[ResultTable, str] = {
 def shape_table(rows: DataFrame, table: ResultTable) -> DataFrame:
     """Selects the columns of the table in their order, all nullable, and the day of the row.
 
-    Spark writes what cannot be null as a required column, so files of one table would differ.
-    Each row has a moment, which Spark does not know: under that condition a column is nullable.
+    Spark writes non-nullable columns as required, so files of one table would differ. Every row
+    has a moment, but Spark does not know it, so this condition makes each column nullable.
     """
     moment = MOMENTS[table]
     has_moment = f.col(moment).isNotNull()
@@ -61,7 +61,7 @@ def shape_table(rows: DataFrame, table: ResultTable) -> DataFrame:
 
 
 def split(schema: str) -> list[str]:
-    """At the commas between columns, not at those inside a type."""
+    """Splits at commas between columns, not at those inside a type."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(schema):
         depth += (letter == "<") - (letter == ">")

@@ -1,4 +1,4 @@
-"""Nouns: from when on something is an anomaly, as an operator sets it."""
+"""Anomaly thresholds, as set by an operator."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from penstock.errors import InvalidInput
 
 
 class AnomalyThresholds(Struct, frozen=True, forbid_unknown_fields=True):
-    """Lengths of time in seconds. A rule that is not wanted is named in `off`."""
+    """Thresholds of all anomaly kinds. Durations are in seconds. `off` lists disabled kinds."""
 
     flash_under: float = 0.5
     slow_over: float = 10.0
     payload_over: int = 5_000
-    # More than so many leases after the lease it was claimed with.
+    # Multiples of the lease beyond its end.
     overdue_leases: float = 2.0
     burst_claims: int = 50
     burst_within: int = 5
@@ -31,11 +31,11 @@ class AnomalyThresholds(Struct, frozen=True, forbid_unknown_fields=True):
     stuck_leases: int = 3
     storm_retries: int = 20
     storm_share: float = 0.5
-    # How many times the usual spread from the median of the same hour on earlier days.
+    # Distance from the median of the same hour on earlier days, in multiples of the spread.
     season_spreads: float = 6.0
     season_days: int = 28
     season_least_days: int = 4
-    # Attempts in an hour: fewer say little of what is usual.
+    # Minimum attempts per hour; fewer are not significant.
     season_least: int = 50
     off: tuple[str, ...] = ()
 
@@ -43,14 +43,14 @@ class AnomalyThresholds(Struct, frozen=True, forbid_unknown_fields=True):
         for name, value in msgspec.structs.asdict(self).items():
             if name != "off" and value < MINIMUMS.get(name, 0):
                 raise InvalidInput(
-                    f"rule {name} is {value}, and must be {MINIMUMS.get(name, 0)} or more"
+                    f"rule {name} must be at least {MINIMUMS.get(name, 0)}, not {value}"
                 )
         if unknown := set(self.off) - set(SEVERITIES):
             raise InvalidInput(
-                f"no anomaly named {', '.join(sorted(unknown))}; there are {', '.join(SEVERITIES)}"
+                f"unknown anomaly {', '.join(sorted(unknown))}; known are {', '.join(SEVERITIES)}"
             )
         if self.season_least_days > self.season_days:
-            raise InvalidInput("rule season_least_days is above season_days")
+            raise InvalidInput("rule season_least_days must not exceed season_days")
 
     @property
     def digest(self) -> str:
@@ -73,7 +73,7 @@ MINIMUMS = {
     "season_least_days": 2,
     "season_least": 1,
 }
-# Every kind of anomaly, and how bad it is.
+# Every kind of anomaly and its severity.
 SEVERITIES = {
     "flash_message": "info",
     "large_payload": "info",
@@ -95,12 +95,12 @@ SEVERITIES = {
 
 
 def load(path: str | None, changes: Sequence[str] = ()) -> AnomalyThresholds:
-    """Of a TOML file, with NAME=VALUE laid over it."""
+    """Loads a TOML file and applies NAME=VALUE overrides."""
     given = {} if path is None else read_file(path)
     for change in changes:
         name, mark, value = change.partition("=")
         if not mark:
-            raise InvalidInput(f"a rule is NAME=VALUE, not {change!r}")
+            raise InvalidInput(f"a rule must be NAME=VALUE, not {change!r}")
         given[name.strip()] = value.split(",") if name.strip() == "off" else value.strip()
     return parse(given)
 
@@ -110,9 +110,9 @@ def read_file(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except OSError as error:
-        raise InvalidInput(f"cannot read the rules {path!r}: {error.strerror}") from None
+        raise InvalidInput(f"cannot read rules file {path!r}: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"the rules {path!r} are not TOML: {error}") from None
+        raise InvalidInput(f"rules file {path!r} is not valid TOML: {error}") from None
 
 
 def parse(given: Mapping[str, Any]) -> AnomalyThresholds:
@@ -120,4 +120,4 @@ def parse(given: Mapping[str, Any]) -> AnomalyThresholds:
         return msgspec.convert(given, AnomalyThresholds, strict=False)
     except msgspec.ValidationError as error:
         names = ", ".join(AnomalyThresholds.__struct_fields__)
-        raise InvalidInput(f"rules: {error}; there are {names}") from None
+        raise InvalidInput(f"invalid rules: {error}; known rules are {names}") from None

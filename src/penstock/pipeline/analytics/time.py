@@ -1,4 +1,4 @@
-"""What every transform needs of time: hours, days, and the rows that are in some of them."""
+"""Column expressions for hours and days, and filters by them."""
 
 from collections.abc import Collection, Sequence
 
@@ -7,12 +7,12 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.periods import HOUR, to_datetime
 
-# Of a queue; a name may be gone with the queue, or change within an hour.
+# Names of a queue. They are null for a deleted queue and may change within an hour.
 NAMES = ("tenant", "scope", "queue")
 
 
 def floor_time(moment: str, seconds: int) -> Column:
-    """The beginning of the minute, hour or day that a moment is in."""
+    """Rounds a moment down to its minute, hour or day."""
     micros = f.unix_micros(moment)
     return f.timestamp_micros(micros - f.pmod(micros, f.lit(seconds * 1_000_000)))
 
@@ -26,14 +26,14 @@ def format_day(hour: str) -> Column:
 
 
 def name_columns() -> list[Column]:
-    """Aggregate: of few rows, because Spark sorts all of them for the greatest of a text."""
+    """Aggregates the names. Use on few rows, because Spark sorts all rows for max() of a string."""
     return [f.max(name).alias(name) for name in NAMES]
 
 
 def filter_hours(
     rows: DataFrame, moment: str, begins: Collection[int], length: int = HOUR
 ) -> DataFrame:
-    """Those whose moment is in one of the hours, or days; files without any are not read."""
+    """Keeps rows in the given hours or days. Spark skips files without any."""
     if not begins:
         return rows.filter("false")
     low, high = to_datetime(min(begins)), to_datetime(max(begins) + length)

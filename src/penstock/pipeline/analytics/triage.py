@@ -1,4 +1,4 @@
-"""Transform: failures of a day that are alike, and what their messages have in common."""
+"""Failure triage: clusters a day's failures by error, and finds what their messages share."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
@@ -11,20 +11,20 @@ from penstock.pipeline.periods import DAY
 SERIES = ["day_at", "queue_id", "type"]
 CLUSTER = [*SERIES, "fingerprint"]
 PAIR = [*SERIES, "name", "value"]
-# Messages of a type and day that stand for all of them: the same ones whenever it is run.
+# Size of the deterministic sample of messages per type and day.
 SAMPLE_SIZE = 500
 EVERYONE = ""
 MAX_VALUE_LENGTH = 64
-# In how many of a cluster's messages an attribute is worth a word, and how much more than usual.
+# Minimum share of an attribute in a cluster, ratio to its usual share, and cluster size.
 MIN_SHARE, MIN_LIFT, MIN_MESSAGES = 0.3, 1.5, 10
-# How likely chance alone may name an attribute on a day, of all that are looked at.
+# Probability of a false positive per day, over all attributes.
 MAX_CHANCE = 0.01
 MAX_ATTRIBUTES = 5
 MAX_ERROR_LENGTH = 1_000
 
 
 def make_triage(attempts: DataFrame, messages: DataFrame, metrics: DataFrame) -> DataFrame:
-    """`metrics` are those of the same days."""
+    """`metrics` must cover the same days."""
     common = find_attributes(draw_sample(add_day(attempts), make_totals(metrics)), messages)
     return add_ids(make_clusters(attempts).join(common, CLUSTER, "left"))
 
@@ -38,7 +38,7 @@ def filter_failed(attempts: DataFrame) -> DataFrame:
 
 
 def make_clusters(attempts: DataFrame) -> DataFrame:
-    """By what is left of an error without its particulars."""
+    """Clusters failures by error fingerprint."""
     by_message = (
         filter_failed(attempts)
         .groupBy(*CLUSTER, "id")
@@ -91,23 +91,22 @@ ENTRIES = "array<struct<key:string,value:string>>"
 
 
 def make_totals(metrics: DataFrame) -> DataFrame:
-    """How many attempts a day had, and how many of them failed; of days with any that did."""
+    """Counts attempts and failures per day, for days with failures."""
     days = metrics.withColumn("day_at", floor_time("hour", DAY)).groupBy(*SERIES)
     sums = days.agg(f.sum("attempts").alias("tried"), f.sum("failures").alias("missed"))
     return sums.filter("missed > 0")
 
 
 def draw_sample(rows: DataFrame, totals: DataFrame) -> DataFrame:
-    """Messages by a hash of their id: some that stand for all, and some of those that failed.
+    """Samples all messages and failed messages, by a hash of the id.
 
-    `groups` are the clusters that a message stands for, and EVERYONE.
+    `groups` lists the clusters that a message represents, and EVERYONE for all messages.
     """
     number = f.pmod(f.xxhash64("id"), f.lit(1_000_000)) / f.lit(1_000_000.0)
     usual = number < f.lit(float(SAMPLE_SIZE)) / f.col("tried")
     broke = is_failed() & f.col("fingerprint").isNotNull()
     hit = broke & (number < f.lit(float(SAMPLE_SIZE)) / f.col("missed"))
-    # Nothing is known of a message that is not there. Told of the id as well, Spark sees that
-    # what is counted and what is looked up are the same.
+    # Drops attempts without a message. The filter on id lets Spark reuse the exchange.
     with_message = rows.filter("created_at is not null and id is not null")
     known = with_message.join(f.broadcast(totals), SERIES).filter(usual | hit)
     groups = f.collect_set(f.when(hit, f.col("fingerprint")))
@@ -117,13 +116,13 @@ def draw_sample(rows: DataFrame, totals: DataFrame) -> DataFrame:
 
 
 def find_attributes(drawn: DataFrame, messages: DataFrame) -> DataFrame:
-    """Those that a cluster's messages have more often than all messages of their type."""
+    """Finds attributes that are more frequent in a cluster than in all messages of the type."""
     bodies = messages.select("id", "body", "headers", "labels")
     described = bodies.join(drawn.hint("shuffle_hash"), "id").select(
         *SERIES, "groups", extract_attributes().alias("said")
     )
-    # What stands for a day is little: it comes together once, and then stays where it is. Not
-    # outer, Spark would take every body apart twice, to leave out the empty ones first.
+    # The sample is small, so it is shuffled once. Without inline_outer Spark would parse every
+    # body twice to drop the empty ones first.
     entry = f.inline_outer("said").alias("name", "value")
     pairs = (
         described.repartition(*SERIES).select(*SERIES, "groups", entry).filter("name is not null")
@@ -135,7 +134,7 @@ def find_attributes(drawn: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def count_sizes(drawn: DataFrame) -> DataFrame:
-    """Counts the messages that stand for a group, and beside it those that stand for all."""
+    """Counts the sample of each group, and the sample of all messages beside it."""
     each = drawn.select(*SERIES, f.explode("groups").alias("group"))
     sized = each.groupBy(*SERIES, "group").agg(f.count("*").alias("size"))
     everyone = f.when(f.col("group") == EVERYONE, f.col("size"))
@@ -144,11 +143,11 @@ def count_sizes(drawn: DataFrame) -> DataFrame:
 
 
 def filter_notable(shares: DataFrame) -> DataFrame:
-    """The most unusual first."""
+    """Keeps attributes that are frequent, unusual and significant."""
     everyone = f.col("group") == EVERYONE
     large = shares.filter(~everyone & (f.col("size") >= MIN_MESSAGES))
     special = large.filter(f.col("share") >= MIN_SHARE)
-    # Few values are, so few of those that everyone has are looked at.
+    # Few values qualify, so the join with the overall shares is small.
     usual = shares.filter(everyone).join(
         f.broadcast(special.select(*PAIR).distinct()), PAIR, "left_semi"
     )
@@ -157,7 +156,7 @@ def filter_notable(shares: DataFrame) -> DataFrame:
         .groupBy(*PAIR)
         .agg(
             f.coalesce(f.max(f.when(everyone, f.col("times"))), f.lit(0)).alias("everyone_times"),
-            # Not seen among those that stand for all: rarer than one of them.
+            # Not in the overall sample, so rarer than one in SAMPLE_SIZE.
             f.coalesce(f.max(f.when(everyone, f.col("share"))), f.lit(1.0 / SAMPLE_SIZE)).alias(
                 "usual"
             ),
@@ -175,11 +174,12 @@ def filter_notable(shares: DataFrame) -> DataFrame:
 
 
 def is_significant() -> Column:
-    """Whether chance alone would make a cluster have the value so often.
+    """True if chance alone is unlikely to make a value this frequent in a cluster.
 
-    The chance of `times` among `size` messages drawn from the cluster and everyone together is at
-    most exp(-size * divergence), by the bound of Chernoff and Hoeffding on the binomial and the
-    hypergeometric tail. By Bonferroni it is compared with MAX_CHANCE over the pairs of the day.
+    The probability of `times` among `size` messages drawn from the cluster and all others is at
+    most exp(-size * divergence), by the Chernoff-Hoeffding bound on the binomial and the
+    hypergeometric tail. With the Bonferroni correction it is compared with MAX_CHANCE over the
+    pairs of the day.
     """
     times, size, share = f.col("times"), f.col("size"), f.col("share")
     pooled = (times + f.col("everyone_times")) / (size + f.col("everyone_size"))
@@ -200,7 +200,7 @@ def rank_attributes(rows: DataFrame) -> DataFrame:
 
 
 def extract_attributes() -> Column:
-    """The attributes of a body that is a JSON object, of its headers and of its labels."""
+    """Extracts attributes from a JSON object body, the headers and the labels."""
     body = f.from_json(f.col("body").cast("string"), "map<string,string>")
     return f.concat(
         map_entries(body),

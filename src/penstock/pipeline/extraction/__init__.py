@@ -1,1 +1,1 @@
-"""Carries the history of a store into the lake."""
+"""Extracts the history of a store into the lake."""

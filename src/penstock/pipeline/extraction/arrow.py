@@ -1,4 +1,4 @@
-"""Nouns become columns."""
+"""Converts messages and history rows to Arrow batches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -22,7 +22,7 @@ def make_batch(
 def make_arrow_batch(
     values: Callable[[str], list[Any]], schema: Any, queues: Mapping[int, Queue]
 ) -> Any:
-    """One Arrow batch. A queue that is gone has a number and no name."""
+    """Builds an Arrow batch. Deleted queues have an id and no name."""
     metas = values("meta") if META_COLUMNS.intersection(schema.names) else []
     plain = all(meta is PLAIN for meta in metas)
     columns = [
@@ -35,7 +35,7 @@ def make_arrow_batch(
 
 
 def make_repeated(field: Any, times: int) -> Any:
-    """What every message has that says nothing else."""
+    """Repeats the default value of a field."""
     value = getattr(PLAIN, field.name)
     if value is None:
         return pa.nulls(times, field.type)

@@ -1,4 +1,4 @@
-"""Carries a store's history into the lake, each row once, from where it stopped."""
+"""Extracts the history of a store into the lake: incrementally, and each row once."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,12 +28,12 @@ from penstock.pipeline.lake.writer import Extraction, run
 from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
 from penstock.store import Store
 
-# Rows of each table, about: in a batch, and in a file of it.
+# Approximate rows per table of a batch, and of one of its files.
 BATCH_ROWS, PART_ROWS = 2_000_000, 200_000
 
 
 class ExtractResult(Struct, frozen=True):
-    """What one call brought into the lake, and how far the lake is now."""
+    """Counts what one call extracted. `cursor` is the new end of the lake."""
 
     batches: int
     messages: int
@@ -49,11 +49,12 @@ def extract(
     batch: int = BATCH_ROWS,
     progress: Callable[[Manifest], None] = lambda _: None,
 ) -> ExtractResult:
-    """All that is final now. Killed at any moment, the next call goes on without loss or double."""
+    """Extracts all rows that are final. After a crash, the next call continues without loss or
+    duplicates."""
     url = make_absolute_url(url)
     with lakes.hold_lock(lake, use_store(url, make_identity)) as place:
         sync_delta(place)
-        # In this order: a manifest is always written before it is recorded.
+        # Read before the manifests, because a manifest is written before it is recorded.
         recorded = use_store(url, partial(read_recorded, place))
         chain = place.manifests()
         cursor, target = use_store(url, partial(resume, place, chain, recorded))
@@ -96,7 +97,7 @@ def summarize(written: list[Manifest], cursor: Cursor) -> ExtractResult:
 def extract_batch(
     spark: SparkSession, url: str, lake: Lake, number: int, start: Cursor, end: Cursor
 ) -> Manifest:
-    """The manifest first, then the store's record of it: retention never runs ahead of the lake."""
+    """Writes the manifest before the store's record, so that retention waits for the lake."""
     stretches = use_store(url, partial(divide_range, start, end))
     parts = run(spark, lake.where, f"{number:010}", [Extraction(url, part) for part in stretches])
     seen = use_store(url, lambda store: make_witness(store, end))
@@ -110,7 +111,7 @@ def extract_batch(
 async def resume(
     lake: Lake, chain: list[Manifest], recorded: tuple[int, int], store: Store
 ) -> tuple[Cursor, Cursor]:
-    """Where the lake is and where the store is. From here on retention waits for the lake."""
+    """Returns the ends of the lake and of the store. From now on retention waits for the lake."""
     end = chain[-1].end if chain else Cursor()
     await refuse_diverged(lake, chain, recorded, store)
     target = await find_latest(store, end)
@@ -120,7 +121,7 @@ async def resume(
 
 
 async def record_cursor(lake: Lake, cursor: Cursor, store: Store) -> None:
-    """Never back: another extract may have come further meanwhile, where none can be kept away."""
+    """Saves the cursor, never backwards: where there is no lock, another extract may be ahead."""
     if not any(map(gt, await read_recorded(lake, store), get_positions(cursor))):
         await store.save_cursor(lake.cursor_name, cursor)
 
@@ -133,22 +134,23 @@ async def read_recorded(lake: Lake, store: Store) -> tuple[int, int]:
 async def refuse_diverged(
     lake: Lake, chain: list[Manifest], recorded: tuple[int, int], store: Store
 ) -> None:
-    """The store's record is where the lake is, or behind it if a driver was killed.
+    """Raises if the lake lost batches or the store was restored from a backup.
 
-    Behind it, the store must have the rows at the end of the lake, or it was restored.
+    The store's record may be behind the lake if a driver was killed. Then the store must still
+    have the rows at the end of the lake.
     """
     reached = get_positions(chain[-1].end) if chain else (0, 0)
     if recorded == reached:
         return
     if any(map(gt, recorded, reached)):
         raise InvalidState(
-            f"lake {lake.where!r} lost batches: the store gave it all up to {recorded}, and it has"
-            f" {reached}: put back a copy of it, or begin a new lake"
+            f"lake {lake.where!r} lost batches: the store recorded {recorded} and the lake ends at"
+            f" {reached}; restore the lake from a copy, or create a new one"
         )
     if await make_witness(store, chain[-1].end) != chain[-1].witness:
         raise InvalidState(
-            f"the store went back in time: lake {lake.where!r} has it up to {reached}, and the"
-            f" store knows of {recorded}; was it restored from a backup? Begin a new lake for it"
+            f"the store is older than lake {lake.where!r}, which ends at {reached} while the store"
+            f" recorded {recorded}; if it was restored from a backup, create a new lake"
         )
 
 
@@ -157,7 +159,7 @@ def get_positions(cursor: Cursor) -> tuple[int, int]:
 
 
 async def make_witness(store: Store, end: Cursor) -> str:
-    """Of the rows at the very end."""
+    """Returns a digest of the rows at the end."""
     digest = sha256()
     for table in TABLES:
         last = get_position(end, table)
@@ -168,7 +170,7 @@ async def make_witness(store: Store, end: Cursor) -> str:
 
 
 def format_witness(row: Struct) -> str:
-    """Without what later versions tell of a message, so that witnesses of older lakes hold."""
+    """Leaves out fields that later versions added, so that witnesses of older lakes match."""
     if not isinstance(row, StoredMessage):
         return repr(row)
     return repr(StoredMessage(*(getattr(row, name) for name in StoredMessage.__struct_fields__)))

@@ -1,6 +1,6 @@
-"""Stretches of a store's feed: where it ends now, how to divide it, how to read one exactly.
+"""Finds the end of a store's feed, splits it into ranges, and reads a range exactly.
 
-All by `feed` alone, so a position means whatever the store means by it.
+Uses only `Store.feed`, so that it works with the positions of any store.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from penstock.pipeline.lake.schema import Table
 from penstock.pipeline.store_access import open_existing
 from penstock.store import Store
 
-# Rows of a page, at first and at most; and how much of bodies is too much, or little.
+# Rows of the first page, and of the largest.
 FIRST_PAGE, PAGE = 1_000, PAGE_ROWS
-# How many rows show how dense the others are, and how many parts are too many.
+# Rows that are read to estimate the density, and the most ranges of a table.
 SAMPLE_ROWS, MAX_PARTS = 1_000, 10_000
 MAX_PAGE_BYTES, FEW_BYTES = PAGE_BYTES, 4_000_000
 
 
 class Range(Struct, frozen=True):
-    """The rows of one table above `after`, up to `last`."""
+    """Selects the rows of one table above `after`, up to `last`."""
 
     table: Table
     after: int
@@ -37,7 +37,7 @@ class Range(Struct, frozen=True):
 async def make_ranges(
     store: Store, table: Table, after: Cursor, last: Cursor, rows: int
 ) -> list[Range]:
-    """What is between the two, in parts of about so many rows."""
+    """Splits the rows between two cursors into ranges of about `rows` rows."""
     end = get_position(last, table)
     first, step = await compute_stride(store, table, get_position(after, table), end, rows)
     step = max(step, (end - first) // MAX_PARTS + 1)
@@ -49,9 +49,10 @@ async def make_ranges(
 async def compute_stride(
     store: Store, table: Table, after: int, end: int, rows: int
 ) -> tuple[int, int]:
-    """Where the next row is about to come, and how many positions hold about so many rows.
+    """Returns the position before the next row, and how many positions hold about `rows` rows.
 
-    A position is a row here, a transaction of thousands there: the first ones show it.
+    A position is one row in some stores and a transaction of thousands in others, so this
+    estimates from a sample.
     """
     next_row = await read_feed(store, table, after, 1, end)
     if not read_rows(next_row, table):
@@ -67,16 +68,16 @@ def get_position(cursor: Cursor, table: Table) -> int:
 
 
 async def find_latest(store: Store, after: Cursor) -> Cursor:
-    """The last position of each table that holds a row and is final; `after` if there is none."""
+    """Returns the last final position with a row for each table, or `after` if there is none."""
     epoch = (await store.feed(replace(after, message=NEVER, history=NEVER), 1)).cursor.epoch
-    # History first: no row of it is without its message.
+    # History first, so that every history row has its message.
     history = await find_last_position(store, "history", after.history)
     message = await find_last_position(store, "message", after.message)
     return Cursor(epoch, message, history)
 
 
 async def find_last_position(store: Store, table: Table, after: int) -> int:
-    """Leaps, then halves: the feed after a position holds something, or nothing ever further."""
+    """Searches exponentially, then by bisection."""
     found, step, beyond = after, 1, NEVER
     while found + 1 < beyond:
         probed = min(found + step, beyond - 1) - 1
@@ -93,7 +94,7 @@ async def find_last_position(store: Store, table: Table, after: int) -> int:
 async def read_feed(
     store: Store, table: Table, after: int, limit: int, known: int | None = None
 ) -> Feed:
-    """A feed of one table: that of the other ends before it begins."""
+    """Reads the feed of one table, and skips the other."""
     message, history = (after, NEVER) if table == "message" else (NEVER, after)
     final = None if known is None else Cursor(0, known, known)
     return await store.feed(Cursor(0, message, history), limit, final)
@@ -106,9 +107,9 @@ def read_rows(feed: Feed, table: Table) -> Sequence[StoredMessage] | Sequence[Hi
 async def read_pages(
     store: Store, part: Range
 ) -> AsyncIterator[Sequence[StoredMessage] | Sequence[HistoryRow]]:
-    """Exactly the rows of the range. A page that reaches past its end is asked for again, smaller.
+    """Yields exactly the rows of the range. Reads a page that passes its end again, smaller.
 
-    What shares a position is never divided, so a page of one is either inside or outside.
+    Rows that share a position are never split, so a page of one row is inside or outside.
     """
     after, limit = part.after, FIRST_PAGE
     while after < part.last:
@@ -120,13 +121,13 @@ async def read_pages(
         elif not rows or limit == 1:
             return
         else:
-            # Most often the positions left hold their share of the rows, and the next page is it.
+            # Rows are usually evenly spread, so this mostly hits the end at once.
             share = len(rows) * (part.last - after) // (reached - after)
             limit = max(min(share, limit // 2), 1)
 
 
 def choose_next_limit(limit: int, rows: Sequence[StoredMessage] | Sequence[HistoryRow]) -> int:
-    """Bodies may be small or large: a page is to fit in memory either way."""
+    """Adapts to the size of bodies, so that a page fits in memory."""
     size = sum(len(row.body) for row in rows if isinstance(row, StoredMessage))
     if size > MAX_PAGE_BYTES:
         return max(limit // 2, 1)
@@ -134,7 +135,7 @@ def choose_next_limit(limit: int, rows: Sequence[StoredMessage] | Sequence[Histo
 
 
 def read(url: str, part: Range, schema: Any) -> Iterator[Any]:
-    """Arrow batches of a range, for a caller without an event loop: a task of Spark."""
+    """Yields Arrow batches of a range, for callers without an event loop such as Spark tasks."""
     with asyncio.Runner() as runner:
         store = runner.run(open_existing(url))
         try:

@@ -1,4 +1,4 @@
-"""Counts and digests by queue, on both sides of the balance sheet."""
+"""Computes counts and digests by queue, for the lake and for the store."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -12,16 +12,16 @@ from penstock.pipeline.extraction.ranges import Range, find_latest, get_position
 from penstock.pipeline.lake.schema import Table
 from penstock.store import Store
 
-# How often a store that is written to meanwhile is counted again.
+# Attempts to count a store that does not change meanwhile.
 MAX_TRIES = 5
-# As every store's census does it.
+# The same digest as in the census of every store.
 DIGEST = "sum(((id % 1000003) * (id % 1000033)) % 1000000007)"
-# Which place of the census a table is counted as; of history only what is final.
+# The census place of each table. Only final history rows count.
 PLACES: dict[Table, str] = {"message": "message", "history": "ended"}
 
 
 class QueueChecksum(Struct, frozen=True):
-    """A count of messages, and the digest of their ids."""
+    """Message count and a digest of the ids."""
 
     count: int = 0
     digest: int = 0
@@ -33,16 +33,16 @@ class QueueChecksum(Struct, frozen=True):
         return QueueChecksum(self.count - other.count, self.digest - other.digest)
 
 
-# By queue id and place.
+# Keys are queue id and place.
 Sums: TypeAlias = Mapping[tuple[int, str], QueueChecksum]
 
 
 class StoreChecksums(Struct, frozen=True):
-    """The store's side: all it has, and what of it is above the lake."""
+    """Checksums of the whole store, and of the part above the lake."""
 
     census: Sums
     above: Sums
-    # It was written to all the while, so the two are of different moments.
+    # The store kept changing, so `census` and `above` are of different moments.
     moving: bool
 
 

@@ -15,14 +15,13 @@ KEYS: dict[Table, str] = {"message": "id", "history": "position"}
 NAMED: dict[Table, tuple[str, ...]] = {"message": ("queue_id",), "history": ("queue_id", "id")}
 KIND = """CASE WHEN lake.mark IS NULL THEN 'lost'
                WHEN store.mark IS NULL THEN 'extra' ELSE 'changed' END"""
-# A queue may have got another name since.
+# Ignored, because a queue may have been renamed.
 RENAMED = ("tenant", "scope", "queue")
-# How many are told.
 MAX_DIFFERENCES = 1_000
 
 
 class Difference(Struct, frozen=True):
-    """A row that the lake lost, has twice, has changed, or has and the store never had."""
+    """A row that is lost, doubled or changed in the lake, or that the store never had."""
 
     kind: Literal["lost", "doubled", "changed", "extra"]
     table: Table
@@ -43,10 +42,9 @@ def take_first(table: Table) -> list[Column]:
 def compare_tables(
     spark: SparkSession, url: str, table: Table, lake: DataFrame, ended: DataFrame, end: Cursor
 ) -> DataFrame:
-    """Rows are written once, so each is on both sides alike, or retention took it.
+    """Finds rows that differ. Rows are immutable, so both sides match unless retention removed one.
 
-    A row that an older version extracted lacks the columns added since: null there is no
-    difference.
+    Rows from older versions lack newer columns, so null in such a column is no difference.
     """
     source = spark.read.format("penstock").option("url", url).option("table", table)
     store = source.option("until", str(get_position(end, table))).load()

@@ -1,4 +1,4 @@
-"""The balance sheet: what the lake has and what lies above it is what the store has."""
+"""Reconciles the lake with the store: the lake plus newer rows must equal the store."""
 
 from collections.abc import Collection, Iterator
 from functools import partial
@@ -29,7 +29,7 @@ from penstock.pipeline.store_access import make_absolute_url, make_identity, use
 
 
 class BalanceRow(Struct, frozen=True):
-    """Messages of one queue, or those of them that ended. Retention took the archived ones."""
+    """Counts of one queue: all its messages, or its finished ones. Retention removed `archived`."""
 
     queue_id: int
     place: str
@@ -42,10 +42,10 @@ class BalanceRow(Struct, frozen=True):
 
 class Balance(Struct, frozen=True):
     lines: tuple[BalanceRow, ...]
-    # Files that are gone, or not what their manifest says.
+    # Files that are missing or do not match their manifest.
     damaged: tuple[str, ...]
     differences: tuple[Difference, ...]
-    # Written to all the while: then only the rows of the lake count, each compared.
+    # The store kept changing, so only the row comparison counts.
     moving: bool
 
     @property
@@ -55,7 +55,7 @@ class Balance(Struct, frozen=True):
 
 
 def balance(spark: SparkSession, url: str, lake: str, *, exact: bool = False) -> Balance:
-    """`exact` compares every row; otherwise only if the sums or the files give a reason."""
+    """Compares checksums, and every row if these differ or with `exact`."""
     url = make_absolute_url(url)
     place = lakes.find(lake)
     lakes.refuse_foreign(place, use_store(url, make_identity))
@@ -107,7 +107,7 @@ def make_rows(lake: Sums, counted: StoreChecksums) -> Iterator[BalanceRow]:
             - get_sum(counted.census, queue_id, place)
             for place in ("message", "ended")
         }
-        # Retention takes messages and their ends together, and unfinished ones never.
+        # Retention removes a message together with its final row, and only finished ones.
         archived = excesses["message"].count if len({*excesses.values()}) == 1 else 0
         for place, excess in excesses.items():
             yield BalanceRow(
