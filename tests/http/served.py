@@ -52,6 +52,9 @@ class Reply:
 class Served:
     """One server process."""
 
+    # What the app is mounted at.
+    prefix = ""
+
     def __init__(self, store: str, folder: Path, *words: object, files: str | None = None) -> None:
         """`files` are the soft and the hard limit of open files, as in `100:200`."""
         self.store = store
@@ -95,7 +98,7 @@ class Served:
         """Bytes as they are, anything else as JSON."""
         connection = self.connect()
         given = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        where = f"{path}?{urlencode(query, doseq=True)}" if query else path
+        where = self.prefix + (f"{path}?{urlencode(query, doseq=True)}" if query else path)
         shown = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
         try:
             connection.request(method, where, given, {**shown, **(headers or {})})
@@ -190,7 +193,7 @@ class Stream:
 
     def __init__(self, server: Served, last: str | None = None, **query: object) -> None:
         self.connection = server.connect(30)
-        where = f"/v1/events?{urlencode(query, doseq=True)}"
+        where = f"{server.prefix}/v1/events?{urlencode(query, doseq=True)}"
         headers = {} if last is None else {"Last-Event-ID": last}
         if server.key is not None:
             headers["Authorization"] = f"Bearer {server.key}"

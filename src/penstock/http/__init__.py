@@ -1,1 +1,7 @@
-"""The service: verbs over HTTP, for producers, consumers and operators in any language."""
+"""The HTTP service: publish, claim, settle and operate from any language."""
+
+from penstock.http.auth.identity import TrustedIssuers
+from penstock.http.mount import PenstockApp, create_app
+from penstock.http.state import ServerLimits
+
+__all__ = ["PenstockApp", "ServerLimits", "TrustedIssuers", "create_app"]

@@ -1,4 +1,4 @@
-"""Runs the service until a signal: who waits is answered, who works may finish."""
+"""Runs `penstock serve` on uvicorn until a signal, and lets requests finish."""
 
 import asyncio
 import gc
@@ -10,43 +10,20 @@ from contextlib import contextmanager
 
 import structlog
 import uvicorn
-from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from penstock import stores
-from penstock.artifacts.rules import MAX_FILE_BYTES, make_limits
-from penstock.artifacts.storage import default_location, open_storage
-from penstock.broker.artifacts import ArtifactRoom
 from penstock.http.accept import Acceptor, raise_file_limit
 from penstock.http.application import make_app
-from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator
-from penstock.http.auth.identity import TrustedIssuers
-from penstock.http.auth.trusted_proxies import TrustedProxies
-from penstock.http.state import ServerLimits, ServerState
+from penstock.http.service import ServiceOptions, run_service
+from penstock.http.state import ServerState
 from penstock.http.uvicorn_config import UvicornConfig
 from penstock.http.uvicorn_protocol import HttpProtocol
 
 log: FilteringBoundLogger = structlog.get_logger()
 
 
-class Serving(Struct, frozen=True):
-    """What one server process is to do."""
-
-    url: str
-    grace: float = 30.0
-    limits: ServerLimits = ServerLimits()
-    parent: int | None = None
-    # A directory or a bucket; unsaid, beside the store.
-    artifacts: str | None = None
-    max_artifact: int = MAX_FILE_BYTES
-    # Whom to believe; None asks for nothing.
-    believed: TrustedIssuers | None = None
-    # Addresses and networks of reverse proxies whose X-Forwarded-For is believed.
-    trusted_proxies: tuple[str, ...] = ()
-
-
 class Server(uvicorn.Server):
-    """Signals are the service's own; whoever waits is answered before anybody is waited for."""
+    """Answers waiting claims and ends event streams before it waits for requests to finish."""
 
     def __init__(
         self, config: UvicornConfig, service: ServerState, parent: int | None = None
@@ -54,7 +31,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.uvicorn_config = config
         self.service = service
-        # One of several processes ends when nobody is there who would stop it.
+        # One of several server processes stops when its parent is gone.
         self.parent = parent
 
     @contextmanager
@@ -77,7 +54,7 @@ class Server(uvicorn.Server):
         await self.service.parking.wait_until_drained()
 
     def stop(self, number: int) -> None:
-        """The first signal asks; the second is a crash, and the leases will tell."""
+        """The first signal stops gracefully, the second one at once."""
         if self.should_exit:
             os._exit(128 + number)
         log.info("server_stopping", why=signal.Signals(number).name)
@@ -91,7 +68,7 @@ class Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Listening: whoever connects before the store is open waits, and is not refused."""
+    """Listens already: clients that connect before the store is open wait."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -101,33 +78,32 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def serve(plan: Serving, listener: socket.socket) -> None:
-    async with await stores.open(plan.url) as store:
-        secret = await store.secret()
-        place = open_storage(plan.artifacts or default_location(plan.url), secret)
-        room = ArtifactRoom(place, make_limits(plan.max_artifact))
-        gate = OpenAuthenticator() if plan.believed is None else Authenticator(store, plan.believed)
-        proxies = TrustedProxies(plan.trusted_proxies) if plan.trusted_proxies else None
-        service = ServerState(store, secret, plan.limits, room=room, gate=gate, proxies=proxies)
-        config = UvicornConfig(make_app(service), plan.limits, plan.grace)
-        server = Server(config, service, plan.parent)
+async def serve(
+    options: ServiceOptions,
+    listener: socket.socket,
+    *,
+    grace: float = 30.0,
+    parent: int | None = None,
+) -> None:
+    async with run_service(options) as service:
+        config = UvicornConfig(make_app(service), options.limits, grace)
+        server = Server(config, service, parent)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
-        settle_down()
-        async with service.sender, service.callbacks, service.notices, service.runner:
-            log.info(
-                "server_started", address=format_address(listener), engine=store.capabilities.engine
-            )
-            if not gate.asks:
-                log.warning(
-                    "no_credentials_asked", so="whoever reaches this address may do everything"
-                )
-            await server.serve([listener])
+        freeze_loaded_objects()
+        log.info(
+            "server_started",
+            address=format_address(listener),
+            engine=service.store.capabilities.engine,
+        )
+        if not service.gate.asks:
+            log.warning("no_credentials_asked", so="every client on this machine may do everything")
+        await server.serve([listener])
     log.info("server_stopped")
 
 
-def settle_down() -> None:
-    """What is loaded stays: collecting it again and again costs long pauses."""
+def freeze_loaded_objects() -> None:
+    """Takes them out of garbage collection, which would pause for long to visit them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)

@@ -176,8 +176,8 @@ def open_listener(given: Settings) -> socket.socket:
 
 def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
     from penstock.cli.commands.workers import run_with_uvloop
-    from penstock.http.server import Serving
     from penstock.http.server import serve as serve_on
+    from penstock.http.service import ServiceOptions
     from penstock.http.state import ServerLimits
     from penstock.webhooks.egress import EgressPolicy
 
@@ -190,17 +190,15 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
         allow_shell=given.allow_shell,
         reach=reach,
     )
-    serving = Serving(
+    options = ServiceOptions(
         url=given.url,
-        grace=given.grace,
         limits=limits,
-        parent=parent,
         artifacts=given.artifacts,
         max_artifact=given.max_artifact,
-        believed=read_trusted_issuers(given),
+        trusted_issuers=read_trusted_issuers(given),
         trusted_proxies=given.trusted_proxies,
     )
-    run_with_uvloop(serve_on(serving, listener))
+    run_with_uvloop(serve_on(options, listener, grace=given.grace, parent=parent))
 
 
 def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":

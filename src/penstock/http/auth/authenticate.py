@@ -13,7 +13,7 @@ from penstock.errors import NotFound, RateLimited, Unauthenticated
 from penstock.http.auth.identity import Identity, TrustedIssuers
 from penstock.http.auth.introspection import Introspection
 from penstock.http.auth.jwt import JwtVerifier
-from penstock.http.auth.principal import Principal, local_caller
+from penstock.http.auth.principal import Principal, local_caller, refuse_remote
 from penstock.http.auth.rate_limit import RateLimiter
 from penstock.store import Store
 
@@ -36,15 +36,16 @@ class CachedIdentity(NamedTuple):
 
 
 class OpenAuthenticator:
-    """Whoever reaches the loopback of this machine is its operator."""
+    """Treats every client on this machine as its operator, and refuses all others."""
 
     asks = False
 
     async def admit(self, scope: Mapping[str, Any]) -> Principal:
+        refuse_remote(get_peer_address(scope))
         return local_caller(scope["method"], scope["headers"])
 
     async def recognise(self, scope: Mapping[str, Any]) -> Principal:
-        return local_caller(scope["method"], scope["headers"])
+        return await self.admit(scope)
 
 
 class Authenticator:

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from ipaddress import ip_address
 
 from msgspec import Struct
 
 from penstock.errors import Forbidden, InvalidInput
 from penstock.model.message import NEVER, Moment
 from penstock.rules.access import EVERY, EVERYTHING, Access, Right
+from penstock.webhooks.egress import unwrap_ipv4
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NAMES = frozenset({b"127.0.0.1", b"[::1]", b"localhost"})
@@ -100,6 +102,24 @@ def refuse_exposed(host: str, *, asks: bool) -> None:
             f"--host {host} without --auth would expose the server to anyone; add --auth, or listen"
             f" on {', '.join(LOOPBACK)}"
         )
+
+
+def refuse_remote(address: str) -> None:
+    """An app that a host mounts does not know which address the host listens on."""
+    if is_remote(address):
+        raise Forbidden(
+            f"{address} is not this machine: a server without authentication serves local clients"
+            " only"
+        )
+
+
+@lru_cache(64)
+def is_remote(address: str) -> bool:
+    """False for UNIX sockets and in-process clients, which have no address."""
+    try:
+        return not unwrap_ipv4(ip_address(address)).is_loopback
+    except ValueError:
+        return False
 
 
 def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
