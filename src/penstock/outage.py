@@ -69,7 +69,7 @@ class Outages:
             self.ended_at[key] = now
         if outage.is_logged:
             where = {"source": key} if key else {}
-            write("warning", "store_back", **where, seconds=since(outage, now))
+            write("warning", "store_recovered", **where, seconds=since(outage, now))
 
 
 def write(level: Literal["warning", "error"], event: str, **fields: object) -> None:

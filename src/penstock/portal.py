@@ -23,8 +23,8 @@ class Portal:
         if is_loop_running():
             work.close()
             raise InvalidState(
-                "this thread runs an event loop, which the call would block: await its async twin"
-                " instead (aenqueue, aenqueue_many, apublish, aresult, astatus, acancel ...)"
+                "this call would block the running event loop; await its async variant instead"
+                " (aenqueue, aenqueue_many, apublish, aresult, astatus, acancel ...)"
             )
         future = asyncio.run_coroutine_threadsafe(work, self.ensure_loop())
         try:

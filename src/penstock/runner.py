@@ -19,15 +19,15 @@ Changed: TypeAlias = Callable[[str, str | None], None]
 MAX_RETRY_WAIT_S = 30.0
 # Agents that run so often have others waiting for them: lost messages, and what is due.
 FREQUENT_S = 1.0
-LONGEST_RETRY_OF_FREQUENT_S = 4.0
+MAX_FREQUENT_RETRY_WAIT_S = 4.0
 log: FilteringBoundLogger = structlog.get_logger()
 
-LETTERS = string.ascii_lowercase + string.digits
+ID_ALPHABET = string.ascii_lowercase + string.digits
 
 
 def make_identity() -> str:
     """Unique per process start: a host name or a pid comes back. Short: every message keeps it."""
-    return "".join(secrets.choice(LETTERS) for _ in range(7))
+    return "".join(secrets.choice(ID_ALPHABET) for _ in range(7))
 
 
 class Agent(Protocol):
@@ -178,7 +178,7 @@ def compute_retry_wait(failures: int, every: float, error: Exception) -> float:
     once after STORE_BUSY, for which it has waited already."""
     longest = MAX_RETRY_WAIT_S
     if every <= FREQUENT_S:
-        longest = FREQUENT_S if isinstance(error, StoreBusy) else LONGEST_RETRY_OF_FREQUENT_S
+        longest = FREQUENT_S if isinstance(error, StoreBusy) else MAX_FREQUENT_RETRY_WAIT_S
     return min(2.0 ** min(failures - 1, 10), longest)
 
 

@@ -1,7 +1,7 @@
-"""The door to durable state. One conformance suite, tests/conformance, is its definition.
+"""The Store protocol: everything that a database engine implements.
 
-A store moves tickets and checks fences; it decides no policy. Every verb is one atomic step,
-answers per item in input order, and takes its moments from the store's own clock.
+tests/conformance defines it. A store moves tickets and checks fences; it decides no policy. Every
+method is one atomic step, answers per item in input order, and uses the store's clock.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -40,7 +40,7 @@ from penstock.model.store_types import (
 )
 
 Clock: TypeAlias = Callable[[], Moment]
-# Trusted: the server does not say how it keeps what it confirms; its owner does.
+# "trusted": the server does not report its durability, and its operator vouches for it.
 Durability = Literal["safe", "fast", "trusted"]
 
 
@@ -51,7 +51,7 @@ class Capabilities(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """One thing the doctor looked at."""
+    """One finding of `penstock doctor`."""
 
     name: str
     text: str
@@ -59,94 +59,94 @@ class Check(Struct, frozen=True):
 
 
 class StoreHotPath(Protocol):
-    """What producers and consumers do."""
+    """Methods of producers and consumers."""
 
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
-        """All accepted entries are durable, or none is. `atomic` refuses all if one is refused."""
+        """Writes the accepted entries in one transaction. `atomic` refuses all if one is."""
 
     def enqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
-        """In the open transaction of a caller's own connection, on the caller's own thread."""
+        """Enqueues in the open transaction of the caller's connection, on the caller's thread."""
 
     async def aenqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
-        """The same for a connection that is waited for."""
+        """Does the same on an async connection."""
 
     def complete_on(self, connection: object, item: Completion) -> None:
-        """Completed if and when the caller commits. Raises LockLost."""
+        """Completes the message when the caller commits. Raises LockLost."""
 
     async def acomplete_on(self, connection: object, item: Completion) -> None: ...
 
     def in_transaction(self, connection: object) -> bool:
-        """A caller's own connection has one open."""
+        """True if the caller's connection has an open transaction."""
 
     async def claim(self, claim: Claim) -> Claimed:
-        """Never hands out an expired message; an empty claim writes nothing."""
+        """Claims ready messages, never expired ones. An empty claim writes nothing."""
 
     async def claim_dead(self, claim: Claim) -> Claimed:
-        """Dead letters of the queues, the longest dead first. Deliveries stay as they are."""
+        """Claims dead letters of the queues, oldest first. Deliveries are not counted."""
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]: ...
 
     async def extend(self, items: Sequence[Extension]) -> list[Answer]:
-        """Never shortens a lease; the answer tells of a cancel request."""
+        """Extends leases, never shortens one. The answer reports a cancel request."""
 
     async def mark(self, items: Sequence[Mark]) -> list[Answer]: ...
 
     async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
-        """What a rule needs to settle each; None where the fence is not the current one."""
+        """Returns the lease of each lock, or None where the fence is not the current one."""
 
     async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
-        """Why each verb found nothing to do under that fence."""
+        """Returns why each verb had no effect under that fence."""
 
     async def settle(self, moves: Sequence[Move]) -> list[Answer]: ...
 
     async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
-        """There is work in that queue, of one of these types if any is named. Only a hint."""
+        """True if the queue has ready messages, of the given types if any. Only a hint."""
 
     @property
     def wakes(self) -> int:
-        """How often this store was told of work; only ever grows."""
+        """Counts notifications of new work. It only grows."""
 
     async def wait_ready(
         self, queue_ids: Collection[int], timeout: float, since: int | None = None
     ) -> None:
-        """Returns early when one of the queues may have work. Only a hint.
+        """Waits until one of the queues may have work. Only a hint.
 
-        `since` is `wakes` as it was before the last claim: what came after it is not missed.
-        Without it, a queue that has work ends the wait at once.
+        Pass `wakes` from before the last claim as `since`, so that no notification is missed.
+        Without it, the wait ends at once if a queue has work.
         """
 
 
 class StoreUpkeep(Protocol):
-    """What agents do. With nothing to do, every verb only reads."""
+    """Methods of agents. With nothing to do, each of them only reads."""
 
     async def now(self) -> Moment: ...
 
     async def expired_leases(self, limit: int) -> Sweep: ...
 
     async def promote(self, limit: int) -> Promoted:
-        """Due messages become ready; keyed ones get in line, and each free key moves on."""
+        """Makes due messages ready. Keyed ones join the queue of their ordering key."""
 
     async def expire(self, limit: int) -> int: ...
 
     async def age(self, queue_id: int, waited: float, limit: int) -> int:
-        """The longest-waiting tickets move up to the next rank that exists."""
+        """Moves the longest-waiting tickets up to the next existing rank."""
 
     async def prune(self, retention: Retention) -> Pruned: ...
 
     async def sweep_keys(self, limit: int) -> int:
-        """Drops dedup keys and results whose time is over."""
+        """Deletes expired dedup keys and results."""
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]: ...
 
     async def dead_counts(self) -> dict[int, int]:
-        """Dead letters by queue id."""
+        """Returns the number of dead letters by queue id."""
 
     async def claim_tick(self, agent: str, every: float, by: str) -> bool:
-        """True for one `by` in `every` seconds; whoever has the tick may go on with it."""
+        """Elects one process per `every` seconds. The winner may claim the tick again."""
 
     async def end_tick(self, agent: str, by: str, result: str) -> None: ...
 
@@ -154,13 +154,13 @@ class StoreUpkeep(Protocol):
 
 
 class StoreAdmin(Protocol):
-    """What operators do."""
+    """Methods of operators."""
 
     async def secret(self) -> bytes:
-        """Of this store alone: what servers on it sign with."""
+        """Returns the random secret of this store, with which servers sign."""
 
     async def directory_version(self) -> int:
-        """Changes whenever a scope or a queue does."""
+        """Returns a number that changes whenever a scope or a queue changes."""
 
     async def create_scope(self, tenant: str, name: str) -> Scope: ...
 
@@ -184,10 +184,10 @@ class StoreAdmin(Protocol):
     ) -> None: ...
 
     async def delete_queue(self, queue_id: int) -> bool:
-        """False, and nothing is done, while it holds unfinished messages."""
+        """Deletes the queue. Returns False if it has unfinished messages."""
 
     async def get(self, id: int) -> Record | None:
-        """One snapshot. Raises Archived when retention took it."""
+        """Returns a consistent snapshot. Raises Archived if retention removed the message."""
 
     async def named(self, queue_id: int, name: str) -> int | None: ...
 
@@ -198,16 +198,16 @@ class StoreAdmin(Protocol):
     async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]: ...
 
     async def redrive(self, ids: Sequence[int]) -> list[Answer]:
-        """Dead ones become ready again in place, with counters at 0."""
+        """Makes dead messages ready again, with their counters reset."""
 
     async def replace(self, id: int, entry: Entry) -> Published:
-        """Ends a dead message as cancelled and publishes another in its stead."""
+        """Ends a dead message as cancelled and publishes a replacement."""
 
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
         """Ends ready, scheduled or dead messages as cancelled."""
 
     async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
-        """Ends these dead letters as cancelled."""
+        """Ends the given dead letters as cancelled."""
 
     async def save_schedule(self, schedule: Schedule) -> Schedule: ...
 
@@ -216,59 +216,59 @@ class StoreAdmin(Protocol):
     async def delete_schedule(self, schedule_id: int) -> bool: ...
 
     async def save_worker(self, worker: WorkerInfo) -> None:
-        """It is there, and seen now."""
+        """Registers the worker, or renews its registration."""
 
     async def workers(self) -> list[WorkerInfo]: ...
 
     async def stop_worker(self, worker_id: str) -> None:
-        """Asks it to stop; it looks every second."""
+        """Requests the worker to stop. Workers check every second."""
 
     async def delete_worker(self, worker_id: str) -> None: ...
 
 
 class StoreRecords(Protocol):
-    """What features keep beside the queues, and who did what."""
+    """Documents of features, and the audit log."""
 
     async def save_documents(self, given: Sequence[Document]) -> list[bool]:
-        """One step. False, and that one is left alone, where another version is stored."""
+        """Saves all in one step. Returns False for each one whose stored version differs."""
 
     async def document(self, kind: str, name: str) -> Document | None:
-        """One that has expired is not there."""
+        """Returns the document, or None if it is missing or expired."""
 
     async def documents(self, kind: str, after: str = "", limit: int = 1_000) -> list[Document]:
-        """In order of their names."""
+        """Lists documents ordered by name."""
 
     async def delete_documents(self, kind: str, names: Sequence[str]) -> int: ...
 
     async def record(self, acts: Sequence[AuditEntry]) -> None:
-        """Writes down what changed nothing: what `acting` says is recorded by what it changes."""
+        """Writes audit entries of operations that change nothing else. Changes record `acting`."""
 
     async def acts(
         self, tenant: str | None = None, before: int = NEVER, limit: int = 100
     ) -> list[AuditEntry]:
-        """The newest first; those of a year are kept."""
+        """Lists audit entries, newest first. They are kept for a year."""
 
 
 class StoreExport(Protocol):
-    """The two readers of history, and the count of everything."""
+    """Export feed, live history and message counts."""
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
-        """Final and gap-free; may lag behind somebody's open transaction, further than before too.
+        """Reads the final, gap-free feed. Open transactions of others hold it back.
 
-        What was final once is so for ever: up to `known`, nothing is asked again.
+        Everything up to `known` is already known to be final and is not checked again.
         """
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
-        """May repeat, may be late: for live views only."""
+        """Reads recent history for live views. Rows may repeat or come late."""
 
     async def census(self) -> list[Tally]:
-        """One snapshot of how many messages are where; on Redis if nothing moves meanwhile."""
+        """Counts all messages in one snapshot. On Redis it is exact only while nothing moves."""
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:
-        """By queue id and place, for people; the ended by state, and only the last `ended`."""
+        """Counts messages by queue id and place. Of finished ones, only the last `ended` count."""
 
     async def waiting_since(self) -> dict[int, Moment]:
-        """By queue id, since when the message that is next in line could be claimed."""
+        """Returns by queue id when the next message to claim became ready."""
 
     async def save_cursor(self, name: str, cursor: Cursor) -> None: ...
 
@@ -276,16 +276,16 @@ class StoreExport(Protocol):
 
 
 class Store(StoreHotPath, StoreUpkeep, StoreAdmin, StoreRecords, StoreExport, Protocol):
-    """All of it."""
+    """The complete store interface."""
 
     @property
     def capabilities(self) -> Capabilities: ...
 
     async def examine(self) -> list[Check]:
-        """What an operator should know of this store, and what needs attention."""
+        """Runs the checks of `penstock doctor`."""
 
     async def backup(self, path: str) -> None:
-        """A consistent copy in a new file, while the store is in use."""
+        """Writes a consistent copy to a new file while the store is in use."""
 
     async def close(self) -> None: ...
 

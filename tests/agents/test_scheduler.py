@@ -135,9 +135,7 @@ async def test_a_schedule_that_cannot_be_read_stops_no_other(simulation: Simulat
     with capture_logs() as logs:
         await simulation.advance("2m")
     assert len(await ticks(simulation.broker, "default")) == 2
-    assert {(entry["event"], entry["schedule"]) for entry in logs} == {
-        ("schedule_unreadable", "bad")
-    }
+    assert {(entry["event"], entry["schedule"]) for entry in logs} == {("schedule_invalid", "bad")}
     assert await scheduler(simulation).tick() == 1.0
 
 

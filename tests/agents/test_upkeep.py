@@ -110,7 +110,7 @@ async def test_the_monitor_warns_when_dead_letters_grow_and_only_then(
     with capture_logs() as third:
         await simulation.advance("10m")
     warning = {
-        "event": "dead_letters_grow",
+        "event": "dead_letters_growing",
         "tenant": "default",
         "scope": "default",
         "log_level": "warning",

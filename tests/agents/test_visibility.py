@@ -73,7 +73,7 @@ async def test_lost_leases_are_logged_and_reported_with_counts(simulation: Simul
     await hold(simulation.broker, "last", 2)
     with capture_logs() as logs:
         await simulation.advance(40)
-    assert logs[0] == {"event": "leases_lost", "ready": 3, "dead": 2, "log_level": "info"}
+    assert logs[0] == {"event": "leases_reclaimed", "ready": 3, "dead": 2, "log_level": "info"}
     run = await last_run(simulation.store, "visibility_timeout_enforcer")
     assert run is not None
     assert (run.by, run.result) == ("node-0", '{"ready":3,"dead":2}')

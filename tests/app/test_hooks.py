@@ -104,7 +104,7 @@ async def test_an_unknown_event_and_a_coroutine_are_refused(app: Penstock) -> No
     async def later(event: str, context: Context, error: BaseException | None) -> None: ...
 
     for event in ("complete", "failed"):
-        with pytest.raises(InvalidInput, match=f"no event '{event}'; there are completed, "):
+        with pytest.raises(InvalidInput, match=f"no event '{event}'; expected one of completed, "):
             app.on(event, lambda event, context, error: None)
     with pytest.raises(InvalidInput, match="coroutine"):
         app.on("completed", cast(Any, later))

@@ -39,7 +39,7 @@ async def test_a_result_that_is_not_there_yet_times_out(app: Penstock) -> None:
     async def send() -> None: ...
 
     job = await send.aenqueue()
-    with pytest.raises(TimeoutError, match=r"job 1 has not ended within 0.01 s"):
+    with pytest.raises(TimeoutError, match=r"job 1 did not finish within 0.01 s"):
         await job.aresult(timeout=0.01)
 
 
@@ -194,7 +194,7 @@ async def test_results_are_kept_for_a_day() -> None:
     assert await job.aresult(30) == 42
     clock.advance(2 * 3600)
     await store.sweep_keys(100)
-    with pytest.raises(Archived, match=f"the result of job {job.id} is not kept any more"):
+    with pytest.raises(Archived, match=f"the result of job {job.id} has expired"):
         await job.aresult(30)
     await app.aclose()
 
@@ -229,5 +229,5 @@ async def test_progress_of_nothing_is_an_error_of_the_handler(
         context.progress(done, total)
 
     async with working(app):
-        with pytest.raises(JobFailed, match="is not a share of anything"):
+        with pytest.raises(JobFailed, match="is not a valid share"):
             await (await work.options(max_attempts=1).aenqueue()).aresult(30)

@@ -95,7 +95,7 @@ async def test_a_sync_call_inside_a_running_loop_is_refused_and_names_its_twin(
         task.enqueue(1)
     job = await task.aenqueue(1)
     for call in (job.result, job.status, job.cancel, job.record):
-        with pytest.raises(InvalidState, match="async twin"):
+        with pytest.raises(InvalidState, match="async variant"):
             call()
     with pytest.raises(InvalidState):
         wait_many([job])

@@ -250,7 +250,7 @@ async def test_a_job_can_be_found_again_by_its_id(app: Penstock) -> None:
 def test_two_tasks_cannot_have_one_name() -> None:
     app = Penstock("sqlite://")
     app.task(name="send")(lambda: None)
-    with pytest.raises(InvalidInput, match="two tasks named 'send'"):
+    with pytest.raises(InvalidInput, match="two tasks are named 'send'"):
         app.task(name="send")(lambda: None)
 
 
@@ -278,7 +278,7 @@ def test_only_a_function_becomes_a_task() -> None:
     app = Penstock("sqlite://")
     task = app.task(name="send")(lambda: None)
     for other in (task, partial(print, "hi")):
-        with pytest.raises(InvalidInput, match="is not a function, and only functions become"):
+        with pytest.raises(InvalidInput, match="only functions can be tasks"):
             app.task(other)
 
 

@@ -24,7 +24,7 @@ def test_a_shell_job_has_a_callback_by_json_or_by_option(terminal: Terminal) -> 
     for name in ("j1", "j2"):
         assert terminal.call("show", name, "--json").json["callback"] == URL
     wrong = terminal.call("enqueue", "--command", "true", "--callback", "example.org", code=1)
-    assert "callback 'example.org' is neither http nor https" in wrong.err
+    assert "callback 'example.org' must use http or https" in wrong.err
 
 
 def test_the_secret_is_shown_and_replaced(terminal: Terminal) -> None:

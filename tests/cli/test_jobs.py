@@ -82,7 +82,7 @@ BAD_JOBS = {
     "an empty command": ('{"command":""}', "command is empty"),
     "an empty list": ('{"command":[]}', "command is empty"),
     "a number of retries in words": ('{"command":"x","max_retries":"3"}', "max_retries"),
-    "no retries at all": ('{"command":"x","max_retries":0}', "job: max_retries is 0, and must be"),
+    "no retries at all": ('{"command":"x","max_retries":0}', "job: max_retries is 0; it must be"),
     "a wrong time": ('{"command":"x","run_at":"tomorrow"}', "run_at"),
     "a forbidden variable": ('{"command":"x","env":{"LD_PRELOAD":"y"}}', "LD_PRELOAD"),
     "a negative timeout": ('{"command":"x","timeout_seconds":-1}', "job: timeout_seconds is -1"),
@@ -101,7 +101,7 @@ def test_a_bad_job_is_refused_in_one_line(terminal: Terminal, text: str, told: s
 
 def test_a_shell_job_for_a_queue_without_shell_is_refused(terminal: Terminal) -> None:
     said = terminal.call("enqueue", '{"command":"x","queue":"default"}', code=1)
-    assert "takes no shell jobs" in said.err
+    assert "does not accept shell jobs" in said.err
 
 
 @pytest.mark.parametrize("words", [[], ['{"command":"x"}', "--id", "j1"]])
@@ -181,11 +181,14 @@ def send() -> None: ...
 BAD_APPS = {
     "no such module": ("nowhere:app", "no module named 'nowhere'"),
     "no colon": ("shop", "is not of the form module:app"),
-    "a file": ("shop.py:app", "names a file"),
+    "a file": ("shop.py:app", "is a file path"),
     "no such app": ("shop:queue", "it has shop:app"),
     "a module that raises": ("broken:app", "ZeroDivisionError: division by zero, at "),
     "a module that exits": ("exits:app", "SystemExit: 7"),
-    "a module that uses us wrongly": ("misuses:app", "no option named quue; there are queue, "),
+    "a module that uses us wrongly": (
+        "misuses:app",
+        "no option named quue; expected one of queue, ",
+    ),
     "where it uses us wrongly": ("misuses:app", "misuses.py:4"),
     "a module with a wrong line": ("wrong:app", "SyntaxError"),
     "a module that lacks another": ("lacks:app", "No module named 'elsewhere'"),
@@ -242,7 +245,7 @@ def test_an_app_with_a_task_on_a_shell_queue_is_refused(shop: Terminal) -> None:
     shop.call("enqueue", '{"command":"true"}')
     shop.write("greedy.py", APP.replace("@app.task\ndef add", "@app.task(queue='shell')\ndef add"))
     said = shop.run("worker", "start", "greedy:app", code=1)
-    assert "queue 'shell' is for shell jobs" in said.err
+    assert "queue 'shell' runs only shell jobs" in said.err
 
 
 def test_a_store_that_does_not_exist_is_made_by_enqueue_only(

@@ -150,7 +150,8 @@ def test_cancel_ends_what_waits_and_asks_what_runs(terminal: Terminal) -> None:
     assert terminal.call("cancel", 1, "--force", "--json").json == {"id": "1", "state": "cancelled"}
     refused = terminal.call("cancel", 1, code=1).err
     assert refused == (
-        "penstock: message 1 is cancelled, which does not allow that; penstock show has its story\n"
+        "penstock: message 1 is cancelled, which does not allow this operation;"
+        " penstock show has its story\n"
     )
 
 

@@ -126,7 +126,7 @@ def test_a_worker_stopped_from_another_terminal_lets_its_job_finish(terminal: Te
         terminal.run("worker", "stop", "--no-wait")
         assert terminal.call("worker", "list", "--json").json["state"] == "stopping"
         assert worker.stderr is not None
-        assert any("worker stopping: why='asked to'" in line for line in worker.stderr)
+        assert any("worker stopping: reason='stop requested'" in line for line in worker.stderr)
         terminal.write("go", "")
         assert worker.wait(60) == 0
     assert terminal.states() == {"slow": "completed", "next": "ready"}

@@ -70,7 +70,7 @@ def test_a_queue_is_deleted_when_it_is_empty_or_by_force(terminal: Terminal) -> 
     terminal.call("queue", "create", "mail")
     publish(queue="mail")
     assert terminal.call("queue", "delete", "mail", code=1).err == (
-        "penstock: queue 'mail' holds unfinished messages;"
+        "penstock: queue 'mail' has unfinished messages;"
         " penstock queue delete --force cancels them first\n"
     )
     assert terminal.call("queue", "delete", "mail", "--force").out == "mail deleted\n"
@@ -80,7 +80,7 @@ def test_a_queue_is_deleted_when_it_is_empty_or_by_force(terminal: Terminal) -> 
 BAD = {
     "a name that is taken": (["create", "default"], "default"),
     "a wrong name": (["create", "a b"], "'a b'"),
-    "a system's name": (["create", "_mine"], "the system's"),
+    "a system's name": (["create", "_mine"], "are reserved"),
     "an unknown preset": (["create", "x", "--preset", "nope"], "no preset named 'nope'"),
     "an unknown setting": (
         ["set", "default", "nope=1"],

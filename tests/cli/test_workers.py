@@ -189,7 +189,7 @@ def test_a_signal_to_a_worker_that_was_asked_to_stop_is_no_crash(terminal: Termi
         until((terminal.folder / "begun").exists)
         terminal.call("worker", "stop", "--no-wait")
         assert worker.stderr is not None
-        assert any("worker stopping: why='asked to'" in line for line in worker.stderr)
+        assert any("worker stopping: reason='stop requested'" in line for line in worker.stderr)
         worker.send_signal(signal.SIGTERM)
         terminal.write("go", "")
         assert worker.wait(60) == 0

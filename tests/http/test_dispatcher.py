@@ -11,7 +11,7 @@ from penstock import stores
 from penstock.agents.callback_dispatcher import CallbackDispatcher
 from penstock.agents.subscription_notifier import SubscriptionNotifier
 from penstock.broker.local import Broker
-from penstock.broker.webhook_secrets import OVERLAP, SecretRotation, WebhookSecrets
+from penstock.broker.webhook_secrets import ROTATION_OVERLAP_S, SecretRotation, WebhookSecrets
 from penstock.errors import Busy, Refused
 from penstock.model.message import Draft, Nack, Record, State
 from penstock.model.queue import CALLBACK, QueueState
@@ -211,7 +211,7 @@ async def test_a_secret_is_valid_for_a_day_after_it_was_replaced(node: Node) -> 
     assert (first.valid, first.current.startswith("whsec_")) == ([first.current], True)
     second = await signing.rotate("default")
     assert second.valid == [second.current, first.current]
-    node.clock.advance(OVERLAP - 1)
+    node.clock.advance(ROTATION_OVERLAP_S - 1)
     assert await signing.secrets("default") == second
     node.clock.advance(1)
     assert (await signing.secrets("default")).valid == [second.current]
@@ -222,7 +222,7 @@ async def test_a_secret_is_valid_for_a_day_after_it_was_replaced(node: Node) -> 
 async def test_of_two_rotations_at_once_one_is_refused(node: Node) -> None:
     class Slow(WebhookSecrets):
         async def _turn(self, tenant: str) -> tuple[SecretRotation, int]:
-            found = await super()._turn(tenant)
+            found = await super()._load_rotation(tenant)
             await WebhookSecrets(self.store).rotate(tenant)
             return found
 

@@ -136,7 +136,7 @@ HTTP = (
              "await dead_queues(call) if from_dead else None", "None", SETTLE_RIGHTS),
     Mutation("callbacks_of_denied_queues", "rules/access.py", "decide",
              "if queue == CALLBACK:", "if False:", RULES),
-    Mutation("access_to_a_queue", "rules/access.py", "grant_of",
+    Mutation("access_to_a_queue", "rules/access.py", "parse_grant",
              'found["right"] == Right.ACCESS', "False", RULES),
     Mutation("tenant_wide_for_one_scope", "http/auth/principal.py", "check_requirement",
              "required.extent in (Extent.TENANT, Extent.STORE)", "False", BOUNDS),

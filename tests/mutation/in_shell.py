@@ -9,7 +9,7 @@ SHELL = (
              "draft.type == SHELL_TYPE and not settings.shell", "False", TEST),
     Mutation("shell_queue_for_any_handler", "worker/dispatcher.py", "open",
              'queue.settings.shell and handler.executor != "shell"', "False", TEST),
-    Mutation("output_without_a_cap", "worker/executors/shell.py", "keep", "if left > 0:", "if True:", TEST),
+    Mutation("output_without_a_cap", "worker/executors/shell.py", "write_output", "if left > 0:", "if True:", TEST),
     Mutation("environment_of_the_worker", "worker/executors/shell.py", "make_environment",
              "for name in INHERITED if name in os.environ", "for name in os.environ", TEST),
     Mutation("output_for_all_to_read", "worker/executors/shell.py", "open_output", "mode=0o700", "mode=0o755",

@@ -11,7 +11,7 @@ WORKER = (
              "key=lambda each: each.since",
              f"{SUSPECTS}::test_the_suspect_with_the_fewest_deliveries_runs_first"),
     Mutation("suspect_before_the_last_is_stored", "worker/worker.py", "finish_run",
-             "self.finished += 1", "self.finished += 1; self.suspects.release_turn(context)",
+             "self.finished += 1", "self.finished += 1; self.quarantine.release_turn(context)",
              f"{SUSPECTS}::test_a_suspect_begins_when_the_end_of_the_last_one_is_stored"),
     Mutation("lost_suspect_keeps_its_slot", "worker/worker.py", "drop_suspect",
              "self.notify_room()", "pass",

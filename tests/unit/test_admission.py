@@ -124,7 +124,7 @@ def test_the_edges_of_what_is_allowed_are_allowed(field: str, value: object) -> 
 
 
 def test_a_body_over_the_limit_of_its_queue_has_its_own_code() -> None:
-    with pytest.raises(BodyTooLarge, match=r"body of 11 bytes for queue 'default'.* most 10"):
+    with pytest.raises(BodyTooLarge, match=r"body has 11 bytes; queue 'default'.* most 10"):
         check(Draft(body=b"x" * 11), QueueSettings(max_body=10))
 
 

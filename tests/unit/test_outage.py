@@ -38,7 +38,7 @@ def test_one_outage_is_one_line_whoever_notices_it() -> None:
     assert told(logs) == [
         ("store_unreachable", "error", 0.0),
         ("store_unreachable", "error", 30.0),
-        ("store_back", "warning", 66.0),
+        ("store_recovered", "warning", 66.0),
     ]
 
 
@@ -52,7 +52,7 @@ def test_what_fails_late_when_a_store_is_back_is_no_new_outage() -> None:
         outages.report_failure("heartbeat", AWAY)
         watch.now += 1
         outages.report_success("heartbeat")
-    assert [entry["event"] for entry in logs] == ["store_unreachable", "store_back"]
+    assert [entry["event"] for entry in logs] == ["store_unreachable", "store_recovered"]
 
 
 def test_a_store_that_goes_again_at_once_is_told_when_it_stays_away() -> None:
@@ -78,7 +78,7 @@ def test_a_full_disk_is_over_where_it_was_noticed() -> None:
         outages.report_success("flush")
     assert [(entry["event"], entry["source"]) for entry in logs] == [
         ("store_failing", "flush"),
-        ("store_back", "flush"),
+        ("store_recovered", "flush"),
     ]
 
 

@@ -116,7 +116,7 @@ def test_a_store_that_is_away_is_one_line_for_all_agents() -> None:
         run_virtually(run_for(60.0, Probe("one", work=fail), Probe("other", work=fail)))
     assert [(entry["event"], entry["log_level"]) for entry in logs] == [
         ("store_unreachable", "error"),
-        ("store_back", "warning"),
+        ("store_recovered", "warning"),
     ]
 
 

@@ -75,7 +75,7 @@ def test_the_presets_are_the_five_systems_and_the_default() -> None:
 
 
 def test_an_unknown_preset_is_refused_and_the_known_ones_are_named() -> None:
-    with pytest.raises(InvalidInput, match=r"'relais'; there are codeq, .*scaiqueue"):
+    with pytest.raises(InvalidInput, match=r"'relais'; expected one of codeq, .*scaiqueue"):
         get_preset("relais")
 
 

@@ -67,5 +67,5 @@ async def test_a_store_that_stays_away_leaves_the_outcome_unknown(
     faults.before("enqueue", UNKNOWN)
     for call in range(2, 30):
         faults.before("enqueue", StoreUnreachable("away"), call=call)
-    with pytest.raises(OutcomeUnknown, match="may have published it"):
+    with pytest.raises(OutcomeUnknown, match="may have been published"):
         await broker.publish(KEYED)

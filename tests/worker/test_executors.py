@@ -180,7 +180,7 @@ async def test_a_result_that_cannot_be_stored_is_recorded_and_not_tried_again(
         jobs: list[Job[Any]] = [await weird.aenqueue(), await huge.aenqueue()]
         with pytest.raises(JobFailed, match=r"Unfit: result .*: object cannot be stored"):
             await jobs[0].aresult(30)
-        with pytest.raises(JobFailed, match="Unfit: a result of 2000002 bytes"):
+        with pytest.raises(JobFailed, match="Unfit: result has 2000002 bytes"):
             await jobs[1].aresult(30)
     assert [await counters(app, job.id) for job in jobs] == [("dead", 1, 1)] * 2
 

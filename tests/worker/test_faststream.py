@@ -261,7 +261,7 @@ async def test_with_batch_10_and_overfetch_1_5_never_more_than_15_are_acquired_a
 
     def look() -> None:
         nonlocal most
-        most = max(most, sum(lane.waiting for lane in worker.routes.lanes))
+        most = max(most, sum(lane.waiting for lane in worker.routes.executors))
 
     match kind:
         case "batch":
@@ -317,7 +317,7 @@ async def test_after_a_part_full_fetch_the_next_comes_early_with_a_wake_up(
 
     await publish(app)
     async with working(app, max_interval=30) as worker:
-        await until(lambda: worker.completed == 1 and worker.fetches[0].resting)
+        await until(lambda: worker.completed == 1 and worker.fetchers[0].resting)
         await publish(app)
         with anyio.fail_after(20):
             await until(lambda: worker.completed == 2)

@@ -40,9 +40,9 @@ async def test_quick_handlers_get_bigger_claims_than_slow_ones(app: Penstock, ki
     held.clear()
     await app.aenqueue_many(task.call(True) for _ in range(1_000))
     async with working(app, concurrency=4) as worker:
-        await until(lambda: len(held) == 4 and worker.fetches[0].resting)
+        await until(lambda: len(held) == 4 and worker.fetchers[0].resting)
         assert len(worker.held) <= 24
-        worker.fetches[0].stop()
+        worker.fetchers[0].stop()
         go_on.set()
 
 
@@ -55,10 +55,10 @@ async def test_an_empty_queue_is_asked_again_only_when_something_comes() -> None
     async def work() -> None: ...
 
     async with working(app, max_interval=30) as worker:
-        await until(lambda: worker.fetches[0].resting)
+        await until(lambda: worker.fetchers[0].resting)
         before = faults.counts["claim"]
         await (await work.aenqueue()).aresult(30)
-        await until(lambda: worker.fetches[0].resting)
+        await until(lambda: worker.fetchers[0].resting)
         # One that got it; one more at most, that the wake-up of the same message asked for.
         assert faults.counts["claim"] - before in (1, 2)
     await app.aclose()
@@ -80,7 +80,7 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
             assert await job.aresult(30) == "done"
     assert [(each["event"], each["source"]) for each in logs if "source" in each] == [
         ("store_failing", "fetch"),
-        ("store_back", "fetch"),
+        ("store_recovered", "fetch"),
     ]
     await app.aclose()
 
@@ -93,7 +93,7 @@ async def test_a_paused_queue_is_not_served_until_it_is_resumed(app: Penstock) -
     async with working(app) as worker:
         await (await work.aenqueue()).aresult(30)
         await worker.broker.admin.set_state("mail", QueueState.PAUSED)
-        await until(lambda: worker.fetches[0].resting)
+        await until(lambda: worker.fetchers[0].resting)
         job = await work.aenqueue()
         assert await job.astatus() is State.READY
         await worker.broker.admin.set_state("mail", QueueState.ACTIVE)

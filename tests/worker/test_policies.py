@@ -139,7 +139,7 @@ def test_a_broken_strategy_leaves_the_delay_to_the_queue(strategy: Strategy, tol
     verdict = judge(AckRules(strategy=strategy), FIRST, BOOM)
     assert isinstance(verdict, message.Nack)
     assert verdict.delay is None
-    assert f"ValueError: boom; its retry strategy: {told}" in (verdict.error or "")
+    assert f"ValueError: boom; its retry strategy raised {told}" in (verdict.error or "")
 
 
 def test_limits_that_make_no_sense_are_refused_when_they_are_given() -> None:
@@ -158,7 +158,7 @@ class Untellable(Exception):
 
 def test_an_error_that_cannot_be_told_is_still_an_error() -> None:
     assert judge(AckRules(), FIRST, Untellable()) == message.Nack(
-        "Untellable: (its text cannot be read)"
+        "Untellable: (its message cannot be read)"
     )
     assert judge(AckRules(), FIRST, ValueError()) == message.Nack("ValueError")
     told = judge(AckRules(), FIRST, ValueError("x" * 10_000))

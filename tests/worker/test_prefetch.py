@@ -67,7 +67,7 @@ async def claimed(app: Penstock) -> int:
 
 
 def unstarted(worker: Worker) -> int:
-    return sum(lane.waiting for lane in worker.routes.lanes)
+    return sum(lane.waiting for lane in worker.routes.executors)
 
 
 def have_begun(gates: list[Gate], count: int) -> bool:
@@ -105,14 +105,14 @@ async def test_a_worker_claims_no_more_long_jobs_than_it_can_run(
     gate = Gate(app, kind)
     await gate.publish(300)
     async with working(app, concurrency=10, prefetch=prefetch) as worker:
-        await until(lambda: len(gate.begun) == 10 and worker.fetches[0].resting)
+        await until(lambda: len(gate.begun) == 10 and worker.fetchers[0].resting)
         assert await claimed(app) == 10
         # A run that has ended makes room for one.
         gate.done.add(gate.begun[0])
         if kind == "async":
             await until(lambda: len(gate.begun) == 11 and worker.completed == 1)
             assert (unstarted(worker), await claimed(app)) == (0, 10)
-        worker.fetches[0].stop()
+        worker.fetchers[0].stop()
         gate.opened.set()
 
 
@@ -122,7 +122,7 @@ async def test_prefetch_bounds_what_is_held_beyond_the_slots(app: Penstock, boun
 
     @app.subscriber("quick")
     async def on_message(message: Message[int]) -> None:
-        lane = worker.routes.lanes[0]
+        lane = worker.routes.executors[0]
         held.append(lane.waiting + lane.running)
         await asyncio.sleep(0.001)
 
@@ -173,7 +173,7 @@ async def test_what_was_claimed_ahead_of_long_jobs_goes_back(app: Penstock) -> N
         gate.done.update(gate.begun)
         await until(lambda: len(gate.begun) == 8)
         assert gate.begun == ids[:8]
-        worker.fetches[0].stop()
+        worker.fetchers[0].stop()
         gate.opened.set()
 
 
@@ -196,7 +196,7 @@ async def test_a_worker_alone_does_not_give_back_the_same_messages_in_circles(
 ) -> None:
     """Each time that they come back, they are kept longer."""
     monkeypatch.setattr(prefetch, "PATIENCE_S", 0.01)
-    monkeypatch.setattr(prefetch, "LOOK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(prefetch, "CHECK_INTERVAL_S", 0.001)
     monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
     gate = Gate(app)
     claim_for_all(app, "long")

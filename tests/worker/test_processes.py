@@ -65,7 +65,7 @@ async def test_a_process_that_dies_is_a_recorded_error_and_another_takes_its_pla
 ) -> None:
     async with working(app, concurrency=1):
         job = await shop.fail.options(max_attempts=1).aenqueue(how)
-        with pytest.raises(JobFailed, match=f"ProcessDied: its process ended with {code}"):
+        with pytest.raises(JobFailed, match=f"ProcessDied: its process exited with {code}"):
             await job.aresult(60)
         assert await (await shop.double.aenqueue(4)).aresult(60) == 8
 

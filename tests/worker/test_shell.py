@@ -132,7 +132,7 @@ async def test_output_past_the_cap_is_cut_and_the_job_goes_on(
     monkeypatch.setattr(shell, "MAX_OUTPUT_BYTES", 1_000)
     record = await bench.run("head -c 5000000 /dev/zero | tr '\\0' x; echo end >&2")
     assert record.state is State.COMPLETED
-    assert bench.printed(1) == ["x" * 1_000, "--- cut here: more than 10 MB ---"]
+    assert bench.printed(1) == ["x" * 1_000, "--- output truncated at 10 MB ---"]
     assert bench.printed(1, "stderr") == ["end"]
 
 
@@ -163,7 +163,7 @@ async def test_the_working_directory_is_the_jobs(bench: Bench) -> None:
     await bench.run("pwd", cwd=str(bench.folder))
     assert bench.printed(1) == [str(bench.folder)]
     missing = await bench.run("pwd", cwd=str(bench.folder / "missing"))
-    assert "no directory" in (missing.error or "")
+    assert "working directory" in (missing.error or "")
 
 
 async def test_a_command_has_nothing_to_read_and_dies_of_a_closed_pipe(bench: Bench) -> None:
@@ -238,17 +238,17 @@ def test_a_job_is_read_as_it_was_written() -> None:
 async def test_a_shell_job_enters_only_queues_that_are_for_them(bench: Bench) -> None:
     broker = bench.broker
     draft = Draft(type=SHELL_TYPE, body=b'{"command":"true"}')
-    with pytest.raises(InvalidInput, match="takes no shell jobs"):
+    with pytest.raises(InvalidInput, match="does not accept shell jobs"):
         await broker.publish(draft)
     (refused,) = await broker.publish_many([draft])
     assert refused.code == "INVALID_INPUT"
-    with pytest.raises(InvalidInput, match="takes no shell jobs"):
+    with pytest.raises(InvalidInput, match="does not accept shell jobs"):
         await broker.admin.schedule(Schedule("nightly", "0 3 * * *", draft))
 
 
 async def test_a_handler_of_another_kind_does_not_claim_from_a_shell_queue(bench: Bench) -> None:
     handler = Handler(print, queue="shell", type=None)
-    with pytest.raises(InvalidInput, match="is for shell jobs"):
+    with pytest.raises(InvalidInput, match="runs only shell jobs"):
         await Worker(bench.broker, [handler]).start()
 
 

@@ -118,7 +118,7 @@ async def test_a_worker_that_waits_for_work_stops_at_once(app: Penstock) -> None
 
     async with working(app, max_interval=30) as worker:
         await (await work.aenqueue()).aresult(30)
-        await until(lambda: all(fetch.resting for fetch in worker.fetches))
+        await until(lambda: all(fetch.resting for fetch in worker.fetchers))
     assert worker.completed == 1
 
 

@@ -178,7 +178,7 @@ class TestTimeouts:
         text = (await record(app, job.id)).traceback
         assert text is not None
         assert "await asyncio.sleep(100)" in text
-        assert text.endswith("TimedOut: longer than its timeout")
+        assert text.endswith("TimedOut: run exceeded its timeout")
 
     async def test_a_coroutine_that_does_not_end_is_shown_where_it_waits(
         self, app: Penstock

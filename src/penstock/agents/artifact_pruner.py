@@ -11,7 +11,7 @@ BATCH_SIZE = 500
 # Between two batches of one round.
 BATCH_PAUSE_S = 1.0
 # An upload that nobody has finished for so long was cut off by a crash.
-ABANDONED = 86_400.0
+ABANDONED_AFTER_S = 86_400.0
 
 
 class ArtifactPruner:
@@ -27,7 +27,7 @@ class ArtifactPruner:
 
     async def tick(self) -> float:
         place = self.room.place
-        uploads = await self.room.run(place.tidy, ABANDONED)
+        uploads = await self.room.run(place.tidy, ABANDONED_AFTER_S)
         owners = await self.room.run(place.owners, self.last, BATCH_SIZE)
         # To look at them is the work: one node does it.
         if not owners or not await self.store.claim_tick(self.name, self.every, self.by):

@@ -21,7 +21,7 @@ from penstock.wire.webhooks import make_callback
 MAX_IN_FLIGHT = 32
 # The queue is looked at so often while it has more than is under way, while there are callbacks,
 # and for so long after the last one.
-AT_ONCE, MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.01, 0.1, 30.0
+FULL_POLL_INTERVAL_S, MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.01, 0.1, 30.0
 encode = msgspec.json.Encoder().encode
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -56,7 +56,7 @@ class CallbackDispatcher:
     async def tick(self) -> float:
         queue = await self.broker.directory.get_by_name("default", "default", CALLBACK)
         room = MAX_IN_FLIGHT - len(self.sending)
-        if room and list_served(queue):
+        if room and is_serving(queue):
             claim = Claim((queue.id,), self.by, room, queue.settings.lease)
             for message in (await self.store.claim(claim)).messages:
                 self.begin(message)
@@ -67,7 +67,7 @@ class CallbackDispatcher:
         if self.sending:
             self.busy_until = now + MAX_POLL_INTERVAL_S
         if len(self.sending) == MAX_IN_FLIGHT:
-            return AT_ONCE
+            return FULL_POLL_INTERVAL_S
         return MIN_POLL_INTERVAL_S if now < self.busy_until else self.every
 
     def begin(self, message: Leased) -> None:
@@ -92,31 +92,31 @@ class CallbackDispatcher:
             else:
                 await self.broker.settle(message, settlement)
         except PenstockError as error:
-            log.warning("callback_unsettled", id=message.id, error=str(error))
+            log.warning("callback_not_settled", id=message.id, error=str(error))
 
     async def attempt(self, message: Leased) -> Settlement | None:
         """None if it was taken."""
         try:
-            letter = await self.letter(message)
+            letter = await self.make_request(message)
         except CallbackLost as error:
             return Fail(str(error))
         except PenstockError as error:
             return Nack(f"not sent: {error}")
         return choose_settlement(await self.sender.post(letter))
 
-    async def letter(self, message: Leased) -> WebhookRequest:
+    async def make_request(self, message: Leased) -> WebhookRequest:
         """As the message it is about stands in the store now."""
-        ended = read(message)
-        record = await self.found(ended)
+        ended = parse_body(message)
+        record = await self.load_record(ended)
         if (url := record.message.meta.callback) is None:
             raise CallbackLost(f"message {ended.id} has no callback")
         row = find_end(record, ended)
         queue = await self.broker.directory.get_by_id(record.message.queue_id)
-        body = encode(make_callback(record, row, queue, await self.result(record, row)))
+        body = encode(make_callback(record, row, queue, await self.load_result(record, row)))
         secrets = await self.signing.secrets(queue.scope.tenant)
         return WebhookRequest(url, str(message.id), body, secrets.valid)
 
-    async def found(self, ended: Ended) -> Record:
+    async def load_record(self, ended: Ended) -> Record:
         try:
             record = await self.store.get(int(ended.id))
         except Archived as error:
@@ -125,16 +125,16 @@ class CallbackDispatcher:
             raise CallbackLost(f"no message with id {ended.id}")
         return record
 
-    async def result(self, record: Record, row: HistoryRow) -> bytes | None:
+    async def load_result(self, record: Record, row: HistoryRow) -> bytes | None:
         return await self.store.result(record.message.id) if row.state == "completed" else None
 
 
-def read(message: Leased) -> Ended:
+def parse_body(message: Leased) -> Ended:
     try:
         ended = decode(message.body)
         int(ended.id)
     except (msgspec.DecodeError, ValueError):
-        raise CallbackLost("its body does not say which message ended") from None
+        raise CallbackLost("its body does not name the message that ended") from None
     return ended
 
 
@@ -152,6 +152,6 @@ def choose_settlement(answered: WebhookResult) -> Settlement | None:
     return Fail(str(answered)) if answered.gone else Nack(str(answered))
 
 
-def list_served(queue: Queue) -> bool:
+def is_serving(queue: Queue) -> bool:
     """By its own state: that its scope is paused is of no matter to other tenants."""
     return queue.state is QueueState.ACTIVE

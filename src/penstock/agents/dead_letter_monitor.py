@@ -56,4 +56,6 @@ class DeadLetterMonitor:
 
 
 def warn(scope: Scope, size: int, delta: int) -> None:
-    log.warning("dead_letters_grow", tenant=scope.tenant, scope=scope.name, size=size, delta=delta)
+    log.warning(
+        "dead_letters_growing", tenant=scope.tenant, scope=scope.name, size=size, delta=delta
+    )

@@ -14,8 +14,8 @@ from penstock.model.store_types import Retention
 from penstock.store import Store
 
 BATCH_SIZE = 1_000
-DAY = 86_400.0
-EXPORT_HOLD = 30 * DAY
+DAY_S = 86_400.0
+EXPORT_HOLD_S = 30 * DAY_S
 log: FilteringBoundLogger = structlog.get_logger()
 
 
@@ -65,9 +65,9 @@ class Pruner:
         now = await self.store.now()
         for name, exported in (await self.store.cursors()).items():
             age = (now - exported.advanced_at) / 1_000_000
-            if age > EXPORT_HOLD:
-                log.error("export_holds_nothing", export=name, days=int(age / DAY))
-            elif age > DAY:
+            if age > EXPORT_HOLD_S:
+                log.error("export_hold_expired", export=name, days=int(age / DAY_S))
+            elif age > DAY_S:
                 log.warning("export_behind", export=name, hours=int(age / 3_600))
 
     async def _prune(self) -> tuple[int, bool]:

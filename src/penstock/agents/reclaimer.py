@@ -50,16 +50,16 @@ class Reclaimer:
         self.spared = 0
 
     async def tick(self) -> float:
-        moves, _ = await self._look()
+        moves, _ = await self._find_moves()
         # Half of `every`: if whoever has the tick dies with it, the next one is not late.
         if not moves or not await self.store.claim_tick(self.name, self.every / 2, self.by):
             return self.every
         # The tick may have been long in coming, and others now leave to us what ran out meanwhile.
-        moves, more = await self._look()
+        moves, more = await self._find_moves()
         reclaimed = await self._reclaim(moves[:BATCH_SIZE]) if moves else 0
         return 0 if more and reclaimed else self.every
 
-    async def _look(self) -> tuple[list[Move], bool]:
+    async def _find_moves(self) -> tuple[list[Move], bool]:
         """What to reclaim, and whether there is more of it than one batch."""
         # Leases spared now are found again; the look goes past them to the others.
         limit = BATCH_SIZE + self.spared
@@ -89,6 +89,6 @@ class Reclaimer:
         )
         if states:
             counts = {state.value: count for state, count in states.items()}
-            log.info("leases_lost", **counts)
+            log.info("leases_reclaimed", **counts)
             await self.store.end_tick(self.name, self.by, report(counts))
         return states.total()

@@ -17,9 +17,9 @@ from penstock.store import Store
 
 PROMOTE_BATCH = 1_000
 FIRE_BATCH = 100
-SHORTEST_WAIT = 0.001
+MIN_WAIT_S = 0.001
 # A scheduler that was asleep this long must still not fire a tick twice.
-TICK_WINDOW = 7 * 86_400.0
+TICK_DEDUP_WINDOW_S = 7 * 86_400.0
 MICROS_PER_SECOND = 1_000_000
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -44,14 +44,14 @@ def make_tick_entry(schedule: Schedule, queue: Queue, tick: Moment) -> Entry:
     """
     entry = drafts.make_entry(stamp_draft(schedule.draft, tick), queue)
     digest = blake2b(entry.body, digest_size=16).digest()
-    key = Dedupe(f"cron:{schedule.id}:{tick}", digest, TICK_WINDOW)
+    key = Dedupe(f"cron:{schedule.id}:{tick}", digest, TICK_DEDUP_WINDOW_S)
     return replace(entry, dedup=key, overflow="dead")
 
 
 def wait_until(moments: list[Moment], now: Moment, longest: float) -> float:
     """Seconds until the first moment: 0 if it is here, otherwise never so short as to spin."""
     left = (min(moments) - now) / MICROS_PER_SECOND if moments else longest
-    return 0.0 if left <= 0 else min(max(left, SHORTEST_WAIT), longest)
+    return 0.0 if left <= 0 else min(max(left, MIN_WAIT_S), longest)
 
 
 class Scheduler:
@@ -89,7 +89,7 @@ class Scheduler:
             ticks, next_at = cron.find_due_ticks(schedule, now)
         except (InvalidInput, NotFound) as error:
             # One schedule this node cannot read must not stop the others.
-            log.error("schedule_unreadable", schedule=schedule.name, error=str(error))
+            log.error("schedule_invalid", schedule=schedule.name, error=str(error))
             return None
         if not accepts_ticks(queue):
             log.warning(

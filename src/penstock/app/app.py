@@ -129,7 +129,7 @@ class Penstock(Enqueuer):
 
     def add(self, task: BaseTask[Any, Any]) -> None:
         if task.name in self.tasks:
-            raise InvalidInput(f"there are two tasks named {task.name!r}; give one a name=")
+            raise InvalidInput(f"two tasks are named {task.name!r}; pass name= to one of them")
         self.tasks[task.name] = task
 
     def subscriber(
@@ -160,9 +160,9 @@ class Penstock(Enqueuer):
         """Calls `hook(event, context, error)` in the worker: completed, scheduled or ready (again),
         dead, cancelled, lease_lost; `*` for all. An error in a hook is only logged."""
         if event not in EVENTS:
-            raise InvalidInput(f"no event {event!r}; there are {', '.join(EVENTS)}")
+            raise InvalidInput(f"no event {event!r}; expected one of {', '.join(EVENTS)}")
         if iscoroutinefunction(hook):
-            raise InvalidInput("a hook is called, not awaited: it cannot be a coroutine function")
+            raise InvalidInput("a hook must be a plain function, not a coroutine function")
         self.hooks.append((event, hook))
 
     def handlers(self, queues: Sequence[str] = ()) -> list[Handler]:
@@ -176,7 +176,7 @@ class Penstock(Enqueuer):
         broker = await self.broker()
         handlers = self.handlers(queues)
         if not handlers:
-            raise InvalidInput(f"no handler for {', '.join(queues) or 'any queue'}")
+            raise InvalidInput(f"the app has no handler for {', '.join(queues) or 'any queue'}")
         await self.ensure_queues(broker, {handler.queue for handler in handlers})
         await self.prepare(broker)
         return Worker(
@@ -184,7 +184,7 @@ class Penstock(Enqueuer):
             handlers,
             options,
             scope=self.scope,
-            hook=self.tell if self.hooks else None,
+            hook=self.call_hooks if self.hooks else None,
             connect=None if self.connections.in_memory else self.connections.open,
             address=self.connections.address(),
         )
@@ -194,8 +194,8 @@ class Penstock(Enqueuer):
         found = await broker.admin.schedules(scope=self.scope) if self.schedules else []
         for schedule in self.schedules:
             await self.ensure_queues(broker, {schedule.draft.queue})
-            same = [each for each in found if is_same(each, schedule)]
-            if not any(plan_schedules(each) == plan_schedules(schedule) for each in same):
+            same = [each for each in found if has_same_key(each, schedule)]
+            if not any(get_definition(each) == get_definition(schedule) for each in same):
                 paused = any(each.paused for each in same)
                 placed = msgspec.structs.replace(schedule, paused=paused)
                 await broker.admin.schedule(placed, scope=self.scope)
@@ -208,7 +208,7 @@ class Penstock(Enqueuer):
         agents = make_agents(broker.store, broker.directory, make_identity(), room)
         return Runner(agents, outages=broker.outages)
 
-    def tell(self, event: str, context: Context, error: BaseException | None) -> None:
+    def call_hooks(self, event: str, context: Context, error: BaseException | None) -> None:
         for wanted, hook in self.hooks:
             if wanted not in ("*", event):
                 continue
@@ -229,7 +229,7 @@ def make_ack_rules(
     no_retry_on: Sequence[type[BaseException]],
 ) -> AckRules:
     if policy not in list(AckPolicy):
-        raise InvalidInput(f"no policy {policy!r}; there are {', '.join(AckPolicy)}")
+        raise InvalidInput(f"no policy {policy!r}; expected one of {', '.join(AckPolicy)}")
     return AckRules(AckPolicy(policy), retry, tuple(retry_on), tuple(no_retry_on))
 
 
@@ -239,22 +239,22 @@ def make_schedule(
     """Refuses a line that never ticks, and a task that cannot run without arguments."""
     find_next_tick(cron, timezone, 0)
     if missed not in list(Missed):
-        raise InvalidInput(f"missed is {missed!r}; there are {', '.join(Missed)}")
+        raise InvalidInput(f"missed is {missed!r}; expected one of {', '.join(Missed)}")
     return Schedule(task.name, cron, task.call().draft, timezone, Missed(missed))
 
 
-def is_same(one: Schedule, other: Schedule) -> bool:
+def has_same_key(one: Schedule, other: Schedule) -> bool:
     return (one.name, one.draft.queue) == (other.name, other.draft.queue)
 
 
-def plan_schedules(schedule: Schedule) -> tuple[object, ...]:
+def get_definition(schedule: Schedule) -> tuple[object, ...]:
     return schedule.cron, schedule.timezone, schedule.missed, schedule.draft
 
 
 def derive_task_name(function: Callable[..., Any]) -> str:
     """module.function; a program run as a script has the name it would be imported by."""
     if not hasattr(function, "__qualname__"):
-        raise InvalidInput(f"{function!r} is not a function, and only functions become tasks")
+        raise InvalidInput(f"{function!r} is not a function; only functions can be tasks")
     module = function.__module__
     if module == "__main__":
         main = sys.modules["__main__"]

@@ -11,8 +11,8 @@ from types import ModuleType
 from penstock.app.app import Penstock
 from penstock.errors import InvalidInput, InvalidState
 
-OURS = os.path.dirname(__file__) + os.sep
-SCRIPT = "; what only a script is to do goes under if __name__ == '__main__':"
+OUR_FILES = os.path.dirname(__file__) + os.sep
+SCRIPT_HINT = "; put code that must run only as a script under if __name__ == '__main__':"
 
 
 def find_app(reference: str | None, url: str | None = None) -> Penstock | None:
@@ -37,7 +37,7 @@ def from_pyproject(path: Path) -> str | None:
         raise InvalidInput(f"{path}: {error}") from None
     app = found.get("tool", {}).get("penstock", {}).get("app")
     if app is not None and not isinstance(app, str):
-        raise InvalidInput(f"{path}: [tool.penstock] app must be a text like 'module:app'")
+        raise InvalidInput(f"{path}: [tool.penstock] app must be a string like 'module:app'")
     return app
 
 
@@ -48,7 +48,7 @@ def load(reference: str) -> Penstock:
         raise InvalidInput(f"app {reference!r} is not of the form module:app")
     if name.endswith(".py") or "/" in name:
         raise InvalidInput(
-            f"app {reference!r} names a file; write it as it is imported: pkg.mod:app"
+            f"app {reference!r} is a file path; write the import path, such as pkg.mod:app"
         )
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -56,8 +56,9 @@ def load(reference: str) -> Penstock:
     app = getattr(module, attribute, None)
     if not isinstance(app, Penstock):
         others = [key for key, value in vars(module).items() if isinstance(value, Penstock)]
-        there = f"; it has {', '.join(f'{name}:{each}' for each in others)}" if others else ""
-        raise InvalidInput(f"module {name!r} has no Penstock app named {attribute!r}{there}")
+        found = ", ".join(f"{name}:{each}" for each in others)
+        hint = f"; did you mean {found}?" if others else ""
+        raise InvalidInput(f"module {name!r} has no Penstock app named {attribute!r}{hint}")
     return app
 
 
@@ -67,7 +68,7 @@ def import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
             raise InvalidInput(
-                f"no module named {error.name!r} in {os.getcwd()!r}, and none is installed"
+                f"no module named {error.name!r}, neither in {os.getcwd()!r} nor installed"
             ) from None
         raise make_import_error(name, error) from error
     except (Exception, SystemExit) as error:
@@ -79,11 +80,11 @@ def make_import_error(name: str, error: BaseException) -> InvalidInput:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(OURS) and "importlib" not in frame.filename
+        if not frame.filename.startswith(OUR_FILES) and "importlib" not in frame.filename
     ]
     where = f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     if isinstance(error, SyntaxError):
         where = f", at {error.filename}:{error.lineno}"
     text = f"{type(error).__name__}: {error}".rstrip(": ")
-    hint = SCRIPT if isinstance(error, InvalidState) else ""
-    return InvalidInput(f"module {name!r} does not import: {text}{where}{hint}")
+    hint = SCRIPT_HINT if isinstance(error, InvalidState) else ""
+    return InvalidInput(f"module {name!r} cannot be imported: {text}{where}{hint}")

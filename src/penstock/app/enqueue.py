@@ -21,7 +21,9 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 # A connection of the caller's own with our messages in it: where it leads to, and the store there.
-held: ContextVar[tuple[str, Store, Any] | None] = ContextVar("penstock_held", default=None)
+caller_transaction: ContextVar[tuple[str, Store, Any] | None] = ContextVar(
+    "penstock_held", default=None
+)
 
 
 class Enqueuer:
@@ -68,7 +70,7 @@ class Enqueuer:
         if connection is not None:
             admitted = self.run(self.admit(connection, listed))
             return self.publish_on(connection, listed, admitted)
-        self.refuse_held()
+        self.refuse_open_transaction()
         return self.run(self.publish_calls(listed, atomic=atomic))
 
     async def aenqueue_many(
@@ -79,7 +81,7 @@ class Enqueuer:
         if connection is not None:
             admitted = await self.admit(connection, listed)
             return await self.apublish_on(connection, listed, admitted)
-        self.refuse_held()
+        self.refuse_open_transaction()
         return await self.publish_calls(listed, atomic=atomic)
 
     async def publish_calls(self, calls: Sequence[Call[R]], *, atomic: bool) -> list[Job[R]]:
@@ -106,8 +108,8 @@ class Enqueuer:
         for name in {call.draft.queue for call in calls}:
             if await self.is_missing(broker, name) and broker.store.in_transaction(connection):
                 raise InvalidState(
-                    f"queue {name!r} is made when it is first used, and cannot be inside of your"
-                    " transaction: start a worker or create the queue before"
+                    f"queue {name!r} does not exist and cannot be created inside your transaction;"
+                    " start a worker or create the queue first"
                 )
         await self.ensure_queues(broker, {call.draft.queue for call in calls})
         return broker, [await broker.admit(call.draft, scope=self.scope) for call in calls]
@@ -121,7 +123,7 @@ class Enqueuer:
             self.make_job(call, broker.publish_on(connection, call.draft, entry, wake=call.wake))
             for call, entry in zip(calls, entries, strict=True)
         ]
-        held.set((self.url, broker.store, connection))
+        caller_transaction.set((self.url, broker.store, connection))
         return jobs
 
     async def apublish_on(
@@ -134,28 +136,28 @@ class Enqueuer:
             )
             for call, entry in zip(calls, entries, strict=True)
         ]
-        held.set((self.url, broker.store, connection))
+        caller_transaction.set((self.url, broker.store, connection))
         return jobs
 
-    def refuse_held(self) -> None:
+    def refuse_open_transaction(self) -> None:
         """A plain enqueue would wait for its own caller to commit."""
-        found = held.get()
+        found = caller_transaction.get()
         if found is None or found[0] != self.url:
             return
         if found[1].in_transaction(found[2]):
             raise InvalidState(
-                "you have an open transaction on the store: enqueue on its connection, or commit"
+                "you have an open transaction on the store; enqueue on its connection, or commit"
                 " it first"
             )
-        held.set(None)
+        caller_transaction.set(None)
 
     def publish(self, draft: Draft) -> Published:
         """A message for subscribers, in any language."""
-        self.refuse_held()
+        self.refuse_open_transaction()
         return self.run(self.apublish(draft))
 
     async def apublish(self, draft: Draft) -> Published:
-        self.refuse_held()
+        self.refuse_open_transaction()
         broker = await self.broker()
         await self.ensure_queues(broker, {draft.queue})
         return await broker.publish(draft, scope=self.scope)
@@ -194,5 +196,5 @@ def find_connection(calls: Sequence[Call[Any]]) -> Any:
     """The one they are to be enqueued on, or None."""
     connections = {id(call.connection): call.connection for call in calls}
     if len(connections) > 1:
-        raise InvalidInput("calls enqueued together must have the same connection, or none")
+        raise InvalidInput("calls that are enqueued together must use the same connection")
     return next(iter(connections.values()), None)

@@ -13,7 +13,7 @@ from penstock.worker.codec import Values
 
 R = TypeVar("R")
 T = TypeVar("T")
-SHORTEST_LOOK, LONGEST_LOOK = 0.005, 0.25
+MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.005, 0.25
 
 
 class Home(Protocol):
@@ -81,7 +81,7 @@ class Job(Generic[R]):
             async with asyncio.timeout(timeout):
                 record = await self.wait_for_end()
         except TimeoutError:
-            raise TimeoutError(f"job {self.id} has not ended within {timeout} s") from None
+            raise TimeoutError(f"job {self.id} did not finish within {timeout} s") from None
         if record.state is not State.COMPLETED:
             raise failure_of(f"job {self.id}", record)
         body = await (await self.app.broker()).store.result(self.id)
@@ -94,7 +94,7 @@ class Job(Generic[R]):
         except InvalidInput:
             if body is not None:
                 raise
-            raise Archived(f"the result of job {self.id} is not kept any more") from None
+            raise Archived(f"the result of job {self.id} has expired") from None
         return result
 
     def result(self, timeout: float | None = None) -> R:
@@ -127,13 +127,13 @@ class Job(Generic[R]):
 
     async def wait_for_end(self) -> Record:
         """The record, once the job has ended or is among the dead letters."""
-        wait = SHORTEST_LOOK
+        wait = MIN_POLL_INTERVAL_S
         while True:
             record = await self.arecord()
             if record.state.final or record.state is State.DEAD:
                 return record
             await asyncio.sleep(wait)
-            wait = min(1.5 * wait, LONGEST_LOOK)
+            wait = min(1.5 * wait, MAX_POLL_INTERVAL_S)
 
 
 def failure_of(what: str, record: Record) -> JobFailed:

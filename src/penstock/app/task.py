@@ -104,8 +104,8 @@ class Choices(TaskChoices, total=False):
 def apply_choices(base: TaskOptions, choices: Mapping[str, Any]) -> TaskOptions:
     names = TaskOptions.__struct_fields__
     if wrong := choices.keys() - set(names):
-        there = ", ".join(names)
-        raise InvalidInput(f"no option named {', '.join(sorted(wrong))}; there are {there}")
+        known = ", ".join(names)
+        raise InvalidInput(f"no option named {', '.join(sorted(wrong))}; expected one of {known}")
     return msgspec.structs.replace(base, **choices)
 
 
@@ -115,7 +115,7 @@ def to_moment(time: datetime | None) -> Moment | None:
     if not isinstance(time, datetime):
         raise InvalidInput(f"{time!r} is not a datetime")
     if time.tzinfo is None:
-        raise InvalidInput(f"{time} has no time zone; use datetime.now(UTC) or the like")
+        raise InvalidInput(f"{time} has no time zone; pass one that has, such as datetime.now(UTC)")
     return int(time.timestamp() * 1_000_000)
 
 
@@ -244,5 +244,7 @@ def find_context_parameter(function: Callable[..., Any], name: str) -> str | Non
         return None
     first = next(iter(inspect.signature(function).parameters))
     if wanting != [first]:
-        raise InvalidInput(f"task {name!r}: its context must be the first parameter, and the only")
+        raise InvalidInput(
+            f"task {name!r}: its Context must be the first parameter, and the only one"
+        )
     return first

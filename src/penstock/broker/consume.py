@@ -28,7 +28,7 @@ from penstock.model.store_types import (
 from penstock.rules import drafts, lifecycle, validation
 
 Held: TypeAlias = Lock | Leased
-Want: TypeAlias = str | tuple[str, Sequence[str]]
+QueueSelector: TypeAlias = str | tuple[str, Sequence[str]]
 MAX_CLAIM_QUEUES = 16
 MAX_TURNS = 1_000
 MAX_WAIT_S = 30.0
@@ -50,7 +50,7 @@ class Consumer(Publisher):
 
     async def claim(
         self,
-        *wants: Want,
+        *wants: QueueSelector,
         consumer: str,
         limit: int = 1,
         lease: float | None = None,
@@ -69,15 +69,16 @@ class Consumer(Publisher):
         validation.check_text("consumer", consumer, 200)
         validation.check_number("wait", wait, 0.0, 2**31, needed=True)
         if merge not in MERGES:
-            raise InvalidInput(f"merge is {validation.clip(merge)}, and must be rotate or rank")
+            raise InvalidInput(f"merge is {validation.clip(merge)}; it must be rotate or rank")
         until = time.monotonic() + min(wait, MAX_WAIT_S)
         while True:
             since = self.store.wakes
             asks = [
-                (await self._queue(name, scope), types) for name, types in map(split_want, wants)
+                (await self._queue(name, scope), types)
+                for name, types in map(split_selector, wants)
             ]
             claims = self._plan_claims(asks, consumer, limit, lease, begins, merge)
-            taken = await self._take(claims, limit, dead_of)
+            taken = await self._claim_all(claims, limit, dead_of)
             left = until - time.monotonic()
             if taken or left <= 0:
                 return ClaimResult(taken, {queue.name: queue.serving_state for queue, _ in asks})
@@ -100,7 +101,7 @@ class Consumer(Publisher):
         first, types = serving[0]
         if (merge or first.settings.merge) == "rank" and len(serving) > 1:
             if any(other != types for _, other in serving):
-                raise InvalidInput("one line over several queues takes the same types of each")
+                raise InvalidInput("merge 'rank' needs the same types for all queues")
             ids = tuple(queue.id for queue, _ in serving)
             shortest = min(queue.settings.lease for queue, _ in serving)
             return [(first, Claim(ids, consumer, limit, lease or shortest, types, begins))]
@@ -121,7 +122,7 @@ class Consumer(Publisher):
         turn = self.turns[queue_ids] = (self.turns.get(queue_ids, 0) + 1) % len(queue_ids)
         return turn
 
-    async def _take(
+    async def _claim_all(
         self, claims: list[tuple[Queue, Claim]], limit: int, dead_of: Collection[int] | None
     ) -> list[Leased]:
         taken: list[Leased] = []
@@ -166,7 +167,7 @@ class Consumer(Publisher):
             result: object = item.result
             if result is not None and not isinstance(result, bytes):
                 kind = type(result).__name__
-                raise InvalidInput(f"result of message {item.id} is {kind}, and must be bytes")
+                raise InvalidInput(f"result of message {item.id} is {kind}; it must be bytes")
         return await settle_each(items, self.lanes.complete)
 
     async def settle(self, held: Held, settlement: Settlement) -> Answer:
@@ -261,13 +262,13 @@ async def settle_each(
     return [next(answers) if is_possible_lock(lock(item)) else MISSING for item in items]
 
 
-def split_want(want: Want) -> tuple[str, tuple[str, ...]]:
+def split_selector(want: QueueSelector) -> tuple[str, tuple[str, ...]]:
     """A queue and the types wanted of it; none means any."""
     name, types = want if isinstance(want, tuple) else (want, ())
     if not isinstance(name, str):
-        raise InvalidInput(f"queue is {validation.clip(name)}, and must be a name")
+        raise InvalidInput(f"queue is {validation.clip(name)}; it must be a name")
     if name == CALLBACK:
-        raise Forbidden(f"queue {name!r} is the system's; nobody else claims from it")
+        raise Forbidden(f"queue {name!r} is a system queue; clients cannot claim from it")
     for type_ in types:
         validation.check_text("type", type_, 200)
     return name, tuple(types)
@@ -279,11 +280,13 @@ def expect(answer: Answer, id: int) -> Answer:
         case AnswerKind.DONE | AnswerKind.ALREADY:
             return answer
         case AnswerKind.LOST:
-            raise LockLost(f"message {id}: its lock was lost; another fence holds or settled it")
+            raise LockLost(
+                f"the lease on message {id} was lost; another consumer holds or settled it"
+            )
         case AnswerKind.INVALID:
             state = answer.state or "unknown"
-            raise InvalidState(f"message {id} is {state}, which does not allow that")
+            raise InvalidState(f"message {id} is {state}, which does not allow this operation")
         case AnswerKind.MISSING:
             raise NotFound(f"no message with id {validation.clip(id)}")
         case AnswerKind.BUSY | AnswerKind.CHANGED:
-            raise Busy(f"message {id} is held by somebody's open transaction; try again")
+            raise Busy(f"message {id} is locked by another transaction; try again")

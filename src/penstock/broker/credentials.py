@@ -14,7 +14,7 @@ from penstock.model.documents import Document
 from penstock.model.message import NEVER
 from penstock.model.settings import QueueSettings
 from penstock.rules import validation
-from penstock.rules.access import EVERY, ROLES, Access, Key, PreviousKey, Trust, grant_of
+from penstock.rules.access import EVERY, ROLES, Access, Key, PreviousKey, Trust, parse_grant
 from penstock.store import Store
 
 PREFIX = "psk_"
@@ -120,7 +120,7 @@ class Credentials:
         validation.check_name("role", name)
         if name in ROLES:
             raise Forbidden(f"role {name!r} is built in")
-        role = StoredRole(tuple(str(grant_of(each)) for each in grants))
+        role = StoredRole(tuple(str(parse_grant(each)) for each in grants))
         await self.save(ROLE, f"{tenant}/{name}", role)
         return role
 
@@ -134,13 +134,14 @@ class Credentials:
 
     async def delete_role(self, tenant: str, name: str) -> None:
         if not await self.store.delete_documents(ROLE, [f"{tenant}/{name}"]):
-            raise NotFound(f"no role named {validation.clip(name)} that could be deleted")
+            raise NotFound(f"no role named {validation.clip(name)} that can be deleted")
 
     async def check_roles(self, tenant: str, roles: Iterable[str]) -> None:
         known = await self.list_roles(tenant)
         if unknown := set(roles) - known.keys():
             raise InvalidInput(
-                f"no role named {', '.join(sorted(unknown))[:200]}; there are {', '.join(known)}"
+                f"no role named {', '.join(sorted(unknown))[:200]};"
+                f" expected one of {', '.join(known)}"
             )
 
     # Trusts.
@@ -151,7 +152,7 @@ class Credentials:
         for name in (scope, trusted):
             if await self.store.scope(tenant, name) is None:
                 raise NotFound(f"no scope named {validation.clip(name)}")
-        trust = Trust(scope, trusted, tuple(map(grant_of, grants)))
+        trust = Trust(scope, trusted, tuple(map(parse_grant, grants)))
         await self.save(TRUST, f"{tenant}/{scope}/{trusted}", trust)
         return trust
 
@@ -175,7 +176,7 @@ class Credentials:
         known = await self.list_roles(tenant)
         texts = [*grants, *(text for role in roles for text in known.get(role, ()))]
         trusts = await self.list_trusts(tenant)
-        return Access([grant_of(text) for text in texts], tuple(scopes), trusts)
+        return Access([parse_grant(text) for text in texts], tuple(scopes), trusts)
 
     async def list_documents(self, kind: str, prefix: str = "") -> list[Document]:
         found: list[Document] = []
@@ -192,7 +193,7 @@ class Credentials:
         document = Document(kind=kind, name=name, body=encode(body), version=version)
         (saved,) = await self.store.save_documents([document])
         if not saved:
-            raise Conflict(f"{kind} {name} was changed by somebody else meanwhile; try again")
+            raise Conflict(f"{kind} {name} was changed by another request; try again")
 
 
 def decode_document(document: Document, kind: type[T]) -> T:
@@ -201,12 +202,12 @@ def decode_document(document: Document, kind: type[T]) -> T:
 
 def check_key(key: Key) -> None:
     if not (key.roles or key.grants):
-        raise InvalidInput("a key without a role or a grant may do nothing")
+        raise InvalidInput("a key needs at least one role or grant")
     for text in key.grants:
-        grant_of(text)
+        parse_grant(text)
     for field, given in (("scopes", key.scopes), ("types", key.types)):
         if not given:
-            raise InvalidInput(f"{field} is empty; leave it out for all, or name at least one")
+            raise InvalidInput(f"{field} is empty; omit it to allow all, or name at least one")
     for name in key.scopes:
         if name != EVERY:
             validation.check_name("scope", name)

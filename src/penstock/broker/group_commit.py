@@ -50,9 +50,9 @@ class Batcher(Generic[Item, Result]):
     A lone caller pays no task and no extra turn of the loop. A caller's items stay together.
     """
 
-    def __init__(self, call: Call[Item, Result], most: int) -> None:
+    def __init__(self, call: Call[Item, Result], max_items: int) -> None:
         self.call = call
-        self.most = most
+        self.max_items = max_items
         self.waiting: list[Group[Item, Result]] = []
         self.draining: asyncio.Task[None] | None = None
         self.busy = False
@@ -89,7 +89,7 @@ class Batcher(Generic[Item, Result]):
         count = end = 0
         for group in waiting:
             count += len(group.items)
-            if end and count > self.most:
+            if end and count > self.max_items:
                 break
             end += 1
         self.waiting = waiting[end:]
@@ -99,7 +99,7 @@ class Batcher(Generic[Item, Result]):
         try:
             results = await self.call([item for group in groups for item in group.items])
         except BaseException as error:  # noqa: BLE001 - handed to the callers
-            await self.run_apart(groups, error)
+            await self.run_one_by_one(groups, error)
             return
         start = 0
         for group in groups:
@@ -107,7 +107,7 @@ class Batcher(Generic[Item, Result]):
             group.answer(results[start:end])
             start = end
 
-    async def run_apart(self, groups: list[Group[Item, Result]], error: BaseException) -> None:
+    async def run_one_by_one(self, groups: list[Group[Item, Result]], error: BaseException) -> None:
         """One bad item fails alone. A sick store would only fail again."""
         if len(groups) == 1 or isinstance(error, StoreError | asyncio.CancelledError):
             for group in groups:
@@ -120,15 +120,15 @@ class Batcher(Generic[Item, Result]):
 class GroupCommit:
     """The hot verbs of a store, each in a lane of its own."""
 
-    def __init__(self, store: StoreHotPath, most: int = 1_000) -> None:
+    def __init__(self, store: StoreHotPath, max_batch: int = 1_000) -> None:
         self.store = store
-        self._enqueue: Batcher[Entry, Published] = Batcher(store.enqueue, most)
+        self._enqueue: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
         # With a look at what is stored: the others need not wait for that.
-        self._enqueue_checked: Batcher[Entry, Published] = Batcher(store.enqueue, most)
-        self._complete: Batcher[Completion, Answer] = Batcher(store.complete, most)
-        self._extend: Batcher[Extension, Answer] = Batcher(store.extend, most)
-        self._leases: Batcher[Lock, Lease | None] = Batcher(store.leases, most)
-        self._settle: Batcher[Move, Answer] = Batcher(store.settle, most)
+        self._enqueue_checked: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
+        self._complete: Batcher[Completion, Answer] = Batcher(store.complete, max_batch)
+        self._extend: Batcher[Extension, Answer] = Batcher(store.extend, max_batch)
+        self._leases: Batcher[Lock, Lease | None] = Batcher(store.leases, max_batch)
+        self._settle: Batcher[Move, Answer] = Batcher(store.settle, max_batch)
 
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if atomic:
@@ -140,7 +140,7 @@ class GroupCommit:
         except OutcomeUnknown:
             if any(entry.dedup is None for entry in entries):
                 raise
-            return await self._ask_again(entries)
+            return await self._retry_unanswered(entries)
         return outcomes if len(entries) > 1 else await self._retry_busy(entries, outcomes)
 
     async def _retry_busy(
@@ -154,13 +154,13 @@ class GroupCommit:
             outcomes = await self.store.enqueue(entries)
         return outcomes
 
-    async def _ask_again(self, entries: Sequence[Entry]) -> list[Published]:
+    async def _retry_unanswered(self, entries: Sequence[Entry]) -> list[Published]:
         """What has a dedup key and may have been written is found by it, or is written now."""
         for _ in range(RETRY_ATTEMPTS):
             await asyncio.sleep(RETRY_DELAY_S)
             with suppress(OutcomeUnknown, StoreUnreachable, StoreBusy):
                 return await self.store.enqueue(entries)
-        raise OutcomeUnknown("the store did not answer, and may have published it")
+        raise OutcomeUnknown("the store did not answer; the message may have been published")
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
         return await self._complete.add(items)

@@ -16,11 +16,11 @@ from penstock.rules.callbacks import make_correlation_id
 class Admin(QueueAdmin):
     async def get(self, reference: int | str, *, scope: str = "default") -> Record:
         """By id, or by `queue/name`."""
-        return await self._own(await self._resolve(reference, scope))
+        return await self._get_own(await self._resolve(reference, scope))
 
     async def result(self, reference: int | str, *, scope: str = "default") -> bytes | None:
         id = await self._resolve(reference, scope)
-        await self._own(id)
+        await self._get_own(id)
         return await self.store.result(id)
 
     async def _resolve(self, reference: int | str, scope: str) -> int:
@@ -42,7 +42,7 @@ class Admin(QueueAdmin):
             raise NotFound(f"no message named {name!r} in queue {queue_name!r}")
         return found
 
-    async def _own(self, id: int) -> Record:
+    async def _get_own(self, id: int) -> Record:
         """Somebody else's message is not found, never forbidden."""
         record = await self.store.get(id)
         if record is not None:
@@ -104,7 +104,8 @@ class Admin(QueueAdmin):
             return Published(message.id)
         if not record.state.final and record.state is not State.DEAD:
             raise InvalidState(
-                f"message {message.id} is {record.state}; only an ended one can be redriven"
+                f"message {message.id} is {record.state}; only dead or finished ones can be"
+                " redriven"
             )
         queue = await self.directory.get_by_id(message.queue_id)
         draft = copy_of(message, queue.name, message.body if body is None else body)
@@ -131,7 +132,7 @@ class Admin(QueueAdmin):
     ) -> int:
         """Ends up to `limit` messages of these places as cancelled; says how many."""
         if wrong := set(places) - set(PURGEABLE):
-            raise InvalidInput(f"{', '.join(wrong)}: purge takes {', '.join(PURGEABLE)}")
+            raise InvalidInput(f"cannot purge {', '.join(wrong)}; expected {', '.join(PURGEABLE)}")
         validation.check_number("limit", limit, 0, 1_000_000, whole=True, needed=True)
         queue = await self.queue(name, scope=scope)
         return await self.store.purge(queue.id, places, limit)
@@ -172,6 +173,8 @@ def raise_unless_settled(answer: Answer, record: Record) -> Answer:
     if answer.kind is AnswerKind.DONE:
         return answer
     if answer.kind is AnswerKind.BUSY:
-        raise Busy(f"message {record.message.id} is held by somebody's open transaction; try again")
+        raise Busy(f"message {record.message.id} is locked by another transaction; try again")
     state = answer.state or record.state
-    raise InvalidState(f"message {record.message.id} is {state}, which does not allow that")
+    raise InvalidState(
+        f"message {record.message.id} is {state}, which does not allow this operation"
+    )

@@ -98,10 +98,10 @@ class Publisher:
 
     async def _open_queue(self, name: object, scope: str) -> Queue:
         if not isinstance(name, str):
-            raise InvalidInput(f"queue is {validation.clip(name)}, and must be a name")
+            raise InvalidInput(f"queue is {validation.clip(name)}; it must be a name")
         if name.startswith("_"):
             text = validation.clip(name)
-            raise Forbidden(f"queue {text}: names that begin with '_' are the system's")
+            raise Forbidden(f"queue {text}: names that begin with '_' are reserved")
         queue = await self._queue(name, scope)
         if (refusal := drafts.explain_refusal(queue)) is not None:
             raise refusal
@@ -133,7 +133,7 @@ def try_admit(draft: Draft, queues: dict[str, Queue | PenstockError]) -> Outcome
     try:
         queue = queues[draft.queue]
     except (KeyError, TypeError):
-        return InvalidInput(f"queue is {validation.clip(draft.queue)}, and must be a name")
+        return InvalidInput(f"queue is {validation.clip(draft.queue)}; it must be a name")
     if isinstance(queue, PenstockError):
         return queue
     try:
@@ -177,5 +177,7 @@ def describe_refusal(code: str, draft: Draft) -> str:
             return f"queue {draft.queue!r} already has a message named {draft.name!r}"
         case IdempotencyConflict.code:
             key = draft.dedup.key if draft.dedup else ""
-            return f"dedup key {key!r} was used in queue {draft.queue!r} with another body"
+            return f"dedup key {key!r} was used in queue {draft.queue!r} with a different body"
+        case Busy.code:
+            return f"queue {draft.queue!r} is locked by another transaction; try again"
     return f"queue {draft.queue!r}: {code}"

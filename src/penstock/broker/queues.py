@@ -36,7 +36,7 @@ class QueueAdmin:
     def _check(self, scope: str, queue: str = EVERY) -> None:
         if self.allows is not None and not self.allows(scope, queue):
             what = f"scope {scope!r}" if queue == EVERY else f"queue {queue!r} of scope {scope!r}"
-            raise Forbidden(f"this caller may not do that to {validation.clip(what)}")
+            raise Forbidden(f"this caller has no access to {validation.clip(what)}")
 
     async def create_scope(self, name: str) -> Scope:
         validation.check_name("scope", name)
@@ -103,14 +103,14 @@ class QueueAdmin:
         return await self._reload(new_name, scope)
 
     async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:
-        """Refused while it holds unfinished messages; `force` cancels those first."""
+        """Refused while it has unfinished messages; `force` cancels those first."""
         queue = await self.queue(name, scope=scope)
         check_own_name(queue.name)
         if force:
             await self.store.change_queue(queue.id, state=QueueState.ARCHIVED)
             await self._purge_all(queue)
         if not await self.store.delete_queue(queue.id):
-            raise InvalidState(f"queue {name!r} holds unfinished messages")
+            raise InvalidState(f"queue {name!r} has unfinished messages")
         self.directory.forget()
 
     async def _purge_all(self, queue: Queue) -> None:
@@ -128,7 +128,9 @@ class QueueAdmin:
         validation.check_text("schedule name", schedule.name, 200)
         queue = await self.queue(schedule.draft.queue, scope=scope)
         if queue.system:
-            raise Forbidden(f"queue {queue.name!r} is the system's; nobody publishes to it")
+            raise Forbidden(
+                f"queue {queue.name!r} is a system queue; messages cannot be published to it"
+            )
         drafts.check(schedule.draft, queue.settings)
         # Only for this, and not quickly loaded.
         from penstock.rules.cron import find_next_tick
@@ -153,4 +155,4 @@ class QueueAdmin:
 def check_own_name(name: str) -> None:
     validation.check_name("queue", name)
     if name.startswith("_"):
-        raise Forbidden(f"queue {name!r}: names that begin with '_' are the system's")
+        raise Forbidden(f"queue {name!r}: names that begin with '_' are reserved")

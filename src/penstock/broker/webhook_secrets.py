@@ -15,7 +15,7 @@ from penstock.store import Store
 
 KIND = "callback_secret"
 # A secret that was replaced signs, beside the new one, so long.
-OVERLAP = 24 * 3_600
+ROTATION_OVERLAP_S = 24 * 3_600
 PREFIX = "whsec_"
 
 
@@ -35,8 +35,8 @@ class WebhookSecrets:
         self.store = store
 
     async def secrets(self, tenant: str) -> SigningSecrets:
-        turn, _ = await self._turn(tenant)
-        key, until = await self.store.secret(), turn.at + OVERLAP * 1_000_000
+        turn, _ = await self._load_rotation(tenant)
+        key, until = await self.store.secret(), turn.at + ROTATION_OVERLAP_S * 1_000_000
         current = derive_secret(key, tenant, turn.number)
         if turn.number and await self.store.now() < until:
             return SigningSecrets(current, derive_secret(key, tenant, turn.number - 1), until)
@@ -44,14 +44,16 @@ class WebhookSecrets:
 
     async def rotate(self, tenant: str) -> SigningSecrets:
         """A new one signs from now on; the one before it goes on for a day."""
-        turn, version = await self._turn(tenant)
+        turn, version = await self._load_rotation(tenant)
         body = encode(SecretRotation(turn.number + 1, await self.store.now()))
         new = Document(kind=KIND, name=tenant, body=body, version=version)
         if not all(await self.store.save_documents([new])):
-            raise Busy(f"the secret of tenant {tenant!r} is being replaced by somebody else")
+            raise Busy(
+                f"the secret of tenant {tenant!r} is being rotated by another request; try again"
+            )
         return await self.secrets(tenant)
 
-    async def _turn(self, tenant: str) -> tuple[SecretRotation, int]:
+    async def _load_rotation(self, tenant: str) -> tuple[SecretRotation, int]:
         """And the version it is kept under."""
         found = await self.store.document(KIND, tenant)
         return (SecretRotation(), 0) if found is None else (decode(found.body), found.version or 0)

@@ -91,7 +91,7 @@ async def run_one(plan: WorkerPlan) -> None:
                 prefetch=plan.prefetch,
             ),
             scope=plan.scope,
-            hook=app.tell if app is not None and app.hooks else None,
+            hook=app.call_hooks if app is not None and app.hooks else None,
             connect=connections.open,
             address=connections.address(),
         )

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 
 from penstock import tracing
 from penstock.broker.artifacts import Artifacts
-from penstock.broker.consume import ClaimResult, Held, Want
+from penstock.broker.consume import ClaimResult, Held, QueueSelector
 from penstock.broker.group_commit import GroupCommit
 from penstock.broker.local import Broker
 from penstock.broker.messages import Admin
@@ -73,7 +73,7 @@ class RemoteBroker(Broker):
     async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
         raise InvalidInput(NO_TRANSACTION)
 
-    async def claim(self, *wants: Want, wait: float = 0.0, **given: Any) -> ClaimResult:
+    async def claim(self, *wants: QueueSelector, wait: float = 0.0, **given: Any) -> ClaimResult:
         return await self.client.claim(*wants, wait=wait or HELD, **given)
 
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:

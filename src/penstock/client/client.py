@@ -6,7 +6,14 @@ from typing import Any, Self
 
 from msgspec import UNSET, Struct
 
-from penstock.broker.consume import MAX_WAIT_S, ClaimResult, Held, Want, expect, split_want
+from penstock.broker.consume import (
+    MAX_WAIT_S,
+    ClaimResult,
+    Held,
+    QueueSelector,
+    expect,
+    split_selector,
+)
 from penstock.client.admin import RemoteAdmin
 from penstock.client.artifacts import RemoteArtifacts
 from penstock.client.mapping import FenceLedger, make_answer, make_leased, make_published
@@ -116,7 +123,7 @@ class Client:
 
     async def claim(
         self,
-        *wants: Want,
+        *wants: QueueSelector,
         consumer: str,
         limit: int = 1,
         lease: float | None = None,
@@ -126,7 +133,9 @@ class Client:
         scope: str = "default",
     ) -> ClaimResult:
         asked = wire.ClaimRequest(
-            queues=[wire.ClaimSource(name, list(types)) for name, types in map(split_want, wants)],
+            queues=[
+                wire.ClaimSource(name, list(types)) for name, types in map(split_selector, wants)
+            ],
             limit=limit,
             wait=wait,
             lease=lease,

@@ -1,4 +1,4 @@
-"""Nouns beside the queues: what a feature keeps, and what somebody did."""
+"""Documents that features store beside the queues, and audit log entries."""
 
 from contextvars import ContextVar
 
@@ -8,10 +8,10 @@ from penstock.model.message import NEVER, Moment
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """Something small that a feature keeps under a name: a key, a role, a subscription.
+    """A small named value of a feature: an API key, a role, a subscription.
 
-    The version grows with every save. One that is saved with a version replaces just that one, 0
-    none at all; without it, whatever is there.
+    The version grows with every save. Saving with a version replaces only that version, and
+    version 0 only creates. Saving without one always replaces.
     """
 
     kind: str
@@ -22,13 +22,13 @@ class Document(Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """What somebody did to the store, or was refused."""
+    """One row of the audit log: an operation that was done or denied."""
 
     subject: str
     tenant: str
     verb: str
     target: str
-    # Empty for what is the tenant's, and for refusals.
+    # Empty for operations on the whole tenant, and for denials.
     scope: str = ""
     request_id: str = ""
     detail: str = ""
@@ -36,5 +36,5 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     id: int = 0
 
 
-# Who answers for what this task changes; the row is written by the transaction that does it.
+# The audit entry of the current request. The transaction that makes a change also writes the row.
 acting: ContextVar[AuditEntry | None] = ContextVar("acting", default=None)

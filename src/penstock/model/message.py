@@ -1,14 +1,14 @@
-"""Nouns: a message as it is published, held, settled and remembered."""
+"""A message as it is published, claimed, settled and kept in history."""
 
 from enum import StrEnum
 from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
-# Microseconds since 1970 UTC, always by the store's clock.
+# Microseconds since the Unix epoch, by the store's clock.
 Moment: TypeAlias = int
 
-# Exact in a double, so that Redis scores and JSON readers keep it.
+# The largest integer that a double holds exactly: Redis scores and JSON parsers keep it.
 NEVER: Moment = 2**53 - 1
 
 
@@ -31,7 +31,7 @@ FINAL = frozenset({State.COMPLETED, State.FAILED, State.EXPIRED, State.CANCELLED
 
 
 class Verb(StrEnum):
-    """What was done; a history row says the verb and the state it led to."""
+    """An operation on a message. A history row has the verb and the state it led to."""
 
     PUBLISH = "publish"
     COMPLETE = "complete"
@@ -47,33 +47,33 @@ class Verb(StrEnum):
 
 
 class Flag:
-    """Bits of a ticket. A feature that is not used costs nothing."""
+    """Bit flags of a ticket. An unused feature costs nothing."""
 
     KEYED = 1
     UNIQUE = 2
-    # Claimed by a consumer that promised to call begin, and has not.
+    # Claimed by a consumer that calls begin before it runs, and has not done so yet.
     UNBEGUN = 4
     CANCEL_REQUESTED = 8
     FROM_DEAD = 16
     OWN_LEASE = 32
-    # Somebody is to be told when the message ends.
+    # A callback URL is called when the message ends.
     CALLBACK = 64
 
-    # What there is to do for when the message ends.
+    # Flags that need work when the message ends.
     ENDING = KEYED | UNIQUE | CALLBACK
-    # What a ticket keeps when its lease ends.
+    # Flags that outlive the lease.
     LASTING = ENDING | OWN_LEASE
 
 
 class Dedup(Struct, frozen=True):
-    """One message per key: inside `window` seconds, or while unfinished if it is None."""
+    """Allows one message per key within `window` seconds, or (None) while one is unfinished."""
 
     key: str
     window: float | None = 86_400.0
 
 
 class Meta(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The rarely used part of a message, stored as one JSON text."""
+    """The rarely used fields of a message, stored as one JSON column."""
 
     name: str | None = None
     headers: dict[str, str] | None = None
@@ -128,7 +128,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
 
 class StoredMessage(Struct, frozen=True, gc=False):
-    """Written once, never rewritten."""
+    """The immutable part of a message."""
 
     id: int
     queue_id: int
@@ -140,9 +140,9 @@ class StoredMessage(Struct, frozen=True, gc=False):
 
 
 class FeedMessage(StoredMessage, frozen=True, gc=False):
-    """A message as the feed tells it, with the moments that publishing settled.
+    """A message in the export feed, with the times that were fixed when it was published.
 
-    `run_at` is None if it was to run at once, `expires_at` if it never expires.
+    `run_at` is None if it was ready at once, `expires_at` is None if it never expires.
     """
 
     run_at: Moment | None
@@ -150,7 +150,7 @@ class FeedMessage(StoredMessage, frozen=True, gc=False):
 
 
 class Leased(StoredMessage, frozen=True, gc=False):
-    """A message in a consumer's hands until `lease_until`, under its fence."""
+    """A message that a consumer has claimed until `lease_until`, under its fence."""
 
     fence: int
     attempts: int
@@ -160,12 +160,12 @@ class Leased(StoredMessage, frozen=True, gc=False):
 
     @property
     def suspect(self) -> bool:
-        """It was delivered before and did not come back: run it beside no other suspect."""
+        """True if an earlier delivery may have crashed its worker."""
         return self.deliveries >= 2
 
 
 class HistoryRow(Struct, frozen=True, gc=False):
-    """One ended delivery, expiry, cancel or redrive. Append-only."""
+    """One finished delivery, expiry, cancel or redrive. History is append-only."""
 
     position: int
     id: int
@@ -182,12 +182,12 @@ class HistoryRow(Struct, frozen=True, gc=False):
     at: Moment
     due_at: Moment | None
     final: bool
-    # Where the run failed. Read with one message, not with lists, exports or live views.
+    # Only loaded with a single message, not with lists, exports or live views.
     traceback: str | None = None
 
 
 class Record(Struct, frozen=True):
-    """A message, where it is at one moment, and how it came there."""
+    """A message with its current state and its timeline."""
 
     message: StoredMessage
     state: State
@@ -204,7 +204,7 @@ class Record(Struct, frozen=True):
     percent: float | None = None
     note: str | None = None
     timeline: tuple[HistoryRow, ...] = ()
-    # Of a claimed message: since when it is held, and since when it runs, if that is known.
+    # When a claimed message was claimed, and when its run began, if known.
     claimed_at: Moment | None = None
     begun_at: Moment | None = None
 
@@ -214,15 +214,15 @@ class Record(Struct, frozen=True):
 
     @property
     def traceback(self) -> str | None:
-        """Where the last run that failed did so."""
+        """The traceback of the last failed run."""
         found = (row.traceback for row in reversed(self.timeline) if row.traceback is not None)
         return next(found, None)
 
 
 class Nack(Struct, frozen=True):
-    """It did not work; try again if the rules allow.
+    """Reports a failed run. The message is retried if its limits allow.
 
-    A delay of None is for the queue's backoff to decide; the limits, if given, beat the queue's.
+    Without a delay, the queue's backoff applies. Limits given here override the queue's.
     """
 
     verb: ClassVar[Verb] = Verb.NACK
@@ -235,7 +235,7 @@ class Nack(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """The consumer says it is final."""
+    """Ends the message as failed, without a retry or a dead letter."""
 
     verb: ClassVar[Verb] = Verb.FAIL
     error: str | None = None
@@ -243,7 +243,7 @@ class Fail(Struct, frozen=True):
 
 
 class SettleReject(Struct, frozen=True):
-    """To the dead letters, whatever attempts are left."""
+    """Moves the message to the dead letters, whatever attempts are left."""
 
     verb: ClassVar[Verb] = Verb.REJECT
     error: str | None = None
@@ -251,27 +251,27 @@ class SettleReject(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """Handed back unworked: no attempt, no delivery."""
+    """Returns the message unstarted. No attempt or delivery is counted."""
 
     verb: ClassVar[Verb] = Verb.RELEASE
 
 
 class Park(Struct, frozen=True):
-    """This consumer does not know the type; wait for one that does."""
+    """Returns a message of a type this consumer cannot handle, with a delay."""
 
     verb: ClassVar[Verb] = Verb.PARK
     reason: str = "UNKNOWN_TASK"
 
 
 class SettleCancelled(Struct, frozen=True):
-    """The consumer stopped because a cancel was requested."""
+    """Ends the message as cancelled, after the consumer stopped on a cancel request."""
 
     verb: ClassVar[Verb] = Verb.CANCEL
     error: str | None = None
 
 
 class Reclaim(Struct, frozen=True):
-    """The lease ran out."""
+    """Takes the message back because its lease expired."""
 
     verb: ClassVar[Verb] = Verb.RECLAIM
 

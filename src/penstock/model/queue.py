@@ -1,4 +1,4 @@
-"""Nouns: scopes, queues and schedules, and which of them accept and serve."""
+"""Scopes, queues and cron schedules."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from penstock.model.message import Draft, Moment
 from penstock.model.settings import Backoff, QueueSettings
 
 DEAD_LETTER = "_dead_letter"
-# In the default scope of the default tenant: what is to be told of messages that ended.
+# The queue of pending callbacks, in the default scope of the default tenant.
 CALLBACK = "_callback"
 CALLBACK_SETTINGS = QueueSettings(
     ordering="fifo",
@@ -44,13 +44,13 @@ class Queue(Struct, frozen=True):
 
     @property
     def serves(self) -> bool:
-        """A claim may hand out its messages."""
+        """True if its messages can be claimed."""
         serving = self.state in (QueueState.ACTIVE, QueueState.DRAINING)
         return serving and not self.scope.paused
 
     @property
     def serving_state(self) -> QueueState:
-        """Its state as claims see it: paused while its scope is."""
+        """The state that claims see: paused while the scope is paused."""
         if self.scope.paused and self.state in (QueueState.ACTIVE, QueueState.DRAINING):
             return QueueState.PAUSED
         return self.state
@@ -61,7 +61,7 @@ class Queue(Struct, frozen=True):
 
 
 class Missed(StrEnum):
-    """What becomes of cron ticks that passed while nobody was there to fire them."""
+    """How a schedule makes up for ticks that passed while no scheduler was running."""
 
     SKIP = "skip"
     ONE = "one"

@@ -1,4 +1,4 @@
-"""Nouns: the settings of a queue, and the five presets."""
+"""The settings of a queue, and the presets."""
 
 from typing import Any, Literal
 
@@ -10,22 +10,22 @@ from penstock.errors import InvalidInput, NotYet
 Ordering = Literal["fifo", "priority", "deadline", "ready_time", "fair"]
 JITTERS = ("none", "full", "equal")
 LATER = {"ordering": ("fair",), "kind": ("broadcast",)}
-# A message of this type runs a command: only queues that are set up for it take one.
+# A message of this type runs a command. Only queues with the setting `shell` accept it.
 SHELL_TYPE = "penstock.shell"
 
 
-# A store counts attempts and deliveries in 16 bits, and lengths of time must stay moments.
+# Stores count attempts and deliveries in 16 bits, and a moment plus a duration must fit a Moment.
 MAX_RUNS = 32_767
 MAX_DURATION_S = 100 * 366 * 86_400.0
 
 
 def check_range(name: str, value: float | None, least: float, most: float) -> None:
     if value is not None and not least <= value <= most:
-        raise InvalidInput(f"{name} is {value}, and must be from {least} to {most}")
+        raise InvalidInput(f"{name} is {value}; it must be from {least} to {most}")
 
 
 class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
-    """The delay before run n+1. `add:x` and `sym:x` spread by a fraction x of the delay."""
+    """The delay before a retry. `add:x` and `sym:x` add jitter of a fraction x of the delay."""
 
     kind: Literal["none", "constant", "linear", "exponential"] = "exponential"
     initial: float = 2.0
@@ -44,7 +44,7 @@ class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
         self.spread()
 
     def spread(self) -> float:
-        """The fraction of `add:x` or `sym:x`; 0 for the other jitters."""
+        """Returns the fraction x of `add:x` or `sym:x`, and 0 for other jitters."""
         if self.jitter in JITTERS:
             return 0.0
         word, _, number = self.jitter.partition(":")
@@ -61,7 +61,7 @@ class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetrySettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What counts against max_attempts, and what an expired lease does."""
+    """Says what counts against max_attempts, and how an expired lease counts."""
 
     count: Literal["attempts", "deliveries"] = "attempts"
     on_expiry: Literal["keep", "count", "backoff"] = "keep"
@@ -80,7 +80,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     overflow: Literal["reject", "dead"] = "reject"
     priority_min: int = -1_000_000
     priority_max: int = 1_000_000
-    # Out of range is brought into range instead of refused: priorities, and a nack's delay.
+    # Brings priorities and nack delays into range instead of refusing them.
     clamp: bool = False
     filter_by_type: bool = False
     merge: Literal["rotate", "rank"] = "rotate"
@@ -105,7 +105,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     def _refuse_later(self) -> None:
         for name, words in LATER.items():
             if (word := getattr(self, name)) in words:
-                raise NotYet(f"{name} {word!r} is not built yet")
+                raise NotYet(f"{name} {word!r} is not supported yet")
 
     def _check_priorities(self) -> None:
         if self.priority_min > self.priority_max:
@@ -113,7 +113,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
         check_range("priority_min", self.priority_min, -(2**31), 2**31 - 1)
         check_range("priority_max", self.priority_max, -(2**31), 2**31 - 1)
         if self.seconds_per_level is not None:
-            # A rank, in ms, stays exact in a double: Redis keeps it as a score.
+            # A rank in milliseconds must be exact in a double, because Redis keeps it as a score.
             farthest = max(1, -self.priority_min, self.priority_max)
             check_range("seconds_per_level", self.seconds_per_level, 0, 2**52 / 1000 / farthest)
             if self.ordering != "priority" or self.aging:
@@ -169,15 +169,15 @@ def get_preset(name: str) -> QueueSettings:
         return PRESETS[name]
     except KeyError:
         raise InvalidInput(
-            f"no preset named {name!r}; there are {', '.join(sorted(PRESETS))}"
+            f"no preset named {name!r}; expected one of {', '.join(sorted(PRESETS))}"
         ) from None
 
 
 def change(settings: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
-    """The settings with `changes` laid over them; nested ones are laid over, not replaced."""
+    """Returns the settings with `changes` merged in. Nested settings are merged, not replaced."""
     merged: dict[str, Any] = msgspec.to_builtins(settings)
     if isinstance(attempts := changes.get("max_attempts"), int) and settings.max_deliveries:
-        # The two keep their distance, or more attempts would never be reached.
+        # Keeps max_deliveries above max_attempts, or the added attempts would never happen.
         merged["max_deliveries"] = settings.max_deliveries - settings.max_attempts + attempts
     for name, value in changes.items():
         old = merged.get(name)

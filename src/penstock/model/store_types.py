@@ -1,4 +1,4 @@
-"""Nouns: what the broker and a store say to each other about tickets."""
+"""Requests to a store and its answers, about tickets, leases and exports."""
 
 from enum import StrEnum
 from typing import Literal
@@ -7,12 +7,12 @@ from msgspec import Struct
 
 from penstock.model.message import FeedMessage, Flag, HistoryRow, Leased, Meta, Moment, State, Verb
 
-# Where a rank is counted from: 0, the moment of publishing, or the moment it is due (both in ms).
+# The origin of a rank: 0, the time of publishing, or the due time (both in milliseconds).
 Basis = Literal["zero", "created", "due"]
 
 
 class Dedupe(Struct, frozen=True):
-    """A dedup key with its namespace, the digest of the body, and how long it is kept."""
+    """A dedup key with its namespace, the digest of the body, and its lifetime."""
 
     key: str
     digest: bytes
@@ -20,7 +20,7 @@ class Dedupe(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """A draft with its queue's rules applied: what a store writes."""
+    """A draft with its queue's rules applied, as a store writes it."""
 
     queue_id: int
     type: str
@@ -42,18 +42,18 @@ class Entry(Struct, frozen=True, gc=False):
 
     @property
     def plain(self) -> bool:
-        """It can be written without a look at what is stored."""
+        """True if it can be written without reading stored state."""
         looked_up = (self.flags, self.dedup, self.name, self.max_depth)
         return looked_up == (0, None, None, None)
 
     @property
     def conditional(self) -> bool:
-        """A dedup key, a name or a depth decides whether it is written."""
+        """True if a dedup key, a name or the queue's depth decides whether it is written."""
         return (self.dedup, self.name, self.max_depth) != (None, None, None)
 
 
 class Published(Struct, frozen=True, gc=False):
-    """What became of one draft. A refused one has id 0, and a code and a text that say why."""
+    """The outcome of one draft. A refused one has id 0, an error code and a message."""
 
     id: int
     duplicate: bool = False
@@ -62,19 +62,19 @@ class Published(Struct, frozen=True, gc=False):
 
 
 class Claim(Struct, frozen=True):
-    """Up to `limit` messages for `lease` seconds. Several queues are one line, by rank."""
+    """Requests up to `limit` messages for `lease` seconds, from several queues by rank."""
 
     queue_ids: tuple[int, ...]
     consumer: str
     limit: int = 1
     lease: float = 30.0
     types: tuple[str, ...] = ()
-    # The consumer promises to call begin before it runs a suspect.
+    # The consumer calls begin before it runs a suspect.
     begins: bool = False
 
 
 class Claimed(Struct, frozen=True):
-    """`again`: nothing was handed out, but expired messages were cleared; ask once more."""
+    """Claimed messages. `again` means that only expired ones were cleared: claim once more."""
 
     messages: list[Leased]
     again: bool = False
@@ -98,7 +98,7 @@ class Extension(Struct, frozen=True, gc=False):
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """A note on a lease: work on it begins, or how far it is."""
+    """An update of a lease: the run began, or its progress."""
 
     id: int
     fence: int
@@ -108,7 +108,7 @@ class Mark(Struct, frozen=True, gc=False):
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """What a rule needs to know of a claimed message. `now` is when it was read."""
+    """The state of a claimed message that rules decide on. `now` is when it was read."""
 
     id: int
     fence: int
@@ -118,19 +118,19 @@ class Lease(Struct, frozen=True, gc=False):
     flags: int
     claimed_at: Moment
     lease_until: Moment
-    # Seconds it was asked for, last.
+    # The duration in seconds that was last requested.
     length: float
     now: Moment
     meta: Meta
     # The first claim since it was published or redriven.
     first_claimed_at: Moment
-    # How often it was parked; why it was dead, if it was claimed from the dead letters.
+    # How often it was parked, and why it was dead if it was claimed from the dead letters.
     parked: int = 0
     dead_reason: str | None = None
 
 
 class Move(Struct, frozen=True):
-    """A decision about one lease, while its fence and flags are as the rule saw them."""
+    """A decision about one lease. It applies only if fence and flags are unchanged."""
 
     id: int
     fence: int
@@ -142,30 +142,30 @@ class Move(Struct, frozen=True):
     reason: str | None = None
     error: str | None = None
     delay: float = 0.0
-    # Its place in line is its due time (ordering ready_time).
+    # Ranks the message by its due time (ordering ready_time).
     rank_by_due: bool = False
-    # A reclaim holds only if the lease had run out by this moment.
+    # A reclaim applies only if the lease had expired by this moment.
     expired_by: Moment | None = None
     traceback: str | None = None
 
     @property
     def frees(self) -> bool:
-        """Its ordering key and its unique key are free after this."""
+        """True if it frees the ordering key and the unique key."""
         return self.state.final or self.state is State.DEAD
 
 
 class AnswerKind(StrEnum):
     DONE = "done"
-    # The same verb with the same fence was done before.
+    # The same verb with the same fence succeeded before.
     ALREADY = "already"
-    # Another fence holds it, or this one held it once.
+    # Another fence holds the message, or this fence no longer does.
     LOST = "lost"
-    # Not claimed, or not in a state that allows the verb.
+    # The state of the message does not allow the verb.
     INVALID = "invalid"
     MISSING = "missing"
-    # Somebody's open transaction holds the row.
+    # The row is locked by another transaction.
     BUSY = "busy"
-    # A flag changed since the rule looked: decide again.
+    # A flag changed since the rule decided: decide again.
     CHANGED = "changed"
 
 
@@ -181,14 +181,14 @@ MISSING = Answer(AnswerKind.MISSING)
 
 
 class Sweep(Struct, frozen=True):
-    """Leases that had run out at `now`."""
+    """Leases that had expired at `now`."""
 
     now: Moment
     leases: list[Lease]
 
 
 class Promoted(Struct, frozen=True):
-    """How many became ready, and when the next one is due."""
+    """The number of messages that became ready, and when the next one is due."""
 
     count: int
     now: Moment
@@ -196,7 +196,7 @@ class Promoted(Struct, frozen=True):
 
 
 class Firing(Struct, frozen=True):
-    """A schedule's ticks, published only if nobody fired them: `seen_at` was its next tick."""
+    """The due ticks of a schedule, published only if `seen_at` is still its next tick."""
 
     schedule_id: int
     seen_at: Moment
@@ -205,7 +205,7 @@ class Firing(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """Which ended messages may go: of these queues, ended before a moment, above a position."""
+    """Selects finished messages to prune: by queue, end before a moment, above a position."""
 
     queue_ids: tuple[int, ...]
     before: Moment
@@ -214,7 +214,7 @@ class Retention(Struct, frozen=True):
 
 
 class Pruned(Struct, frozen=True):
-    """`position` is where the next look begins; `more` says whether to look at once."""
+    """The result of a prune. `position` is where the next one starts, `more` if there is more."""
 
     count: int
     position: int
@@ -222,7 +222,7 @@ class Pruned(Struct, frozen=True):
 
 
 class Cursor(Struct, frozen=True):
-    """A final position: nothing will ever appear at or below it."""
+    """A final position in the feed: nothing new appears at or below it."""
 
     epoch: int = 0
     message: int = 0
@@ -230,14 +230,14 @@ class Cursor(Struct, frozen=True):
 
 
 class Exported(Struct, frozen=True):
-    """How far an export has come, and since when it stands there."""
+    """The cursor of an export, and when it last advanced."""
 
     cursor: Cursor
     advanced_at: Moment
 
 
 class Feed(Struct, frozen=True):
-    """What happened after a cursor, and the cursor after it."""
+    """Messages and history after a cursor, and the next cursor."""
 
     messages: list[FeedMessage]
     history: list[HistoryRow]
@@ -245,7 +245,7 @@ class Feed(Struct, frozen=True):
 
 
 class Tally(Struct, frozen=True):
-    """Messages of a queue in one place: how many, and a digest of their ids."""
+    """The count of a queue's messages in one place, and a digest of their ids."""
 
     queue_id: int
     place: str
@@ -254,7 +254,7 @@ class Tally(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """Which messages to list. Newest first; `before` is the last id of the page above."""
+    """Selects messages to list, newest first. `before` is the last id of the previous page."""
 
     queue_ids: tuple[int, ...]
     state: State | None = None
@@ -265,7 +265,7 @@ class Query(Struct, frozen=True):
 
 
 class AgentRun(Struct, frozen=True):
-    """The last run of an agent that had work to do, by whom, and what it did."""
+    """The last run of an agent that had work to do: which process ran it, and its result."""
 
     name: str
     at: Moment
@@ -274,7 +274,7 @@ class AgentRun(Struct, frozen=True):
 
 
 class WorkerInfo(Struct, frozen=True):
-    """A process that runs handlers: where it is, since when, and when it last said so."""
+    """A registered worker process. `seen_at` is its last heartbeat."""
 
     id: str
     host: str
@@ -286,5 +286,5 @@ class WorkerInfo(Struct, frozen=True):
 
 
 def keep_lasting_flags(flags: int) -> int:
-    """What of a ticket's flags outlives its lease."""
+    """Returns the flags that outlive a lease."""
     return flags & Flag.LASTING

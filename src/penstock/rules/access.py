@@ -56,15 +56,15 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
     return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
-def grant_of(text: str) -> Grant:
+def parse_grant(text: str) -> Grant:
     found = GRANT.fullmatch(text)
     if found is None or found["right"] not in {*Right, EVERY}:
         raise InvalidInput(
-            f"{text[:100]!r} is no grant; write right or right:queue*, with - before it to deny;"
-            f" rights are {', '.join(Right)}, *"
+            f"{text[:100]!r} is not a grant; write RIGHT or RIGHT:QUEUE*, with a leading - to"
+            f" deny; RIGHT is one of {', '.join(Right)}, *"
         )
     if found["right"] == Right.ACCESS and found["queue"] not in (None, EVERY):
-        raise InvalidInput(f"{text[:100]!r}: access is for keys and scopes, not for a queue")
+        raise InvalidInput(f"{text[:100]!r}: the right 'access' cannot be limited to a queue")
     return Grant(found["right"], found["queue"] or EVERY, bool(found["deny"]))
 
 
@@ -101,15 +101,15 @@ class Access:
         self.trusts = tuple(trusts)
         # Granted for something, somewhere.
         self.rights = frozenset(right for right in Right if is_granted_some(self.grants, right))
-        self.known: dict[tuple[Right, str, str], bool] = {}
+        self.cached_decisions: dict[tuple[Right, str, str], bool] = {}
 
     def allows(self, right: Right, scope: str, queue: str = EVERY) -> bool:
         asked = (right, scope, queue)
-        answer = self.known.get(asked)
+        answer = self.cached_decisions.get(asked)
         if answer is None:
-            if len(self.known) >= MAX_CACHED_DECISIONS:
-                self.known.clear()
-            answer = self.known[asked] = self.decide(*asked)
+            if len(self.cached_decisions) >= MAX_CACHED_DECISIONS:
+                self.cached_decisions.clear()
+            answer = self.cached_decisions[asked] = self.decide(*asked)
         return answer
 
     def decide(self, right: Right, scope: str, queue: str) -> bool:
@@ -136,14 +136,14 @@ class Access:
         if not self.allows(right, scope, queue):
             what = "everything" if queue == EVERY else f"queue {queue!r}"
             where = "" if scope == EVERY else f" of scope {scope!r}"
-            raise Forbidden(f"this caller may not {WORDS[right]} {what}{where}")
+            raise Forbidden(f"this caller may not {RIGHT_PHRASES[right]} {what}{where}")
 
     def check_some(self, right: Right) -> None:
         if right not in self.rights:
-            raise Forbidden(f"this caller may not {WORDS[right]} anything")
+            raise Forbidden(f"this caller may not {RIGHT_PHRASES[right]} anything")
 
 
-WORDS = {
+RIGHT_PHRASES = {
     Right.PUBLISH: "publish to",
     Right.CONSUME: "consume from",
     Right.READ: "read",

@@ -14,7 +14,7 @@ from penstock.rules.validation import check_text, clip
 TYPE = "callback"
 MAX_URL_LENGTH = 2_000
 # What a URL is written with; anything else stands there as %xx, or as punycode.
-WRITTEN = re.compile(r"[!-~]+")
+URL_CHARACTERS = re.compile(r"[!-~]+")
 
 encode = msgspec.json.Encoder().encode
 
@@ -52,19 +52,19 @@ def check_url(field: str, url: str) -> None:
 
 
 def explain_refusal(url: str) -> str | None:
-    if not WRITTEN.fullmatch(url) or "\\" in url:
-        return "has a character that no URL has"
+    if not URL_CHARACTERS.fullmatch(url) or "\\" in url:
+        return "contains a character that is not allowed in a URL"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         return "is not a URL"
     if parts.scheme not in ("http", "https"):
-        return "is neither http nor https"
+        return "must use http or https"
     if "@" in parts.netloc:
-        return "has a user name; a signature says who sends"
+        return "must not contain credentials"
     if not host or port == 0:
-        return "names no host and port"
+        return "must have a host, and a port other than 0"
     return None
 
 

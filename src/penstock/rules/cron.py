@@ -26,7 +26,7 @@ def find_next_tick(cron: str, timezone: str, after: Moment) -> Moment:
     except CronSimError as error:
         raise InvalidInput(f"cron {clip(cron)}: {error}") from None
     except StopIteration:
-        raise InvalidInput(f"cron {clip(cron)} never ticks") from None
+        raise InvalidInput(f"cron {clip(cron)} never fires") from None
 
 
 def find_due_ticks(schedule: Schedule, now: Moment) -> tuple[list[Moment], Moment]:

@@ -54,8 +54,8 @@ MAX_META_BYTES = 65_536
 MAX_DELAY_S = 10 * 366 * 86_400.0
 
 # Most drafts say no more than what they carry: queue, type, body and priority.
-BODY, COMMON = 2, 4
-RARE = astuple(Draft())[COMMON:]
+BODY_INDEX, COMMON_FIELDS = 2, 4
+RARE_DEFAULTS = astuple(Draft())[COMMON_FIELDS:]
 
 encode_meta = msgspec.json.Encoder().encode
 
@@ -65,7 +65,9 @@ def explain_refusal(queue: Queue) -> PenstockError | None:
     if queue.state is QueueState.ACTIVE and not queue.scope.paused and not queue.system:
         return None
     if queue.system:
-        return Forbidden(f"queue {queue.name!r} is the system's; nobody publishes to it")
+        return Forbidden(
+            f"queue {queue.name!r} is a system queue; messages cannot be published to it"
+        )
     if queue.state is QueueState.DRAINING:
         return QueueDraining(f"queue {queue.name!r} is draining")
     if queue.state in (QueueState.ARCHIVED, QueueState.DELETED):
@@ -106,18 +108,20 @@ def is_common(draft: Draft, settings: QueueSettings) -> bool:
 
 def check_body(draft: Draft, settings: QueueSettings) -> None:
     if not isinstance(draft.body, bytes):
-        raise InvalidInput(f"body is {type(draft.body).__name__}, and must be bytes")
+        raise InvalidInput(f"body is {type(draft.body).__name__}; it must be bytes")
     if len(draft.body) > settings.max_body:
         raise BodyTooLarge(
-            f"body of {len(draft.body)} bytes for queue {draft.queue!r},"
-            f" which takes at most {settings.max_body}"
+            f"body has {len(draft.body)} bytes; queue {draft.queue!r} accepts at most"
+            f" {settings.max_body}"
         )
 
 
 def check_shell(draft: Draft, settings: QueueSettings) -> None:
     """Whoever may publish to some queue must not thereby run commands on its workers."""
     if draft.type == SHELL_TYPE and not settings.shell:
-        raise InvalidInput(f"queue {draft.queue!r} takes no shell jobs: its setting shell is off")
+        raise InvalidInput(
+            f"queue {draft.queue!r} does not accept shell jobs; its setting shell is off"
+        )
 
 
 def check_texts(draft: Draft) -> None:
@@ -136,7 +140,7 @@ def check_texts(draft: Draft) -> None:
 
 def check_pairs(field: str, pairs: dict[str, str]) -> None:
     if not isinstance(pairs, dict):
-        raise InvalidInput(f"{field} is {clip(pairs)}, and must be pairs of texts")
+        raise InvalidInput(f"{field} is {clip(pairs)}; it must be a mapping of strings")
     for key, value in pairs.items():
         check_text(f"{field} key", key, 200)
         check_text(f"{field} {key}", value, 8_192, least=0)
@@ -144,7 +148,7 @@ def check_pairs(field: str, pairs: dict[str, str]) -> None:
 
 def check_dedup(dedup: Dedup) -> None:
     if not isinstance(dedup, Dedup):
-        raise InvalidInput(f"dedup is {clip(dedup)}, and must be a key with its window")
+        raise InvalidInput(f"dedup is {clip(dedup)}; it must be a Dedup with a key and a window")
     check_text("dedup key", dedup.key, 200)
     check_number("dedup window", dedup.window, 0.001, MAX_DELAY_S)
 
@@ -193,7 +197,7 @@ def check_settlement(settlement: Settlement) -> Settlement:
 def make_common_entry(draft: Draft, queue: Queue) -> Entry | None:
     """What nearly every draft becomes, by one look; None for one that needs a closer look."""
     settings = queue.settings
-    if settings.max_depth is not None or astuple(draft)[COMMON:] != RARE:
+    if settings.max_depth is not None or astuple(draft)[COMMON_FIELDS:] != RARE_DEFAULTS:
         return None
     if not is_common(draft, settings):
         return None
@@ -208,12 +212,12 @@ def make_common_entries(drafts: Sequence[Draft], queue: Queue) -> list[Entry] | 
         return None
     most = queue.settings.max_body
     fields = astuple(drafts[0])
-    before, behind = fields[:BODY], fields[BODY + 1 :]
+    before, behind = fields[:BODY_INDEX], fields[BODY_INDEX + 1 :]
     entries: list[Entry] = []
     for draft in drafts:
         fields = astuple(draft)
-        body = fields[BODY]
-        if fields[BODY + 1 :] != behind or fields[:BODY] != before:
+        body = fields[BODY_INDEX]
+        if fields[BODY_INDEX + 1 :] != behind or fields[:BODY_INDEX] != before:
             return None
         if type(body) is not bytes or len(body) > most:
             return None
@@ -294,7 +298,7 @@ def encode_meta_text(meta: Meta) -> str | None:
     text = encode_meta(meta)
     if len(text) > MAX_META_BYTES:
         raise InvalidInput(
-            f"headers and labels take {len(text)} bytes, and at most {MAX_META_BYTES}"
+            f"headers and labels take {len(text)} bytes; at most {MAX_META_BYTES} are allowed"
         )
     return text.decode()
 

@@ -24,7 +24,7 @@ from penstock.model.settings import Backoff, QueueSettings
 from penstock.model.store_types import Basis, Lease, Move
 
 LEASE_EXPIRED = "LEASE_EXPIRED"
-PARK_FIRST, PARK_MOST = 30.0, 600.0
+MIN_PARK_DELAY_S, MAX_PARK_DELAY_S = 30.0, 600.0
 NO_LIMITS = Nack()
 Random = Callable[[], float]
 
@@ -60,7 +60,7 @@ def settle(
     draw: Random = random.random,
 ) -> Move:
     """What a settlement of this lease becomes."""
-    if (overruled := by_flags(lease, settlement)) is not None:
+    if (overruled := settle_by_flags(lease, settlement)) is not None:
         return overruled
     match settlement:
         case Nack():
@@ -77,7 +77,7 @@ def settle(
             return reclaim(lease, settlement, settings, draw)
 
 
-def by_flags(lease: Lease, settlement: Settlement) -> Move | None:
+def settle_by_flags(lease: Lease, settlement: Settlement) -> Move | None:
     """A dead letter not dealt with stays dead; a requested cancel ends what would run again."""
     if lease.flags & Flag.FROM_DEAD and not isinstance(settlement, Fail):
         return end(lease, settlement, State.DEAD, lease.dead_reason, counted=False)
@@ -161,7 +161,7 @@ def requeue(
         delay,
         settings.ordering == "ready_time" and (delay > 0 or isinstance(settlement, Nack)),
         find_expiry(lease, settlement),
-        traceback_of(settlement),
+        get_traceback(settlement),
     )
 
 
@@ -172,7 +172,7 @@ def hand_back(
     delay = 0.0
     if isinstance(settlement, Park):
         # Five doublings pass the bound; a power of every park would overflow.
-        delay = min(PARK_FIRST * 2 ** min(lease.parked, 5), PARK_MOST)
+        delay = min(MIN_PARK_DELAY_S * 2 ** min(lease.parked, 5), MAX_PARK_DELAY_S)
         reason = settlement.reason
     return requeue(lease, settlement, settings, lease.attempts, delay, reason, given_back=1)
 
@@ -197,11 +197,11 @@ def end(
         reason,
         get_error(settlement),
         expired_by=find_expiry(lease, settlement),
-        traceback=traceback_of(settlement),
+        traceback=get_traceback(settlement),
     )
 
 
-def traceback_of(settlement: Settlement) -> str | None:
+def get_traceback(settlement: Settlement) -> str | None:
     return settlement.traceback if isinstance(settlement, Nack | Fail | SettleReject) else None
 
 

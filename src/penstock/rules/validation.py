@@ -13,17 +13,17 @@ def check_name(kind: str, name: object) -> None:
     """Scope and queue names: letters, digits, dot, dash, underscore; at most 128."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidInput(
-            f"{kind} name {clip(name)} is not 1 to 128 of letters, digits, '.', '-' and '_'"
+            f"{kind} name {clip(name)} must be 1 to 128 letters, digits, '.', '-' or '_'"
         )
 
 
 def check_text(field: str, value: str, longest: int, least: int = 1) -> None:
     if not isinstance(value, str):
-        raise InvalidInput(f"{field} is {type(value).__name__}, and must be text")
+        raise InvalidInput(f"{field} is {type(value).__name__}; it must be a string")
     if not least <= len(value) <= longest:
         raise InvalidInput(f"{field} {clip(value)} is empty or longer than {longest} characters")
     if "\x00" in value or (not value.isascii() and not is_encodable(value)):
-        raise InvalidInput(f"{field} {clip(value)} holds a character that is not text")
+        raise InvalidInput(f"{field} {clip(value)} contains a character that is not valid text")
 
 
 def check_number(
@@ -39,9 +39,9 @@ def check_number(
         return
     kinds = (int,) if whole else (int, float)
     if not isinstance(value, kinds) or isinstance(value, bool):
-        raise InvalidInput(f"{field} is {clip(value)}, and must be a {'whole ' * whole}number")
+        raise InvalidInput(f"{field} is {clip(value)}; it must be a {'whole ' * whole}number")
     if not least <= value <= most:
-        raise InvalidInput(f"{field} is {clip(value)}, and must be from {least} to {most}")
+        raise InvalidInput(f"{field} is {clip(value)}; it must be from {least} to {most}")
 
 
 def replace_surrogates(text: object) -> str:

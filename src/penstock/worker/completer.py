@@ -49,12 +49,12 @@ class Completer:
         broker: Broker,
         held: dict[int, Context],
         linger: float,
-        told: Callable[[list[RunEnd], list[Answer]], None],
+        on_written: Callable[[list[RunEnd], list[Answer]], None],
     ) -> None:
         self.broker = broker
         self.held = held
         self.linger = linger
-        self.told = told
+        self.on_written = on_written
         self.loop = asyncio.get_running_loop()
         self.acks: list[RunEnd] = []
         self.others: list[RunEnd] = []
@@ -108,17 +108,17 @@ class Completer:
                 self.add(end)
             await asyncio.sleep(RETRY_DELAY_S)
         except Exception as error:  # noqa: BLE001 - one that cannot be written must not stop the rest
-            await self.write_apart(ends, write, error)
+            await self.write_one_by_one(ends, write, error)
         else:
             self.broker.outages.report_success("flush")
             self.handle_answers(ends, answers)
 
-    async def write_apart(self, ends: list[RunEnd], write: Write, error: Exception) -> None:
+    async def write_one_by_one(self, ends: list[RunEnd], write: Write, error: Exception) -> None:
         if len(ends) > 1:
             for end in ends:
                 await self.write([end], write)
             return
-        log.error("end_not_written", id=ends[0].context.id, error=repr(error))
+        log.error("result_not_written", id=ends[0].context.id, error=repr(error))
         self.handle_answers(ends, [MISSING])
 
     async def complete(self, ends: list[RunEnd]) -> list[Answer]:
@@ -167,7 +167,7 @@ class Completer:
                 self.add(end)
             elif held.get(context.delivery.id) is context:
                 del held[context.delivery.id]
-        self.told(ends, answers)
+        self.on_written(ends, answers)
 
     async def write_notes(self) -> None:
         self.noting = False
@@ -205,7 +205,7 @@ class ArtifactKeeper:
                 uploads, context.attached = context.attached or [], None
                 await self.broker.artifacts.attach_uploads(context.delivery, uploads)
         except Exception as error:  # noqa: BLE001 - whatever it was, the message has to end
-            log.warning("not_attached", id=context.id, error=format_error(error))
+            log.warning("artifact_upload_failed", id=context.id, error=format_error(error))
             verdict = judge(handler.rules, context.delivery, error)
             end = RunEnd(context, Tracebacks().attach(verdict, error), None, error)
         drop(context)

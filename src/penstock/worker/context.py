@@ -35,7 +35,7 @@ class Context(Struct, eq=False, gc=False):
 
     delivery: Leased
     queue: str
-    _desk: "RunReporter"
+    _reporter: "RunReporter"
     # For the worker: when its lease is to be renewed and for how long, how long it may run and
     # until when, and whether it has ended.
     lease: float = 0.0
@@ -86,7 +86,7 @@ class Context(Struct, eq=False, gc=False):
             compute_percent(done, total),
             None if note is None else replace_surrogates(note),
         )
-        self._desk.note(self)
+        self._reporter.note(self)
 
     def heartbeat(self) -> None:
         """The worker renews leases by itself; this only checks that this one still stands."""
@@ -101,8 +101,8 @@ class Context(Struct, eq=False, gc=False):
         """A file for whoever reads the result: bytes, or a path that is copied now. Kept before the
         message is completed; of a run that does not complete or fail it, nobody sees any."""
         if self.inside:
-            raise InvalidState("files cannot be attached to what complete_in has completed")
-        upload = self._desk.spool(self, name, content)
+            raise InvalidState("files cannot be attached after complete_in")
+        upload = self._reporter.spool(self, name, content)
         if upload is not None:
             self.attached = [*(self.attached or ()), upload]
 
@@ -116,18 +116,18 @@ class Context(Struct, eq=False, gc=False):
         If it is rolled back, the message is nacked with reason ROLLED_BACK.
         """
         self._refuse_attached()
-        self._desk.complete_on(connection, self.make_completion(None))
+        self._reporter.complete_on(connection, self.make_completion(None))
         self.inside = True
 
     async def acomplete_in(self, connection: object) -> None:
         """The same for a connection that is waited for."""
         self._refuse_attached()
-        await self._desk.acomplete_on(connection, self.make_completion(None))
+        await self._reporter.acomplete_on(connection, self.make_completion(None))
         self.inside = True
 
     def _refuse_attached(self) -> None:
         if self.attached:
-            raise InvalidState("attached files are kept after the run: not with complete_in")
+            raise InvalidState("complete_in cannot be used after files were attached")
 
     def ack(self) -> None:
         self._settle(None)
@@ -159,7 +159,7 @@ def compute_percent(done: float, total: float) -> float:
     except (TypeError, ZeroDivisionError, OverflowError):
         share = inf
     if not isfinite(share):
-        raise InvalidInput(f"progress {done!r} of {total!r} is not a share of anything")
+        raise InvalidInput(f"progress {done!r} of {total!r} is not a valid share")
     return min(100.0, max(0.0, share))
 
 

@@ -33,19 +33,19 @@ class HandlerRoutes:
 
     def __init__(
         self,
-        ends: ResultSink,
+        sink: ResultSink,
         options: WorkerOptions,
-        acked: Callable[[Context], Awaitable[bool]],
+        ack_before_run: Callable[[Context], Awaitable[bool]],
     ) -> None:
-        self.ends = ends
-        self.acked = acked
+        self.sink = sink
+        self.ack_before_run = ack_before_run
         self.options = options
         self.queues: dict[int, Queue] = {}
         # By queue and type; type None is for whoever takes any.
         self.table: dict[tuple[int, str | None], Route] = {}
         self.shared: dict[str, Executor] = {}
-        self.lanes: list[Executor] = []
-        self.fed: dict[str, list[Executor]] = {}
+        self.executors: list[Executor] = []
+        self.executors_by_queue: dict[str, list[Executor]] = {}
 
     async def open(self, broker: Broker, handlers: Sequence[Handler], scope: str) -> None:
         for handler in handlers:
@@ -53,18 +53,18 @@ class HandlerRoutes:
             self.queues[queue.id] = queue
             if queue.settings.shell and handler.executor != "shell":
                 raise InvalidInput(
-                    f"queue {queue.name!r} is for shell jobs; {handler.name!r} needs another one"
+                    f"queue {queue.name!r} runs only shell jobs; give {handler.name!r} another one"
                 )
             if (queue.id, handler.type) in self.table:
                 what = "messages of any type" if handler.type is None else repr(handler.type)
                 raise InvalidInput(f"queue {queue.name!r} has two handlers for {what}")
-            kept = AckFirstHandler(handler, self.acked) if handler.ack_first else handler
+            kept = AckFirstHandler(handler, self.ack_before_run) if handler.ack_first else handler
             # What runs in another process is not seen from here.
             if tracing.is_enabled() and handler.executor in ("async", "thread"):
                 kept = TracedHandler(kept)
             lane = self.make_executor(kept)
             self.table[queue.id, handler.type] = (kept, lane)
-            self.fed.setdefault(queue.name, []).append(lane)
+            self.executors_by_queue.setdefault(queue.name, []).append(lane)
 
     def handler_name(self, context: Context) -> str:
         delivery = context.delivery
@@ -74,7 +74,7 @@ class HandlerRoutes:
 
     def make_executor(self, handler: Handler) -> Executor:
         if handler.batch is not None:
-            return self.add_executor(BatchExecutor(handler, self.ends, self.options.grace))
+            return self.add_executor(BatchExecutor(handler, self.sink, self.options.grace))
         kind = handler.executor if handler.executor in ("thread", "process") else "async"
         if kind not in self.shared:
             self.shared[kind] = self.add_executor(self.open_shared(kind))
@@ -84,19 +84,19 @@ class HandlerRoutes:
         count = self.options.concurrency
         match kind:
             case "thread":
-                return ThreadExecutor(count, self.ends)
+                return ThreadExecutor(count, self.sink)
             case "process":
-                return ProcessExecutor(count, self.ends)
-        return AsyncExecutor(count, self.ends, self.options.grace)
+                return ProcessExecutor(count, self.sink)
+        return AsyncExecutor(count, self.sink, self.options.grace)
 
     def add_executor(self, lane: Executor) -> Executor:
-        self.lanes.append(lane)
+        self.executors.append(lane)
         return lane
 
     def group_queues(self) -> list[tuple[list[str], list[Executor]]]:
         """Queues that share a lane are fetched together; a full lane holds up no other group."""
         groups: list[tuple[list[str], list[Executor]]] = []
-        for name, lanes in self.fed.items():
+        for name, lanes in self.executors_by_queue.items():
             names, fed = [name], list(dict.fromkeys(lanes))
             for group in [each for each in groups if not set(each[1]).isdisjoint(fed)]:
                 groups.remove(group)
@@ -115,17 +115,17 @@ class Dispatcher:
         held: dict[int, Context],
         routes: HandlerRoutes,
         suspects: Quarantine,
-        heart: Heartbeat,
+        heartbeat: Heartbeat,
         *,
-        desk: RunReporter,
+        reporter: RunReporter,
         refuse: Callable[[Context, Settlement], None],
         settings: Callable[[Context], QueueSettings],
     ) -> None:
         self.held = held
         self.routes = routes
         self.suspects = suspects
-        self.heart = heart
-        self.desk = desk
+        self.heartbeat = heartbeat
+        self.reporter = reporter
         self.refuse = refuse
         self.settings = settings
         self.unknown: set[str] = set()
@@ -134,13 +134,13 @@ class Dispatcher:
 
     def take(self, deliveries: list[Leased], lease: float) -> None:
         now = time.monotonic()
-        renew_at, desk = now + lease / 3, self.desk
+        renew_at, reporter = now + lease / 3, self.reporter
         queues, find = self.routes.queues, self.routes.table.get
         placed: dict[Executor, list[Run]] = {}
         plain = True
         for delivery in deliveries:
             name = queues[delivery.queue_id].name
-            context = self.held[delivery.id] = Context(delivery, name, desk, lease, renew_at)
+            context = self.held[delivery.id] = Context(delivery, name, reporter, lease, renew_at)
             if delivery.flags & Flag.OWN_LEASE:
                 self.keep_own_lease(context, now)
                 plain = False
@@ -157,15 +157,15 @@ class Dispatcher:
                 self.quarantine(lane, (handler, context))
             else:
                 placed.setdefault(lane, []).append((handler, context))
-        self.heart.watch(renew_at)
-        self.heart.claimed(deliveries, lease, plain=plain)
+        self.heartbeat.watch(renew_at)
+        self.heartbeat.claimed(deliveries, lease, plain=plain)
         for lane, runs in placed.items():
             lane.put(runs)
 
     def keep_own_lease(self, context: Context, now: float) -> None:
         context.lease = context.delivery.meta.lease or context.lease
         context.renew_at = now + context.lease / 3
-        self.heart.watch(context.renew_at)
+        self.heartbeat.watch(context.renew_at)
 
     def park(self, context: Context) -> None:
         kind = context.delivery.type
@@ -180,4 +180,4 @@ class Dispatcher:
         if delivery.deliveries > lifecycle.compute_limits(delivery.meta, settings)[1]:
             self.refuse(context, Nack("delivered too often"))
         else:
-            self.suspects.add((lane, run), alone=may_be_killer(delivery, settings))
+            self.suspects.add((lane, run), isolated=may_be_killer(delivery, settings))

@@ -48,7 +48,7 @@ class Fetcher:
         self.take = take
         self.room = asyncio.Event()
         self.slots = sum(lane.capacity for lane in lanes)
-        self.prefetch = Prefetch(self.slots, options.horizon, options.most_ahead)
+        self.prefetch = Prefetch(self.slots, options.horizon, options.max_prefetch)
         self.turn = 0
         self.paused_until = 0.0
         self.stopping = self.resting = False
@@ -138,7 +138,7 @@ class Fetcher:
             wanted = max(free, 0) + (ahead if unstarted <= ahead // 2 else 0)
         if options.prefetch is not None:
             wanted = min(wanted, free + options.prefetch)
-        return min(wanted, options.fetch_batch_size, options.most - unstarted)
+        return min(wanted, options.fetch_batch_size, options.max_unstarted - unstarted)
 
     async def claim(self, limit: int) -> int:
         """One claim names only so many queues; those that come first take turns."""

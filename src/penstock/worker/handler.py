@@ -26,7 +26,7 @@ class App(Protocol):
         """Everything from now on happens in that store."""
 
 
-class ExecutorSlot(NamedTuple):
+class FunctionReference(NamedTuple):
     """A function by its module and its name there, and where its app's store is."""
 
     module: str
@@ -66,13 +66,15 @@ class Handler:
         # Its runs are to be looked at while they last.
         self.watched = timeout is not None or self.executor == "process"
         if batch is not None and not (batch >= 1 and self.executor in ("async", "thread")):
-            raise InvalidInput(f"{self.name!r}: a batch is 1 or more, and not for a process")
+            raise InvalidInput(
+                f"{self.name!r}: batch must be 1 or more, on the async or thread executor"
+            )
 
     @property
-    def place(self) -> ExecutorSlot:
+    def reference(self) -> FunctionReference:
         """Where another process finds the function, and the app's messages."""
         url = None if self.app is None else self.app.url
-        return ExecutorSlot(self.function.__module__, self.function.__qualname__, url)
+        return FunctionReference(self.function.__module__, self.function.__qualname__, url)
 
     async def run(self, context: Context) -> bytes | None:
         """The result, ready to be stored; None if there is none."""
@@ -111,7 +113,9 @@ def choose_executor(
         kind = "a coroutine function" if is_async else "not a coroutine function"
         raise InvalidInput(f"{name!r} is {kind}, so its executor cannot be {wanted!r}")
     if wanted == "process" and "<locals>" in function.__qualname__:
-        raise InvalidInput(f"{name!r}: a process finds only functions at the top of a module")
+        raise InvalidInput(
+            f"{name!r}: the process executor needs a function at the top level of a module"
+        )
     return wanted
 
 

@@ -41,16 +41,16 @@ class Heartbeat:
         self.lost = lost
         self.grace = grace
         self.outages = outages
-        self.home = asyncio.get_running_loop()
+        self.worker_loop = asyncio.get_running_loop()
         self.thread: threading.Thread | None = None
         self.stopping = False
         # Its own loop, if it beats in a thread.
-        self.loop = self.home
+        self.loop = self.worker_loop
         self.nudged = asyncio.Event()
         self.asleep_until = 0.0
         # What was held at the last look.
         self.seen: dict[int, Context] = {}
-        self.look_at = 0.0
+        self.next_check_at = 0.0
 
     def watch(self, renew_at: float) -> None:
         """Something is to be renewed then."""
@@ -83,7 +83,7 @@ class Heartbeat:
         self.nudged.clear()
         self.asleep_until = inf
         due = [context.renew_at for context in self.held.copy().values() if not context.lost]
-        self.asleep_until = min(*due, self.look_at) if due else inf
+        self.asleep_until = min(*due, self.next_check_at) if due else inf
         if self.stopping:
             return
         wait = self.asleep_until - time.monotonic()
@@ -105,9 +105,9 @@ class Heartbeat:
         """Once a second: of what has been held since the last look, that which was cancelled or
         lost is due at once, and the answer to its renewal tells."""
         now = time.monotonic()
-        if now < self.look_at:
+        if now < self.next_check_at:
             return
-        self.look_at, before, self.seen = now + CHECK_INTERVAL_S, self.seen, self.held.copy()
+        self.next_check_at, before, self.seen = now + CHECK_INTERVAL_S, self.seen, self.held.copy()
         long = [
             each for id, each in self.seen.items() if before.get(id) is each and is_watched(each)
         ]
@@ -146,7 +146,7 @@ class Heartbeat:
         if not held and not (context.lost or context.over or context.inside):
             context.lost = True
             with contextlib.suppress(RuntimeError):
-                self.home.call_soon_threadsafe(self.lost, context)
+                self.worker_loop.call_soon_threadsafe(self.lost, context)
 
     def run_in_thread(self, connect: Callable[[], Awaitable[Broker]]) -> None:
         """With a loop and a connection of its own."""
@@ -160,17 +160,17 @@ class Heartbeat:
     async def run_connected(self, connect: Callable[[], Awaitable[Broker]]) -> None:
         self.loop, self.nudged = asyncio.get_running_loop(), asyncio.Event()
         if self.standby is None:
-            await self.live_on(connect)
+            await self.run_with_reconnect(connect)
             return
         beats = asyncio.create_task(self.standby.run())
         try:
-            await self.live_on(connect)
+            await self.run_with_reconnect(connect)
         finally:
             beats.cancel()
             await asyncio.wait([beats])
             self.standby.stop()
 
-    async def live_on(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+    async def run_with_reconnect(self, connect: Callable[[], Awaitable[Broker]]) -> None:
         while not self.stopping:
             try:
                 broker = await connect()

@@ -10,7 +10,7 @@ log = structlog.get_logger()
 RETRY_DELAY_S = 1.0
 
 
-async def keep_on(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def repeat_forever(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Step by step, until cancelled; an error is logged, and after a moment it goes on."""
     while True:
         try:

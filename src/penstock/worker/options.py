@@ -32,11 +32,13 @@ class WorkerOptions(Struct, frozen=True):
         check_range("prefetch", self.prefetch, 0, 10_000)
 
     @property
-    def most(self) -> int:
+    def max_unstarted(self) -> int:
         """Claimed and not started, at the most."""
         return max(1, int(self.fetch_batch_size * self.overfetch_factor))
 
     @property
-    def most_ahead(self) -> int:
+    def max_prefetch(self) -> int:
         """Claimed at a time beyond the free slots, at the most."""
-        return self.most if self.prefetch is None else min(self.most, self.prefetch)
+        return (
+            self.max_unstarted if self.prefetch is None else min(self.max_unstarted, self.prefetch)
+        )

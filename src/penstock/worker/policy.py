@@ -33,7 +33,7 @@ class Cancelled(Exception):
 
 
 class TimedOut(Reported):
-    """A run longer than its timeout."""
+    """A run run exceeded its timeout."""
 
 
 class Unfit(Exception):
@@ -168,7 +168,7 @@ def retry(rules: AckRules, delivery: Leased, error: BaseException) -> Verdict:
         return apply_strategy(rules.strategy, delivery.attempts + 1, plain)
     except Exception as broken:  # noqa: BLE001 - the strategy is the user's, and so is its error
         return message.Nack(
-            f"{plain.error}; its retry strategy: {format_error(broken)}", None, reason
+            f"{plain.error}; its retry strategy raised {format_error(broken)}", None, reason
         )
 
 
@@ -187,5 +187,5 @@ def format_error(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an error that cannot even be told is still an error
-        text = "(its text cannot be read)"
+        text = "(its message cannot be read)"
     return f"{type(error).__name__}: {text}"[:4_000] if text else type(error).__name__

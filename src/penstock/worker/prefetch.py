@@ -16,7 +16,7 @@ PATIENCE_S = 1.0
 # One that comes back to this worker was wanted by no other: it may wait longer each time.
 PATIENCE_GROWTH = 4.0
 MAX_PATIENCE_S = 300.0
-LOOK_INTERVAL_S = 0.25
+CHECK_INTERVAL_S = 0.25
 
 
 class Pace(NamedTuple):
@@ -131,7 +131,7 @@ class GiveBack:
         if not self.has_waiting():
             self.claimed.clear()
             await self.claimed.wait()
-        await asyncio.sleep(LOOK_INTERVAL_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)
         now = asyncio.get_running_loop().time()
         for feeder, watches in self.feeders:
             overdue = [context for watch in watches for context in watch.take_overdue(now)]
@@ -142,7 +142,7 @@ class GiveBack:
                 self.release(overdue)
 
     def has_waiting(self) -> bool:
-        return bool(self.suspects.line) or any(
+        return bool(self.suspects.queue) or any(
             watch.lane.waiting for _, watches in self.feeders for watch in watches
         )
 

@@ -17,7 +17,7 @@ from penstock.worker.liveness import HEARTBEAT_INTERVAL_S, is_gone
 from penstock.worker.worker import Worker
 
 log = structlog.get_logger()
-LOOK, LOOK_FOR_AN_END = 1.0, 0.2
+POLL_INTERVAL_S, EMPTY_POLL_INTERVAL_S = 1.0, 0.2
 PAGE_SIZE = 200
 
 
@@ -42,8 +42,8 @@ class WorkerProcess:
         self.stop_when_empty = stop_when_empty
         self.parent = parent
         self.stopped = asyncio.Event()
-        self.told = False
-        self.why = ""
+        self.signalled = False
+        self.reason = ""
 
     async def run(self) -> None:
         names = tuple(dict.fromkeys(handler.queue for handler in self.worker.handlers))
@@ -56,7 +56,7 @@ class WorkerProcess:
                 async with self.worker:
                     log.info("worker_started", worker=me.id, pid=me.pid, queues=", ".join(names))
                     await self.watch(me)
-                    log.info("worker_stopping", why=self.why, **self.worker.counts())
+                    log.info("worker_stopping", reason=self.reason, **self.worker.counts())
             finally:
                 await self.leave(me)
         counts = {"completed": self.worker.completed, "other": self.worker.settled}
@@ -64,13 +64,13 @@ class WorkerProcess:
 
     def handle_signal(self, number: int) -> None:
         """The first one asks; the second is a crash, and the leases will tell."""
-        if self.told:
+        if self.signalled:
             os._exit(128 + number)
-        self.told = True
+        self.signalled = True
         self.stop(signal.Signals(number).name)
 
-    def stop(self, why: str) -> None:
-        self.why = self.why or why
+    def stop(self, reason: str) -> None:
+        self.reason = self.reason or reason
         self.stopped.set()
 
     async def register(self, me: WorkerInfo) -> None:
@@ -100,13 +100,15 @@ class WorkerProcess:
         said_at = loop.time()
         while not self.stopped.is_set():
             try:
-                async with asyncio.timeout(LOOK_FOR_AN_END if self.stop_when_empty else LOOK):
+                async with asyncio.timeout(
+                    EMPTY_POLL_INTERVAL_S if self.stop_when_empty else POLL_INTERVAL_S
+                ):
                     await self.stopped.wait()
             except TimeoutError:
                 if loop.time() - said_at >= HEARTBEAT_INTERVAL_S:
                     said_at = loop.time()
                     await self.save_presence(me)
-                await self.look(me)
+                await self.check_stop_requests(me)
 
     async def save_presence(self, me: WorkerInfo) -> None:
         try:
@@ -114,22 +116,22 @@ class WorkerProcess:
         except StoreError as error:
             self.broker.outages.report_failure("registration", error)
         except PenstockError as error:
-            log.error("worker_not_heard", error=str(error))
+            log.error("worker_registration_failed", error=str(error))
 
-    async def look(self, me: WorkerInfo) -> None:
+    async def check_stop_requests(self, me: WorkerInfo) -> None:
         try:
             rows = await self.broker.store.workers()
             if any(row.id == me.id and row.stopping for row in rows):
-                self.stop("asked to")
+                self.stop("stop requested")
             elif self.parent is not None and os.getppid() != self.parent:
-                self.stop("its parent is gone")
+                self.stop("its parent process exited")
             elif self.stop_when_empty and await self.is_empty():
-                self.stop("nothing left to do")
+                self.stop("its queues are empty")
             self.broker.outages.report_success("registration")
         except StoreError as error:
             self.broker.outages.report_failure("registration", error)
         except PenstockError as error:
-            log.error("worker_look_failed", error=str(error))
+            log.error("worker_stop_check_failed", error=str(error))
 
     async def is_empty(self) -> bool:
         """Nothing held, ready or claimed, and no retry to wait for; a paused queue has no say."""

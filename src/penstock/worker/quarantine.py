@@ -12,7 +12,7 @@ from penstock.model.store_types import Answer, AnswerKind, Mark
 from penstock.worker.context import Context
 from penstock.worker.executors.base import Executor, Run
 
-Place: TypeAlias = tuple[Executor, Run]
+PlacedRun: TypeAlias = tuple[Executor, Run]
 RETRY_DELAY_S = 0.5
 BUSY = Answer(AnswerKind.BUSY)
 
@@ -25,7 +25,7 @@ def may_be_killer(delivery: Leased, settings: QueueSettings) -> bool:
 class Waiting(NamedTuple):
     """A message in line, and since when, by the loop's clock."""
 
-    place: Place
+    place: PlacedRun
     since: float
 
 
@@ -35,27 +35,27 @@ class Quarantine:
     that came back run at will.
     """
 
-    def __init__(self, broker: Broker, gone: Callable[[Context], None]) -> None:
+    def __init__(self, broker: Broker, on_lost: Callable[[Context], None]) -> None:
         self.broker = broker
-        self.gone = gone
-        self.line: list[Waiting] = []
-        self.free: list[Place] = []
-        self.alone: Context | None = None
-        self.beginning: list[Place] = []
+        self.on_lost = on_lost
+        self.queue: list[Waiting] = []
+        self.retries: list[PlacedRun] = []
+        self.current: Context | None = None
+        self.beginning: list[PlacedRun] = []
         self.changed = asyncio.Event()
 
-    def add(self, place: Place, *, alone: bool) -> None:
-        if alone:
-            self.line.append(Waiting(place, asyncio.get_running_loop().time()))
+    def add(self, place: PlacedRun, *, isolated: bool) -> None:
+        if isolated:
+            self.queue.append(Waiting(place, asyncio.get_running_loop().time()))
         else:
-            self.free.append(place)
+            self.retries.append(place)
         self.changed.set()
 
     def release_turn(self, context: Context) -> None:
         """Lets the next one begin. Call it once the store has answered: the next one may kill this
         process, and an end that was not written would be lost with it."""
-        if self.alone is context:
-            self.alone = None
+        if self.current is context:
+            self.current = None
             self.changed.set()
 
     def count_waiting(self, lanes: Collection[Executor]) -> int:
@@ -63,46 +63,46 @@ class Quarantine:
 
     def starting(self, lanes: Collection[Executor]) -> int:
         """How many are about to take a slot in these lanes."""
-        count = sum(lane in lanes for lane, _ in [*self.free, *self.beginning])
-        next_one = self.line and (self.alone is None or self.alone.over)
-        return count + bool(next_one and any(each.place[0] in lanes for each in self.line))
+        count = sum(lane in lanes for lane, _ in [*self.retries, *self.beginning])
+        next_one = self.queue and (self.current is None or self.current.over)
+        return count + bool(next_one and any(each.place[0] in lanes for each in self.queue))
 
     @property
-    def places(self) -> list[Place]:
-        return [*(each.place for each in self.line), *self.free, *self.beginning]
+    def places(self) -> list[PlacedRun]:
+        return [*(each.place for each in self.queue), *self.retries, *self.beginning]
 
     def take_back(self) -> list[Context]:
         """All that have not begun, also those of which the store is just told."""
         back = [get_context(place) for place in self.places]
-        self.line.clear()
-        self.free.clear()
+        self.queue.clear()
+        self.retries.clear()
         self.beginning.clear()
         return back
 
     def take_overdue(self, lanes: Collection[Executor], since: float) -> list[Context]:
         """Those of the lanes that have waited in line since then, or longer, out of the line."""
-        overdue = [each for each in self.line if each.since <= since and each.place[0] in lanes]
-        self.line = [each for each in self.line if each not in overdue]
+        overdue = [each for each in self.queue if each.since <= since and each.place[0] in lanes]
+        self.queue = [each for each in self.queue if each not in overdue]
         return [get_context(each.place) for each in overdue]
 
     async def step(self) -> None:
         self.changed.clear()
-        places, self.free = self.free, []
-        if self.alone is None and self.line:
+        places, self.retries = self.retries, []
+        if self.current is None and self.queue:
             places.append(self.take_next())
-            self.alone = get_context(places[-1])
+            self.current = get_context(places[-1])
         if places:
             await self.begin(places)
         else:
             await self.changed.wait()
 
-    def take_next(self) -> Place:
+    def take_next(self) -> PlacedRun:
         """The first in line among those with the fewest deliveries."""
-        first = min(self.line, key=lambda each: get_context(each.place).delivery.deliveries)
-        self.line.remove(first)
+        first = min(self.queue, key=lambda each: get_context(each.place).delivery.deliveries)
+        self.queue.remove(first)
         return first.place
 
-    async def begin(self, places: list[Place]) -> None:
+    async def begin(self, places: list[PlacedRun]) -> None:
         self.beginning = places
         marks = [Mark(get_context(each).id, get_context(each).fence, begin=True) for each in places]
         try:
@@ -118,18 +118,18 @@ class Quarantine:
         for place, answer in zip(places, answers, strict=False):
             self.handle_begun(place, answer)
 
-    def handle_begun(self, place: Place, answer: Answer) -> None:
+    def handle_begun(self, place: PlacedRun, answer: Answer) -> None:
         lane, run = place
         if answer.kind is AnswerKind.DONE or answer.state is State.CLAIMED:
             lane.put([run])
         elif answer.kind is AnswerKind.BUSY:
-            alone = self.alone is run[1]
+            alone = self.current is run[1]
             self.release_turn(run[1])
-            self.add(place, alone=alone)
+            self.add(place, isolated=alone)
         else:
             self.release_turn(run[1])
-            self.gone(run[1])
+            self.on_lost(run[1])
 
 
-def get_context(place: Place) -> Context:
+def get_context(place: PlacedRun) -> Context:
     return place[1][1]

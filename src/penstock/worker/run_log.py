@@ -74,9 +74,9 @@ class RunLog:
         )  # fmt: skip
 
     def fields(self, context: Context, error: str | None = None) -> dict[str, Any]:
-        told = {"id": context.id, "handler": self.names(context), "attempt": context.attempt,
+        fields = {"id": context.id, "handler": self.names(context), "attempt": context.attempt,
                 "seconds": round(context.seconds, 3)}  # fmt: skip
-        return told if error is None else {**told, "error": error[:MAX_LOGGED_ERROR]}
+        return fields if error is None else {**fields, "error": error[:MAX_LOGGED_ERROR]}
 
 
 def error_text(verdict: Settlement | None, error: BaseException | None) -> str | None:

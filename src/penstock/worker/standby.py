@@ -39,10 +39,10 @@ LOOP_STALL_S = 5.0
 LATE_BEAT_S = 1.0
 MAX_NAMES = 10
 GIL_ADVICE = (
-    'no Python code ran meanwhile: a handler held the GIL, for which executor="process" is made,'
+    'no Python code ran meanwhile: a handler held the GIL (run it with executor="process"),'
     " or the process was stopped"
 )
-LOOP_ADVICE = 'a coroutine blocked the event loop: make it a def, or give it executor="process"'
+LOOP_ADVICE = 'a coroutine blocked the event loop; make it a plain def, or use executor="process"'
 # Its fence, lease, bound, ids and tokens, as the process reads them.
 Group: TypeAlias = tuple[int, float, float | None, list[int], list[str | None] | None]
 encode = msgspec.json.Encoder().encode
@@ -85,7 +85,7 @@ class StandbyProcess:
 
     def ready(self) -> bool:
         if self.process is not None and self.process.poll() is not None:
-            self.give_up(f"it ended with {self.process.returncode}")
+            self.give_up(f"it exited with {self.process.returncode}")
         if self.process is None and time.monotonic() >= self.restart_at:
             self.start()
         return self.process is not None
@@ -111,7 +111,7 @@ class StandbyProcess:
         """It is started again, later each time; without it a run goes on as well."""
         if not self.reported:
             self.reported = True
-            log.warning("standby_heartbeat_ended", why=why)
+            log.warning("standby_heartbeat_exited", reason=why)
         self.stop()
         self.restart_at = time.monotonic() + self.restart_wait
         self.restart_wait = min(2 * self.restart_wait, LONGEST_RESTART_S)
@@ -144,7 +144,7 @@ class Standby:
         # Held while something is said to the process.
         self.mutex = threading.Lock()
         # It knows of something.
-        self.told = False
+        self.reported = False
         self.home = asyncio.get_running_loop()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.claims = asyncio.Event()
@@ -167,7 +167,7 @@ class Standby:
         self.recent.append(deliveries)
         if self.process is not None:
             with self.mutex:
-                self.told = True
+                self.reported = True
                 self.process.send("claimed", self.groups_of_claim(deliveries, lease, plain))
         if self.idle:
             self.idle, self.due_at = False, time.monotonic()
@@ -208,9 +208,9 @@ class Standby:
     def beat(self) -> None:
         with self.mutex:
             held = [each for each in self.held.copy().values() if each.renew_at < inf]
-            if self.process is not None and (held or self.told):
+            if self.process is not None and (held or self.reported):
                 self.process.send("held", self.groups_of(held))
-                self.told = bool(held)
+                self.reported = bool(held)
         self.shortest_lease = min((each.lease for each in held), default=inf)
         self.names, self.recent = self.running(), []
         self.open = [each for each in held if not each.over]

@@ -21,14 +21,21 @@ MAX_CAUSES = 10
 MAX_GROUPED = 3
 MAX_ERROR_TEXT = 1_000
 HEADER = "Traceback (most recent call last):\n"
-STOOD = "Where it was when its time was over (most recent call last):\n"
+TIMEOUT_HEADER = "Where it was when its time was over (most recent call last):\n"
 CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 OUR_FILES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# They call the user's functions: what stands above them in a stack is the worker.
+# These modules call the user's functions: the frames above them belong to the worker.
 CALLING_FILES = frozenset(
-    os.path.join(OUR_FILES, "worker", f"{name}.py")
-    for name in ("ack_first", "batches", "handler", "lanes", "processes", "threads", "traced")
+    os.path.join(OUR_FILES, "worker", *name.split("/"))
+    for name in (
+        "handler.py",
+        "middleware.py",
+        "executors/base.py",
+        "executors/batches.py",
+        "executors/child.py",
+        "executors/threads.py",
+    )
 )
 
 
@@ -65,8 +72,8 @@ def format_traceback(error: BaseException) -> str | None:
         return clip_traceback(error.report)
     if is_explained(error):
         return None
-    told = TracebackException.from_exception(error, limit=-MAX_FRAMES, compact=True)
-    return clip_traceback("".join(format_chain(told)))
+    formatted = TracebackException.from_exception(error, limit=-MAX_FRAMES, compact=True)
+    return clip_traceback("".join(format_chain(formatted)))
 
 
 def is_explained(error: BaseException) -> bool:
@@ -78,9 +85,9 @@ def is_explained(error: BaseException) -> bool:
     return all(frame.f_code.co_filename.startswith(OUR_FILES) for frame, _ in frames)
 
 
-def format_chain(told: TracebackException) -> Iterator[str]:
+def format_chain(formatted: TracebackException) -> Iterator[str]:
     """The first cause first, as Python prints it."""
-    links: list[tuple[TracebackException, str]] = [(told, "")]
+    links: list[tuple[TracebackException, str]] = [(formatted, "")]
     while len(links) < MAX_CAUSES:
         last = links[-1][0]
         if last.__cause__ is not None:
@@ -94,13 +101,13 @@ def format_chain(told: TracebackException) -> Iterator[str]:
         yield word
 
 
-def format_one(told: TracebackException) -> Iterator[str]:
-    if told.stack:
+def format_one(formatted: TracebackException) -> Iterator[str]:
+    if formatted.stack:
         yield HEADER
-        yield from without_worker(told.stack).format()
-    text = "".join(told.format_exception_only()).rstrip("\n")
+        yield from without_worker(formatted.stack).format()
+    text = "".join(formatted.format_exception_only()).rstrip("\n")
     yield clip_text(text) + "\n"
-    for each in (told.exceptions or [])[:MAX_GROUPED]:
+    for each in (formatted.exceptions or [])[:MAX_GROUPED]:
         yield "".join(f"  | {line}\n" for line in "".join(format_chain(each)).splitlines())
 
 
@@ -135,4 +142,4 @@ def format_coroutine(coroutine: Any) -> str:
 
 def format_stack(stack: StackSummary) -> str:
     last = StackSummary.from_list(list(stack)[-MAX_FRAMES:])
-    return clip_traceback(STOOD + "".join(without_worker(last).format()))
+    return clip_traceback(TIMEOUT_HEADER + "".join(without_worker(last).format()))

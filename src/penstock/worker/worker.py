@@ -23,7 +23,7 @@ from penstock.worker.fetcher import Fetcher
 from penstock.worker.forks import notice_forks
 from penstock.worker.handler import Handler
 from penstock.worker.heartbeat import Heartbeat
-from penstock.worker.loops import keep_on
+from penstock.worker.loops import repeat_forever
 from penstock.worker.options import WorkerOptions
 from penstock.worker.policy import Unfit, judge
 from penstock.worker.prefetch import GiveBack
@@ -70,23 +70,23 @@ class Worker:
         self.routes = HandlerRoutes(self, self.options, self.ack_before_run)
         self.tracebacks = Tracebacks()
         self.run_log = RunLog(self.routes.handler_name)
-        self.flush = Completer(broker, self.held, self.options.linger, self.handle_answers)
-        self.keeping = ArtifactKeeper(broker, self.flush.add)
-        self.heart = self.make_heartbeat(address)
-        self.suspects = Quarantine(broker, self.drop_suspect)
-        self.give_back = GiveBack(self.suspects, self.release)
-        self.intake = self.make_intake()
-        self.fetches: list[Fetcher] = []
+        self.completer = Completer(broker, self.held, self.options.linger, self.handle_answers)
+        self.artifact_keeper = ArtifactKeeper(broker, self.completer.add)
+        self.heartbeat = self.make_heartbeat(address)
+        self.quarantine = Quarantine(broker, self.drop_suspect)
+        self.give_back = GiveBack(self.quarantine, self.release)
+        self.dispatcher = self.make_dispatcher()
+        self.fetchers: list[Fetcher] = []
         self.fetching: list[asyncio.Task[None]] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    def make_intake(self) -> Dispatcher:
+    def make_dispatcher(self) -> Dispatcher:
         return Dispatcher(
             self.held,
             self.routes,
-            self.suspects,
-            self.heart,
-            desk=self.flush,
+            self.quarantine,
+            self.heartbeat,
+            reporter=self.completer,
             refuse=self.refuse,
             settings=self.get_settings,
         )
@@ -104,15 +104,15 @@ class Worker:
     @property
     def busy(self) -> bool:
         """Something runs, or is held."""
-        return bool(self.held) or any(lane.running for lane in self.routes.lanes)
+        return bool(self.held) or any(lane.running for lane in self.routes.executors)
 
     def running(self) -> list[str]:
         """The handlers that run now, by name."""
-        return [name for lane in self.routes.lanes for name in lane.names()]
+        return [name for lane in self.routes.executors for name in lane.names()]
 
     def counts(self) -> dict[str, int]:
         """How many messages run, and how many are held but do not: fetched, or just ended."""
-        running = sum(lane.running for lane in self.routes.lanes)
+        running = sum(lane.running for lane in self.routes.executors)
         return {"running": running, "waiting": max(0, len(self.held) - running)}
 
     async def __aenter__(self) -> Self:
@@ -125,21 +125,21 @@ class Worker:
     async def start(self) -> None:
         await self.routes.open(self.broker, self.handlers, self.scope)
         notice_forks(self)
-        for lane in self.routes.lanes:
+        for lane in self.routes.executors:
             lane.start()
         if self.connect is None:
-            self.tasks.append(asyncio.create_task(self.heart.run(self.broker)))
+            self.tasks.append(asyncio.create_task(self.heartbeat.run(self.broker)))
         else:
-            self.heart.run_in_thread(self.connect)
-        for step in (self.flush.step, self.suspects.step, self.watch, self.give_back.step):
-            self.tasks.append(asyncio.create_task(keep_on(step)))
+            self.heartbeat.run_in_thread(self.connect)
+        for step in (self.completer.step, self.quarantine.step, self.watch, self.give_back.step):
+            self.tasks.append(asyncio.create_task(repeat_forever(step)))
         for names, lanes in self.routes.group_queues():
-            fetch = self.fetch(names, lanes)
-            self.fetches.append(fetch)
+            fetch = self.make_fetcher(names, lanes)
+            self.fetchers.append(fetch)
             self.give_back.watch(fetch)
             self.fetching.append(asyncio.create_task(fetch.run()))
 
-    def fetch(self, names: list[str], lanes: list[Executor]) -> Fetcher:
+    def make_fetcher(self, names: list[str], lanes: list[Executor]) -> Fetcher:
         return Fetcher(
             self.broker,
             names,
@@ -147,18 +147,18 @@ class Worker:
             self.options,
             self.identity,
             scope=self.scope,
-            suspects=self.suspects,
+            suspects=self.quarantine,
             take=self.take,
         )
 
     def take(self, deliveries: list[Leased], lease: float) -> None:
-        self.intake.take(deliveries, lease)
+        self.dispatcher.take(deliveries, lease)
         self.give_back.claimed.set()
 
     def refuse(self, context: Context, settlement: Settlement) -> None:
         """It does not run here."""
         self.finish_run(context)
-        self.flush.add(RunEnd(context, settlement))
+        self.completer.add(RunEnd(context, settlement))
 
     def get_settings(self, context: Context) -> QueueSettings:
         """As they are now; a claim has just looked."""
@@ -171,7 +171,7 @@ class Worker:
             (answer,) = await self.broker.complete_many([context.make_completion(None)])
         except StoreError as error:
             self.broker.outages.report_failure("ack_first", error)
-            log.warning("not_acked_first", id=context.id)
+            log.warning("ack_first_failed", id=context.id)
             return False
         self.broker.outages.report_success("ack_first")
         self.let_go(context)
@@ -184,11 +184,11 @@ class Worker:
         self.finish_run(context)
         if context.inside:
             verdict = self.judge_end(handler, context, None, error).verdict if error else None
-            self.flush.add(RunEnd(context, verdict or ROLLED_BACK, None, error))
+            self.completer.add(RunEnd(context, verdict or ROLLED_BACK, None, error))
             return
         plain = handler.plain and not context.settled and context.attached is None
         if error is None and result is None and plain:
-            self.flush.add(RunEnd(context))
+            self.completer.add(RunEnd(context))
             return
         end = self.judge_end(handler, context, result, error)
         if error is not None and end.verdict is None:
@@ -196,11 +196,11 @@ class Worker:
         if handler.ack_first:
             drop(context)
             self.let_go(context)
-            self.suspects.release_turn(context)
+            self.quarantine.release_turn(context)
         elif context.attached:
-            self.keeping.begin(handler, end)
+            self.artifact_keeper.begin(handler, end)
         else:
-            self.flush.add(end)
+            self.completer.add(end)
 
     def finish_run(self, context: Context) -> None:
         context.over = True
@@ -213,7 +213,7 @@ class Worker:
     ) -> RunEnd:
         most = self.get_settings(context).max_body
         if result is not None and len(result) > most:
-            error = error or Unfit(f"a result of {len(result)} bytes, and at most {most} are kept")
+            error = error or Unfit(f"result has {len(result)} bytes; at most {most} are stored")
             result = None
         if context.settled:
             return RunEnd(context, self.tracebacks.attach(context.settlement, error), result, error)
@@ -223,7 +223,7 @@ class Worker:
         return RunEnd(context, self.tracebacks.attach(verdict, error), result, error)
 
     def notify_room(self) -> None:
-        for fetch in self.fetches:
+        for fetch in self.fetchers:
             fetch.room.set()
 
     def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None:
@@ -235,10 +235,10 @@ class Worker:
         else:
             for end, answer in zip(ends, answers, strict=True):
                 self.handle_answer(end, answer)
-        alone = self.suspects.alone
+        alone = self.quarantine.current
         # Still held if the store has to be asked again, not over if it was acked before its run.
         if alone is not None and alone.over and self.held.get(alone.id) is not alone:
-            self.suspects.release_turn(alone)
+            self.quarantine.release_turn(alone)
         if not self.held:
             self.idle.set()
 
@@ -285,29 +285,29 @@ class Worker:
     async def watch(self) -> None:
         """One look at all runs, instead of a timer for each; none while no run has a limit."""
         if not self.busy:
-            self.intake.timed.clear()
-        await self.intake.timed.wait()
+            self.dispatcher.timed.clear()
+        await self.dispatcher.timed.wait()
         await asyncio.sleep(WATCH_INTERVAL_S)
-        for lane in self.routes.lanes:
+        for lane in self.routes.executors:
             lane.sweep(time.monotonic())
 
     async def stop(self) -> None:
         """What is not started goes back, what runs may finish; leases are kept until then."""
-        for fetch in self.fetches:
+        for fetch in self.fetchers:
             fetch.stop()
         await asyncio.gather(*self.fetching, return_exceptions=True)
-        self.release(self.suspects.take_back())
-        for lane in self.routes.lanes:
+        self.release(self.quarantine.take_back())
+        for lane in self.routes.executors:
             self.release(lane.take_back())
-        self.flush.hurry = True
+        self.completer.hurry = True
         await self.wait_until_drained(self.options.grace)
-        for cut in await asyncio.gather(*(lane.stop() for lane in self.routes.lanes)):
+        for cut in await asyncio.gather(*(lane.stop() for lane in self.routes.executors)):
             self.release(cut)
         if not await self.wait_until_drained(FINAL_FLUSH_TIMEOUT_S):
-            log.error("stopped_with_ends_unwritten", count=self.flush.waiting)
+            log.error("stopped_with_unwritten_results", count=self.completer.waiting)
         self.run_log.log_left_out(time.monotonic())
-        await self.keeping.stop()
-        await self.heart.stop()
+        await self.artifact_keeper.stop()
+        await self.heartbeat.stop()
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -319,7 +319,7 @@ class Worker:
             drop(context)
             if context.id in self.held:
                 verdict = context.settlement if context.settled else Release()
-                self.flush.add(RunEnd(context, verdict))
+                self.completer.add(RunEnd(context, verdict))
 
     async def wait_until_drained(self, patience: float) -> bool:
         """True when nothing runs and nothing is held any more."""

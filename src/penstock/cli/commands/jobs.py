@@ -99,7 +99,7 @@ async def ensure_shell_queue(broker: Broker, name: str, scope: str) -> None:
             broker.directory.forget()
         return
     if not queue.settings.shell:
-        raise InvalidInput(f"queue {name!r} takes no shell jobs: its setting shell is off")
+        raise InvalidInput(f"queue {name!r} does not accept shell jobs; its setting shell is off")
 
 
 MAX_INPUT_BYTES = 64 * 1_048_576

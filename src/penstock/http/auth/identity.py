@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput, Unauthenticated
 from penstock.model.message import NEVER, Moment
-from penstock.rules.access import EVERY, grant_of
+from penstock.rules.access import EVERY, parse_grant
 from penstock.rules.validation import NAME, is_encodable
 
 MAX_SUBJECT_LENGTH = 200
@@ -94,7 +94,7 @@ def read_grants(claims: Mapping[str, Any]) -> tuple[str, ...]:
 
 def is_grant(text: str) -> bool:
     try:
-        return not grant_of(text).deny
+        return not parse_grant(text).deny
     except InvalidInput:
         return False
 

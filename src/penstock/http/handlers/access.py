@@ -12,7 +12,7 @@ from penstock.http.context import RequestContext
 from penstock.http.routing import Alone, QueueName, RouteTable, make_body_dependency
 from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER
-from penstock.rules.access import EVERY, ROLES, Grant, Key, Right, grant_of
+from penstock.rules.access import EVERY, ROLES, Grant, Key, Right, parse_grant
 from penstock.wire.access import (
     AuditPage,
     Keys,
@@ -62,7 +62,7 @@ def check_grants(
     """Refuses grants that the caller does not hold."""
     mine = call.caller.access
     for text in grants:
-        for right in list_given_rights(grant_of(text)):
+        for right in list_given_rights(parse_grant(text)):
             if not all(mine.may_grant(right, scope) for scope in scopes):
                 raise Forbidden(f"granting {text!r} requires {right.value} on all queues")
 

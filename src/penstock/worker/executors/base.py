@@ -137,9 +137,9 @@ class Executor(Protocol):
 class AsyncExecutor:
     """A fixed number of coroutines take turns at the messages."""
 
-    def __init__(self, concurrency: int, ends: ResultSink, grace: float) -> None:
+    def __init__(self, concurrency: int, sink: ResultSink, grace: float) -> None:
         self.capacity = concurrency
-        self.ends = ends
+        self.sink = sink
         self.grace = grace
         self.low = 0
         self.load = Load()
@@ -147,7 +147,7 @@ class AsyncExecutor:
         self.work = asyncio.Semaphore(0)
         self.idle = 0
         self.stopping = False
-        self.hands: dict[Task, Run] = {}
+        self.active: dict[Task, Run] = {}
         self.runners: set[Task] = set()
         # Cancelled because their time was over.
         self.late: set[Task] = set()
@@ -165,7 +165,7 @@ class AsyncExecutor:
         """One that broke, which must not happen, leaves its place to another."""
         self.runners.discard(runner)
         if not runner.cancelled() and (error := runner.exception()) is not None:
-            log.error("runner_failed", exc_info=error)
+            log.error("executor_task_failed", exc_info=error)
             if not self.stopping:
                 self.spawn()
 
@@ -181,10 +181,10 @@ class AsyncExecutor:
 
     @property
     def running(self) -> int:
-        return len(self.hands)
+        return len(self.active)
 
     def names(self) -> list[str]:
-        return [handler.name for handler, _ in self.hands.copy().values()]
+        return [handler.name for handler, _ in self.active.copy().values()]
 
     @property
     def free(self) -> int:
@@ -199,7 +199,7 @@ class AsyncExecutor:
     async def run(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        buffer, hands, goes_on, runs = self.buffer, self.hands, True, 0
+        buffer, hands, goes_on, runs = self.buffer, self.active, True, 0
         untimed, since = 0, time.monotonic()
         while goes_on:
             if not buffer:
@@ -209,7 +209,7 @@ class AsyncExecutor:
                 continue
             run = hands[me] = buffer.popleft()
             if len(buffer) == self.low:
-                self.ends.notify_room()
+                self.sink.notify_room()
             handler, context = run
             value: Any = None
             error: BaseException | None = None
@@ -232,7 +232,7 @@ class AsyncExecutor:
                 await asyncio.sleep(0)
 
     async def wait(self) -> bool:
-        self.ends.notify_room()
+        self.sink.notify_room()
         self.idle += 1
         try:
             await self.work.acquire()
@@ -243,7 +243,7 @@ class AsyncExecutor:
     def translate_error(self, me: Task, raised: BaseException) -> BaseException:
         """The error of the run; raises it if it was meant for the runner."""
         if me in self.late:
-            return TimedOut("longer than its timeout").with_traceback(raised.__traceback__)
+            return TimedOut("run exceeded its timeout").with_traceback(raised.__traceback__)
         if isinstance(raised, asyncio.CancelledError) and me.cancelling():
             raise raised
         return raised
@@ -251,31 +251,31 @@ class AsyncExecutor:
     def finish_run(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
         """False if the runner ends here: its run was given up before, and another took its place;
         or the lane stops."""
-        if self.ends.forked:
+        if self.sink.forked:
             os._exit(0)
         if self.late and me in self.late:
             self.late.discard(me)
             me.uncancel()
-        run = self.hands.pop(me, None)
+        run = self.active.pop(me, None)
         if run is None:
             return False
         self.load.end()
-        self.ends.handle_end(*run, value, error)
+        self.sink.handle_end(*run, value, error)
         return not self.stopping
 
     def sweep(self, now: float) -> None:
         """A run that does not heed its cancellation is given up after the grace time."""
-        for runner, (handler, context) in list(self.hands.items()):
+        for runner, (handler, context) in list(self.active.items()):
             if context.until <= now and runner not in self.late:
                 self.late.add(runner)
                 runner.cancel()
             elif context.until + self.grace <= now:
-                del self.hands[runner]
+                del self.active[runner]
                 self.load.end()
-                log.error("run_given_up", id=context.id, handler=handler.name)
-                late = TimedOut("and it did not end then either")
+                log.error("run_abandoned", id=context.id, handler=handler.name)
+                late = TimedOut("run exceeded its timeout and ignored its cancellation")
                 late.report = format_coroutine(runner.get_coro())
-                self.ends.handle_end(handler, context, None, late)
+                self.sink.handle_end(handler, context, None, late)
                 self.spawn()
 
     async def stop(self) -> list[Context]:
@@ -284,8 +284,8 @@ class AsyncExecutor:
             runner.cancel()
         if self.runners:
             await asyncio.wait(list(self.runners), timeout=CANCEL_TIMEOUT_S)
-        cut = list_contexts(self.hands.values())
-        self.hands.clear()
+        cut = list_contexts(self.active.values())
+        self.active.clear()
         return cut
 
 

@@ -28,10 +28,10 @@ log = structlog.get_logger()
 class BatchExecutor:
     """One batch at a time, of what is there, at most as many as the handler takes."""
 
-    def __init__(self, handler: Handler, ends: ResultSink, grace: float) -> None:
+    def __init__(self, handler: Handler, sink: ResultSink, grace: float) -> None:
         self.handler = handler
         self.capacity = handler.batch or 1
-        self.ends = ends
+        self.sink = sink
         self.grace = grace
         self.low = 0
         self.load = Load()
@@ -52,7 +52,7 @@ class BatchExecutor:
     def replace_runner(self, runner: Task) -> None:
         """One that broke, which must not happen, leaves its place to another."""
         if not runner.cancelled() and (error := runner.exception()) is not None:
-            log.error("runner_failed", exc_info=error)
+            log.error("executor_task_failed", exc_info=error)
             if not self.stopping and runner is self.runner:
                 self.start()
 
@@ -88,13 +88,13 @@ class BatchExecutor:
         assert me is not None
         while not self.stopping:
             if not self.buffer:
-                self.ends.notify_room()
+                self.sink.notify_room()
                 self.filled.clear()
                 await self.filled.wait()
                 continue
             batch = self.batch = self.take()
             errors = await self.run_batch(me, batch)
-            if self.ends.forked:
+            if self.sink.forked:
                 os._exit(0)
             # Given up: another runner took this one's place.
             if self.batch is not batch:
@@ -121,7 +121,7 @@ class BatchExecutor:
             return await self.handler.run_batch(batch)
         except BaseException as raised:
             if self.late:
-                late = TimedOut("longer than its timeout").with_traceback(raised.__traceback__)
+                late = TimedOut("run exceeded its timeout").with_traceback(raised.__traceback__)
                 return [late] * len(batch)
             if isinstance(raised, asyncio.CancelledError) and me.cancelling():
                 raise
@@ -132,9 +132,9 @@ class BatchExecutor:
         self.load.time_each([self.began] * len(batch))
         for context, error in zip(batch, errors, strict=True):
             self.load.end()
-            self.ends.handle_end(self.handler, context, None, error)
+            self.sink.handle_end(self.handler, context, None, error)
         if len(self.buffer) <= self.low:
-            self.ends.notify_room()
+            self.sink.notify_room()
 
     def sweep(self, now: float) -> None:
         """A batch that does not heed its cancellation is given up after the grace time."""
@@ -144,8 +144,8 @@ class BatchExecutor:
             self.late = True
             self.runner.cancel()
         elif self.until + self.grace <= now:
-            log.error("run_given_up", handler=self.handler.name, messages=len(self.batch))
-            late = TimedOut("and it did not end then either")
+            log.error("run_abandoned", handler=self.handler.name, messages=len(self.batch))
+            late = TimedOut("run exceeded its timeout and ignored its cancellation")
             late.report = format_coroutine(self.runner.get_coro())
             self.end([late] * len(self.batch))
             self.start()

@@ -21,7 +21,7 @@ from penstock.model.message import Settlement
 from penstock.model.store_types import Completion
 from penstock.worker.child_logging import forward_records
 from penstock.worker.context import Context, NullReporter
-from penstock.worker.handler import ExecutorSlot, Handler
+from penstock.worker.handler import FunctionReference, Handler
 from penstock.worker.policy import Retry, format_error, judge
 from penstock.worker.tracebacks import format_thread, format_traceback
 
@@ -48,7 +48,7 @@ class Spooled(Struct, frozen=True):
     path: Path
 
 
-class Stood(Struct, frozen=True):
+class TimeoutReport(Struct, frozen=True):
     """Where a run was when its time was over."""
 
     report: str | None
@@ -62,17 +62,17 @@ def serve(pipe: Connection, orders: Connection, log_level: int | None) -> None:
         signal.signal(number, lambda *_: None)
     running: dict[tuple[int, int], Context] = {}
     mutex = threading.Lock()
-    desk = PipeReporter(pipe, mutex, log_level)
-    threading.Thread(target=follow_orders, args=(orders, running, desk), daemon=True).start()
+    reporter = PipeReporter(pipe, mutex, log_level)
+    threading.Thread(target=follow_orders, args=(orders, running, reporter), daemon=True).start()
     while True:
         try:
-            place, delivery, queue = pipe.recv()
+            reference, delivery, queue = pipe.recv()
         except EOFError:
             return
-        context = Context(delivery, queue, desk)
+        context = Context(delivery, queue, reporter)
         running[make_lock(context)] = context
-        desk.context = context
-        outcome = run_one(place, context, desk)
+        reporter.context = context
+        outcome = run_one(reference, context, reporter)
         running.clear()
         with mutex:
             context.over = True
@@ -94,7 +94,9 @@ class PipeReporter(NullReporter):
             self.pipe.send((make_lock(context), context.take_note()))
 
     def complete_on(self, connection: object, item: Completion) -> None:
-        raise InvalidInput("complete_in is not for the process executor: use threads or async")
+        raise InvalidInput(
+            "complete_in is not supported by the process executor; use the thread or async executor"
+        )
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
         self.complete_on(connection, item)
@@ -110,7 +112,7 @@ class PipeReporter(NullReporter):
             file.flush()
             self.hand_over(context, Spooled(name, Path(file.name)))
 
-    def send(self, news: logging.LogRecord | Stood) -> None:
+    def send(self, news: logging.LogRecord | TimeoutReport) -> None:
         with self.mutex:
             if self.context is not None and not self.context.over:
                 self.pipe.send((make_lock(self.context), news))
@@ -118,7 +120,7 @@ class PipeReporter(NullReporter):
     def hand_over(self, context: Context, spooled: Spooled) -> None:
         with self.mutex:
             if context.over:
-                raise InvalidState("the run has ended: nothing can be attached any more")
+                raise InvalidState("the run has ended; files can no longer be attached")
             self.pipe.send((make_lock(context), spooled))
             refused: PenstockError | OSError | None = self.pipe.recv()
         if refused is not None:
@@ -130,7 +132,7 @@ def make_lock(context: Context) -> tuple[int, int]:
 
 
 def follow_orders(
-    orders: Connection, running: dict[tuple[int, int], Context], desk: PipeReporter
+    orders: Connection, running: dict[tuple[int, int], Context], reporter: PipeReporter
 ) -> None:
     """Tells the run what became of its message; ends this process with the worker."""
     try:
@@ -139,24 +141,24 @@ def follow_orders(
             if (context := running.get(lock)) is None:
                 continue
             if cancelled == WHERE:
-                desk.send(Stood(format_thread(threading.main_thread().name)))
+                reporter.send(TimeoutReport(format_thread(threading.main_thread().name)))
             else:
                 context.cancelled, context.lost = cancelled, lost
     except EOFError:
         os.killpg(0, signal.SIGKILL)
 
 
-def run_one(place: ExecutorSlot, context: Context, desk: PipeReporter) -> ChildResult:
+def run_one(reference: FunctionReference, context: Context, reporter: PipeReporter) -> ChildResult:
     try:
-        handler = find(place.module, place.name)
+        handler = find(reference.module, reference.name)
     except BaseException as raised:  # noqa: BLE001 - told to the worker
-        where = f"{place.module}.{place.name}"
-        text = f"{where} is not found in a process: {format_error(raised)}"
+        where = f"{reference.module}.{reference.name}"
+        text = f"{where} cannot be loaded in a child process: {format_error(raised)}"
         return ChildResult(error=text, traceback=format_traceback(raised))
-    forward_records(desk.log_level, desk.send)
-    if handler.app is not None and place.url not in (None, handler.app.url):
+    forward_records(reporter.log_level, reporter.send)
+    if handler.app is not None and reference.url not in (None, handler.app.url):
         # The worker was told another one than the code says.
-        handler.app.use(place.url)
+        handler.app.use(reference.url)
     try:
         if iscoroutinefunction(handler.function):
             result = asyncio.run(handler.run(context))

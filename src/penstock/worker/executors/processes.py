@@ -16,7 +16,14 @@ from penstock.model import message
 from penstock.worker.child_logging import handle_record, level_to_forward
 from penstock.worker.context import Context
 from penstock.worker.executors.base import ResultSink
-from penstock.worker.executors.child import WHERE, ChildResult, Spooled, Stood, make_lock, serve
+from penstock.worker.executors.child import (
+    WHERE,
+    ChildResult,
+    Spooled,
+    TimeoutReport,
+    make_lock,
+    serve,
+)
 from penstock.worker.executors.threads import ThreadExecutor
 from penstock.worker.handler import Handler
 from penstock.worker.policy import Cancelled, Retry, TimedOut
@@ -50,31 +57,31 @@ class Child:
         given = (far, heard, level_to_forward())
         self.process = server.Process(target=serve, args=given, name="penstock-child")
         self.process.start()
-        self.stood: Stood | None = None
+        self.timeout_report: TimeoutReport | None = None
         far.close()
         heard.close()
 
     def run(self, handler: Handler, context: Context) -> ChildResult:
         """Blocks until it is done. Notes of progress come before the end."""
         try:
-            self.near.send((handler.place, context.delivery, context.queue))
+            self.near.send((handler.reference, context.delivery, context.queue))
             while not isinstance(said := self.near.recv(), ChildResult):
                 lock, news = said
                 if lock != make_lock(context):
                     continue
-                self.hear(context, news)
+                self.handle_report(context, news)
             return said
         except (EOFError, OSError):
             self.process.join(1.0)
             code = self.process.exitcode
-            raise ProcessDied(f"its process ended with {code}") from None
+            raise ProcessDied(f"its process exited with {code}") from None
 
-    def hear(self, context: Context, news: Any) -> None:
+    def handle_report(self, context: Context, news: Any) -> None:
         match news:
             case logging.LogRecord():
                 handle_record(news)
-            case Stood():
-                self.stood = news
+            case TimeoutReport():
+                self.timeout_report = news
             case Spooled():
                 self.attach(context, news)
             case percent, note:
@@ -109,8 +116,8 @@ class Child:
 class ProcessExecutor(ThreadExecutor):
     """Each thread has a process for its runs, started when it first needs one."""
 
-    def __init__(self, concurrency: int, ends: ResultSink) -> None:
-        super().__init__(concurrency, ends)
+    def __init__(self, concurrency: int, sink: ResultSink) -> None:
+        super().__init__(concurrency, sink)
         self.children: dict[int, Child] = {}
         self.late: dict[int, Context] = {}
 
@@ -129,8 +136,8 @@ class ProcessExecutor(ThreadExecutor):
         except ProcessDied:
             self.children.pop(me).kill()
             if self.late.pop(me, None) is context:
-                late = TimedOut("longer than its timeout; its process was killed")
-                late.report = None if child.stood is None else child.stood.report
+                late = TimedOut("run exceeded its timeout; its process was killed")
+                late.report = None if child.timeout_report is None else child.timeout_report.report
                 raise late from None
             raise
         self.late.pop(me, None)
@@ -141,7 +148,7 @@ class ProcessExecutor(ThreadExecutor):
         return outcome.result
 
     def sweep(self, now: float) -> None:
-        for me, (_, context) in self.hands.copy().items():
+        for me, (_, context) in self.active.copy().items():
             child = self.children.get(me)
             if child is None:
                 continue
@@ -150,7 +157,7 @@ class ProcessExecutor(ThreadExecutor):
             if context.until <= now and self.late.get(me) is not context:
                 self.late[me] = context
                 child.ask_where(context)
-            elif context.until <= now and (child.stood or context.until + ANSWER_S <= now):
+            elif context.until <= now and (child.timeout_report or context.until + ANSWER_S <= now):
                 child.kill()
 
     async def stop(self) -> list[Context]:

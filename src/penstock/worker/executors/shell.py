@@ -24,7 +24,7 @@ MAX_OUTPUT_BYTES = 10 * 1_048_576
 MAX_TAIL_BYTES = 300
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
 # How often a run looks whether it is still wanted; how long output may follow the end.
-LOOK, LAST_WORDS = 0.5, 1.0
+CANCEL_CHECK_INTERVAL_S, OUTPUT_DRAIN_TIMEOUT_S = 0.5, 1.0
 
 
 class CommandFailed(Exception):
@@ -48,7 +48,7 @@ class ShellHandler(Handler):
             try:
                 kept = open_output(job, folder, files)
             except OSError as error:
-                raise CommandFailed(f"cannot keep its output: {error}") from None
+                raise CommandFailed(f"cannot write its output: {error}") from None
             await ShellRun(job, context, *kept).run_to_end()
         return msgspec.json.encode({"exit_code": 0, "output": str(folder)})
 
@@ -56,7 +56,7 @@ class ShellHandler(Handler):
 def open_output(job: ShellJob, folder: Path, files: ExitStack) -> tuple[BinaryIO, BinaryIO]:
     """Output may hold secrets: nobody else looks in, at it or at what is beside it."""
     if job.cwd is not None and not os.path.isdir(job.cwd):
-        raise CommandFailed(f"no directory {job.cwd!r} to run in")
+        raise CommandFailed(f"working directory {job.cwd!r} does not exist")
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, exist_ok=True)
     stdout, stderr = (open_private(folder / f"{name}.log") for name in ("stdout", "stderr"))
@@ -75,28 +75,28 @@ class ShellRun:
         self.context = context
         self.stdout = stdout
         self.stderr = stderr
-        self.leash: asyncio.StreamWriter | None = None
+        self.stdin: asyncio.StreamWriter | None = None
         self.stopping = False
         # The end of what it wrote to stderr: usually that says why it failed.
-        self.said = b""
+        self.stderr_tail = b""
 
     async def run_to_end(self) -> None:
         """To its end; or, when it is cancelled, late or lost, to the end of its whole tree."""
         task = asyncio.create_task(self.finish())
         try:
-            while not (await asyncio.wait([task], timeout=LOOK))[0]:
+            while not (await asyncio.wait([task], timeout=CANCEL_CHECK_INTERVAL_S))[0]:
                 self.context.raise_if_cancelled()
         except BaseException:
             self.stop()
-            await outlast(task)
+            await wait_until_done(task)
             raise
         task.result()
 
     def stop(self) -> None:
         """The guard ends the tree when its standard input does."""
         self.stopping = True
-        if self.leash is not None:
-            self.leash.close()
+        if self.stdin is not None:
+            self.stdin.close()
 
     async def finish(self) -> None:
         """Raises unless the command ends with 0."""
@@ -108,18 +108,18 @@ class ShellRun:
             raise CommandFailed(f"cannot start: {error.strerror or error}") from None
         finally:
             os.close(status_write)
-        self.leash = process.stdin
+        self.stdin = process.stdin
         if self.stopping:
             self.stop()
         assert process.stdout is not None
         assert process.stderr is not None
         keepers = [
-            asyncio.create_task(self.keep(process.stdout, self.stdout)),
-            asyncio.create_task(self.keep(process.stderr, self.stderr)),
+            asyncio.create_task(self.write_output(process.stdout, self.stdout)),
+            asyncio.create_task(self.write_output(process.stderr, self.stderr)),
         ]
         await process.wait()
         self.stop()
-        await asyncio.wait(keepers, timeout=LAST_WORDS)
+        await asyncio.wait(keepers, timeout=OUTPUT_DRAIN_TIMEOUT_S)
         status = os.read(status_read, 4_096).decode(errors="replace")
         os.close(status_read)
         if not status and process.returncode == -signal.SIGINT:
@@ -130,7 +130,7 @@ class ShellRun:
     def give_back(self) -> None:
         """Ctrl-C in the worker's terminal reaches a guard that has not left its group yet."""
         self.context.settlement, self.context.settled = Release(), True
-        raise CommandFailed("interrupted before it began")
+        raise CommandFailed("interrupted before it started")
 
     async def start(self, status: int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -154,7 +154,7 @@ class ShellRun:
         }
         return kept | self.job.env | own
 
-    async def keep(self, stream: asyncio.StreamReader, file: BinaryIO) -> None:
+    async def write_output(self, stream: asyncio.StreamReader, file: BinaryIO) -> None:
         """Writes what comes under a line that says which attempt it is, until it is too much."""
         left = MAX_OUTPUT_BYTES
         write(file, self.make_header())
@@ -163,9 +163,9 @@ class ShellRun:
                 write(file, chunk[:left])
                 left -= len(chunk)
                 if left <= 0:
-                    write(file, b"\n--- cut here: more than 10 MB ---\n")
+                    write(file, b"\n--- output truncated at 10 MB ---\n")
             if file is self.stderr:
-                self.said = (self.said + chunk)[-MAX_TAIL_BYTES:]
+                self.stderr_tail = (self.stderr_tail + chunk)[-MAX_TAIL_BYTES:]
 
     def make_header(self) -> bytes:
         command = msgspec.json.encode(self.job.command).decode()
@@ -176,7 +176,7 @@ class ShellRun:
     def describe_status(self, status: str) -> str:
         """What became of the command, in words, and the last it said."""
         word, _, detail = status.partition(" ")
-        lines = self.said.decode(errors="replace").split("\n")
+        lines = self.stderr_tail.decode(errors="replace").split("\n")
         said = next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
         match word:
             case "exit" if detail == "127":
@@ -187,7 +187,7 @@ class ShellRun:
                 return f"killed by {name_of(int(detail))}{said}"
             case "cannot":
                 return f"command not found or not runnable: {detail}"
-        return "its guard was killed, and the command with it"
+        return "its supervising process was killed, and the command with it"
 
 
 def write(file: BinaryIO, chunk: bytes) -> None:
@@ -197,7 +197,7 @@ def write(file: BinaryIO, chunk: bytes) -> None:
         file.flush()
 
 
-async def outlast(task: "asyncio.Task[None]") -> None:
+async def wait_until_done(task: "asyncio.Task[None]") -> None:
     """Waits for the end, also when asked again not to: the guard does not take long."""
     while not task.done():
         with suppress(asyncio.CancelledError):

@@ -18,7 +18,7 @@ class ShellJob(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     def __post_init__(self) -> None:
         if not self.command or not self.argv[0] or "\0" in "".join(self.argv):
-            raise ValueError("command is empty, or holds a zero byte")
+            raise ValueError("command is empty or contains a NUL byte")
         for name, value in self.env.items():
             if name.startswith(REFUSED) or not name or "=" in name or "\0" in name + value:
                 raise ValueError(f"env {name!r} may not be set")

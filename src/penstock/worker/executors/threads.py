@@ -27,33 +27,33 @@ Ended: TypeAlias = tuple[float, tuple[Handler, Context, bytes | None, BaseExcept
 class ThreadExecutor:
     """A fixed number of threads take turns at the messages."""
 
-    def __init__(self, concurrency: int, ends: ResultSink) -> None:
+    def __init__(self, concurrency: int, sink: ResultSink) -> None:
         self.capacity = concurrency
-        self.ends = ends
+        self.sink = sink
         self.low = 0
         self.load = Load()
         self.loop = asyncio.get_running_loop()
         # None ends a thread.
         self.buffer: SimpleQueue[Run | None] = SimpleQueue()
-        self.hands: dict[int, Run] = {}
-        self.out: deque[Ended] = deque()
+        self.active: dict[int, Run] = {}
+        self.finished: deque[Ended] = deque()
         self.collecting = False
-        self.hired = self.given_up = 0
+        self.spawned = self.given_up = 0
 
     def start(self) -> None:
         """Threads are hired when there is work for them."""
 
     def spawn(self) -> None:
-        self.hired += 1
-        name = thread_name(self.hired)
-        threading.Thread(target=self.run, args=(self.hired,), name=name, daemon=True).start()
+        self.spawned += 1
+        name = thread_name(self.spawned)
+        threading.Thread(target=self.run, args=(self.spawned,), name=name, daemon=True).start()
 
     def put(self, runs: Sequence[Run]) -> None:
         self.load.accept(len(runs))
         for run in runs:
             self.buffer.put(run)
-        wanted = min(self.capacity, len(self.hands) + self.buffer.qsize())
-        while self.hired - self.given_up < wanted:
+        wanted = min(self.capacity, len(self.active) + self.buffer.qsize())
+        while self.spawned - self.given_up < wanted:
             self.spawn()
 
     @property
@@ -62,12 +62,12 @@ class ThreadExecutor:
 
     @property
     def running(self) -> int:
-        return len(self.hands) + len(self.out)
+        return len(self.active) + len(self.finished)
 
     def names(self) -> list[str]:
         """Also of those that the loop has not heard the end of."""
-        ended = [handler for _, (handler, *_) in self.out.copy()]
-        running = [handler for handler, _ in self.hands.copy().values()]
+        ended = [handler for _, (handler, *_) in self.finished.copy()]
+        running = [handler for handler, _ in self.active.copy().values()]
         return [handler.name for handler in ended + running]
 
     @property
@@ -84,9 +84,9 @@ class ThreadExecutor:
 
     def run(self, me: int) -> None:
         while (run := self.buffer.get()) is not None:
-            self.hands[me] = run
+            self.active[me] = run
             if self.buffer.qsize() == self.low:
-                self.tell()
+                self.schedule_collect()
             handler, context = run
             result: bytes | None = None
             error: BaseException | None = None
@@ -99,20 +99,20 @@ class ThreadExecutor:
                     result = self.call(me, handler, context)
             except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
                 error = raised
-            if self.ends.forked:
+            if self.sink.forked:
                 os._exit(0)
             # Taken away: the run was given up, and another thread took this one's place.
-            if self.hands.pop(me, None) is None:
+            if self.active.pop(me, None) is None:
                 return
-            self.out.append((began, (handler, context, result, error)))
+            self.finished.append((began, (handler, context, result, error)))
             # What waits for the next message must not keep the last one.
             del run, handler, context, result, error
-            self.tell()
+            self.schedule_collect()
 
     def call(self, me: int, handler: Handler, context: Context) -> bytes | None:
         return handler.run_in_thread(context)
 
-    def tell(self) -> None:
+    def schedule_collect(self) -> None:
         """One call to the loop for everything that ends meanwhile."""
         if not self.collecting:
             self.collecting = True
@@ -124,31 +124,31 @@ class ThreadExecutor:
         # Before draining, never after: what ends from here on is told again.
         self.collecting = False
         begins: list[float] = []
-        while self.out:
-            began, end = self.out.popleft()
+        while self.finished:
+            began, end = self.finished.popleft()
             begins.append(began)
             self.load.end()
-            self.ends.handle_end(*end)
+            self.sink.handle_end(*end)
         self.load.time_each(begins)
         if self.waiting <= self.low:
-            self.ends.notify_room()
+            self.sink.notify_room()
 
     def sweep(self, now: float) -> None:
         """A thread cannot be stopped: its run is given up, and another thread takes its place."""
-        for me, (handler, context) in self.hands.copy().items():
-            if context.until <= now and self.hands.pop(me, None) is not None:
-                log.warning("thread_given_up", id=context.id, handler=handler.name)
-                late = TimedOut("longer than its timeout; its thread goes on")
+        for me, (handler, context) in self.active.copy().items():
+            if context.until <= now and self.active.pop(me, None) is not None:
+                log.warning("thread_abandoned", id=context.id, handler=handler.name)
+                late = TimedOut("run exceeded its timeout; its thread is still running")
                 late.report = format_thread(thread_name(me))
                 self.load.end()
-                self.ends.handle_end(handler, context, None, late)
+                self.sink.handle_end(handler, context, None, late)
                 self.given_up += 1
                 self.spawn()
-                self.ends.notify_room()
+                self.sink.notify_room()
 
     async def stop(self) -> list[Context]:
-        cut = [self.hands.pop(me, None) for me in list(self.hands)]
-        for _ in range(self.hired):
+        cut = [self.active.pop(me, None) for me in list(self.active)]
+        for _ in range(self.spawned):
             self.buffer.put(None)
         self.collect()
         return list_contexts(run for run in cut if run is not None)
