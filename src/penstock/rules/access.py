@@ -1,6 +1,6 @@
-"""Who may do what: rights on queues, by grants, roles, scopes and trusts. No I/O, no clock.
+"""Access control: rights on queues by grants, roles, scopes and trusts.
 
-A grant is written `right` or `right:queue*`; with a `-` before it, it denies, and a denial wins.
+A grant is written `right` or `right:queue*`. A leading `-` makes it a denial, and denials win.
 """
 
 import re
@@ -15,7 +15,7 @@ from penstock.errors import Forbidden, InvalidInput
 from penstock.model.message import NEVER, Moment
 from penstock.model.queue import CALLBACK
 
-# What is asked of all queues at once.
+# Stands for all queues, all scopes or all rights.
 EVERY = "*"
 GRANT = re.compile(r"(?P<deny>-?)(?P<right>\*|[a-z]+)(?::(?P<queue>[A-Za-z0-9._*?-]{1,128}))?")
 MAX_CACHED_DECISIONS = 10_000
@@ -27,9 +27,9 @@ class Right(StrEnum):
     CONSUME = "consume"
     READ = "read"
     MANAGE = "manage"
-    # Keys, roles, trusts and the record of acts.
+    # Keys, roles, trusts and the audit log.
     ACCESS = "access"
-    # Shell jobs: whoever publishes one runs a command on a worker. `*` does not give it.
+    # Publishing a shell job runs a command on a worker, so `*` does not include this right.
     SHELL = "shell"
 
 
@@ -46,13 +46,13 @@ class Grant(Struct, frozen=True):
         if self.right != right and (self.right != EVERY or right is Right.SHELL):
             return False
         if queue == EVERY:
-            # Who is denied one queue may not do it to all of them.
+            # A denial for one queue is a denial for all queues at once.
             return self.deny or self.queue == EVERY
         return compile_glob(self.queue).fullmatch(queue) is not None
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """`re` keeps those it has seen."""
+    """Compiles a glob. `re` caches the patterns."""
     return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
@@ -79,8 +79,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 
 
 class Trust(Struct, frozen=True):
-    """Whoever is at home in scope `trusted` may use these grants in scope `scope`, as far as its
-    own go."""
+    """Lets callers of scope `trusted` use these grants in scope `scope`, within their own."""
 
     scope: str
     trusted: str
@@ -88,7 +87,7 @@ class Trust(Struct, frozen=True):
 
 
 class Access:
-    """What one caller may do. At home it is in its scopes; elsewhere a trust is needed as well."""
+    """The permissions of one caller. Outside its own scopes, a trust is needed as well."""
 
     def __init__(
         self,
@@ -99,7 +98,7 @@ class Access:
         self.grants = tuple(grants)
         self.scopes = frozenset(scopes)
         self.trusts = tuple(trusts)
-        # Granted for something, somewhere.
+        # Rights that are granted for at least one queue.
         self.rights = frozenset(right for right in Right if is_granted_some(self.grants, right))
         self.cached_decisions: dict[tuple[Right, str, str], bool] = {}
 
@@ -114,7 +113,7 @@ class Access:
 
     def decide(self, right: Right, scope: str, queue: str) -> bool:
         if queue == CALLBACK:
-            # It tells of the messages of all queues in all scopes.
+            # Callbacks carry messages of all queues in all scopes.
             return self.allows(right, EVERY)
         if not is_granted(self.grants, right, queue):
             return False
@@ -128,11 +127,11 @@ class Access:
         )
 
     def may_grant(self, right: Right, scope: str) -> bool:
-        """It has the right itself, there and for all queues."""
+        """True if the caller has the right itself, in that scope and for all queues."""
         return is_granted(self.grants, right, EVERY) and not {EVERY, scope}.isdisjoint(self.scopes)
 
     def check(self, right: Right, scope: str, queue: str = EVERY) -> None:
-        """EVERY as the scope asks for the right on all queues of all scopes."""
+        """Raises Forbidden unless allowed. EVERY as the scope means all queues of all scopes."""
         if not self.allows(right, scope, queue):
             what = "everything" if queue == EVERY else f"queue {queue!r}"
             where = "" if scope == EVERY else f" of scope {scope!r}"
@@ -159,25 +158,25 @@ def is_granted(grants: Iterable[Grant], right: Right, queue: str) -> bool:
 
 
 def is_granted_some(grants: Iterable[Grant], right: Right) -> bool:
-    """For at least one queue. Access is for all queues, or it is nothing."""
+    """True if the right is granted for at least one queue. ACCESS always means all queues."""
     if right is Right.ACCESS:
         return is_granted(grants, right, EVERY)
     return any(not grant.deny and grant.matches(right, grant.queue) for grant in grants)
 
 
-# Of whoever reaches the loopback address of a server that asks for no credentials.
+# The access of local callers to a server that requires no credentials.
 EVERYTHING = Access([Grant(EVERY), Grant(Right.SHELL)])
 
 
 class PreviousKey(Struct, frozen=True):
-    """What a rotated key was, and until when it still opens."""
+    """The digest of a rotated key, and until when it is still valid."""
 
     digest: str
     until: Moment
 
 
 class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`id` is the part of the key that is no secret; it is the subject of what the key does."""
+    """An API key. `id` is its public part, and the subject in the audit log."""
 
     id: str
     name: str
@@ -206,5 +205,5 @@ class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):
         former = self.former
         by_former = former is not None and now < former.until
         was = former.digest if by_former and former is not None else self.digest
-        # Both are compared, whichever fits.
+        # Both are always compared, so that the time taken reveals nothing.
         return compare_digest(self.digest, digest) | compare_digest(was, digest)

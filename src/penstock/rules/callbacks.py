@@ -1,4 +1,4 @@
-"""Rules: where word of a message's end may be sent, and the message that asks for it."""
+"""Checks callback URLs, and builds the messages of the callback queue."""
 
 import re
 from urllib.parse import urlsplit
@@ -10,17 +10,17 @@ from penstock.errors import InvalidInput
 from penstock.model.message import Meta, Moment, State
 from penstock.rules.validation import check_text, clip
 
-# Of the messages in the queue of callbacks.
+# The message type in the callback queue.
 TYPE = "callback"
 MAX_URL_LENGTH = 2_000
-# What a URL is written with; anything else stands there as %xx, or as punycode.
+# Printable ASCII; other characters must be percent-encoded or punycode.
 URL_CHARACTERS = re.compile(r"[!-~]+")
 
 encode = msgspec.json.Encoder().encode
 
 
 class Ended(Struct, frozen=True, omit_defaults=True):
-    """Which message came to which end, and why."""
+    """The id, final state and reason of a message that ended."""
 
     id: str
     state: State
@@ -31,7 +31,7 @@ decode = msgspec.json.Decoder(Ended).decode
 
 
 class SigningSecrets(Struct, frozen=True):
-    """`previous` is valid `until` a moment, if it is."""
+    """The signing secrets of a tenant. `previous` stays valid `until` a moment."""
 
     current: str
     previous: str | None = None
@@ -43,7 +43,7 @@ class SigningSecrets(Struct, frozen=True):
 
 
 def check_url(field: str, url: str) -> None:
-    """Only its form: where it leads to is seen when it is called."""
+    """Checks the syntax. The address is checked when the URL is called."""
     check_text(field, url, MAX_URL_LENGTH)
     if (wrong := explain_refusal(url)) is not None:
         error = InvalidInput(f"{field} {clip(url)} {wrong}")
@@ -73,7 +73,7 @@ def make_body(id: int, state: State, reason: str | None) -> bytes:
 
 
 def make_correlation_id(id: int) -> str:
-    """By which the callbacks of a message are found."""
+    """Returns the correlation id that finds the callbacks of a message."""
     return f"callback-{id}"
 
 

@@ -1,4 +1,4 @@
-"""Rules: when a cron schedule ticks, and which missed ticks are made up for."""
+"""Computes the ticks of cron schedules, and which missed ticks to make up for."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,18 +10,18 @@ from penstock.model.message import Moment
 from penstock.model.queue import Missed, Schedule
 from penstock.rules.validation import check_text, clip
 
-# A tick found this late was not missed, only late.
+# A tick that is found within this time is late, not missed.
 PUNCTUAL_MICROS = 60_000_000
-# However long nobody was there, one look fires at most this many.
+# Bounds the ticks that one run of the scheduler fires after a long outage.
 MAX_TICKS = 1_000
 
 
 def find_next_tick(cron: str, timezone: str, after: Moment) -> Moment:
-    """The first tick strictly after `after`."""
+    """Returns the first tick strictly after `after`."""
     check_text("cron", cron, 200)
     start = datetime.fromtimestamp(after / 1_000_000, UTC).astimezone(load_zone(timezone))
     try:
-        # Where clocks go back, the first hour's tick is found again in the second.
+        # When clocks go back, CronSim finds the tick of the repeated hour twice.
         return next(tick for tick in map(to_moment, CronSim(cron, start)) if tick > after)
     except CronSimError as error:
         raise InvalidInput(f"cron {clip(cron)}: {error}") from None
@@ -30,7 +30,7 @@ def find_next_tick(cron: str, timezone: str, after: Moment) -> Moment:
 
 
 def find_due_ticks(schedule: Schedule, now: Moment) -> tuple[list[Moment], Moment]:
-    """The ticks to fire now, by the schedule's missed policy, and the next one after them."""
+    """Returns the ticks to fire now, by the schedule's `missed` policy, and the next tick."""
     ticks: list[Moment] = []
     tick = schedule.next_at
     while tick <= now and len(ticks) < MAX_TICKS:
@@ -47,7 +47,7 @@ def find_due_ticks(schedule: Schedule, now: Moment) -> tuple[list[Moment], Momen
 
 
 def find_latest_tick(schedule: Schedule, now: Moment) -> Moment:
-    """The last tick at or before `now`."""
+    """Returns the last tick at or before `now`."""
     start = datetime.fromtimestamp(now // 1_000_000 + 1, UTC)
     backwards = CronSim(schedule.cron, start.astimezone(load_zone(schedule.timezone)), reverse=True)
     return to_moment(next(backwards))

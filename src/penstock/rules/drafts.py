@@ -1,4 +1,4 @@
-"""Rules: may this draft enter this queue, and what does it become there."""
+"""Validates drafts, and turns them into entries under their queue's settings."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -53,7 +53,7 @@ MAX_LENGTHS = {
 MAX_META_BYTES = 65_536
 MAX_DELAY_S = 10 * 366 * 86_400.0
 
-# Most drafts say no more than what they carry: queue, type, body and priority.
+# Most drafts set only the first four fields: queue, type, body and priority.
 BODY_INDEX, COMMON_FIELDS = 2, 4
 RARE_DEFAULTS = astuple(Draft())[COMMON_FIELDS:]
 
@@ -61,7 +61,7 @@ encode_meta = msgspec.json.Encoder().encode
 
 
 def explain_refusal(queue: Queue) -> PenstockError | None:
-    """Why the queue accepts nothing now, or None."""
+    """Returns the error if the queue accepts no messages now, or None."""
     if queue.state is QueueState.ACTIVE and not queue.scope.paused and not queue.system:
         return None
     if queue.system:
@@ -82,7 +82,7 @@ def explain_refusal(queue: Queue) -> PenstockError | None:
 
 
 def check(draft: Draft, settings: QueueSettings) -> None:
-    """Parse at the edge: past this, a draft is right."""
+    """Validates every field of a draft."""
     check_body(draft, settings)
     check_shell(draft, settings)
     check_priority(draft.priority, settings)
@@ -92,7 +92,7 @@ def check(draft: Draft, settings: QueueSettings) -> None:
 
 
 def is_common(draft: Draft, settings: QueueSettings) -> bool:
-    """Right at a glance, as nearly all are; whatever is not is looked at closely."""
+    """Checks the common fields quickly. Drafts that fail get the full check."""
     return (
         type(draft.body) is bytes
         and len(draft.body) <= settings.max_body
@@ -117,7 +117,7 @@ def check_body(draft: Draft, settings: QueueSettings) -> None:
 
 
 def check_shell(draft: Draft, settings: QueueSettings) -> None:
-    """Whoever may publish to some queue must not thereby run commands on its workers."""
+    """Refuses shell jobs on ordinary queues: the right to publish must not run commands."""
     if draft.type == SHELL_TYPE and not settings.shell:
         raise InvalidInput(
             f"queue {draft.queue!r} does not accept shell jobs; its setting shell is off"
@@ -182,7 +182,7 @@ def check_priority(priority: int, settings: QueueSettings) -> None:
 
 
 def check_settlement(settlement: Settlement) -> Settlement:
-    """Texts are made to fit: a settle must not fail because of what went wrong before."""
+    """Validates a settlement. Texts are clipped: a long error must not make the settle fail."""
     if isinstance(settlement, Nack):
         check_number("delay", settlement.delay, 0.0, MAX_DELAY_S)
         check_number("max_attempts", settlement.max_attempts, 1, 32_767, whole=True)
@@ -195,7 +195,7 @@ def check_settlement(settlement: Settlement) -> Settlement:
 
 
 def make_common_entry(draft: Draft, queue: Queue) -> Entry | None:
-    """What nearly every draft becomes, by one look; None for one that needs a closer look."""
+    """Makes the entry of a common draft, or returns None if it needs the full check."""
     settings = queue.settings
     if settings.max_depth is not None or astuple(draft)[COMMON_FIELDS:] != RARE_DEFAULTS:
         return None
@@ -206,7 +206,7 @@ def make_common_entry(draft: Draft, queue: Queue) -> Entry | None:
 
 
 def make_common_entries(drafts: Sequence[Draft], queue: Queue) -> list[Entry] | None:
-    """All at once, if they are common and differ in nothing but their bodies; otherwise None."""
+    """Makes the entries of common drafts that differ only in their bodies; otherwise None."""
     first = make_common_entry(drafts[0], queue)
     if first is None:
         return None
@@ -233,7 +233,7 @@ def check_and_make_entry(draft: Draft, queue: Queue) -> Entry:
 
 
 def make_entry(draft: Draft, queue: Queue) -> Entry:
-    """The draft under its queue's rules."""
+    """Applies the queue's settings to a draft."""
     settings = queue.settings
     rank, basis = compute_rank(draft, settings)
     priority = clamp_priority(draft.priority, settings)
@@ -304,8 +304,10 @@ def encode_meta_text(meta: Meta) -> str | None:
 
 
 def own_lease(draft: Draft, settings: QueueSettings) -> float | None:
-    """A consumer that does not extend needs a lease for the whole run. Shell jobs themselves are
-    taken by our own workers only, and those do."""
+    """Returns the lease of the message, long enough for a run with its timeout.
+
+    Only Penstock workers run shell jobs, and they extend their leases.
+    """
     covered = settings.shell and draft.type != SHELL_TYPE
     if covered and draft.lease is None and draft.timeout is not None:
         return max(settings.lease, draft.timeout + 60)

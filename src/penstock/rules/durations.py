@@ -1,4 +1,4 @@
-"""Rules: how people write lengths of time."""
+"""Parses durations such as 1h30m."""
 
 import math
 import re
@@ -10,7 +10,7 @@ DURATION = re.compile("".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit 
 
 
 def parse_seconds(duration: str | float) -> float:
-    """The seconds of "1h30m", "90s", "250ms", "1.5d", or of a number of seconds."""
+    """Returns the seconds of "1h30m", "90s", "250ms", "1.5d" or a number of seconds."""
     if isinstance(duration, str):
         return parse_written(duration)
     if not math.isfinite(duration) or duration < 0:

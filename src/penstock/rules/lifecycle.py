@@ -1,4 +1,4 @@
-"""Rules: the place in line, what a settlement becomes, retries, dead letters and delays."""
+"""The message lifecycle: rank, settlement, retries, backoff and dead letters."""
 
 import random
 from collections.abc import Callable
@@ -30,14 +30,14 @@ Random = Callable[[], float]
 
 
 def clamp_priority(priority: int, settings: QueueSettings) -> int:
-    """Out of range only where the settings allow it to be brought back."""
+    """Brings a priority into range. Only queues with the setting `clamp` accept others."""
     if settings.priority_min <= priority <= settings.priority_max:
         return priority
     return max(settings.priority_min, min(settings.priority_max, priority))
 
 
 def compute_rank(draft: Draft, settings: QueueSettings) -> tuple[int, Basis]:
-    """The place in line, smaller first: a number, and the moment it is counted from."""
+    """Returns the rank in the queue, smaller first, and the moment it is relative to."""
     match settings.ordering:
         case "fifo":
             return 0, "zero"
@@ -59,7 +59,7 @@ def settle(
     settings: QueueSettings,
     draw: Random = random.random,
 ) -> Move:
-    """What a settlement of this lease becomes."""
+    """Decides the next state of a claimed message."""
     if (overruled := settle_by_flags(lease, settlement)) is not None:
         return overruled
     match settlement:
@@ -78,7 +78,7 @@ def settle(
 
 
 def settle_by_flags(lease: Lease, settlement: Settlement) -> Move | None:
-    """A dead letter not dealt with stays dead; a requested cancel ends what would run again."""
+    """Keeps an unhandled dead letter dead, and cancels a message with a cancel request."""
     if lease.flags & Flag.FROM_DEAD and not isinstance(settlement, Fail):
         return end(lease, settlement, State.DEAD, lease.dead_reason, counted=False)
     if lease.flags & Flag.CANCEL_REQUESTED and not isinstance(settlement, SettleReject | Fail):
@@ -114,7 +114,7 @@ def reclaim(lease: Lease, settlement: Reclaim, settings: QueueSettings, draw: Ra
 def find_death_reason(
     lease: Lease, settings: QueueSettings, used: int, delay: float, own: Nack = NO_LIMITS
 ) -> str | None:
-    """The reason there is no further run, or None if there is one."""
+    """Returns why the message gets no further run, or None if it does."""
     max_attempts, max_deliveries = compute_limits(lease.meta, settings, own.max_attempts)
     if used >= max_attempts:
         return "retries_exhausted"
@@ -129,7 +129,7 @@ def find_death_reason(
 
 
 def compute_limits(meta: Meta, settings: QueueSettings, own: int | None = None) -> tuple[int, int]:
-    """max_attempts and max_deliveries: the settlement's own, the message's, the queue's."""
+    """Returns max_attempts and max_deliveries of the settlement, the message or the queue."""
     own = own or meta.max_attempts
     if meta.max_deliveries:
         return own or settings.max_attempts, meta.max_deliveries
@@ -147,7 +147,7 @@ def requeue(
     reason: str | None,
     given_back: int = 0,
 ) -> Move:
-    """Back into line: ready at once, or scheduled after the delay."""
+    """Makes the message ready at once, or scheduled after the delay."""
     return Move(
         lease.id,
         lease.fence,
@@ -168,10 +168,10 @@ def requeue(
 def hand_back(
     lease: Lease, settlement: Settlement, settings: QueueSettings, reason: str | None = None
 ) -> Move:
-    """Nothing is counted, and the delivery is given back. A parked one waits, longer each time."""
+    """Returns the message without counting the delivery. A parked one waits longer each time."""
     delay = 0.0
     if isinstance(settlement, Park):
-        # Five doublings pass the bound; a power of every park would overflow.
+        # Five doublings exceed the maximum; an unbounded exponent would overflow.
         delay = min(MIN_PARK_DELAY_S * 2 ** min(lease.parked, 5), MAX_PARK_DELAY_S)
         reason = settlement.reason
     return requeue(lease, settlement, settings, lease.attempts, delay, reason, given_back=1)
@@ -185,7 +185,7 @@ def end(
     *,
     counted: bool = True,
 ) -> Move:
-    """No further run: final, or among the dead letters."""
+    """Ends the message in a final state, or as a dead letter."""
     return Move(
         lease.id,
         lease.fence,
@@ -221,7 +221,7 @@ def find_expiry(lease: Lease, settlement: Settlement) -> Moment | None:
 
 
 def compute_delay(used: int, backoff: Backoff, draw: Random = random.random) -> float:
-    """Seconds until the next run, after `used` runs."""
+    """Returns the seconds until the next run, after `used` runs."""
     return apply_jitter(min(compute_backoff(used, backoff), backoff.max), backoff, draw)
 
 

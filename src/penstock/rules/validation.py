@@ -1,4 +1,4 @@
-"""Rules: is a value of the kind and in the range it must be; errors name its field."""
+"""Validates names, texts and numbers. Errors name the field."""
 
 import re
 
@@ -10,7 +10,7 @@ MAX_TRACEBACK = 8_192
 
 
 def check_name(kind: str, name: object) -> None:
-    """Scope and queue names: letters, digits, dot, dash, underscore; at most 128."""
+    """Allows up to 128 letters, digits, dots, dashes and underscores."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidInput(
             f"{kind} name {clip(name)} must be 1 to 128 letters, digits, '.', '-' or '_'"
@@ -45,13 +45,13 @@ def check_number(
 
 
 def replace_surrogates(text: object) -> str:
-    """Any text, as one that every store can keep."""
+    """Returns the text in a form that every store can keep."""
     kept = str(text)[:MAX_ERROR_BYTES].replace("\x00", "\ufffd")
     return kept if is_encodable(kept) else kept.encode(errors="replace").decode()
 
 
 def clip_traceback(text: str) -> str:
-    """Its last lines, which say what happened, as far as there is room for them."""
+    """Keeps the last lines, which name the error, within the size limit."""
     text = text.strip("\n")
     if len(text) > MAX_TRACEBACK:
         tail = text[-MAX_TRACEBACK + 4 :]
@@ -68,10 +68,10 @@ def is_encodable(value: str) -> bool:
 
 
 def clip(value: object) -> str:
-    """The value as it would be typed, short enough for an error text."""
+    """Returns the repr of the value, short enough for an error message."""
     try:
         text = repr(value)
     except ValueError:
-        # Python does not print an integer of thousands of digits.
+        # Python refuses to print an integer of thousands of digits.
         text = f"a huge {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,1 +1,1 @@
-"""Fetch, run, flush: returning is an ack, raising is a nack; batches in, batches out."""
+"""The worker: claims messages in batches, runs their handlers, settles them in batches."""

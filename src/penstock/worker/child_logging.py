@@ -1,4 +1,4 @@
-"""Brings what a handler logs in a process of its own to the worker's log."""
+"""Forwards log records of the process executor's children to the worker's log."""
 
 import logging
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from queue import SimpleQueue
 
 
 def level_to_forward() -> int | None:
-    """None if this process has no log that records could come to."""
+    """Returns the root log level, or None if this process has no log handlers."""
     root = logging.getLogger()
     return root.level if root.handlers else None
 
 
 def forward_records(level: int | None, send: Callable[[logging.LogRecord], None]) -> None:
-    """In the child, unless its code has said where its log goes."""
+    """Installs the forwarding handler in the child, unless its code configured logging."""
     root = logging.getLogger()
     if level is not None and not root.handlers:
         root.addHandler(ForwardingHandler(send))
@@ -21,7 +21,7 @@ def forward_records(level: int | None, send: Callable[[logging.LogRecord], None]
 
 
 class ForwardingHandler(QueueHandler):
-    """Makes records fit to be sent, as its base does for queues."""
+    """Makes records picklable, as QueueHandler does, and sends them."""
 
     def __init__(self, send: Callable[[logging.LogRecord], None]) -> None:
         super().__init__(SimpleQueue())
@@ -32,5 +32,5 @@ class ForwardingHandler(QueueHandler):
 
 
 def handle_record(record: logging.LogRecord) -> None:
-    """In the worker, as if it had been logged here."""
+    """Handles a child's record in the worker as if it was logged here."""
     logging.getLogger(record.name).handle(record)

@@ -1,4 +1,4 @@
-"""Arguments and results: Python values to JSON and back, by their annotations."""
+"""Encodes arguments and results as JSON, and decodes them by their annotations."""
 
 import dataclasses
 import inspect
@@ -15,7 +15,7 @@ NO_ARGUMENTS: dict[str, Any] = {}
 
 
 def to_json(value: Any) -> Any:
-    """What msgspec does not know: pydantic models."""
+    """Encodes pydantic models, which msgspec does not know."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise NotImplementedError(f"{type(value).__name__} cannot be stored")
@@ -38,7 +38,7 @@ def make_reader(kind: Any, name: str) -> Callable[[bytes], Any]:
 
 
 class Values:
-    """One annotated type: a result, or the body of a subscriber's message."""
+    """The codec of one annotated type: a result, or the body of a subscriber's message."""
 
     def __init__(self, kind: Any, name: str) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class Values:
 
 
 class RawBody(Values):
-    """Bodies that are bytes, whatever is in them."""
+    """Passes bodies through as bytes."""
 
     def __init__(self, name: str) -> None:
         super().__init__(bytes, name)
@@ -69,7 +69,7 @@ class RawBody(Values):
 
 
 class Arguments:
-    """A function's parameters, without its context, as one JSON object."""
+    """The codec of a function's parameters, without its context, as one JSON object."""
 
     def __init__(self, function: Callable[..., Any], name: str, skip: Sequence[str] = ()) -> None:
         self.name = name
@@ -92,7 +92,7 @@ class Arguments:
         self.by_name = [each.name for each in kept if each.kind is each.KEYWORD_ONLY]
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Refuses what cannot be stored, or would come back as something else."""
+        """Refuses values that cannot be stored, or would decode to something else."""
         try:
             given = self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -122,7 +122,7 @@ class Arguments:
             raise InvalidInput(f"task {self.name!r}: {error}") from None
 
     def read(self, body: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with."""
+        """Decodes a body to positional and keyword arguments."""
         values = msgspec.structs.astuple(self.decode(body))
         if not self.by_name:
             return values, NO_ARGUMENTS
@@ -176,7 +176,7 @@ def is_json(value: Any) -> bool:
 
 
 def is_same_after_json(given: Any, stored: Any) -> bool:
-    """Whether a value is after JSON what it was before; a list may stand for a tuple."""
+    """True if a value survives the JSON round trip. A list may stand for a tuple."""
     if isinstance(given, JSON):
         return bool(stored == given)
     if isinstance(given, list | tuple) and isinstance(stored, list | tuple):
@@ -194,7 +194,7 @@ def is_same_after_json(given: Any, stored: Any) -> bool:
 
 
 def list_fields(value: Any) -> Iterable[str] | None:
-    """The names of a record's fields; None of what is no record."""
+    """Returns the field names of a struct, dataclass or model, and None for other values."""
     if isinstance(value, msgspec.Struct):
         return value.__struct_fields__
     if dataclasses.is_dataclass(value):

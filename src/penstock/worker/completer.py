@@ -1,4 +1,4 @@
-"""Writes the ends of runs: acks, settlements and notes, as many at once as there are."""
+"""Writes the results of runs in batches: acks, settlements and progress."""
 
 import asyncio
 import contextlib
@@ -20,17 +20,17 @@ from penstock.worker.policy import format_error, judge
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
-# Enough for a batch of its own; fewer wait a moment for company, if there is any.
+# A smaller batch waits a moment for more results, if other messages are running.
 MIN_BATCH = 50
-# Notes of progress are for people: they can wait a little longer.
+# Progress is for people and can wait a little longer.
 NOTE_DELAY_S = 0.1
 RETRY_DELAY_S = 0.5
-# Somebody's open transaction holds the row, or a cancel came in between: ask again.
+# The row was locked by another transaction, or a cancel request came in between.
 RETRIED_ANSWERS = (AnswerKind.BUSY, AnswerKind.CHANGED)
 
 
 class RunEnd(Struct, frozen=True, gc=False):
-    """How a run ended: acked (verdict None), with its result, or settled otherwise."""
+    """The outcome of a run: an ack with its result if `verdict` is None, or a settlement."""
 
     context: Context
     verdict: Settlement | None = None
@@ -42,7 +42,7 @@ Write: TypeAlias = Callable[[list[RunEnd]], Awaitable[list[Answer]]]
 
 
 class Completer:
-    """One write in flight; what ends meanwhile goes in the next one."""
+    """Keeps one write in flight. Results that arrive meanwhile go in the next one."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Completer:
     def add(self, end: RunEnd) -> None:
         ends = self.acks if end.verdict is None else self.others
         ends.append(end)
-        # It sleeps only while there are none.
+        # The writer sleeps only while there are none.
         if len(ends) == 1:
             self.dirty.set()
 
     def note(self, context: Context) -> None:
-        """From any thread."""
+        """Schedules a progress write. May be called from any thread."""
         self.notes.append(context)
         if not self.noting:
             self.noting = True
@@ -97,7 +97,7 @@ class Completer:
         await self.write_notes()
 
     async def write(self, ends: list[RunEnd], write: Write) -> None:
-        """A sick store gets everything again, after a moment: nothing that ended is forgotten."""
+        """Writes results, and retries them all while the store is failing."""
         if not ends:
             return
         try:
@@ -107,7 +107,7 @@ class Completer:
             for end in ends:
                 self.add(end)
             await asyncio.sleep(RETRY_DELAY_S)
-        except Exception as error:  # noqa: BLE001 - one that cannot be written must not stop the rest
+        except Exception as error:  # noqa: BLE001 - one bad result must not stop the rest
             await self.write_one_by_one(ends, write, error)
         else:
             self.broker.outages.report_success("flush")
@@ -126,7 +126,7 @@ class Completer:
             Completion(end.context.delivery.id, end.context.delivery.fence, end.result)
             for end in ends
         ]
-        # Locks that this store gave out: nobody has to look at them again.
+        # These locks came from this store, so they need no validation.
         return await self.broker.lanes.complete(items)
 
     async def settle(self, ends: list[RunEnd]) -> list[Answer]:
@@ -137,14 +137,14 @@ class Completer:
         return [next(settled) if answer is None else answer for answer in answers]
 
     async def find_committed(self, ends: list[RunEnd]) -> list[Answer | None]:
-        """Those that were completed in a transaction of the handler's own, if it is known."""
+        """Returns the answer for each run that was completed in the handler's transaction."""
         inside = [end.context for end in ends if end.context.inside]
         if not inside:
             return [None] * len(ends)
         locks = [Lock(context.id, context.fence) for context in inside]
-        told = iter(await self.broker.store.explain(locks, [Verb.COMPLETE] * len(locks)))
-        # CHANGED: nobody but us holds it, so it was rolled back.
-        answers = [next(told) if end.context.inside else None for end in ends]
+        explained = iter(await self.broker.store.explain(locks, [Verb.COMPLETE] * len(locks)))
+        # CHANGED: this worker still holds the message, so the transaction was rolled back.
+        answers = [next(explained) if end.context.inside else None for end in ends]
         return [
             None if answer is None or answer.kind is AnswerKind.CHANGED else answer
             for answer in answers
@@ -187,6 +187,8 @@ class Completer:
 
 
 class ArtifactKeeper:
+    """Stores the attached files of a run before its result is written."""
+
     def __init__(self, broker: Broker, add: Callable[[RunEnd], None]) -> None:
         self.broker = broker
         self.add = add
@@ -198,7 +200,7 @@ class ArtifactKeeper:
         task.add_done_callback(self.tasks.discard)
 
     async def keep(self, handler: Handler, end: RunEnd) -> None:
-        """A run whose files cannot be kept has failed."""
+        """Uploads the files. The run has failed if they cannot be stored."""
         context = end.context
         try:
             if end.verdict is None or isinstance(end.verdict, Fail):
@@ -218,7 +220,7 @@ class ArtifactKeeper:
 
 
 def drop(context: Context) -> None:
-    """What it attached is of no use any more."""
+    """Discards the files that a run attached."""
     for upload in context.attached or ():
         upload.discard()
     context.attached = None

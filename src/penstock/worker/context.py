@@ -1,4 +1,4 @@
-"""What a handler knows of its run, and what it may say of it."""
+"""The context of a run: the message, progress, cancellation, attachments and settlement."""
 
 import asyncio
 from math import inf, isfinite
@@ -17,17 +17,17 @@ from penstock.worker.policy import Cancelled
 
 
 class RunReporter(Protocol):
-    """Where a run is heard."""
+    """Receives progress, completions and files of a run."""
 
     def note(self, context: "Context") -> None:
-        """It has got on."""
+        """Records progress."""
 
     def complete_on(self, connection: object, item: Completion) -> None: ...
 
     async def acomplete_on(self, connection: object, item: Completion) -> None: ...
 
     def spool(self, context: "Context", name: str, content: Content) -> Upload | None:
-        """A copy of the file, aside."""
+        """Copies the file aside."""
 
 
 class Context(Struct, eq=False, gc=False):
@@ -36,23 +36,23 @@ class Context(Struct, eq=False, gc=False):
     delivery: Leased
     queue: str
     _reporter: "RunReporter"
-    # For the worker: when its lease is to be renewed and for how long, how long it may run and
-    # until when, and whether it has ended.
+    # For the worker: lease duration and next renewal, timeout and its deadline, and whether the
+    # run has ended.
     lease: float = 0.0
     renew_at: float = inf
     limit: float | None = None
     until: float = inf
     over: bool = False
-    # By the monotonic clock, when the run began; 0 if it has not. How long it took, once over.
+    # Monotonic time when the run began, or 0; its duration once it is over.
     started_at: float = 0.0
     seconds: float = 0.0
-    # The store knows that it runs.
+    # The store has recorded that the run began.
     begun: bool = False
-    # Somebody asked for the run to stop; the lease was lost to another consumer.
+    # A cancel was requested; the lease was lost.
     cancelled: bool = False
     lost: bool = False
     settled: bool = False
-    # Its completion lies in a transaction of the handler's own.
+    # The handler completed the message in its own transaction.
     inside: bool = False
     settlement: Settlement | None = None
     attached: list[Upload] | None = None
@@ -64,12 +64,12 @@ class Context(Struct, eq=False, gc=False):
 
     @property
     def attempt(self) -> int:
-        """The number of this run: 1 for the first."""
+        """The number of this attempt, starting at 1."""
         return self.delivery.attempts + 1
 
     @property
     def fence(self) -> int:
-        """Grows with every claim: a fencing number for systems you write to."""
+        """The fencing token: it grows with every claim. Pass it to systems you write to."""
         return self.delivery.fence
 
     @property
@@ -81,7 +81,7 @@ class Context(Struct, eq=False, gc=False):
         return self.delivery.meta.correlation_id
 
     def progress(self, done: float, total: float = 100.0, note: str | None = None) -> None:
-        """Shown to whoever looks at the message; written soon, not at once."""
+        """Reports progress, which is shown with the message. It is written with a short delay."""
         self._note = (
             compute_percent(done, total),
             None if note is None else replace_surrogates(note),
@@ -89,17 +89,19 @@ class Context(Struct, eq=False, gc=False):
         self._reporter.note(self)
 
     def heartbeat(self) -> None:
-        """The worker renews leases by itself; this only checks that this one still stands."""
+        """Raises Cancelled if the lease was lost. The worker renews leases automatically."""
         self.raise_if_cancelled()
 
     def raise_if_cancelled(self) -> None:
-        """Stops the run if a cancel was requested or the lease was lost."""
+        """Raises Cancelled if a cancel was requested or the lease was lost."""
         if self.cancelled or self.lost:
             raise Cancelled("cancelled" if self.cancelled else "the lease was lost")
 
     def attach(self, name: str, content: Content) -> None:
-        """A file for whoever reads the result: bytes, or a path that is copied now. Kept before the
-        message is completed; of a run that does not complete or fail it, nobody sees any."""
+        """Attaches a file to the result: bytes, or a path that is copied now.
+
+        Files are stored before the message completes. A run that is retried leaves none.
+        """
         if self.inside:
             raise InvalidState("files cannot be attached after complete_in")
         upload = self._reporter.spool(self, name, content)
@@ -107,11 +109,11 @@ class Context(Struct, eq=False, gc=False):
             self.attached = [*(self.attached or ()), upload]
 
     async def aattach(self, name: str, content: Content) -> None:
-        """The same for coroutines, which must not wait for a disk."""
+        """Does the same without blocking the event loop."""
         await asyncio.to_thread(self.attach, name, content)
 
     def complete_in(self, connection: object) -> None:
-        """Completes the message in your own transaction: what you do there and its end are one.
+        """Completes the message in your own transaction, atomically with your changes.
 
         If it is rolled back, the message is nacked with reason ROLLED_BACK.
         """
@@ -120,7 +122,7 @@ class Context(Struct, eq=False, gc=False):
         self.inside = True
 
     async def acomplete_in(self, connection: object) -> None:
-        """The same for a connection that is waited for."""
+        """Does the same on an async connection."""
         self._refuse_attached()
         await self._reporter.acomplete_on(connection, self.make_completion(None))
         self.inside = True
@@ -139,7 +141,7 @@ class Context(Struct, eq=False, gc=False):
         self._settle(message.SettleReject(error))
 
     def _settle(self, settlement: Settlement | None) -> None:
-        """The first call wins; later ones change nothing."""
+        """Records the settlement. Only the first call counts."""
         checked = None if settlement is None else check_settlement(settlement)
         if not self.settled:
             self.settlement = checked
@@ -164,13 +166,13 @@ def compute_percent(done: float, total: float) -> float:
 
 
 def make_local_context(type: str, queue: str) -> Context:
-    """For a task that is called, not enqueued: the one attempt of no message."""
+    """Makes the context of a task that is called directly, without a message."""
     delivery = Leased(0, 0, type, 0, 0, b"", PLAIN, 0, 0, 1, 0, 0)
     return Context(delivery, queue, NullReporter())
 
 
 class NullReporter:
-    """Listens to a run in place: there is no message to complete."""
+    """Ignores reports: a task that is called directly has no message."""
 
     def note(self, context: Context) -> None: ...
 
