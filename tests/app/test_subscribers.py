@@ -219,7 +219,7 @@ def several(messages: list[Message[int]]) -> None: ...
         (bare, None, r"must be a Message\[...\]"),
         (single, 10, r"must be a list\[Message\[...\]\]"),
         (several, None, r"must be a Message\[...\]"),
-        (several, 0, "a batch is 1 or more"),
+        (several, 0, "batch must be 1 or more"),
     ],
 )
 async def test_a_function_that_is_no_subscriber_is_refused(

@@ -261,7 +261,7 @@ def test_two_tasks_cannot_have_one_name() -> None:
         ({"policy": "ack_always"}, "no policy 'ack_always'"),
         ({"executor": "greenlet"}, "no executor named 'greenlet'"),
         ({"executor": "async"}, "not a coroutine function"),
-        ({"executor": "process"}, "top of a module"),
+        ({"executor": "process"}, "top level of a module"),
         ({"cron": "61 * * * *"}, "cron '61 * * * *'"),
         ({"cron": "* * * * *", "timezone": "Mars/Olympus"}, "no timezone"),
         ({"cron": "* * * * *", "missed": "some"}, "missed is 'some'"),
