@@ -297,17 +297,17 @@ def test_a_torn_manifest_of_results_is_named(spark: SparkSession, night: Night) 
     text = path.read_bytes()
     try:
         path.write_bytes(text[:-9])
-        with pytest.raises(InvalidState, match="is torn or was edited"):
+        with pytest.raises(InvalidState, match="is damaged or was edited"):
             analyze(spark, night.url, str(night.lake), RULES)
         path.write_bytes(text.replace(b'"schema":2', b'"schema":9'))
-        with pytest.raises(InvalidState, match="has schema 9, and this Penstock knows up to 2"):
+        with pytest.raises(InvalidState, match="has schema 9 and this Penstock supports up to 2"):
             analyze(spark, night.url, str(night.lake), RULES)
     finally:
         path.write_bytes(text)
 
 
 def test_a_lake_of_another_store_is_left_alone(spark: SparkSession, night: Night, url: str) -> None:
-    with pytest.raises(InvalidState, match="is of another store"):
+    with pytest.raises(InvalidState, match="belongs to another store"):
         run(spark, url, str(night.lake), RULES)
 
 
@@ -327,7 +327,7 @@ def test_a_report_before_the_first_run_says_what_to_do(
 ) -> None:
     extract(in_process(), url, str(lake))
     said = terminal.call("pipeline", "report", "--lake", lake, code=1).err
-    assert "has no results yet; penstock pipeline run makes them" in said
+    assert "has no results yet; run penstock pipeline run first" in said
 
 
 def test_the_command_says_what_it_found(

@@ -154,7 +154,7 @@ async def test_a_server_that_writes_over_what_is_there_is_refused(
     async with Careless(s3_server) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
         for _ in range(2):
-            with pytest.raises(InvalidInput, match="writes over what is there"):
+            with pytest.raises(InvalidInput, match="overwrites existing objects"):
                 await asyncio.to_thread(bring, url, bucket)
 
 
@@ -254,7 +254,7 @@ def test_what_is_not_a_lake_is_left_alone(url: str, bucket: str) -> None:
         lakes.find(bucket)
     above, _, below = bucket.rpartition("/")
     bring(url, bucket)
-    with pytest.raises(InvalidInput, match=f"is not a lake and not empty: it has {below}"):
+    with pytest.raises(InvalidInput, match=f"is not a lake and not empty; it contains {below}"):
         bring(url, above)
 
 

@@ -395,7 +395,7 @@ def test_a_torn_log_is_named(url: str, lake: Path, text: bytes | None) -> None:
         path.unlink()
     else:
         path.write_bytes(text)
-    with pytest.raises(InvalidState, match=r"message/_delta_log is torn or has a gap: remove"):
+    with pytest.raises(InvalidState, match=r"message/_delta_log is damaged or has a gap; delete"):
         bring(url, lake)
     shutil.rmtree(path.parent)
     bring(url, lake)

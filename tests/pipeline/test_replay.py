@@ -203,7 +203,7 @@ def test_a_queue_that_takes_nothing_is_known_before(scene: Scene) -> None:
 def test_a_lake_of_another_store_is_refused(still: Scene, tmp_path: Path) -> None:
     other = f"sqlite:///{tmp_path / 'other.db'}"
     publish(other, 1)
-    with pytest.raises(InvalidState, match="is of another store"):
+    with pytest.raises(InvalidState, match="belongs to another store"):
         replay(still.spark, other, still.lake, DONE)
 
 

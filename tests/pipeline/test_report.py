@@ -92,8 +92,8 @@ def test_old_data_is_a_concern() -> None:
 @pytest.mark.parametrize(
     ("told", "banner"),
     [
-        (QUIET, '"verdict fine"><b>Nothing unusual</b>'),
-        (failing(0.19), '"verdict warning"><b>Have a look:</b> 19 % of attempts failed<'),
+        (QUIET, '"verdict fine"><b>All normal</b>'),
+        (failing(0.19), '"verdict warning"><b>Check soon:</b> 19 % of attempts failed<'),
         (
             replace(failing(0.34), anomalies=odd(("warning", "overdue")).anomalies),
             '"verdict critical"><b>Needs attention:</b> 34 % of attempts failed, overdue<',

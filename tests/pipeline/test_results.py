@@ -144,7 +144,7 @@ def test_a_damaged_file_is_named_in_a_sentence(lake: Path, terminal: Terminal) -
         (lake / damaged.path).write_bytes(text[:-9])
         said = terminal.call("pipeline", "report", "--lake", lake, code=1).err
         assert said.startswith(f"penstock: cannot read '{damaged.path}' of lake '{lake}'")
-        assert "the next penstock pipeline run makes all tables anew" in said
+        assert "the next penstock pipeline run rebuilds all tables" in said
     finally:
         (lake / damaged.path).write_bytes(text)
 

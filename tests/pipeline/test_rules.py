@@ -103,7 +103,7 @@ def test_a_chart_escapes_what_it_is_told_and_leaves_gaps() -> None:
 
 
 def test_a_chart_of_nothing_says_so() -> None:
-    assert ">nothing</text>" in draw_chart("backlog", [ChartLine("a", "red", [(0, None)])], (0, 60))
+    assert ">no data</text>" in draw_chart("backlog", [ChartLine("a", "red", [(0, None)])], (0, 60))
 
 
 @pytest.mark.timeout(20)

@@ -91,8 +91,8 @@ def stream(spark: SparkSession, url: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"table": "jobs"}, "no table named 'jobs'"),
-        ({"columns": "id,nonsense"}, "message has no column named nonsense"),
+        ({"table": "jobs"}, "unknown table 'jobs'"),
+        ({"columns": "id,nonsense"}, "unknown column nonsense of message"),
         ({"partitionRows": "0"}, "partitionRows must be an integer of at least 1"),
         ({"tabel": "history"}, "unknown option of the format penstock: tabel"),
     ],

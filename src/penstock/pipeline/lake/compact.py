@@ -14,15 +14,14 @@ from penstock.pipeline.lake.manifest import LakePart, Manifest
 from penstock.pipeline.lake.schema import TABLES, VERSION
 from penstock.pipeline.lake.writer import Merger, run
 
-# A file of this size is not written again.
+# Larger files are not rewritten.
 LARGE_BYTES = 128_000_000
-# The size of the files that become one, in sum.
+# Maximum total size of files merged into one.
 MAX_MERGED_BYTES = 256_000_000
 
 
 class CompactResult(Struct, frozen=True):
-    """How many batches share a manifest now, how many small files became how many, and how many
-    manifests were removed for good."""
+    """Counts the batches merged, their files before and after, and the manifests removed."""
 
     batches: int
     files_before: int
@@ -31,9 +30,9 @@ class CompactResult(Struct, frozen=True):
 
 
 def compact(spark: SparkSession, lake: str) -> CompactResult:
-    """What it stands for is removed by the next compaction, when nobody reads it any more."""
+    """Merges small files. The next compaction removes the old ones, so that queries can finish."""
     with lakes.hold_lock(lake, lakes.find(lake).label.store) as place:
-        # First: what is dropped must not be in a Delta log any more.
+        # Before the drop, so that no Delta log names a removed file.
         sync_delta(place)
         removed = place.drop_compacted()
         batches, before, after = 0, 0, 0
@@ -55,7 +54,7 @@ def split_at_analysed(
 ) -> tuple[list[Manifest], list[Manifest]]:
     """Divides the manifests into those that a run has analysed and those after them.
 
-    A manifest across that border would make the next run analyse everything anew.
+    A manifest across that border would make the next run recompute everything.
     """
     done = [each for each in chain if each.last <= through]
     return done, [each for each in chain if each.last > through]
@@ -108,6 +107,6 @@ def refuse_unequal(before: Sequence[LakePart], after: Sequence[LakePart]) -> Non
         rows = [sum(part.rows for part in each if part.table == table) for each in (before, after)]
         if rows[0] != rows[1]:
             raise InvalidState(
-                f"{table} has {rows[1]} rows after compaction and the manifests say {rows[0]}:"
-                " nothing was changed; penstock pipeline balance finds the file"
+                f"compaction of {table} gave {rows[1]} rows and the manifests say {rows[0]};"
+                " nothing was changed; find the damaged file with penstock pipeline balance"
             )

@@ -1,7 +1,7 @@
-"""Contents of a Delta log: actions, what they add up to, and the commits that manifests ask for.
+"""Delta log rules: actions, snapshots, and the commits that bring a log up to the manifests.
 
-All of it is pure; `delta_log` reads and writes. The format is that of the Delta protocol, reader
-version 1 and writer version 2, which every engine knows.
+Pure functions; `delta_log` does the I/O. Uses reader version 1 and writer version 2 of the Delta
+protocol, which every engine supports.
 """
 
 import uuid
@@ -16,7 +16,7 @@ from penstock.pipeline.lake.manifest import LakePart, Manifest
 from penstock.pipeline.lake.results import Results, ResultTable
 from penstock.pipeline.lake.schema import Table
 
-# How long a removed file is remembered in checkpoints, as Delta does by default: a week.
+# Checkpoints keep removed files for a week, the default of Delta.
 TOMBSTONE_MS = 7 * 86_400_000
 
 
@@ -39,7 +39,7 @@ class Metadata(Struct, frozen=True, rename="camel"):
 
 
 class Transaction(Struct, frozen=True, rename="camel"):
-    """The last batch, or run, of a lake that the log tells of."""
+    """The last batch or run of the lake that the log contains."""
 
     app_id: str
     version: int
@@ -70,7 +70,7 @@ class CommitInfo(Struct, frozen=True, rename="camel"):
 
 
 class Line(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One action, as a line of a commit has it."""
+    """One action, which is one line of a commit file."""
 
     protocol: Protocol | None = None
     meta_data: Metadata | None = None
@@ -81,18 +81,18 @@ class Line(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """A log as its commits add up to; version -1 if there is none."""
+    """The state after replaying a log; version -1 if there is none."""
 
     version: int = -1
     metadata: Metadata | None = None
-    # Of the last transaction: a batch, or a run.
+    # The number of the last batch or run.
     number: int = 0
     files: dict[str, Add] = {}
     removed: dict[str, Remove] = {}
 
 
 class Commit(Struct, frozen=True):
-    """A commit to be written, and the batch or run it belongs to."""
+    """A commit to write, and the batch or run it belongs to."""
 
     operation: str
     number: int
@@ -103,7 +103,7 @@ class Commit(Struct, frozen=True):
 
 
 def create_metadata(lake: str, table: str, fields: Any, partitioned: bool) -> Metadata:
-    """Every writer makes the same, so that it does not matter which one creates the table."""
+    """Returns the same metadata in every process, so any of them may create the table."""
     schema = msgspec.json.encode({"type": "struct", "fields": fields}).decode()
     columns = ("day",) if partitioned else ()
     return Metadata(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{lake}/{table}")), schema, columns)
@@ -121,7 +121,7 @@ def make_create_lines(metadata: Metadata, now: int) -> list[Line]:
 def make_commit_lines(
     commit: Commit, snapshot: Snapshot, metadata: Metadata, lake: str, now: int
 ) -> list[Line]:
-    """Writes the schema anew if it has changed since the snapshot."""
+    """Includes the schema if it has changed since the snapshot."""
     lines = [Line(commit_info=CommitInfo(now, commit.operation))]
     if snapshot.metadata != metadata:
         lines.append(Line(meta_data=metadata))
@@ -240,6 +240,6 @@ def make_adds(parts: Iterable[LakePart], table: Table) -> dict[str, Add]:
 
 
 def encode_stats(rows: int) -> str:
-    """Counts only. If some columns have a least and a greatest value, delta-rs takes those of all
-    others for null, and its Arrow dataset drops the file when a filter is on one of these."""
+    """Encodes the row count only. With min and max for some columns, delta-rs assumes null for the
+    others, and its Arrow dataset skips the file when a filter uses one of these."""
     return msgspec.json.encode({"numRecords": rows}).decode()

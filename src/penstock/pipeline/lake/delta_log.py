@@ -1,7 +1,7 @@
-"""Delta logs beside the manifests, by which any engine reads the tables of a lake.
+"""Delta logs of the lake's tables, so that any engine can read them.
 
-A manifest is published first and stays the truth. The log follows: `sync_delta` writes the commits
-that are missing, so a process that is killed in between leaves them to the next one.
+Manifests are published first and are authoritative. `sync_delta` then writes the missing commits,
+also those that a crashed process did not write.
 """
 
 import io
@@ -40,7 +40,7 @@ from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.lake.schema import TABLES, Table
 
 CHECKPOINT_EVERY = 100
-# Older ones are removed with a checkpoint: time travel does not reach them any more.
+# Older commits are removed with a checkpoint, which limits time travel.
 KEPT_COMMITS = 1_000
 LAST_CHECKPOINT = "_last_checkpoint"
 NAME = re.compile(r"/(\d{20})\.(json|checkpoint\.parquet)$")
@@ -134,7 +134,7 @@ class DeltaLog:
         buffer = io.BytesIO()
         parquet.write_table(pa.Table.from_pylist(list(map(to_pairs, lines)), CHECKPOINT), buffer)
         self.files.write_once(self.make_checkpoint_name(snapshot.version), buffer.getvalue())
-        # Readers do without it, so it may be missing for a moment.
+        # Readers work without it, so it may be missing for a moment.
         pointer = f"{self.folder}/{LAST_CHECKPOINT}"
         self.files.remove([pointer])
         content = {"version": snapshot.version, "size": len(lines)}
@@ -156,8 +156,8 @@ class DeltaLog:
 
     def make_torn_error(self) -> InvalidState:
         return InvalidState(
-            f"the Delta log {self.files.where}/{self.folder} is torn or has a gap: remove that"
-            " folder, and the next extract writes it anew"
+            f"the Delta log {self.files.where}/{self.folder} is damaged or has a gap; delete that"
+            " folder and the next extract rebuilds it"
         )
 
 
@@ -166,12 +166,12 @@ def get_now_ms() -> int:
 
 
 def to_pairs(line: Line) -> Any:
-    """Turns maps into pairs, as Arrow takes them."""
+    """Converts maps to lists of pairs for Arrow."""
     return convert_maps(msgspec.to_builtins(line), lambda each: list(each.items()))
 
 
 def to_maps(row: Any) -> Any:
-    """Turns the pairs of a checkpoint's row into maps, and leaves out what is absent."""
+    """Converts lists of pairs back to maps, and drops nulls."""
     return convert_maps(row, dict)
 
 

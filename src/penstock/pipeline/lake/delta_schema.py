@@ -1,4 +1,4 @@
-"""Columns as a Delta log names their types, from the schemas of the tables."""
+"""Converts table schemas to Delta schemas."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def from_arrow_type(kind: Any) -> Any:
 
 
 def from_ddl_type(kind: str) -> Any:
-    """Translates a type that Spark writes: a plain one, or an array of structs."""
+    """Converts a Spark DDL type: a plain one, or an array of structs."""
     name, _, inner = kind.strip().removesuffix(">").partition("<")
     if name == "array":
         return {"type": "array", "elementType": from_ddl_type(inner), "containsNull": True}

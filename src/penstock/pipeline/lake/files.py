@@ -1,4 +1,4 @@
-"""Where the files of a lake are kept: in a directory, or in a bucket."""
+"""File storage of a lake: a directory or a bucket."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -15,11 +15,11 @@ DELTA_LOG = "_delta_log"
 
 
 class LakeFiles(Protocol):
-    """By their names, which are relative to the lake."""
+    """Stores files by name, relative to the lake."""
 
-    # Opened anywhere, it is the same files.
+    # A path or URL that is valid on every machine.
     where: str
-    # Whoever holds them is alone: what no manifest names is nobody's.
+    # True if `hold` is exclusive. Then a file that no manifest names can be removed.
     exclusive: bool
 
     def hold(self) -> AbstractContextManager[None]: ...
@@ -27,34 +27,34 @@ class LakeFiles(Protocol):
     def read(self, name: str) -> bytes | None: ...
 
     def write_once(self, name: str, text: bytes) -> bool:
-        """Whole or not at all, and durable; False if another one is there already."""
+        """Writes a file atomically and durably. Returns False if it exists."""
 
     def new(self, name: str) -> AbstractContextManager[Path]:
-        """To be written here. If it is still there in the end, it is kept, and durable."""
+        """Yields a path to write to. The file is made durable at the end if it exists then."""
 
     def names(self, folder: str = "") -> Iterator[str]:
-        """All that are beneath it."""
+        """Lists all files in the folder and below."""
 
     def remove(self, names: Iterable[str]) -> None: ...
 
     def digest(self, name: str) -> str | None:
-        """SHA-256; None if it is not there."""
+        """Returns the SHA-256 of a file, or None if it does not exist."""
 
     def size(self, name: str) -> int:
-        """In bytes."""
+        """Returns the size in bytes."""
 
     def parquet(self, name: str) -> Any:
-        """A ParquetFile of pyarrow."""
+        """Opens a pyarrow ParquetFile."""
 
     def frame(self, spark: "SparkSession", names: Sequence[str], schema: Any) -> "DataFrame":
-        """Rows of Parquet files. A column that one does not have is null."""
+        """Reads Parquet files. Missing columns are null."""
 
     def save(self, rows: "DataFrame", folder: str) -> list[tuple[str, int]]:
-        """As new Parquet files, those of a day apart; their names and how many rows each has."""
+        """Writes new Parquet files, partitioned by day. Returns their names and row counts."""
 
 
 def is_data(name: str) -> bool:
-    """Not of a Delta log."""
+    """True if the file does not belong to a Delta log."""
     return f"/{DELTA_LOG}/" not in name
 
 
@@ -65,9 +65,7 @@ def open_files(place: str) -> LakeFiles:
 
         return S3LakeFiles(place.rstrip("/"))
     if mark and scheme != "file":
-        raise NotYet(
-            f"lake {place!r}: a lake is a directory or in s3://; {scheme}:// is not built yet"
-        )
+        raise NotYet(f"lake {place!r}: {scheme}:// is not supported; use a directory or s3://")
     from penstock.pipeline.lake.local import LocalLakeFiles
 
     return LocalLakeFiles(Path(rest if mark else place).absolute())

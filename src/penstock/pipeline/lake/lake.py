@@ -1,6 +1,6 @@
-"""The lake: Parquet files, of which those count that a manifest names.
+"""The lake: Parquet files that manifests refer to.
 
-A manifest appears whole or not at all, and never twice: a batch is in the lake from then on.
+A manifest is written atomically and once. From then on its batch is in the lake.
 """
 
 import re
@@ -20,9 +20,9 @@ from penstock.pipeline.lake.schema import TABLES, VERSION
 
 LABEL = "lake.json"
 MANIFESTS = "_manifest"
-# 7, or 1-7 if they were compacted.
+# 7, or 1-7 after a compaction.
 BATCHES = re.compile(r"(\d{10})(?:-(\d{10}))?")
-# How many manifests are read at once: each may be a request.
+# Each read may be an HTTP request.
 MAX_PARALLEL_READS = 16
 
 
@@ -37,14 +37,14 @@ class Lake:
 
     @property
     def cursor_name(self) -> str:
-        """What the store records this export as."""
+        """The name of this export's cursor in the store."""
         return f"lake {self.label.id}"
 
     def all_manifests(self) -> list[Manifest]:
         names = self.list_manifest_names()
         with ThreadPoolExecutor(MAX_PARALLEL_READS) as pool:
             texts = list(pool.map(self.files.read, names))
-        # One that is gone by now was compacted.
+        # A missing one was removed by a compaction.
         return [
             self.decode_manifest(name, text)
             for name, text in zip(names, texts, strict=True)
@@ -58,14 +58,14 @@ class Lake:
         path = f"{self.where}/{name}"
         manifest = decode(text, path)
         if manifest.lake != self.label.id or name != make_manifest_name(manifest):
-            raise InvalidState(f"{path!r} is the manifest of another lake or batch")
+            raise InvalidState(f"{path!r} belongs to another lake or batch")
         return manifest
 
     def manifests(self) -> list[Manifest]:
         return self.chain_manifests(self.all_manifests())
 
     def chain_manifests(self, manifests: Sequence[Manifest]) -> list[Manifest]:
-        """In order and without a gap. What was compacted stands for what it was made of."""
+        """Returns manifests in order and without gaps. A compacted one replaces its originals."""
         chain: list[Manifest] = []
         for each in sorted(manifests, key=lambda each: (each.first, -each.last)):
             next_batch = chain[-1].last + 1 if chain else 1
@@ -73,25 +73,27 @@ class Lake:
                 continue
             if each.first != next_batch:
                 raise InvalidState(
-                    f"lake {self.where!r} has no manifest of batch {next_batch}, and one of"
-                    f" batch {each.first}: put back a copy of it, or begin a new lake"
+                    f"lake {self.where!r} has a manifest of batch {each.first} and none of batch"
+                    f" {next_batch}; restore it from a copy, or create a new lake"
                 )
             chain.append(each)
         return chain
 
     def publish(self, manifest: Manifest) -> None:
-        """From now on its files are in the lake, also after a power cut."""
+        """Adds the files of a batch to the lake, durably."""
         written = self.files.write_once(make_manifest_name(manifest), encode(manifest))
         if not written or self.is_overtaken(manifest):
-            raise InvalidState(f"another process wrote batch {manifest.last} of {self.where!r}")
+            raise InvalidState(
+                f"another process wrote batch {manifest.last} of lake {self.where!r}"
+            )
 
     def is_overtaken(self, manifest: Manifest) -> bool:
-        """Another one stands for these batches: it was compacted while this one took its time."""
+        """True if another manifest covers these batches, because they were compacted meanwhile."""
         others = {*self.list_manifest_names()} - {make_manifest_name(manifest)}
         return any(is_within(make_manifest_name(manifest), other) for other in others)
 
     def sweep(self) -> int:
-        """Removes files of batches that never came to be, and never will."""
+        """Removes files of batches that were never published and never will be."""
         manifests = self.all_manifests()
         named = {part.path for each in manifests for part in each.parts}
         over = [make_manifest_name(each) for each in manifests]
@@ -106,7 +108,7 @@ class Lake:
         return len(strays)
 
     def drop_compacted(self) -> int:
-        """Removes what a compaction stands for; readers that began before it are done by then."""
+        """Removes what an earlier compaction replaced. Queries from before it have ended."""
         manifests = self.all_manifests()
         kept = {each.name for each in self.chain_manifests(manifests)}
         gone = [make_manifest_name(each) for each in manifests if each.name not in kept]
@@ -125,7 +127,7 @@ def make_manifest_name(manifest: Manifest) -> str:
 
 
 def is_within(name: str, other: str) -> bool:
-    """Whether the batches that the one is named after are among those of the other."""
+    """True if the batches in the first name are among those in the other."""
     first, last = parse_batches(name)
     low, high = parse_batches(other)
     return low <= first and last <= high
@@ -139,20 +141,20 @@ def parse_batches(name: str) -> tuple[int, int]:
 
 
 def find(place: str) -> Lake:
-    """A lake that is there."""
+    """Opens an existing lake."""
     return read_label(open_files(place))
 
 
 def read_label(files: LakeFiles) -> Lake:
     text = files.read(LABEL)
     if text is None:
-        raise InvalidInput(f"no lake at {files.where!r}; penstock pipeline extract makes one")
+        raise InvalidInput(f"no lake at {files.where!r}; penstock pipeline extract creates one")
     return Lake(files, decode_label(text, f"{files.where}/{LABEL}"))
 
 
 @contextmanager
 def hold_lock(place: str, store: str) -> Iterator[Lake]:
-    """The lake of this store, made if it is not there; for one process at a time, if it may be."""
+    """Locks the lake of this store, where locks are supported, and creates it if missing."""
     files = open_files(place)
     with files.hold():
         create_if_missing(files, store)
@@ -163,23 +165,23 @@ def hold_lock(place: str, store: str) -> Iterator[Lake]:
 
 
 def create_if_missing(files: LakeFiles, store: str) -> None:
-    # Before the label is looked for: another process may be making the lake.
+    # Before the label is read, because another process may be creating the lake.
     others = list(islice(files.names(), 3))
     if files.read(LABEL) is not None:
         return
     if others:
         raise InvalidInput(
-            f"{files.where!r} is not a lake and not empty: it has {', '.join(sorted(others))}"
+            f"{files.where!r} is not a lake and not empty; it contains {', '.join(sorted(others))}"
         )
     text = msgspec.json.encode(Label(VERSION, uuid.uuid4().hex[:12], store))
     if files.write_once(LABEL, text) and files.write_once(LABEL, text + b"\n"):
         files.remove([LABEL])
         raise InvalidInput(
-            f"lake {files.where!r}: that server writes over what is there, though it is asked not"
-            " to (If-None-Match): two extracts at once would not notice each other"
+            f"lake {files.where!r}: the server overwrites existing objects and ignores"
+            " If-None-Match, so two concurrent extracts could not detect each other"
         )
 
 
 def refuse_foreign(lake: Lake, store: str) -> None:
     if lake.label.store != store:
-        raise InvalidState(f"lake {lake.where!r} is of another store; choose another --lake")
+        raise InvalidState(f"lake {lake.where!r} belongs to another store; choose another --lake")

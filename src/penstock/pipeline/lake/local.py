@@ -1,4 +1,4 @@
-"""A lake in a local directory, or in one that every machine sees under the same name."""
+"""A lake in a local directory, or in a shared one with the same path on every machine."""
 
 import fcntl
 import hashlib
@@ -30,7 +30,7 @@ class LocalLakeFiles:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Ends with its process, however that ends."""
+        """Locks the lake. The lock ends with the process."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.root / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
@@ -41,12 +41,12 @@ class LocalLakeFiles:
             self.drop_drafts()
             yield
         except BlockingIOError:
-            raise InvalidState(f"another process is at work on the lake {self.where!r}") from None
+            raise InvalidState(f"lake {self.where!r} is locked by another process") from None
         finally:
             os.close(handle)
 
     def drop_drafts(self) -> None:
-        """Of processes that were killed."""
+        """Removes drafts of crashed processes."""
         for pattern in (f"{DRAFT}*", f"*/{DRAFT}*", f"*/{DELTA_LOG}/{DRAFT}*"):
             for path in self.root.glob(pattern):
                 path.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ class LocalLakeFiles:
         for name in names:
             path = self.root / name
             path.unlink(missing_ok=True)
-            # Others may be in it.
+            # The folder may contain other files.
             with suppress(OSError):
                 for folder in path.relative_to(self.root).parents[:-1]:
                     (self.root / folder).rmdir()
@@ -119,7 +119,7 @@ class LocalLakeFiles:
             writer = writer.partitionBy("day")
         writer.parquet(f"{self.where}/{folder}")
         saved = list(self.list_saved(self.root / folder))
-        # Spark adds check sums and a mark of success, which keep others from reading the folder.
+        # Spark adds checksum and _SUCCESS files, which other engines fail on.
         self.remove(set(self.names(folder)) - {name for name, _ in saved})
         return saved
 
@@ -132,7 +132,7 @@ class LocalLakeFiles:
 
 
 def write_draft(path: Path, text: bytes) -> Path:
-    """Writes the text beside the path, to be linked there."""
+    """Writes a temporary file beside the path, to be linked to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{DRAFT}{uuid.uuid4().hex}")
     with open(draft, "wb") as file:

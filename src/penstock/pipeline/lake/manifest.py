@@ -1,4 +1,4 @@
-"""Nouns: what a batch of the lake holds, and how that is written down."""
+"""Manifests: the contents of a batch, and their encoding."""
 
 from hashlib import sha256
 
@@ -22,9 +22,9 @@ class LakePart(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """The batches `first` to `last`, which are one unless they were compacted.
+    """The batches `first` to `last`: one batch, or several after a compaction.
 
-    They hold what the feed had above `start`, up to `end`.
+    They contain the feed above `start`, up to `end`.
     """
 
     schema: int
@@ -33,10 +33,10 @@ class Manifest(Struct, frozen=True):
     last: int
     start: Cursor
     end: Cursor
-    # Of the rows at `end`: a store that went back in time has others there.
+    # A digest of the rows at `end`, which detects a store restored from a backup.
     witness: str
     parts: tuple[LakePart, ...]
-    # Of all the rest, so that a torn or edited manifest is noticed.
+    # A digest of all other fields, which detects a damaged manifest.
     check: str = ""
 
     @property
@@ -45,7 +45,7 @@ class Manifest(Struct, frozen=True):
 
 
 class Label(Struct, frozen=True):
-    """Which lake this is, and of which store."""
+    """Identifies a lake and its store."""
 
     schema: int
     id: str
@@ -90,11 +90,12 @@ def refuse_newer(text: bytes, path: str) -> None:
         raise make_torn_error(path) from None
     if version > VERSION:
         raise InvalidState(
-            f"{path!r} has schema {version}, and this Penstock knows up to {VERSION}: upgrade it"
+            f"{path!r} has schema {version} and this Penstock supports up to {VERSION};"
+            " upgrade Penstock"
         )
 
 
 def make_torn_error(path: str) -> InvalidState:
     return InvalidState(
-        f"{path!r} is torn or was edited: put back a copy of it, or begin a new lake"
+        f"{path!r} is damaged or was edited; restore it from a copy, or create a new lake"
     )

@@ -1,4 +1,4 @@
-"""The lake as DataFrames."""
+"""Reads the lake as DataFrames."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -18,7 +18,7 @@ SHARED_COLUMNS = ("queue_id", "tenant", "scope", "queue")
 
 
 def read_lake(spark: SparkSession, lake: str, table: Table | Literal["joined"]) -> DataFrame:
-    """Every row that a manifest names. A column that an older file does not have is null."""
+    """Reads a table of the lake. Columns that older files lack are null."""
     if table == "joined":
         return join_tables(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
     found = lakes.find(lake)
@@ -26,7 +26,7 @@ def read_lake(spark: SparkSession, lake: str, table: Table | Literal["joined"]) 
 
 
 def read_results(spark: SparkSession, lake: str, table: ResultTable) -> DataFrame:
-    """What the last run made; nothing before the first."""
+    """Reads a table of the last run; empty before the first run."""
     place = lakes.find(lake)
     found = results.read_newest(place)
     files = found.list_files(table) if found is not None else []
@@ -50,11 +50,11 @@ def read_files(
 
 
 def make_empty(spark: SparkSession, schema: Any) -> DataFrame:
-    """Of an empty list Spark would make it in processes of Python, which take long to start."""
+    """Avoids createDataFrame([]), which starts slow Python processes."""
     row = f.from_json(f.lit(""), schema).alias("row")
     return spark.range(0).select(row).select("row.*")
 
 
 def join_tables(messages: DataFrame, history: DataFrame) -> DataFrame:
-    """Attempts with the message each was about; a message that is not there leaves nulls."""
+    """Joins history rows with their messages. Columns of a missing message are null."""
     return history.join(messages.drop(*SHARED_COLUMNS), "id", "left")

@@ -1,6 +1,6 @@
-"""What was made of a lake: tables of it, a file for each day, all named by one manifest.
+"""Result tables of a lake, with one file per day, listed in one manifest.
 
-The newest manifest counts. It appears whole or not at all, as those of the batches do.
+The newest manifest is current. It is written atomically, as those of batches are.
 """
 
 import re
@@ -21,10 +21,10 @@ from penstock.pipeline.lake.manifest import Versioned, make_torn_error
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Grows when a table means something else than before: all is made anew then.
+# Increased when the meaning of a table changes; everything is recomputed then.
 VERSION = 2
 FOLDER = "_results"
-# A day that goes on gets a file in each run; beyond this they are merged.
+# Each run adds a file to the current day; more than this are merged.
 MAX_RUNS_OF_A_DAY = 32
 RUN = re.compile(r"/run-(\d{10})/(?:day=([\d-]+)/)?")
 
@@ -37,7 +37,7 @@ RESULT_TABLES: tuple[ResultTable, ...] = (
 
 
 class ResultFile(Struct, frozen=True):
-    """One Parquet file, of one day; its path is relative to the lake."""
+    """One Parquet file of one day; its path is relative to the lake."""
 
     table: ResultTable
     day: str
@@ -46,17 +46,17 @@ class ResultFile(Struct, frozen=True):
 
 
 class Results(Struct, frozen=True):
-    """All files, made of the batches up to `through` by the rules of that digest."""
+    """All result files, computed from the batches up to `through` with these thresholds."""
 
     schema: int
     lake: str
     number: int
     through: int
-    # The last moment that the lake tells of.
+    # The latest moment in the lake.
     reached: Moment
     rules: str
     files: tuple[ResultFile, ...]
-    # The store, without what may be a password in its URL, and when it was read, by its clock.
+    # The redacted URL of the store, and when it was read, by its clock.
     store: str = ""
     made_at: Moment = 0
     check: str = ""
@@ -91,13 +91,13 @@ def read(lake: Lake, name: str) -> Results | None:
 
 
 def decode(text: bytes, path: str) -> Results | None:
-    """None for one of an older version, which is of no use any more."""
+    """Returns None for an older version, which cannot be used."""
     try:
         version = msgspec.json.decode(text, type=Versioned).schema
         if version > VERSION:
             raise InvalidState(
-                f"{path!r} has schema {version}, and this Penstock knows up to {VERSION}:"
-                " upgrade it"
+                f"{path!r} has schema {version} and this Penstock supports up to {VERSION};"
+                " upgrade Penstock"
             )
         found = msgspec.json.decode(text, type=Results) if version == VERSION else None
     except msgspec.DecodeError:
@@ -120,14 +120,14 @@ def publish(lake: Lake, results: Results) -> Results:
     whole = replace(results, check=compute_checksum(results))
     name = f"{FOLDER}/{whole.name}"
     written = lake.files.write_once(name, msgspec.json.encode(whole))
-    # Those of others may have come and gone while these took their time.
+    # Another process may have published newer results meanwhile.
     if not written or list_manifests(lake)[-1] != name:
-        raise InvalidState(f"another process wrote results {whole.number} of {lake.where!r}")
+        raise InvalidState(f"another process wrote results {whole.number} of lake {lake.where!r}")
     return whole
 
 
 def sweep(lake: Lake) -> None:
-    """Keeps the last two: somebody may read what was the newest a moment ago."""
+    """Keeps the last two results, because queries may still read the older one."""
     names = list_manifests(lake)
     lake.files.remove(names[:-2])
     kept = {file.path for name in names[-2:] for file in list_manifest_files(lake, name)}
@@ -142,7 +142,7 @@ def list_manifest_files(lake: Lake, name: str) -> tuple[ResultFile, ...]:
 
 
 def find_strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int) -> list[str]:
-    """What nobody names, nor is about to."""
+    """Lists files that no manifest names and no running job will name."""
     return [
         name
         for name in lake.files.names(table)
@@ -151,7 +151,7 @@ def find_strays(lake: Lake, table: ResultTable, kept: Collection[str], last: int
 
 
 def make_run_folder(table: ResultTable, number: int) -> str:
-    """Without an equals sign: readers of Delta would take that for a partition."""
+    """Has no equals sign, which Delta readers would take for a partition."""
     return f"{table}/run-{number:010}"
 
 
@@ -161,7 +161,7 @@ def parse_run(name: str) -> int:
 
 
 def choose_days_to_merge(files: Iterable[ResultFile], today: str) -> set[str]:
-    """Days whose files become one: those that are over, and one with too many."""
+    """Returns past days with several files, and the current day if it has too many."""
     runs: dict[str, set[int]] = {}
     for file in files:
         runs.setdefault(file.day, set()).add(parse_run(file.path))
@@ -171,7 +171,7 @@ def choose_days_to_merge(files: Iterable[ResultFile], today: str) -> set[str]:
 
 
 def write(lake: Lake, rows: "DataFrame", table: ResultTable, number: int) -> list[ResultFile]:
-    """By day. Not in the lake before a manifest names them."""
+    """Writes rows by day. They become visible when a manifest lists them."""
     saved = lake.files.save(rows, make_run_folder(table, number))
     return [ResultFile(table, parse_day(name), name, count) for name, count in saved]
 

@@ -1,4 +1,4 @@
-"""A lake in a bucket of S3, or of what speaks like it."""
+"""A lake in an S3-compatible bucket."""
 
 import hashlib
 import io
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from obstore import GetResult
     from pyspark.sql import DataFrame, SparkSession
 
-# An object that is not there has another code.
+# A missing object has another code.
 NO_BUCKET = "NoSuchBucket"
 
 
 class S3LakeFiles:
-    """Nobody is kept away: of two who write the same name one is told that it is there."""
+    """Has no lock. If two processes write the same name, the second write fails."""
 
     exclusive = False
 
@@ -60,7 +60,7 @@ class S3LakeFiles:
             try:
                 obstore.put(self.objects, name, text, mode="create")
             except AlreadyExistsError:
-                # Ours, if the answer to it was lost and it was sent again.
+                # Our own write, if its response was lost and it was retried.
                 return self.read(name) == text
         return True
 
@@ -105,7 +105,7 @@ class S3LakeFiles:
 
         with self.translate_errors(), suppress(FileNotFoundError):
             return obstore.head(self.objects, name)["size"]
-        raise FileNotFoundError(f"{self.where}/{name} is not there")
+        raise FileNotFoundError(f"{self.where}/{name} does not exist")
 
     def parquet(self, name: str) -> Any:
         return parquet.ParquetFile(S3File(self, name), pre_buffer=True)
@@ -118,7 +118,7 @@ class S3LakeFiles:
         return reader.options(lake=self.where, names=listed).load()
 
     def save(self, rows: "DataFrame", folder: str) -> list[tuple[str, int]]:
-        """A task that is repeated writes its files again: only the writer knows which count."""
+        """A repeated task writes its files again, so the driver reports which ones count."""
         from penstock.pipeline.lake.s3_source import register_format
 
         report = f"_saved-{uuid.uuid4().hex}.json"
@@ -132,7 +132,7 @@ class S3LakeFiles:
 
 
 class S3File(io.RawIOBase):
-    """An object as a file that is read here and there: each time by one request."""
+    """A seekable file over an object. Each read is one range request."""
 
     def __init__(self, bucket: S3LakeFiles, name: str) -> None:
         self.bucket = bucket

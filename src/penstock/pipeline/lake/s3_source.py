@@ -1,4 +1,4 @@
-"""Parquet files of a bucket for Spark, which has no way there itself: as a source and a sink."""
+"""A Spark source and sink for Parquet files in a bucket, without Hadoop's S3 client."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,14 @@ from penstock.pipeline.lake.files import LakeFiles, open_files
 from penstock.pipeline.lake.schema import to_arrow_schema, widen_batch
 from penstock.pipeline.lake.writer import GROUP_ROWS
 
-# Of a batch that is handed to Spark.
+# Rows per Arrow batch.
 ROWS = 10_000
 
 
 def register_format(spark: SparkSession) -> str:
-    """The format, which this session knows from now on."""
+    """Registers the format with the session and returns its name."""
     spark.dataSource.register(BucketSource)
-    # A sink is looked for in the session that is active in this thread: by this it becomes active.
+    # Makes the session active in this thread, where Spark looks for the sink.
     spark.createDataFrame([], "nothing int")
     return BucketSource.name()
 
@@ -50,7 +50,7 @@ class BucketSource(DataSource):
 
 
 class S3Reader(DataSourceReader):
-    """Takes no filters: Spark 4.3 applies those of one query to others of the same rows."""
+    """Does not accept filters: Spark 4.3 reuses those of one query for others on the same rows."""
 
     def __init__(self, lake: str, names: Sequence[str], schema: Any) -> None:
         self.lake = lake
@@ -63,14 +63,14 @@ class S3Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         with open_files(self.lake).parquet(partition.value) as file:
             columns = [name for name in self.schema.names if name in file.schema_arrow.names]
-            # One by one: what was read ahead is kept until all of it is handed out.
+            # One row group at a time, because read-ahead data is kept until all of it is consumed.
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(ROWS, row_groups=[group], columns=columns):
                     yield widen_batch(batch, self.schema)
 
 
 class S3Receipt(WriterCommitMessage):
-    """The files of one task, and how many rows each has."""
+    """The files of one task, with their row counts."""
 
     def __init__(self, saved: list[tuple[str, int]]) -> None:
         self.saved = saved
@@ -95,7 +95,7 @@ class S3Writer(DataSourceArrowWriter):
 
 
 class DayPartWriter:
-    """A file for each day that rows are of, or one if they are of none; until the stack ends."""
+    """Writes one file per day, or a single one for rows without a day."""
 
     def __init__(self, files: LakeFiles, folder: str, stack: ExitStack) -> None:
         self.files = files
@@ -116,7 +116,7 @@ class DayPartWriter:
 
 
 class ParquetPartWriter:
-    """A Parquet file, written in large groups of rows."""
+    """Writes a Parquet file in large row groups."""
 
     def __init__(self, path: Path, schema: Any) -> None:
         self.writer = parquet.ParquetWriter(path, schema, compression="zstd")
@@ -140,7 +140,7 @@ class ParquetPartWriter:
 
 
 def divide_batch(batch: Any, folder: str) -> Iterator[tuple[str, Any]]:
-    """Where rows go. A day is in the name of its folder, and not in the file."""
+    """Splits rows by day. The day is in the folder name, not in the file."""
     if "day" not in batch.schema.names:
         yield folder, batch
         return

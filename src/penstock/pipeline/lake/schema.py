@@ -1,4 +1,4 @@
-"""What a message and a history row look like as a row of a table, in the lake and in Spark."""
+"""Schemas of the message and history tables."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 
-# Every file and every manifest carries it. A reader takes this one and all older ones.
+# Stored in every file and manifest. Readers accept this version and all older ones.
 VERSION = 2
 VERSION_KEY = b"penstock.schema"
 
@@ -37,7 +37,7 @@ HISTORY = pa.schema([
     ("final", pa.bool_()),
 ])  # fmt: skip
 SCHEMAS = {"message": MESSAGE, "history": HISTORY}
-# By the version that added them: null in rows that an older version extracted.
+# Columns by the version that added them; null in rows of older versions.
 ADDED_COLUMNS: dict[int, dict[Table, tuple[str, ...]]] = {
     2: {"message": ("run_at", "expires_at")},
 }
@@ -47,22 +47,22 @@ def get_table(name: str) -> Table:
     for table in TABLES:
         if name == table:
             return table
-    hint = "; penstock.pipeline.joined joins the two" if name == "joined" else ""
-    raise InvalidInput(f"no table named {name!r}, only message and history{hint}")
+    hint = "; use penstock.pipeline.join_tables to join the two" if name == "joined" else ""
+    raise InvalidInput(f"unknown table {name!r}; known are message and history{hint}")
 
 
 def choose_columns(table: Table, columns: Sequence[str]) -> Any:
-    """The schema of these columns, in this order; of all of them if none is named."""
+    """Returns the schema of the given columns in this order, or of all."""
     whole = SCHEMAS[table]
     if unknown := [name for name in columns if name not in whole.names]:
         raise InvalidInput(
-            f"{table} has no column named {', '.join(unknown)}; it has {', '.join(whole.names)}"
+            f"unknown column {', '.join(unknown)} of {table}; known are {', '.join(whole.names)}"
         )
     return pa.schema([whole.field(name) for name in columns]) if columns else whole
 
 
 def list_added_columns(table: Table) -> list[str]:
-    """Columns that version 1 did not have."""
+    """Lists columns that version 1 did not have."""
     return [name for each in ADDED_COLUMNS.values() for name in each.get(table, ())]
 
 
@@ -79,7 +79,7 @@ def to_arrow_schema(schema: Any) -> Any:
 
 
 def widen_batch(batch: Any, schema: Any) -> Any:
-    """A column that an older file does not have is empty."""
+    """Adds nulls for columns that an older file lacks."""
     columns = [
         batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names

@@ -1,4 +1,4 @@
-"""What a task of Spark does for the lake: it reads a stretch and writes one file."""
+"""Spark tasks of the lake: each reads a range or merges files, and writes one file."""
 
 import hashlib
 import uuid
@@ -18,7 +18,7 @@ from penstock.pipeline.lake.manifest import LakePart
 from penstock.pipeline.lake.schema import SCHEMAS, VERSION, VERSION_KEY, Table, widen_batch
 from penstock.pipeline.spark.task_map import map_tasks
 
-# Of one row group, which is what a task holds in memory.
+# Size of a row group, which a task holds in memory.
 GROUP_ROWS, GROUP_BYTES = 100_000, 32_000_000
 
 
@@ -26,11 +26,11 @@ class LakeTask(Protocol):
     table: Table
 
     def read(self) -> Iterator[Any]:
-        """Arrow batches."""
+        """Yields Arrow batches."""
 
 
 class Extraction(Struct, frozen=True):
-    """A stretch of a store's feed."""
+    """Reads a range of a store's feed."""
 
     url: str
     part: Range
@@ -44,7 +44,7 @@ class Extraction(Struct, frozen=True):
 
 
 class Merger(Struct, frozen=True):
-    """Files of a lake that become one."""
+    """Reads lake files to merge them into one."""
 
     lake: str
     table: Table
@@ -59,7 +59,7 @@ class Merger(Struct, frozen=True):
 
 
 def run(spark: SparkSession, lake: str, batch: str, tasks: Sequence[Any]) -> tuple[LakePart, ...]:
-    """Each task in one of Spark's. What a repeated task wrote first is named by nobody."""
+    """Runs each task as a Spark task. Files of a repeated task's first try stay unlisted."""
     written = map_tasks(spark, partial(write, lake, batch), list(enumerate(tasks)))
     parts = [part for part in written if part is not None]
     return tuple(sorted(parts, key=lambda part: part.path))

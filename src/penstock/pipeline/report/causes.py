@@ -8,7 +8,7 @@ from penstock.pipeline.report.format import Row, format_place
 
 
 class CausePlace(Struct, frozen=True):
-    """A queue and type in which a cause was seen. A message counts once on each day."""
+    """A queue and type with failures of a cause. A message counts once per day."""
 
     name: str
     count: int
@@ -19,7 +19,7 @@ class CausePlace(Struct, frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """An error without its particulars, and where it was seen; most failures first."""
+    """An error template and where it occurred, most failures first."""
 
     template: str
     count: int
@@ -28,7 +28,7 @@ class Cause(Struct, frozen=True):
 
 
 def group_by_cause(clusters: Iterable[Row]) -> list[Cause]:
-    """Returns the cause of most failures first."""
+    """Returns the causes, most failures first."""
     found: dict[str, list[Row]] = {}
     for row in clusters:
         found.setdefault(row["fingerprint"], []).append(row)

@@ -1,4 +1,4 @@
-"""Draws figures over time as SVG that needs nothing else."""
+"""Draws time series as self-contained SVG."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -12,10 +12,10 @@ from penstock.pipeline.periods import HOUR, to_datetime
 WIDTH, HEIGHT = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 22, 26
 TICKS = 4
-# Seconds between the times that are written below a chart.
+# Seconds between time labels.
 STEPS = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 48 * HOUR, 168 * HOUR)
 MAX_TIME_LABELS = 8
-# For readers of a page that leave its style out: a line is no area.
+# Without the style sheet, a line must not be filled.
 BARE = 'fill="none" stroke="currentColor"'
 
 Point: TypeAlias = tuple[float, float]
@@ -23,7 +23,7 @@ Writer: TypeAlias = Callable[[float | None], str]
 
 
 class ChartLine(Struct, frozen=True):
-    """A series: its name, the class that colours it, and its points; a gap is a missing value."""
+    """A series of points. `style` is its CSS class, and None is a gap."""
 
     name: str
     style: str
@@ -32,7 +32,7 @@ class ChartLine(Struct, frozen=True):
 
 
 class ChartMark(Struct, frozen=True):
-    """Something that happened at a moment, and how bad it is."""
+    """An event at a moment."""
 
     at: int
     severity: str
@@ -40,7 +40,7 @@ class ChartMark(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
-    """Where a moment and a value are on the drawing."""
+    """Maps moments and values to coordinates."""
 
     begin: int
     end: int
@@ -95,7 +95,7 @@ def draw_figure(title: str, lines: Sequence[ChartLine], parts: Iterable[str]) ->
 
 def draw_empty(title: str) -> str:
     return draw_figure(
-        title, (), [f'<text class="none" x="{WIDTH / 2}" y="{HEIGHT / 2}">nothing</text>']
+        title, (), [f'<text class="none" x="{WIDTH / 2}" y="{HEIGHT / 2}">no data</text>']
     )
 
 
@@ -104,7 +104,7 @@ def make_linear_scale(values: Sequence[float], period: tuple[int, int]) -> Scale
 
 
 def make_log_scale(values: Sequence[float], period: tuple[int, int]) -> Scale:
-    """Whole powers of ten around what there is."""
+    """Uses whole powers of ten around the values."""
     least = min(value for value in [*values, 1e9] if value > 0)
     low = 10 ** math.floor(math.log10(max(least, 1e-6)))
     high = 10 ** math.ceil(math.log10(max(*values, low * 1.001)))
@@ -112,7 +112,7 @@ def make_log_scale(values: Sequence[float], period: tuple[int, int]) -> Scale:
 
 
 def round_up(value: float) -> float:
-    """To something that divides well into four."""
+    """Rounds to a number that divides well by four."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(each * power for each in (1, 2, 4, 6, 8, 10) if each * power >= value * 0.999999)
 
@@ -140,14 +140,14 @@ def draw_times(scale: Scale) -> Iterable[str]:
         form = "%H:%M" if step < 24 * HOUR and moment % (24 * HOUR) else "%d %b"
         x = scale.x(moment)
         yield f'<path class="tick" d="M{x:.1f} {HEIGHT - BOTTOM} v4"/>'
-        # What is written at the very end would be cut.
+        # A label at the very end would be cut off.
         style = "time last" if x > WIDTH - 2 * RIGHT else "time"
         label = f"{to_datetime(moment):{form}}"
         yield f'<text class="{style}" x="{x:.1f}" y="{HEIGHT - 8}">{label}</text>'
 
 
 def draw_line(line: ChartLine, scale: Scale, write: Writer) -> Iterable[str]:
-    """Pieces between gaps; a piece of one point is a dot. Points tell their value on hovering."""
+    """Draws the pieces between gaps, single points as dots. Points show their value on hover."""
     for piece in split_at_gaps(line.points):
         places = [(scale.x(moment), scale.y(value)) for moment, value in piece]
         path = " L".join(f"{x:.1f} {y:.1f}" for x, y in places)
@@ -193,7 +193,7 @@ def draw_mark(mark: ChartMark, scale: Scale) -> str:
 
 
 def draw_sparkline(values: Sequence[float | None], style: str) -> str:
-    """A small line in a table."""
+    """Draws a small line for a table cell."""
     known = [value or 0 for value in values]
     high = max(known, default=0) or 1
     step = 120 / max(len(known) - 1, 1)

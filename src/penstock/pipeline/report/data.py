@@ -1,4 +1,4 @@
-"""What the tables of a lake say about the last hours, small enough for one process. No Spark."""
+"""Reads report data of the last hours from the result tables, without Spark."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,14 +20,14 @@ COUNTS = ("published", "attempts", "completed", "failures", "retried", "lost", "
 TIMES = ("wait", "run")
 PERCENTS = (50, 95, 99)
 SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
-# How many rows of a table a person, or a service, is given at most.
+# Maximum rows of a table in reports and documents.
 MAX_ANOMALIES, MAX_CLUSTERS, MAX_CONSUMERS = 1_000, 200, 200
 
 
 class ReportData(Struct, frozen=True):
-    """Rows by hour of each queue, and of all; `hours` are those of the period, in order."""
+    """Report data of a period: rows by hour for each queue and overall."""
 
-    # Where the lake is, which store it is of, and when its results were made of it.
+    # `made_at` is when the results were computed.
     lake: str
     store: str
     made_at: Moment
@@ -45,7 +45,7 @@ class ReportData(Struct, frozen=True):
 
 
 class ResultsReader:
-    """Of the days that a period touches."""
+    """Reads result tables of the days in a period."""
 
     def __init__(self, lake: Lake, found: Results, hours: Sequence[int]) -> None:
         self.lake = lake
@@ -57,7 +57,7 @@ class ResultsReader:
         files = self.found.list_files(name, self.days)
         if not files:
             return None
-        # Whether a column may be null is of no interest here, and may differ between files.
+        # Nullability may differ between files and does not matter here.
         parts = [self.read(each.path, columns) for each in files]
         whole = pa.concat_tables(parts, promote_options="permissive")
         whole = whole.set_column(
@@ -76,8 +76,8 @@ class ResultsReader:
                 return file.read(columns)
         except (pa.ArrowException, OSError) as error:
             raise InvalidState(
-                f"cannot read {path!r} of lake {self.lake.where!r}: {error}; without its folder"
-                f" {results.FOLDER} the next penstock pipeline run makes all tables anew"
+                f"cannot read {path!r} of lake {self.lake.where!r}: {error}; delete its folder"
+                f" {results.FOLDER} and the next penstock pipeline run rebuilds all tables"
             ) from None
 
     def rows(self, name: ResultTable, moment: str) -> list[Row]:
@@ -87,11 +87,11 @@ class ResultsReader:
 
 
 def read_report_data(lake: Lake, hours: int) -> ReportData:
-    """Of the hours up to the last one that the lake tells of."""
+    """Reads the last `hours` hours of the lake."""
     found = results.read_newest(lake)
     if found is None or not found.through:
         raise InvalidInput(
-            f"lake {lake.where!r} has no results yet; penstock pipeline run makes them"
+            f"lake {lake.where!r} has no results yet; run penstock pipeline run first"
         )
     last = found.reached // 1_000_000
     last -= last % HOUR
@@ -124,7 +124,7 @@ def gather_data(reader: ResultsReader, period: tuple[int, ...]) -> ReportData:
 
 
 def name_queues(table: Any) -> dict[int, str]:
-    """The scope is named where it is not the one that always exists."""
+    """Prefixes the scope unless it is the default scope."""
     names: dict[int, str] = {}
     for row in table.select(["queue_id", "scope", "queue"]).to_pylist():
         queue_id, scope, queue = row.values()
@@ -139,7 +139,7 @@ def make_empty_row() -> Row:
 
 
 def sum_rows(table: Any, keys: list[str]) -> dict[tuple[Any, ...], Row]:
-    """Counts added up, percentiles of the histograms added up."""
+    """Sums counts and histograms by key, and computes percentiles."""
     if table is None or not table.num_rows:
         return {}
     if not keys:
@@ -195,7 +195,7 @@ def read_backlog(reader: ResultsReader) -> dict[int, list[Row]]:
 
 
 def read_consumers(reader: ResultsReader) -> list[Row]:
-    """The busiest."""
+    """Returns the busiest consumers first."""
     found: dict[tuple[str, str | None], Row] = {}
     for row in reader.rows("consumer_hour", "hour"):
         key = row["consumer"], row["queue"]
@@ -222,7 +222,7 @@ def add_consumers(one: Row, other: Row) -> Row:
 
 
 def read_anomalies(reader: ResultsReader) -> list[Row]:
-    """The gravest first, then the newest."""
+    """Sorts by severity, then newest first."""
     rows = reader.rows("anomaly", "hour")
     return sorted(rows, key=make_severity_key)[:MAX_ANOMALIES]
 
@@ -232,7 +232,7 @@ def make_severity_key(row: Row) -> tuple[Any, ...]:
 
 
 def read_clusters(reader: ResultsReader, period: Iterable[int]) -> list[Row]:
-    """A cluster is of a day, so of the whole days that the period touches."""
+    """Reads whole days, because a cluster covers a day."""
     days = sorted({hour - hour % DAY for hour in period})
     whole = ResultsReader(reader.lake, reader.found, [*days, days[-1] + DAY - HOUR])
     rows = whole.rows("triage", "day_at")

@@ -1,28 +1,28 @@
-"""Says in a sentence what an anomaly, a length of time or a number is."""
+"""Formats anomalies, durations and numbers for people."""
 
 from typing import Any, TypeAlias
 
-# A row of a table of results, by column.
+# A row of a result table, by column.
 Row: TypeAlias = dict[str, Any]
 ABSENT = "-"
 
 SENTENCES = {
     "flash_message": "{count} completed in under {threshold_time}, median {value_time}",
-    "large_payload": "{bodies} over {threshold_bytes}, the largest {value_bytes}",
+    "large_payload": "{bodies} larger than {threshold_bytes}, up to {value_bytes}",
     "bulk_publish": "{messages} published within seconds",
     "claim_burst": "{consumer} claimed {messages} within seconds",
-    "slow_processing": "{attempts} took over {threshold_time}, the longest {value_time}",
-    "lost_lease": "{leases} ran out, the longest held for {value_time}",
+    "slow_processing": "{attempts} took longer than {threshold_time}, up to {value_time}",
+    "lost_lease": "{leases} expired, held for up to {value_time}",
     "last_attempt": "one attempt left for {messages}",
-    "overdue": "{attempts} held for several leases, the longest {value_time} too long",
-    "dead_letter": "{messages} went to the dead letters",
-    "poison_message": "{failures} of messages that fail alike wherever they run",
+    "overdue": "{attempts} ran long past the lease, by up to {value_time}",
+    "dead_letter": "{messages} moved to dead letters",
+    "poison_message": "{failures} of messages that fail the same way on several consumers",
     "stuck_consumer": "{consumer} lost {leases} and completed nothing",
     "retry_storm": "{retries}, {value_share} of all attempts",
-    "unusual_throughput": "{value_count} completed, usual at this hour are {threshold_count}",
-    "unusual_failures": "{value_share} of attempts failed, usual at this hour is {threshold_share}",
-    "unusual_wait": "95 % waited up to {value_time}, usual at this hour are {threshold_time}",
-    "unusual_run": "95 % ran up to {value_time}, usual at this hour are {threshold_time}",
+    "unusual_throughput": "{value_count} completed; usual at this hour: {threshold_count}",
+    "unusual_failures": "{value_share} of attempts failed; usual at this hour: {threshold_share}",
+    "unusual_wait": "95 % waited up to {value_time}; usual at this hour: {threshold_time}",
+    "unusual_run": "95 % ran up to {value_time}; usual at this hour: {threshold_time}",
 }
 NOUNS = {
     "body": "bodies", "message": "messages", "attempt": "attempts", "lease": "leases",
@@ -46,12 +46,12 @@ def format_count(count: int, one: str, several: str) -> str:
 
 
 def format_place(row: Row) -> str:
-    """The queue, and the type if there is one."""
+    """Returns "queue / type", or the queue if there is no type."""
     return " / ".join(filter(None, (row["queue"], shorten(row["type"] or ""))))
 
 
 def shorten(text: str, most: int = 40) -> str:
-    """Leaves out the middle of a long text: names that are alike often differ at the end."""
+    """Cuts the middle of a long text, because similar names often differ at the end."""
     if len(text) <= most:
         return text
     end = most // 3
@@ -59,7 +59,7 @@ def shorten(text: str, most: int = 40) -> str:
 
 
 def format_seconds(seconds: float | None) -> str:
-    """480 ms, 1.2 s, 12 s, 5.0 min, 3.2 h; short enough for an axis."""
+    """Formats like 480 ms, 1.2 s, 5.0 min or 3.2 h, short enough for an axis."""
     if seconds is None:
         return ABSENT
     if seconds < 0.001:
@@ -73,12 +73,12 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_short(value: float) -> str:
-    """One decimal below ten, none above."""
+    """Formats with one decimal below ten, and none above."""
     return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def format_number(value: float | None) -> str:
-    """12,345; above that 1.2 M."""
+    """Formats like 12,345 or 1.2 M."""
     if value is None:
         return ABSENT
     for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (100_000, "k")):

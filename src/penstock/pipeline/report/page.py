@@ -1,4 +1,4 @@
-"""One page that tells how the queues did: it needs no other file, no network and no script."""
+"""Renders the report as one self-contained HTML page without scripts."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -33,14 +33,14 @@ from penstock.pipeline.report.verdict import (
 )
 
 MINUTE = 60
-# As many points as a chart of this width can show.
+# A chart cannot show more.
 MAX_POINTS = 480
 SHOWN_ANOMALIES, SHOWN_CAUSES, SHOWN_PLACES, SHOWN_CONSUMERS = 25, 12, 5, 15
 STYLE = "report.css"
 
 
 def render_page(report: ReportData, now: float) -> str:
-    """The worst first: what to look at, then how it went, then who did what."""
+    """Renders problems first, then charts, then tables."""
     parts = [
         render_heading(report, now),
         render_tiles(report),
@@ -76,11 +76,11 @@ def render_heading(report: ReportData, now: float) -> str:
 
 
 def render_verdict(concerns: Sequence[Concern]) -> str:
-    """One word for somebody who has just been woken."""
+    """Renders the overall verdict for the operator on call."""
     if not concerns:
-        return '<p class="verdict fine"><b>Nothing unusual</b></p>'
+        return '<p class="verdict fine"><b>All normal</b></p>'
     severity = concerns[0].severity
-    words = "Needs attention" if severity == "critical" else "Have a look"
+    words = "Needs attention" if severity == "critical" else "Check soon"
     reasons = escape(", ".join(each.text for each in concerns))
     return f'<p class="verdict {severity}"><b>{words}:</b> {reasons}</p>'
 
@@ -92,14 +92,14 @@ def render_tiles(report: ReportData) -> str:
         ("published", format_number(total["published"]), ""),
         ("completed", format_number(total["completed"]), ""),
         (
-            "attempts failed",
+            "failed attempts",
             format_share(rate),
             choose_severity(rate, FAILURE_WARNING, FAILURE_CRITICAL),
         ),
         ("backlog now", format_number(backlog), ""),
         ("dead letters now", format_number(dead), "warning" if dead else ""),
-        ("wait, 95 %", format_seconds(total["wait_p95"]), ""),
-        ("run, 95 %", format_seconds(total["run_p95"]), ""),
+        ("wait, p95", format_seconds(total["wait_p95"]), ""),
+        ("run, p95", format_seconds(total["run_p95"]), ""),
     ]
     cells = "".join(
         f'<div class="tile {style}"><b>{value}</b><span>{name}</span></div>'
@@ -122,7 +122,7 @@ def render_attention(anomalies: Sequence[Row]) -> str:
     left = len(group_alike(marks)) - len(lines)
     more = f'<p class="more">and {left} more</p>' if left > 0 else ""
     listed = f'<ul class="anomalies">{"".join(lines)}</ul>'
-    return f"<section><h2>What to look at</h2>{listed}{more}</section>"
+    return f"<section><h2>Anomalies</h2>{listed}{more}</section>"
 
 
 def group_alike(anomalies: Iterable[Row]) -> list[list[Row]]:
@@ -160,16 +160,16 @@ def render_charts(report: ReportData) -> str:
     ]
     wait, run = make_percentile_lines(report, "wait"), make_percentile_lines(report, "run")
     drawn = [
-        draw_chart("Messages an hour", counts, period, marks, format_number),
+        draw_chart("Messages per hour", counts, period, marks, format_number),
         draw_chart("Backlog", make_backlog_lines(report), period, marks, format_number),
-        draw_chart("Wait before a claim", wait, period, marks, format_seconds, logarithmic=True),
-        draw_chart("Run of an attempt", run, period, marks, format_seconds, logarithmic=True),
+        draw_chart("Wait time", wait, period, marks, format_seconds, logarithmic=True),
+        draw_chart("Run time", run, period, marks, format_seconds, logarithmic=True),
     ]
     return f'<section class="charts">{"".join(drawn)}</section>'
 
 
 def make_marks(anomalies: Iterable[Row]) -> list[ChartMark]:
-    """One for each hour with something grave; pointing at it tells what."""
+    """Makes a mark for each hour with warnings, and describes them on hover."""
     found: dict[int, list[Row]] = {}
     for row in anomalies:
         if row["severity"] != "info":
@@ -192,7 +192,7 @@ def describe_anomaly(row: Row) -> str:
 def make_hour_line(
     report: ReportData, column: str, name: str, style: str, *, filled: bool = False
 ) -> ChartLine:
-    """In the middle of its hour; an hour without anything is 0."""
+    """Places each point in the middle of its hour. Hours without data are 0."""
     points = [
         (hour + HOUR // 2, report.overall.get(hour, {}).get(column, 0)) for hour in report.hours
     ]
@@ -200,7 +200,7 @@ def make_hour_line(
 
 
 def make_percentile_lines(report: ReportData, name: str) -> list[ChartLine]:
-    styles = {50: ("median", "green"), 95: ("95 %", "amber"), 99: ("99 %", "red")}
+    styles = {50: ("median", "green"), 95: ("p95", "amber"), 99: ("p99", "red")}
     return [
         ChartLine(text, style, [
             (hour + HOUR // 2, report.overall.get(hour, {}).get(f"{name}_p{percent}"))
@@ -218,7 +218,7 @@ def make_backlog_lines(report: ReportData) -> list[ChartLine]:
 
 
 def make_minute_points(report: ReportData, column: str) -> list[tuple[int, float | None]]:
-    """Of all queues; each keeps its last number until the next. The highest of each step."""
+    """Returns the highest total of all queues in each step."""
     begin, end = report.hours[0], report.reached // 1_000_000 + MINUTE
     step = max(1, (end - begin) // MINUTE // MAX_POINTS) * MINUTE
     changes = sorted(
@@ -279,8 +279,8 @@ def render_cause_place(place: CausePlace) -> str:
 
 def render_queues(report: ReportData) -> str:
     heads = (
-        "queue", "an hour", "published", "completed", "failed", "backlog", "dead", "wait 95 %",
-        "run 95 %",
+        "queue", "per hour", "published", "completed", "failed", "backlog", "dead", "wait p95",
+        "run p95",
     )  # fmt: skip
     rows = [render_queue_cells(report, queue_id, name) for queue_id, name in report.queues.items()]
     return f"<section><h2>Queues</h2>{render_table(heads, rows)}</section>"
@@ -321,6 +321,7 @@ def render_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 FOOTER = (
-    "<footer>Times are UTC. A wait is from publishing, or from when a retry was due, to the"
-    " claim; percentiles are right to 1 %. Unfinished is waiting, scheduled or claimed.</footer>"
+    "<footer>Times are in UTC. Wait time runs from publish, or from when a retry is due, to the"
+    " claim. Percentiles are accurate to 1 %. Unfinished messages are ready, scheduled or"
+    " claimed.</footer>"
 )

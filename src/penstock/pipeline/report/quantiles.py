@@ -1,15 +1,15 @@
-"""A percentile of a histogram, in plain Python."""
+"""Computes percentiles of histograms in plain Python."""
 
 from collections.abc import Sequence
 from math import ceil
 
 GROWTH = 1.02
-# A microsecond, which is what a store counts in.
+# One microsecond, the resolution of a store.
 SMALLEST = 1e-6
 
 
 def compute_quantile(buckets: Sequence[tuple[int, int]], percent: int) -> float | None:
-    """The middle of the bucket that holds it; the buckets are in order. None of nothing."""
+    """Returns the middle of the percentile's bucket, or None. Buckets must be sorted."""
     left = ceil(sum(count for _, count in buckets) * percent / 100)
     for bucket, count in buckets:
         left -= count
@@ -19,5 +19,5 @@ def compute_quantile(buckets: Sequence[tuple[int, int]], percent: int) -> float 
 
 
 def compute_bucket_middle(bucket: int) -> float:
-    """Seconds: at most 1 % from everything in the bucket."""
+    """Returns seconds, within 1 % of every value in the bucket."""
     return float(GROWTH**bucket * 2 / (1 + GROWTH))

@@ -1,4 +1,4 @@
-"""Rules: what of a period an operator should know first, and how bad it is."""
+"""Decides what an operator should know first, and how severe it is."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,9 +8,9 @@ from penstock.pipeline.periods import DAY
 from penstock.pipeline.report.data import SEVERITY_ORDER, ReportData
 from penstock.pipeline.report.format import format_number, format_seconds, format_share
 
-# Shares of all attempts that failed.
+# Shares of failed attempts.
 FAILURE_WARNING, FAILURE_CRITICAL = 0.05, 0.25
-# What the backlog grew by, as a share of what was published; fewer messages than this never count.
+# Growth of the backlog as a share of published messages. Less than the minimum never counts.
 GROWTH_WARNING, GROWTH_CRITICAL = 0.1, 0.5
 MIN_GROWTH_MESSAGES = 100
 MAX_AGE_S = DAY
@@ -22,7 +22,7 @@ class Concern(Struct, frozen=True):
 
 
 def find_concerns(report: ReportData, now: float) -> list[Concern]:
-    """Returns the gravest first; nothing if all is as it should be. `now` is in seconds."""
+    """Returns concerns by severity, none if all is normal. `now` is in seconds."""
     found = [
         *judge_failures(report),
         *judge_backlog(report),
@@ -51,7 +51,7 @@ def judge_backlog(report: ReportData) -> Iterator[Concern]:
 
 
 def get_backlog_before(row: dict[str, int]) -> int:
-    """Returns the backlog at the begin of a minute; the row has it at the end."""
+    """Returns the backlog at the start of a minute; the row has it at the end."""
     return row["backlog"] - row["arrived"] + row["left"]
 
 
@@ -69,7 +69,7 @@ def judge_anomalies(report: ReportData) -> Iterable[Concern]:
 
 
 def choose_severity(value: float | None, warning: float, critical: float) -> str:
-    """Returns a severity, or an empty text below both bounds."""
+    """Returns a severity, or "" below both bounds."""
     if value is None or value < warning:
         return ""
     return "critical" if value >= critical else "warning"

@@ -1,6 +1,6 @@
-"""Keeps the newest results in the store, where a service without Spark finds them.
+"""Writes the newest results to the store as documents, for services without Spark.
 
-A document has the name of what it tells, so a run that is repeated changes nothing.
+Document names are deterministic, so a repeated run changes nothing.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -15,21 +15,21 @@ from penstock.pipeline.report.format import Row, format_anomaly
 from penstock.store import Store
 
 KINDS = ("anomaly", "metrics", "backlog", "consumers", "triage")
-# Of names that are ours: others may keep documents of these kinds as well.
+# Other programs may store documents of these kinds under other names.
 NAME_PREFIX = "lake/"
 HOURS, BACKLOG_HOURS = 168, 24
 PAGE_SIZE = 200
 
 
 class WritebackResult(Struct, frozen=True):
-    """How many documents changed, and how many are gone."""
+    """Counts the documents saved and deleted."""
 
     saved: int = 0
     deleted: int = 0
 
 
 async def write_back(report: ReportData, store: Store) -> WritebackResult:
-    """What is there already is left alone; what is no longer so is removed."""
+    """Saves changed documents and deletes outdated ones."""
     saved = deleted = 0
     wanted = list(make_documents(report))
     for kind in KINDS:
