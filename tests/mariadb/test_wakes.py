@@ -12,7 +12,8 @@ from asyncmy.errors import MySQLError
 from penstock import stores
 from penstock.errors import InvalidInput, StoreUnreachable
 from penstock.model.store_types import AnswerKind, Completion, Entry
-from penstock.stores.mariadb.notifier import RUNG, LocalWakeups, RedisPubSub
+from penstock.stores.mariadb.notifier import RUNG, LocalWakeups
+from penstock.stores.mariadb.redis_notifier import RedisPubSub
 from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.store import MariaStore
 from tests.mariadb.scenes import CAP, QUEUE, claim, open_store, publish, wait_for, wait_until

@@ -1,4 +1,4 @@
-"""Where the work of a MariaDB store runs: on one of a few connections, each call with an end."""
+"""Runs transactions and packets on pooled connections, with retries and time limits."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.server_handle import ServerHandle
 
 if TYPE_CHECKING:
-    from penstock.stores.mariadb.notifier import RedisPubSub
+    from penstock.stores.mariadb.redis_notifier import RedisPubSub
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSAC
 COMMIT, ROLLBACK = "COMMIT", "ROLLBACK"
 ENTER = fill_statement("enter")
 NOW = "SELECT @now"
-# How often a transaction that met another one is tried again, and one that waited for it.
+# Attempts after a deadlock, and after a lock timeout.
 TRIES, WAITS = 10, 2
 
 
@@ -48,15 +48,15 @@ class MariaDatabase(ServerHandle):
     def __init__(self, address: MariaDsn, seal: str) -> None:
         super().__init__(address.where)
         self.address = address
-        # Which store this is, to whoever looks at a connection to it.
+        # Identifies the store, to check that a caller's connection is to the same one.
         self.seal = seal
         self.capabilities = Capabilities("mariadb", address.durability)
         self.pool = MariaPool(address.connect, address.pool_size, DEADLINE)
         self.bell = LocalWakeups(seal)
         self.waiters = make_waiters(address, seal, self.bell)
-        # Every packet begins with the moment that all of it is at.
+        # Every packet first reads the time that all its statements use.
         self.clock = f"SELECT {address.moment} INTO @now"
-        # Not that of the begin of its statement. Our own sessions have the time of UTC.
+        # sysdate advances while a statement runs. It is UTC in our sessions.
         self.moment = RawSql(address.moment.replace("utc_timestamp", "sysdate"))
 
     async def let_go(self) -> None:
@@ -67,7 +67,7 @@ class MariaDatabase(ServerHandle):
         raise NotYet(f"{self.where}: back it up with mariadb-dump --single-transaction")
 
     async def ask(self, *texts: str) -> list[Any]:
-        """Reads; the rows of the last statement."""
+        """Reads and returns the rows of the last statement."""
         self.refuse_closed()
         try:
             async with self.pool.use() as session:
@@ -79,19 +79,19 @@ class MariaDatabase(ServerHandle):
         return await self.ask(fill_statement(statement, **values))
 
     async def write_aside(self, statement: str, /, **values: Any) -> None:
-        """By itself, if nobody is in the way."""
+        """Runs one statement in autocommit mode; skips it if a row is locked."""
         await self.ask(
             f"SET STATEMENT innodb_lock_wait_timeout=0 FOR {fill_statement(statement, **values)}"
         )
 
     async def act(self, *texts: str, writes: bool = True) -> list[StatementOutcome]:
-        """One packet that is one transaction. `writes`: messages or history."""
+        """Runs one packet as one transaction. `writes`: it writes messages or history."""
         begin = (BEGIN, ENTER, self.clock) if writes else (BEGIN, self.clock)
         outcomes = await self.retry_conflicts(lambda: self.act_once(*begin, *texts, COMMIT))
         return outcomes[len(begin) : -1]
 
     def notify_statements(self, queue_ids: Collection[int]) -> list[str]:
-        """Where Redis carries wake-ups nobody listens."""
+        """Returns the statements that wake waiters; none if Redis carries wake-ups."""
         return self.bell.ring(queue_ids) if self.address.wake is None else []
 
     async def act_once(self, *texts: str) -> list[StatementOutcome]:
@@ -110,7 +110,7 @@ class MariaDatabase(ServerHandle):
             await session.send(ROLLBACK)
 
     async def retry_conflicts(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Whole, again, as long as another transaction is in the way."""
+        """Retries the whole transaction after a conflict with another."""
         tries = waits = 0
         while True:
             try:
@@ -154,7 +154,7 @@ class MariaDatabase(ServerHandle):
                 raise
 
     async def commit(self, tx: MariaTransaction, *, sent: bool) -> None:
-        """Of everything before it we know, without an answer, that it did not happen."""
+        """Commits. Only here a lost answer leaves the outcome unknown."""
         try:
             await tx.send(*self.notify_statements(tx.woken), COMMIT)
         except ERRORS as error:
@@ -171,7 +171,7 @@ def make_waiters(address: MariaDsn, seal: str, bell: LocalWakeups) -> Waiting:
     if address.wake is None:
         return ReadyProbe(address.connect, bell)
     try:
-        from penstock.stores.mariadb.notifier import RedisPubSub
+        from penstock.stores.mariadb.redis_notifier import RedisPubSub
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{error}: install penstock[redis]") from None
     return RedisPubSub(address.connect, address.wake, seal, bell)

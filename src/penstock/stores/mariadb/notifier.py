@@ -1,7 +1,7 @@
-"""Wakes who waits on the same server at once. Only ever a hint: it looks by itself as well.
+"""Wakes consumers of other processes through the server; they poll as well.
 
-Whoever waits for a queue holds a lock of its name, and sleeps; whoever publishes asks the server
-who holds it, and ends that sleep. A user may do that to its own sessions, and needs no right to.
+A waiter holds a named lock of its queue and sleeps in the server. A publisher asks who holds the
+lock and kills that query. A user may do so to its own sessions without extra privileges.
 """
 
 import asyncio
@@ -10,28 +10,23 @@ from collections.abc import Awaitable, Callable, Collection
 from hashlib import blake2b
 
 from asyncmy.errors import MySQLError
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
-from penstock.errors import InvalidInput, StoreError
-from penstock.store import Check
+from penstock.errors import StoreError
 from penstock.stores.mariadb.connection import MariaConnection, StatementOutcome
 from penstock.stores.mariadb.errors import ERRORS, get_error_number
 from penstock.stores.mariadb.statement import RawSql, fill_statement, to_literal
-from penstock.stores.notifier import POLL_INTERVAL_LISTENING_S, Notifier, NullNotifier
+from penstock.stores.notifier import POLL_INTERVAL_LISTENING_S, NullNotifier
 
-# Queues that are rung for at once, and that are listened to.
+# Queues notified at once, and queues one session listens to.
 RUNG, HEARD = 8, 64
-# Seconds in which a queue is rung for once.
+# A queue is notified at most once in this many seconds.
 MIN_RING_INTERVAL_S = 0.005
 SILENT = fill_statement("listen", locks=RawSql("release_all_locks()"))
 
 
 class LocalWakeups:
     def __init__(self, seal: str) -> None:
-        # Stores share the names of a server, and the seal is not for it.
+        # Lock names are shared by all stores of a server; the digest keeps the secret out of them.
         self.store = blake2b(seal.encode(), digest_size=8).hexdigest()
         self.rung: set[int] = set()
         self.began = 0.0
@@ -54,19 +49,19 @@ class LocalWakeups:
         return [fill_statement("ring", lock=self.lock(each)) for each in queues]
 
 
-# Seconds between two looks of the server, and for how long it looks in one call.
+# Seconds between two polls inside the server, and the length of one call.
 OFTEN, SELDOM, CALL = 0.002, 0.02, 0.25
-# Looks in the time that nothing has come for.
+# Polls after which an idle call returns.
 POLLS_PER_LOOK = 500
 RETRY_DELAY_S = 1.0
-# The server's word for a sleep that was ended; and looks after that, while it is committed.
+# SLEEP returns this when killed; then polls until the commit is visible.
 INTERRUPTED, SOON = 1317, 5
-# Of more news at once nobody is told one by one.
+# Above this many messages, all waiters are woken.
 MAX_NEWS = 1_000
 
 
 class MariaPoller:
-    """One session of its own, opened when somebody waits for the first time."""
+    """Polls inside the server, on its own session, opened for the first waiter."""
 
     def __init__(
         self,
@@ -79,12 +74,12 @@ class MariaPoller:
         self.waiters = waiters
         self.session: MariaConnection | None = None
         self.task: asyncio.Task[None] | None = None
-        # The last message that was noticed: what came while nobody waited is told at once.
+        # The last message seen, so that one published without waiters wakes the next at once.
         self.seen = 0
         self.noticed_at = 0.0
 
     def begin(self) -> None:
-        """Somebody waits from now on."""
+        """Starts polling when the first waiter arrives."""
         if self.task is None:
             self.task = asyncio.get_running_loop().create_task(self.look_while_awaited())
 
@@ -110,13 +105,13 @@ class MariaPoller:
             found = await self.look_unheard(session, wanted)
         newest, queues = [each.listed for each in found if each.rows is not None]
         self.tell(newest[0][0], {queue for (queue,) in queues})
-        # Those that were woken go first.
+        # Lets the woken consumers run first.
         await asyncio.sleep(0)
 
     async def look_unheard(
         self, session: MariaConnection, wanted: frozenset[int]
     ) -> list[StatementOutcome]:
-        """Or bells that never end would let it see nothing."""
+        """Polls without sleeping, or constant notices would hide other messages."""
         while True:
             try:
                 return await session.send(SILENT, self.make_look_statement(wanted, SOON, OFTEN))
@@ -158,7 +153,7 @@ class MariaPoller:
 
 
 class ReadyProbe(NullNotifier):
-    """Whoever waits is told by a lookout."""
+    """Wakes waiters by a poller inside the server."""
 
     @property
     def longest_wait(self) -> float:
@@ -176,91 +171,3 @@ class ReadyProbe(NullNotifier):
     async def close(self) -> None:
         await super().close()
         await self.lookout.close()
-
-
-# Nobody waits longer for an answer.
-DEADLINE = 1.0
-# After so long without a word it asks whether it would hear one.
-SILENCE = 5.0
-
-
-class RedisPubSub(Notifier):
-    """While Redis is away a lookout does its work."""
-
-    # The last is uvloop's word for a connection that is gone.
-    errors = (RedisError, OSError, TimeoutError, RuntimeError)
-
-    @property
-    def longest_wait(self) -> float:
-        return POLL_INTERVAL_LISTENING_S
-
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[MariaConnection]],
-        url: str,
-        seal: str,
-        bell: LocalWakeups,
-    ) -> None:
-        super().__init__()
-        self.lookout = MariaPoller(connect, self, bell)
-        self.redis = make_client(url)
-        # Stores may share a Redis, and the seal is not for it.
-        self.channel = f"penstock:{blake2b(seal.encode(), digest_size=8).hexdigest()}"
-
-    def listen(self) -> None:
-        super().listen()
-        if not self.hears:
-            self.lookout.begin()
-
-    async def send(self, notice: str) -> None:
-        await self.redis.publish(self.channel, notice)
-
-    async def listen_once(self) -> None:
-        async with self.redis.pubsub() as channel:
-            await channel.subscribe(self.channel)
-            while True:
-                message = await channel.get_message(timeout=SILENCE)
-                if message is None:
-                    await channel.ping()
-                    message = await channel.get_message(timeout=DEADLINE)
-                self.take(message)
-
-    def take(self, message: dict[str, str] | None) -> None:
-        if message is None:
-            raise TimeoutError("Redis does not answer")
-        if message["type"] == "subscribe":
-            self.hears = True
-            # Whatever came before is looked for.
-            self.wake(None)
-        elif message["type"] == "message":
-            self.handle_notice(message["data"])
-
-    async def examine(self) -> Check:
-        try:
-            await self.redis.ping()
-        except self.errors as error:
-            text = f"Redis cannot be reached, so consumers poll: {error}"
-            return Check("wake", text, False)
-        return Check("wake", "Redis delivers wake-ups")
-
-    async def drop(self) -> None:
-        """The client does by itself."""
-
-    async def close(self) -> None:
-        await super().close()
-        await self.lookout.close()
-        await self.redis.aclose()
-
-
-def make_client(url: str) -> Redis:
-    """It tells of every failure at once: whoever listens begins anew by itself."""
-    try:
-        return Redis.from_url(
-            url,
-            decode_responses=True,
-            retry=Retry(NoBackoff(), 0),
-            socket_connect_timeout=DEADLINE,
-            socket_timeout=DEADLINE,
-        )
-    except ValueError as error:
-        raise InvalidInput(f"store url: wake={url} cannot be read: {error}") from None
