@@ -148,7 +148,7 @@ WRONG = {
     "host=db password=s3cret": "'...' does not begin with",
     "sqlite://me:s3cret@db/x": "'sqlite://db/x' has a host",
     "postgresql://me:/s3cret@db/x": "'postgresql://db/x' cannot be read: a port is a number",
-    "postgresql://me:1/s3cret@db/x": "in a password / ? # @ are written %2F %3F %23 %40",
+    "postgresql://me:1/s3cret@db/x": "in a password, write / ? # @ as %2F %3F %23 %40",
     "postgresql://me:1?s3cret@db/x": "'postgresql://...' cannot be read",
     "postgresql://me:1#s3cret@db/x": "'postgresql://db/x' cannot be read",
     "postgresql://me:1@s3cret@db/x": "'postgresql://db/x' cannot be read",

@@ -151,7 +151,7 @@ async def test_a_step_waits_a_second_at_most_for_a_lock_and_then_does_nothing(ur
 async def test_somebody_elses_turn_is_waited_for_and_not_for_ever(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.stores.postgres.migrate.LOOKS", 2)
+    monkeypatch.setattr("penstock.stores.postgres.migrate.RETRY_ATTEMPTS", 2)
     async with connected(url) as holder:
         await holder.execute(f"SELECT pg_advisory_lock({TURN})")
         with pytest.raises(StoreBusy, match="another process is migrating"):

@@ -1,4 +1,4 @@
-"""Opens the store a URL names."""
+"""Opens, migrates and checks for the store a URL names."""
 
 import os
 from importlib import import_module
@@ -9,7 +9,7 @@ from penstock.errors import InvalidInput
 from penstock.store import Clock, Durability, Store
 from penstock.stores.urls import redact_url, split, take_durability
 
-# The packages of stores on a server, each with an extra of its name, by the schemes of their URLs.
+# URL scheme -> package of a server store; the package's driver is an extra of the same name.
 SERVERS = {
     "postgresql": "postgres",
     "postgres": "postgres",
@@ -21,10 +21,10 @@ SERVERS = {
 
 
 async def open(url: str, *, clock: Clock | None = None) -> Store:
-    """`sqlite:///file.db`, `sqlite:////absolute/file.db`, or `sqlite://` for one in memory;
+    """Opens `sqlite:///file.db`, `sqlite:////absolute/file.db`, or `sqlite://` for one in memory;
     `postgresql://user@host/database`; `mariadb://user@host/database`; `redis://host:6379/0`.
 
-    `?durability=fast` gives up the last second of commits to a power cut for speed.
+    `?durability=fast` is faster, but a power cut may lose the last second of commits.
     """
     if (package := SERVERS.get(split(url).scheme)) is not None:
         store: Store = await load_part(package, "open").open_store(url, clock=clock)
@@ -36,7 +36,7 @@ async def open(url: str, *, clock: Clock | None = None) -> Store:
 
 
 def preload(url: str) -> None:
-    """Imports what `open` needs."""
+    """Imports the modules `open` needs."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
         load_part(package, "open")
     else:
@@ -44,7 +44,7 @@ def preload(url: str) -> None:
 
 
 async def exists(url: str) -> bool:
-    """A store is there already. None is made, and one in memory is always there."""
+    """Tells whether the store exists, without creating it; one in memory always does."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
         there: bool = await load_part(package, "open").exists(url)
         return there
@@ -52,7 +52,7 @@ async def exists(url: str) -> bool:
 
 
 async def migrate(url: str, *, plan: bool = False) -> list[str]:
-    """The steps that brought the store up to date; with `plan`, those that would."""
+    """Brings the store up to date and returns the steps taken; with `plan`, only lists them."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
         steps: list[str] = await load_part(package, "upgrade").upgrade(url, plan=plan)
         return steps
@@ -68,7 +68,7 @@ def has_file(url: str) -> bool:
 
 
 def load_part(package: str, name: str) -> ModuleType:
-    """Loaded when it is asked for: its driver is an extra."""
+    """Imports on demand, because the driver is an optional extra."""
     try:
         return import_module(f"penstock.stores.{package}.{name}")
     except ModuleNotFoundError as error:
@@ -76,7 +76,7 @@ def load_part(package: str, name: str) -> ModuleType:
 
 
 def parse_file(url: str) -> tuple[str, Durability]:
-    """The path of the file, empty for one in memory."""
+    """Returns the path of the file (empty for one in memory) and the durability."""
     parts = split(url)
     given = parse_qs(parts.query, keep_blank_values=True)
     options = {name: values[-1] for name, values in given.items()}

@@ -1,4 +1,4 @@
-"""Callers' connections, of every kind that an engine knows, as one."""
+"""Adapts callers' driver connections to one interface."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -9,15 +9,15 @@ from penstock.errors import InvalidInput
 
 
 class DriverConnection(ABC):
-    """`alone`: it is in no transaction, and would commit every statement by itself.
+    """A caller's connection.
 
-    `waits`: its calls are waited for.
+    `alone`: it is in autocommit mode, outside a transaction. `waits`: its calls are awaited.
     """
 
     alone = False
     waits = False
     errors: tuple[type[BaseException], ...] = ()
-    # Has something called after the commit; None if nobody tells us of it.
+    # Registers a callback for after the commit; None if the driver has no such hook.
     on_commit: Callable[[Callable[[], None]], object] | None = None
 
     def __init__(self, connection: Any) -> None:
@@ -25,21 +25,21 @@ class DriverConnection(ABC):
 
     @abstractmethod
     async def say(self, text: str) -> None:
-        """Plain words, without an answer."""
+        """Runs a statement without parameters or rows."""
 
 
 C = TypeVar("C", bound=DriverConnection)
 
 
 class DriverAdapters(Generic[C]):
-    """Those of some drivers, and SQLAlchemy with any of them."""
+    """Adapts connections of an engine's drivers, plain or inside SQLAlchemy."""
 
     def __init__(self, names: str, of_driver: Callable[[Any], C | None]) -> None:
         self.names = names
         self.of_driver = of_driver
 
     def adapt(self, connection: Any) -> C:
-        """For a caller that does not wait."""
+        """Adapts a connection for a synchronous caller."""
         caller = self.adapt_known(connection)
         if caller.waits:
             raise InvalidInput("the connection is asynchronous: use aenqueue")
@@ -51,7 +51,7 @@ class DriverAdapters(Generic[C]):
             caller = await self.adapt_async(await connection.connection())
             return watch_commit(caller, connection.sync_session)
         if asyncio is not None and isinstance(connection, asyncio.AsyncConnection):
-            # What it has not begun would not be rolled back either.
+            # Makes SQLAlchemy begin its transaction; otherwise its rollback would not cover ours.
             await connection.exec_driver_sql("SELECT 1")
             raw = await connection.get_raw_connection()
             return self.adapt_known(raw.driver_connection)
@@ -76,7 +76,7 @@ class DriverAdapters(Generic[C]):
 
 
 def watch_commit(caller: C, session: Any) -> C:
-    """A session tells when it has committed."""
+    """Uses the session's after_commit event as the commit hook."""
     event = sys.modules["sqlalchemy"].event
     caller.on_commit = lambda call: event.listen(
         session, "after_commit", lambda _: call(), once=True

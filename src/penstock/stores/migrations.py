@@ -1,4 +1,4 @@
-"""The numbered migrations of an engine, and what is wrong with those already applied."""
+"""Loads an engine's numbered migrations and checks those already applied."""
 
 import os
 import re
@@ -16,9 +16,10 @@ ONLINE = "\n-- online\n"
 
 
 class Migration(Struct, frozen=True):
-    """`floor`: the oldest code that may still write after it, by its last migration's number.
+    """One numbered SQL file.
 
-    An `online` one is not one transaction: each of its statements stands by itself.
+    `floor`: the oldest schema whose code may still write after it. The statements of an `online`
+    migration run one by one, outside a transaction.
     """
 
     number: int
@@ -45,7 +46,7 @@ def read(file_name: str, text: str) -> Migration:
 
 
 def find_missing(known: list[Migration], applied: dict[int, str], floor: int) -> list[Migration]:
-    """The migrations to apply; raises when the store is not one this code may write to."""
+    """Returns the migrations to apply; raises if this version may not write to the store."""
     last = known[-1].number
     if floor > last:
         raise StoreTooNew(

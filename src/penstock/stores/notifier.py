@@ -1,4 +1,4 @@
-"""Whoever waits for work in this process, and what wakes them."""
+"""Wakes consumers that wait for work, in this process and through a channel in others."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ class Waiters:
                 future.set_result(None)
 
     def wait(self, queue_ids: Collection[int]) -> "asyncio.Future[None]":
-        """A future that ends when one of the queues may have work."""
+        """Returns a future that ends when one of the queues may have work."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting[future] = frozenset(queue_ids)
         future.add_done_callback(self._forget)
@@ -32,7 +32,7 @@ class Waiters:
 
     @property
     def wanted(self) -> frozenset[int]:
-        """The queues somebody waits for."""
+        """The queues that have waiters."""
         return frozenset().union(*self.waiting.values())
 
     def _forget(self, future: "asyncio.Future[None]") -> None:
@@ -40,7 +40,7 @@ class Waiters:
 
 
 async def wait_until_heard(heard: "asyncio.Future[None]", timeout: float) -> None:
-    """A timer that ends the future is cheaper than one that cancels a task."""
+    """Waits with a timer that ends the future, which is cheaper than cancelling a task."""
     timer = asyncio.get_running_loop().call_later(timeout, end_wait, heard)
     try:
         await heard
@@ -53,10 +53,10 @@ def end_wait(heard: "asyncio.Future[None]") -> None:
         heard.set_result(None)
 
 
-# The first is told at once, what comes after it together.
+# The first notice is sent at once; later ones within this interval are batched.
 MIN_NOTIFY_INTERVAL_S = 0.005
 RETRY_DELAY_S = 1.0
-# Queues in one notice; PostgreSQL's may have 8,000 bytes.
+# PostgreSQL limits a notice to 8,000 bytes.
 MAX_QUEUES_PER_NOTICE = 500
 POLL_INTERVAL_LISTENING_S, POLL_INTERVAL_DEAF_S = 1.0, 0.05
 
@@ -64,17 +64,17 @@ W = TypeVar("W", bound="NullNotifier")
 
 
 class NullNotifier(Waiters):
-    """There is no way to other processes: whoever waits there looks by itself."""
+    """Wakes waiters of this process only; those of other processes poll."""
 
     hears = False
 
     @property
     def longest_wait(self) -> float:
-        """How long a waiter may trust that it would be told."""
+        """How long a waiter may sleep before it polls, in seconds."""
         return POLL_INTERVAL_LISTENING_S if self.hears else POLL_INTERVAL_DEAF_S
 
     def tell(self, queue_ids: Iterable[int]) -> None:
-        """After the commit, never in it."""
+        """Call it after the commit, never inside the transaction."""
         self.wake(queue_ids)
 
     def listen(self) -> None: ...
@@ -87,9 +87,9 @@ class NullNotifier(Waiters):
 
 
 class Listener(NullNotifier, ABC):
-    """There is a channel that tells of what other processes did."""
+    """Listens on a channel for notices of other processes."""
 
-    # What a channel may raise; whoever is not told looks by itself.
+    # Errors the channel may raise; waiters poll while it is down.
     errors: tuple[type[BaseException], ...]
 
     def __init__(self) -> None:
@@ -98,11 +98,11 @@ class Listener(NullNotifier, ABC):
 
     @abstractmethod
     async def listen_once(self) -> None:
-        """Until the channel is gone. Says `hears` as soon as nothing is missed any more."""
+        """Listens until the channel is gone. Sets `hears` once no notice can be missed."""
 
     @abstractmethod
     async def drop(self) -> None:
-        """The channel is of no use any more."""
+        """Closes a broken channel."""
 
     def listen(self) -> None:
         if self.listening is None:
@@ -127,7 +127,7 @@ class Listener(NullNotifier, ABC):
 
 
 class Notifier(Listener):
-    """And we tell them, after the commit."""
+    """Also sends notices to other processes, after the commit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class Notifier(Listener):
 
 
 class WaitMixin(ABC, Generic[W]):
-    """A store whose waiters are woken, or look by themselves."""
+    """Lets a store's consumers wait for work: notified or by polling."""
 
     waiters: W
 
@@ -192,7 +192,7 @@ class WaitMixin(ABC, Generic[W]):
         self.refuse_closed()
         self.waiters.listen()
         heard = self.waiters.wait(queue_ids)
-        # Looking after listening: what came in between is not missed.
+        # Check after starting to listen, so that nothing in between is missed.
         missed = await self.any_ready(queue_ids) if since is None else since != self.wakes
         if missed:
             heard.cancel()

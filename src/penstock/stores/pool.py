@@ -1,4 +1,4 @@
-"""A few connections to a server, the warmest first."""
+"""A bounded connection pool that reuses the most recently used connection first."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -31,15 +31,15 @@ class ConnectionPool(ABC, Generic[C]):
 
     @abstractmethod
     def is_harmless(self, error: BaseException) -> bool:
-        """The connection goes on as if nothing had happened."""
+        """True if the connection can be reused after this error."""
 
     @abstractmethod
     async def leave(self, connection: C) -> None:
-        """Says goodbye, but not for long."""
+        """Closes the connection gracefully, within a short time limit."""
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[C]:
-        """One that is left in a state nobody knows is dropped."""
+        """Lends a connection. One left in an unknown state is dropped."""
         connection = await self.take()
         try:
             yield connection
@@ -77,7 +77,7 @@ class ConnectionPool(ABC, Generic[C]):
             ) from None
         except asyncio.CancelledError:
             if not future.cancelled():
-                # It was its turn when it left: it is another one's now.
+                # It was cancelled after it got its turn: pass the turn on.
                 self.serve_waiting()
             raise
 
@@ -93,7 +93,7 @@ class ConnectionPool(ABC, Generic[C]):
             self.serve_waiting()
 
     def drop_idle(self) -> None:
-        """What befell one connection has befallen the others: each would fail a call to say so."""
+        """Drops idle connections after one broke: the others are probably broken too."""
         while self.idle:
             self.idle.pop().terminate()
 

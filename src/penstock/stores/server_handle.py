@@ -1,4 +1,4 @@
-"""A store on a server, as long as this process has it open."""
+"""Base of server stores: open and closed state."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -22,13 +22,13 @@ class ServerHandle(ABC):
     async def close(self) -> None:
         if not self.closed:
             self.closed = True
-            # Of a loop that is closed nothing can be asked: its sockets go with it.
+            # If the loop is closed, its sockets are closed with it.
             if not self.loop.is_closed():
                 await self.let_go()
 
     @abstractmethod
     async def let_go(self) -> None:
-        """Of its connections."""
+        """Closes its connections."""
 
     def refuse_closed(self) -> None:
         if self.closed:

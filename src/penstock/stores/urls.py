@@ -1,4 +1,4 @@
-"""The URL of a store, read and told without what may be a password in it."""
+"""Parses store URLs and redacts their passwords."""
 
 import re
 from urllib.parse import SplitResult, urlsplit
@@ -13,7 +13,7 @@ def split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError:
-        # Its text has the URL.
+        # Its message contains the URL, and so the password.
         raise make_url_error(url) from None
 
 
@@ -25,7 +25,7 @@ def make_url_error(url: str) -> InvalidInput:
 
 
 def redact_url(url: str) -> str:
-    """A password may hold what divides a URL: nothing before the last @ is told."""
+    """Drops everything before the last @, since a password may contain URL delimiters."""
     if url.startswith("sqlite:///"):
         return url
     scheme = SCHEME.match(url)
@@ -37,7 +37,7 @@ def redact_url(url: str) -> str:
 
 
 def get_file_path(url: str) -> str | None:
-    """The file of a SQLite store; None for one in memory, or for another kind of store."""
+    """Returns the file of a SQLite store; None for one in memory or another kind of store."""
     scheme, _, path = url.partition("?")[0].partition(":///")
     return None if scheme != "sqlite" or path in ("", ":memory:") else path
 

@@ -1,1 +1,1 @@
-"""The store in a MariaDB database."""
+"""The MariaDB store."""

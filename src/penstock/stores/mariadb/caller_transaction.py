@@ -1,4 +1,4 @@
-"""Callers' connections to MariaDB, as one."""
+"""Adapts callers' MariaDB connections and runs our statements in their transactions."""
 
 import sys
 from abc import abstractmethod
@@ -72,7 +72,7 @@ KINDS = driver_adapters.DriverAdapters("asyncmy, PyMySQL or SQLAlchemy", adapt_d
 
 # No such table, no database chosen.
 ABSENT = (1146, 1046)
-# A caller's snapshot may be older than what others did: these look at what is there now.
+# The caller's snapshot may be old, so these use locking reads to see committed rows.
 CURRENT = frozenset({"dedup_seen", "head", "head_of", "first_in_line"})
 
 
@@ -84,7 +84,7 @@ class MariaCallerTransaction(caller_transaction.CallerTransaction[MariaDriverCon
         if statement not in CURRENT:
             return await self.caller.ask(text)
         if statement == "dedup_seen":
-            # A row that is not there could only be locked with its neighbours.
+            # InnoDB locks a missing row only with its gap, so insert a placeholder first.
             await self.caller.ask(fill_statement("dedup_place", **values))
         return await self.caller.ask(f"{text} FOR UPDATE")
 

@@ -1,4 +1,4 @@
-"""Hands out messages: one statement picks, moves and reads them."""
+"""Builds the claim statements: one packet picks, moves and reads the messages."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -46,7 +46,7 @@ def make_dead_claim_statement(claim: Claim, clock: str, moment: RawSql) -> str:
 def make_take_statement(
     clock: str, number: str, claim: str, leave: str, expired: str, length: int
 ) -> str:
-    """It answers with what was claimed, if anything was, and with whether something expired."""
+    """Returns the claimed rows and whether expired messages are in line."""
     texts = {
         "clock": clock,
         "number": number,
@@ -62,7 +62,7 @@ def make_take_statement(
 
 
 def make_picks(claim: Claim) -> RawSql:
-    """The first of each line that the claim names."""
+    """Selects the first tickets of each queue or type that the claim names."""
     limit, types = claim.limit, tuple(dict.fromkeys(claim.types))
     if not types:
         lines = [fill_statement("pick", queue=queue, limit=limit) for queue in claim.queue_ids]
@@ -94,7 +94,7 @@ def lease_micros(claim: Claim) -> int:
 
 
 def make_leased(rows: list[Any], length: int, order: int = RANK) -> list[Leased]:
-    """In the order of their line; they come in that of their ids."""
+    """Sorts the rows by rank; the server returns them by id."""
     rows.sort(key=itemgetter(order))
     return [
         Leased(
@@ -135,6 +135,6 @@ def message_lease_micros(meta: str) -> int:
 
 
 async def clear(tx: SqlTransaction, queues: Sequence[int], limit: int) -> int:
-    """Ends what expired in line for these queues."""
+    """Ends expired messages of these queues."""
     rows = await tx.all("expired_in_line", queues=list(queues), now=tx.now, limit=limit)
     return await upkeep.end_all(tx, rows)

@@ -1,4 +1,4 @@
-"""One connection to the server: several statements travel as one packet."""
+"""One connection to the server; sends several statements as one packet."""
 
 import asyncio
 import os
@@ -8,13 +8,13 @@ from penstock.errors import InvalidInput, OutcomeUnknown, PenstockError, StoreUn
 from penstock.stores import pool
 from penstock.stores.mariadb.errors import ERRORS, is_connection_gone, is_read_only
 
-# Every call has an end, whatever became of the server.
+# Time limit of every call, in seconds.
 DEADLINE = 5.0
 
 
 class StatementOutcome(NamedTuple):
-    """What one statement answered: its rows, if it has any, or how many it changed, and the first
-    number it gave to a new one."""
+    """The result of one statement: its rows, the number of changed rows, and the first new
+    AUTO_INCREMENT id."""
 
     rows: tuple[Any, ...] | None
     changed: int
@@ -26,13 +26,13 @@ class StatementOutcome(NamedTuple):
 
 
 class MariaConnection:
-    """A forked child has copies of its parent's sessions, and leaves them alone."""
+    """A connection that a forked child does not close, because its parent still uses it."""
 
     def __init__(self, connection: Any, most: int = 16 * 1024 * 1024) -> None:
         self.connection = connection
         self.process = os.getpid()
         self.ended = False
-        # How long a packet may be.
+        # max_allowed_packet, in bytes.
         self.most = most
         self.deadline: float | None = DEADLINE
 
@@ -56,11 +56,11 @@ class MariaConnection:
         return StatementOutcome(result.rows, result.affected_rows, result.insert_id)
 
     async def rows(self, *statements: str) -> list[Any]:
-        """Of the last statement that has any."""
+        """Returns the rows of the last statement that has any."""
         return last_rows(await self.send(*statements))
 
     def is_closed(self) -> bool:
-        """By us, or, as far as we have heard, by the server."""
+        """True if we or the server closed it, as far as we know."""
         return self.ended or bool(self.connection._stream_broken)
 
     def terminate(self) -> None:
@@ -85,7 +85,7 @@ def last_rows(outcomes: list[StatementOutcome]) -> list[Any]:
 
 class MariaPool(pool.ConnectionPool[MariaConnection]):
     def is_harmless(self, error: BaseException) -> bool:
-        # Of one that may only read, another server may write by now: a new session finds it.
+        # After a failover another server accepts writes; a new session finds it.
         if (
             is_connection_gone(error)
             or is_read_only(error)

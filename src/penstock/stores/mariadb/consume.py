@@ -1,4 +1,4 @@
-"""Claims and settles: one packet each, and a closer look at what they leave out."""
+"""Claims and settles in one packet each."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,14 +25,14 @@ class MariaConsume(MariaDatabase, consume.ServerConsume):
         if not expired:
             return Claimed(messages)
         if messages:
-            # They are ours already, whatever becomes of the others.
+            # These are claimed already, whatever happens to the rest.
             with suppress(StoreError):
                 await self.clear(claim.queue_ids)
             return Claimed(messages)
         return Claimed([], again=await self.clear(claim.queue_ids))
 
     async def clear(self, queue_ids: Sequence[int]) -> bool:
-        """Ends what expired in line. What has keys to free is looked at one by one."""
+        """Ends expired messages as a set; those with keys to free one by one."""
         most = self.capabilities.max_batch
         ended = await self.write(upkeep.expire_in_line, queue_ids, most)
         return bool(ended or await self.write(claims.clear, queue_ids, most))
@@ -44,7 +44,7 @@ class MariaConsume(MariaDatabase, consume.ServerConsume):
         return Claimed(claims.make_leased(rows, claims.lease_micros(claim), claims.DEAD_AT))
 
     async def run_claim(self, text: str) -> tuple[list[Any], list[Any]]:
-        """The rows that were claimed, and whether something expired in line."""
+        """Returns the claimed rows and whether expired messages are in line."""
         *found, expired, _ = await self.retry_conflicts(lambda: self.act_once(text))
         return last_rows(found), expired.listed
 
@@ -75,5 +75,5 @@ class MariaConsume(MariaDatabase, consume.ServerConsume):
         return await self.write(settle.settle_free, moves)
 
     async def write_briefly(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """No session of ours waits for longer than that."""
+        """Writes with the session's lock timeout, which is short already."""
         return await self.write(work, *args, **kwargs)

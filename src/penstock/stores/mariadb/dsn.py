@@ -1,4 +1,4 @@
-"""Where the server is, and how our sessions there behave."""
+"""Parses the store URL and opens sessions with our settings."""
 
 import asyncio
 import re
@@ -15,20 +15,20 @@ from penstock.stores.mariadb.connection import DEADLINE, MariaConnection
 from penstock.stores.mariadb.errors import ERRORS, translate_error
 from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
-# By UTC: a local clock is turned back once a year.
+# In UTC, because local time goes back once a year.
 MOMENT = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
-# A server's own defaults are not ours: what is too long must fail, and a claim locks no gaps.
+# Overrides server defaults: overlong values must fail, and a claim must not lock gaps.
 SETTINGS = {
     "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
     "time_zone": "'+00:00'",
-    # Nobody is kept waiting for longer by somebody's open transaction, or by a change of tables.
+    # Bounds waits for locked rows and for DDL, in seconds.
     "innodb_lock_wait_timeout": "1",
     "lock_wait_timeout": "5",
     "auto_increment_increment": "1",
     "auto_increment_offset": "1",
-    # The plan of a long list is made by looking at it, not by what is known of the table.
+    # Plan long IN lists by index dives, not by statistics.
     "eq_range_index_dive_limit": "0",
-    # Longer than any of our calls: whoever vanished holds nothing for much longer.
+    # Longer than any of our calls; the server drops the locks of a vanished client after it.
     "idle_transaction_timeout": "10",
 }
 OLDEST = (10, 6)
@@ -43,9 +43,9 @@ class MariaDsn(Struct, frozen=True):
     where: str
     durability: Durability = "safe"
     pool_size: int = 8
-    # The Redis that carries wake-ups between processes; without one, the server is asked.
+    # URL of a Redis that carries wake-ups between processes; None polls the server.
     wake: str | None = None
-    # The one clock: what the server is asked for its time.
+    # SQL expression of the server's time.
     moment: str = MOMENT
 
     async def connect(self) -> MariaConnection:
@@ -58,7 +58,7 @@ class MariaDsn(Struct, frozen=True):
                     client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
                 )  # fmt: skip
         except RuntimeError as error:
-            # The driver's, about a socket that was closed before it looked at it.
+            # The driver raises it for a socket that is already closed.
             raise StoreUnreachable(f"{self.where} cannot be reached: {error}") from error
         except ERRORS as error:
             raise translate_error(error, self.where) from error
@@ -81,13 +81,13 @@ class MariaDsn(Struct, frozen=True):
 
 
 def refuse_other(where: str, version: str) -> None:
-    """Before anything is said that another server would not understand."""
+    """Refuses other servers before sending statements they would not understand."""
     if "mariadb" not in version.lower():
         raise StoreUnusable(
             f"{where}: the server is MySQL {version}; Penstock needs MariaDB for"
             " DELETE ... RETURNING"
         )
-    # Clients of old are told of a 5.5.5 that it only pretends to be.
+    # MariaDB prefixes its version with 5.5.5- for old clients.
     found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         raise StoreUnusable(f"{where}: MariaDB {version} is too old; 10.6 or newer is needed")
@@ -105,7 +105,7 @@ def parse(url: str) -> MariaDsn:
 
 
 def place(url: str, parts: SplitResult) -> dict[str, Any]:
-    """Who, where and in which database."""
+    """Parses user, host and database."""
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database:
         raise InvalidInput("store url: name one database, as in mariadb://user@host/database")

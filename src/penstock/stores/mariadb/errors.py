@@ -1,4 +1,4 @@
-"""What went wrong with the server, in our words."""
+"""Maps the driver's errors to store errors."""
 
 from asyncmy.errors import InterfaceError, MySQLError
 
@@ -11,16 +11,16 @@ from penstock.errors import (
     StoreUnusable,
 )
 
-# What the driver may raise.
+# Errors the driver may raise.
 ERRORS = (MySQLError, OSError, TimeoutError)
 DEADLOCK, LOCK_WAIT, CHANGED, DUPLICATE = 1213, 1205, 1020, 1062
-# Another transaction was in the way: the same again, from the start.
+# Conflicts with another transaction: retry from the start.
 CONFLICT_ERRORS = frozenset({DEADLOCK, LOCK_WAIT, CHANGED, DUPLICATE})
-# The driver's own numbers are of connections that broke; the server's, of those it ends.
+# Broken connections: the driver's own error numbers, and the server's for those it ends.
 DRIVER = range(2000, 3000)
 ENDED = frozenset({0, 1053, 1077, 1158, 1159, 1160, 1161, 1184, 1927, 4031})
 READ_ONLY = frozenset({1290, 1792, 1836})
-# In this order; the first that fits is told.
+# The first match wins.
 TOLD: tuple[tuple[frozenset[int], type[StoreError], str], ...] = (
     (READ_ONLY, StoreUnreachable,
      "is read-only (a replica, or a failover is in progress)"),
@@ -36,14 +36,14 @@ TOLD: tuple[tuple[frozenset[int], type[StoreError], str], ...] = (
 
 
 def get_error_number(error: BaseException) -> int | None:
-    """The server's; None if it is not from there."""
+    """Returns the server's error number, or None."""
     if isinstance(error, MySQLError) and error.args and isinstance(error.args[0], int):
         return error.args[0]
     return None
 
 
 def is_connection_gone(error: BaseException) -> bool:
-    """The connection is."""
+    """True if the connection is broken."""
     if isinstance(error, OSError | TimeoutError | InterfaceError):
         return True
     number = get_error_number(error)
@@ -59,7 +59,7 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def translate_error(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
-    """`sent`: it was asked to change something, and the answer may have been lost."""
+    """Maps a driver error. `sent`: a change was sent and its answer may have been lost."""
     if isinstance(error, StoreError):
         return error
     text = " ".join(str(error).split()) or type(error).__name__

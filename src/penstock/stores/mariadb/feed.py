@@ -1,8 +1,8 @@
-"""The export's reader: up to the last number below which nothing will ever appear.
+"""Reads messages and history for the export, up to the last final number.
 
-Numbers are taken before they are committed, and in any order. So whoever writes holds the youngest
-generation until its commit. If nobody holds one, all that is committed is final; otherwise all that
-was committed before the oldest that is held began.
+Numbers are assigned before the commit and commit in any order. So each writer locks the newest
+generation until its commit. If no generation is locked, everything committed is final; otherwise
+everything committed before the oldest locked generation began.
 """
 
 from contextlib import suppress
@@ -51,13 +51,13 @@ async def prune(tx: MariaTransaction, retention: Retention, final: Final) -> Pru
 
 
 async def find_final(engine: "MariaDatabase") -> Final:
-    """With nobody at work it only reads. Each look is younger than the one before it."""
+    """Returns the last final numbers, and begins a new generation while writers are active."""
     (committed,) = await engine.fetch("committed")
     generations = await engine.fetch("generations")
     free = {number for (number,) in await engine.fetch("free_generations")}
     held = [each for each in generations if each[0] not in free]
     youngest, *known = generations[-1]
-    # Somebody may be in the way; then the next one will do it.
+    # Skipped if the row is locked; the next call does it.
     with suppress(StoreBusy):
         if not held and len(generations) > 1:
             await engine.write_aside("drop_generations", number=youngest)

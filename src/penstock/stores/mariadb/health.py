@@ -1,4 +1,4 @@
-"""What an operator should know of a MariaDB store."""
+"""Health checks of a MariaDB store."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from penstock.stores.mariadb.migrate import SCHEMA
 from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql import health
 
-# Fewer bytes than this keep large bodies out.
+# A smaller max_allowed_packet refuses large bodies, in bytes.
 PACKET = 16 * 1024 * 1024
-# Generations that wait for the end of a transaction; each look of an export begins one.
+# Each export call begins a generation while a transaction holds an older one.
 MAX_PENDING_GENERATIONS = 100
 
 
@@ -52,7 +52,7 @@ async def check_packets(tx: MariaTransaction) -> Check:
 
 
 async def check_exports(tx: MariaTransaction) -> Check:
-    """A transaction that nobody ends keeps the export waiting."""
+    """A long write transaction delays the export."""
     count = await fetch_value(tx, "SELECT count(*) FROM penstock_generation")
     if count > MAX_PENDING_GENERATIONS:
         return Check("transactions", "a long write transaction delays the export; end it", False)

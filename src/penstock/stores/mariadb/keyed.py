@@ -1,4 +1,4 @@
-"""Batches of messages with keys. The locks of their ordering keys are held."""
+"""Publishes and completes batches with ordering keys; the caller holds the keys' locks."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ def message_row(entry: Entry, now: Moment) -> tuple[Any, ...]:
 
 
 async def heads_of(tx: SqlTransaction, entries: Sequence[Entry]) -> set[tuple[int, str]]:
-    """The keys, of those that the entries name, whose turn another message has."""
+    """Returns the entries' ordering keys that another message holds."""
     asked: dict[int, set[str]] = {}
     for entry in entries:
         if entry.ordering_key is not None:
@@ -62,7 +62,7 @@ async def place(
 
 
 async def complete(tx: SqlTransaction, items: Sequence[Completion]) -> list[Any]:
-    """The locks of those that were. A lease stays if the next in its line is about to leave it."""
+    """Returns the locks completed. Skips a lease whose successor is locked."""
     leases = {row[2]: row for row in await tx.all("settle_look", ids=listed(items))}
     held = [item for item in items if fits(item, leases.get(item.id))]
     lines = {row[0]: row for row in await tx.all("lines_of_heads", ids=listed(held))}
@@ -89,7 +89,7 @@ def fits(item: Completion, row: Any) -> bool:
 
 
 async def call(tx: SqlTransaction, ids: list[int]) -> dict[int, Ticket]:
-    """The tickets of those that nobody else is about to take out of their line."""
+    """Returns the successors' tickets that no other transaction has locked."""
     if not ids:
         return {}
     rows = await tx.all("call_from_line", ids=sorted(ids))

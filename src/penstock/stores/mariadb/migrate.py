@@ -1,7 +1,7 @@
-"""Brings the schema up to date while workers of the old code and of the new one go on.
+"""Migrates the schema while old and new workers keep running.
 
-A change of tables commits by itself here, so every statement of a migration is harmless when it is
-done again: two processes may migrate at once, and one that was killed is made up for.
+DDL commits implicitly in MariaDB, so every statement of a migration is idempotent: two processes
+may migrate at once, and a killed migration is resumed.
 """
 
 from penstock.stores import migrations
@@ -20,20 +20,20 @@ CREATE TABLE IF NOT EXISTS penstock_migration (
     at TIMESTAMP NOT NULL DEFAULT current_timestamp) ENGINE InnoDB COLLATE utf8mb4_nopad_bin
 """
 THERE = "SHOW TABLES LIKE 'penstock\\_migration'"
-# A table that is in use may be waited for, and others wait behind us.
+# DDL waits for tables in use, and other sessions queue behind it; seconds.
 SET_LOCK_TIMEOUT = "SET SESSION innodb_lock_wait_timeout = 10, SESSION lock_wait_timeout = 10"
 IN_LINE = "SELECT slot FROM penstock_guard WHERE slot = 0 FOR UPDATE"
 
 
 async def read_applied(session: MariaConnection) -> dict[int, str]:
-    """The checksum of each migration that is done; none at all in a new database."""
+    """Returns the checksums of applied migrations; empty for a new database."""
     if not await session.rows(THERE):
         return {}
     return dict(await session.rows("SELECT number, checksum FROM penstock_migration"))
 
 
 async def read_floor(session: MariaConnection) -> int:
-    """The oldest code that may still write here."""
+    """Returns the oldest schema whose code may still write."""
     ((number,),) = await session.rows("SELECT max(floor) FROM penstock_migration")
     return number or 0
 
@@ -41,7 +41,7 @@ async def read_floor(session: MariaConnection) -> int:
 async def find_missing(
     session: MariaConnection, known: list[Migration] = MIGRATIONS
 ) -> list[Migration]:
-    """What is to be applied; raises if this code may not write here."""
+    """Returns the migrations to apply; raises if this version may not write."""
     done = await read_applied(session)
     return migrations.find_missing(known, done, await read_floor(session) if done else 0)
 
@@ -49,7 +49,7 @@ async def find_missing(
 async def migrate(
     session: MariaConnection, moment: str, known: list[Migration] = MIGRATIONS
 ) -> list[Migration]:
-    """What was applied."""
+    """Applies missing migrations and returns them."""
     session.deadline = None
     await session.send(SET_LOCK_TIMEOUT, FOUND)
     to_do = await find_missing(session, known)
@@ -63,7 +63,7 @@ async def apply(session: MariaConnection, moment: str, migration: Migration) -> 
     for statement in migration.text.split(";\n"):
         if statement.strip():
             await session.send(statement)
-    # Whoever comes second finds what the first one founded.
+    # Serialized, so that a concurrent process finds the defaults already created.
     ((now,),) = await session.rows("START TRANSACTION", IN_LINE, f"SELECT {moment}")
     tx = MariaTransaction(session, now)
     await queues.create_defaults(tx)

@@ -15,9 +15,9 @@ from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.store import MariaStore
 from penstock.stores.migrations import Migration
 
-# How often, and after how long, somebody else's migration is looked at.
+# Attempts and delay while another process migrates.
 RETRY_ATTEMPTS, RETRY_DELAY_S = 30, 0.1
-# What a server must not have changed if a commit is to survive a power cut.
+# Server settings under which a commit survives a power cut.
 NEEDED = {"innodb_flush_log_at_trx_commit": 1, "innodb_doublewrite": 1}
 
 
@@ -40,7 +40,7 @@ async def open_at(address: MariaDsn) -> MariaStore:
 
 
 async def wait_for_migrations(session: MariaConnection) -> list[Migration]:
-    """Whoever makes the store, or migrates it, may be in the middle of it."""
+    """Waits for another process that is creating or migrating the store."""
     to_do = await find_missing(session)
     for _ in range(RETRY_ATTEMPTS if to_do else 0):
         await asyncio.sleep(RETRY_DELAY_S)
@@ -56,7 +56,7 @@ async def exists(url: str) -> bool:
 
 @asynccontextmanager
 async def fit_session(address: MariaDsn) -> AsyncIterator[MariaConnection]:
-    """Of a server that keeps what it commits; what is wrong is told with where it is."""
+    """Opens a session on a suitable server; errors name the server."""
     session = await address.connect()
     try:
         await refuse_unfit(session, address)
@@ -82,7 +82,7 @@ async def refuse_unfit(session: MariaConnection, address: MariaDsn) -> None:
 
 
 async def find_weak_settings(session: MariaConnection) -> list[str]:
-    """The settings by which it may forget what it committed."""
+    """Lists the settings that could lose commits."""
     names = ", ".join(f"@@{name}" for name in NEEDED)
     (values,) = await session.rows(f"SELECT {names}")
     pairs = zip(NEEDED.items(), values, strict=True)

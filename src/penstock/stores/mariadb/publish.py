@@ -1,4 +1,4 @@
-"""Writes plain entries: all of them in one packet."""
+"""Builds the packet that publishes plain entries."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from penstock.stores.mariadb.statement import RawSql, fill_statement, to_literal
 from penstock.stores.sql.locking import LockingTransaction
 
 NOW = "@now"
-# Bytes of bodies; as text they are twice as long.
+# Bytes of bodies in a packet; as hexadecimal they are twice as long.
 ONE_PACKET = 4_000_000
 
 
 def make_statements(entries: Sequence[Entry]) -> list[str]:
-    """The statements; the first one tells the number of the first message."""
+    """Returns the statements; the first yields the id of the first message."""
     more = len(entries) - 1
     rows = RawSql(",\n".join(map(make_row, entries)))
     texts = [fill_statement("publish", rows=rows)]
@@ -50,7 +50,7 @@ def make_row(entry: Entry) -> str:
 
 
 def due_at_sql(entry: Entry) -> str | None:
-    """None: at once."""
+    """Returns the due time as SQL; None means at once."""
     if entry.run_at is not None:
         return str(entry.run_at)
     return f"{NOW} + {int(entry.delay * 1_000_000)}" if entry.delay else None
@@ -75,7 +75,7 @@ def expires_at_sql(entry: Entry) -> str:
 
 
 def make_published(first: int, count: int) -> list[Published]:
-    """Numbers are taken in the order of the entries, one after the other."""
+    """Builds the outcomes: ids are consecutive, in the order of the entries."""
     return [Published(id) for id in range(first, first + count)]
 
 
@@ -87,7 +87,7 @@ async def publish_chunks(tx: LockingTransaction, entries: Sequence[Entry]) -> li
 
 
 def split_into_packets(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Each of them fits into a packet, if a message does."""
+    """Splits entries so that each part fits into a packet, if a single message does."""
     start = length = 0
     for end, entry in enumerate(entries):
         length += len(entry.body)

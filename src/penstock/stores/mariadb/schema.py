@@ -1,4 +1,4 @@
-"""Whether a database still has every column that its migrations made."""
+"""Checks that a database still has every column its migrations created, and the type index."""
 
 from penstock.errors import StoreUnusable
 from penstock.stores.mariadb.connection import MariaConnection
@@ -14,13 +14,13 @@ NOTED = "SELECT value FROM penstock_fact WHERE name = 'columns'"
 
 
 async def note(session: MariaConnection) -> None:
-    """By whoever migrates, so that older code knows what newer code has dropped."""
+    """Records the columns after a migration, so that older code knows which were dropped."""
     names = sorted(await read_columns(session))
     await session.send(fill_statement("fact_set", name="columns", value=",".join(names)))
 
 
 async def refuse_incomplete(session: MariaConnection) -> None:
-    """At once, and not when some statement first needs what is gone."""
+    """Raises at open, not when a statement first needs a missing column."""
     noted = {name for (names,) in await session.rows(NOTED) for name in names.split(",")}
     if lost := sorted(noted - await read_columns(session)):
         raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
@@ -53,6 +53,6 @@ async def is_missing(session: MariaConnection) -> bool:
 
 
 async def build(session: MariaConnection) -> None:
-    # It may take long, and nobody waits for it.
+    # Building the index may take long.
     session.deadline = None
     await session.send(fill_statement("index_types"))

@@ -1,4 +1,4 @@
-"""Ends deliveries as sets. What a set leaves out is looked at one by one."""
+"""Builds the statements that settle deliveries as sets."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -11,7 +11,7 @@ from penstock.stores.sql.settle import apply
 
 
 def make_complete_statements(items: Sequence[Completion]) -> list[str]:
-    """The statements; the second one tells which they are."""
+    """Returns the statements; the second yields the completed locks."""
     locks = locks_of(items)
     given = [item for item in items if item.result is not None]
     kept = [fill_statement("complete_results", given=make_results(given))] if given else []
@@ -32,7 +32,7 @@ def make_results(items: Sequence[Completion]) -> RawSql:
 
 
 def make_extend_statements(items: Sequence[Extension]) -> list[str]:
-    """The statements; the last one tells until when."""
+    """Returns the statements; the last yields the new lease ends."""
     texts = [fill_statement("hold_leases", locks=locks_of(items))]
     for lease, run in groupby(sorted(items, key=lease_micros), lease_micros):
         texts.append(fill_statement("extend_many", length=lease, locks=locks_of(list(run))))
@@ -44,7 +44,7 @@ def lease_micros(item: Extension) -> int:
 
 
 async def settle_free(tx: MariaTransaction, moves: Sequence[Move]) -> list[Any]:
-    """Which of the moves were made, of those that nobody's open transaction is in the way of."""
+    """Makes the moves whose rows are not locked; returns those made."""
     rows = await tx.all("settle_look", ids=sorted(move.id for move in moves))
     held = {(row[2], row[9]): row for row in rows}
     made = [move for move in moves if is_unchanged(move, held.get((move.id, move.fence)))]
@@ -56,7 +56,7 @@ async def settle_free(tx: MariaTransaction, moves: Sequence[Move]) -> list[Any]:
 
 
 def is_unchanged(move: Move, row: Any) -> bool:
-    """It is as the rule saw it."""
+    """True if the lease is as the rules saw it."""
     if row is None or row[7] != move.seen_flags:
         return False
     return move.expired_by is None or row[13] < move.expired_by

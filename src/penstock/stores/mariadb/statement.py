@@ -1,4 +1,4 @@
-"""The statements of MariaDB, with values as the text of the statement."""
+"""Formats MariaDB statements with their values as literals."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,12 +9,12 @@ from penstock.stores.statements import load
 
 Value: TypeAlias = int | float | bool | str | bytes | None
 NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
-# What a quoted text may hold whatever the session's sql_mode and character set are.
+# Characters that are safe in quotes under any sql_mode and character set.
 PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")
 
 
 class RawSql(str):
-    """A piece of a statement that was made of values already."""
+    """SQL that is already formatted."""
 
     __slots__ = ()
 
@@ -47,22 +47,22 @@ def quote(text: str) -> str:
 
 
 def to_in_list(values: Sequence[Any]) -> str:
-    """For IN, which wants at least one."""
+    """Formats a list for IN, which needs at least one value."""
     return ",".join(map(to_literal, values)) if values else "NULL"
 
 
 def to_json_array(numbers: Iterable[int]) -> str:
-    """For json_table."""
+    """Formats values for json_table."""
     return f"[{','.join(map(str, sorted(numbers)))}]"
 
 
 def to_tuples(rows: Sequence[Sequence[Any]]) -> RawSql:
-    """For IN of rows, and for VALUES."""
+    """Formats rows for IN and VALUES."""
     return RawSql(",".join(f"({to_in_list(row)})" for row in rows))
 
 
 def locks_of(items: Sequence[Completion | Extension | Lock | Move]) -> RawSql:
-    """Each of them, by its fence: few were claimed at a time that the others were not."""
+    """Matches the locks grouped by fence, because most were claimed together."""
     ids: dict[int, list[int]] = {}
     for item in items:
         ids.setdefault(item.fence, []).append(item.id)
@@ -78,7 +78,7 @@ class MariaStatement:
 
     def __init__(self, text: str) -> None:
         pieces = NAMED.split(text)
-        # Texts and names by turns.
+        # Alternates text and parameter names.
         self.names = pieces[1::2]
         self.pieces = pieces[::2]
 
@@ -90,7 +90,7 @@ class MariaStatement:
         return "".join(filled)
 
 
-# They would travel with every packet.
+# Comments would be sent with every packet.
 COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 SQL = {
     name: MariaStatement(COMMENT.sub("", text))

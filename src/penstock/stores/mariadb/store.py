@@ -1,4 +1,4 @@
-"""The MariaDB store: what it does its own way. Hot verbs are one packet each."""
+"""The MariaDB store. Hot verbs are one packet each."""
 
 from collections.abc import Sequence
 
@@ -39,7 +39,7 @@ class MariaStore(MariaConsume, ServerStore[Waiting]):
         return await self.write(sets.promote, limit)
 
     async def expire(self, limit: int) -> int:
-        """Sets first; what has keys to free is left to the look at each."""
+        """Expires as sets; messages with keys to free one by one."""
         if not await self.look(upkeep.any_expired):
             return 0
         ended = await self.write(sets.expire, limit)

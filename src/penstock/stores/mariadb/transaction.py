@@ -1,4 +1,4 @@
-"""One transaction on one session. What nobody waits for travels with the next statement."""
+"""One transaction on one session; statements without results are sent with the next one."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -12,13 +12,13 @@ from penstock.stores.mariadb.statement import fill_statement, locks_of, to_json_
 from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable, Ticket
 
-# Statements whose count nobody asks for.
+# Statements whose row count is not used.
 UNASKED = frozenset({
     "put_ready", "put_scheduled", "put_dead", "put_history", "dedup_remember", "name_take",
     "keep_result", "unique_free", "take_head", "free_head", "get_in_line", "pruned_up_to",
     "leave_leases_of", "leave_scheduled",
 })  # fmt: skip
-# What is taken by a look, which locks it, leaves its place right after.
+# Taken by a locking SELECT, then deleted.
 PLACES = {
     "expire_ready": "ready",
     "expire_scheduled": "scheduled",
@@ -27,19 +27,19 @@ PLACES = {
     "take_some_scheduled": "scheduled",
     "take_some_dead": "dead",
 }
-# Bytes that wait for company at most.
+# Maximum bytes of buffered statements.
 MAX_DEFERRED_BYTES = 1_000_000
 
 
 def find_guard_slots(what: Sequence[Lockable]) -> list[int]:
-    """The rows of the guard that stand for these; different ones may share a row."""
+    """Returns the guard rows for these keys; different keys may share a row."""
     return [
         int.from_bytes(blake2b(repr(each).encode(), digest_size=2).digest(), "big") for each in what
     ]
 
 
 class Guarded(LockingTransaction):
-    """Locks are rows of the guard, on whatever connection."""
+    """Locks keys through rows of the guard table."""
 
     __slots__ = ()
 
@@ -123,7 +123,7 @@ def make_leave_statement(place: str, tickets: Sequence[Ticket]) -> str:
 
 
 def make_leave_ready_statement(places: Sequence[tuple[int, ...]]) -> str:
-    """Of queue, rank and id. A list of one row would be looked for in the whole table."""
+    """Deletes by (queue, rank, id). A one-row IN list of tuples would scan the table."""
     (queue, rank, _), *_ = places
     if all(place[:2] == (queue, rank) for place in places):
         return fill_statement(

@@ -1,4 +1,4 @@
-"""What `penstock migrate` does: migrations, and the index of types."""
+"""Implements `penstock migrate`: migrations and the type index."""
 
 from penstock.stores.mariadb import schema
 from penstock.stores.mariadb.connection import MariaConnection
@@ -10,7 +10,7 @@ INDEX = "index type"
 
 
 async def upgrade(url: str, *, plan: bool = False) -> list[str]:
-    """The steps that were taken; with `plan`, those that would be."""
+    """Migrates and returns the steps taken; with `plan`, only lists them."""
     address = parse(url)
     async with fit_session(address) as session:
         steps = await plan_steps(session)

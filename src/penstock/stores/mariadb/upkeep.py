@@ -1,4 +1,4 @@
-"""What agents do as sets."""
+"""Set statements of the agents: promote and expire."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from penstock.stores.sql.transaction import Ticket
 
 
 async def promote(tx: MariaTransaction, limit: int) -> list[int]:
-    """The queues of those that are due and need no look at their key."""
+    """Promotes due tickets without an ordering key; returns their queues."""
     rows = await tx.all("promote_many", limit=limit)
     if rows:
         await tx.add(fill_statement("leave_scheduled", array=to_json_array(id for id, _ in rows)))
@@ -18,7 +18,7 @@ async def promote(tx: MariaTransaction, limit: int) -> list[int]:
 
 
 async def expire(tx: MariaTransaction, limit: int) -> int:
-    """Ends what expired and frees no key."""
+    """Ends expired messages that free no key."""
     ended = await expire_in_line(tx, (), limit)
     if ended < limit:
         ended += await end_expired(tx, await tx.all("expire_scheduled", limit=limit - ended))
@@ -26,13 +26,13 @@ async def expire(tx: MariaTransaction, limit: int) -> int:
 
 
 async def expire_in_line(tx: MariaTransaction, queues: Sequence[int], limit: int) -> int:
-    """Of these queues; without any, of all."""
+    """Ends expired ready messages of these queues, or of all."""
     rows = await tx.all("expire_ready", everywhere=not queues, queues=list(queues), limit=limit)
     return await end_expired(tx, rows)
 
 
 async def end_expired(tx: MariaTransaction, rows: Sequence[Any]) -> int:
-    """They left their place when they were looked at."""
+    """Writes the ends of tickets that were already deleted."""
     if rows:
         tickets = [Ticket._make(row) for row in rows]
         await tx.add(

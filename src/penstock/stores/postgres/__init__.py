@@ -1,1 +1,1 @@
-"""PostgreSQL: many machines, one database."""
+"""The PostgreSQL store."""

@@ -1,4 +1,4 @@
-"""Callers' connections to PostgreSQL, as one."""
+"""Adapts callers' PostgreSQL connections and runs our statements in their transactions."""
 
 import sys
 from abc import abstractmethod
@@ -16,7 +16,7 @@ from penstock.stores.postgres.transaction import Locks
 from penstock.stores.sql import caller_transaction
 from penstock.stores.sql.caller_transaction import ELSEWHERE, Tell
 
-# The same statements for drivers that take %(name)s.
+# The statements for drivers with %(name)s parameters.
 FORMATTED = {name: NAMED.sub(r"%(\1)s", text.replace("%", "%%")) for name, text in TEXTS.items()}
 IDLE = 0
 
@@ -118,7 +118,7 @@ class PostgresCallerTransaction(
         return await self.caller.ask(statement, values)
 
     async def tell_at_commit(self, tell: Tell) -> None:
-        """The server tells, where nobody else does."""
+        """Uses NOTIFY inside the transaction if the driver has no commit hook."""
         if self.caller.on_commit is not None:
             await super().tell_at_commit(tell)
         else:

@@ -1,4 +1,4 @@
-"""Hands out messages."""
+"""Builds the claim statements' values and results."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def make_terms(claim: Claim) -> dict[str, Any]:
 
 
 def find_last_position(rows: list[Any]) -> CursorPosition | None:
-    """Of the last message that was handed out; what comes behind it may be the mark of expiry."""
+    """Returns the position of the last claimed message; a row behind it may mark expired ones."""
     for row in reversed(rows):
         if row[0] is not None:
             return CursorPosition(row[-1], row[0])
@@ -51,6 +51,6 @@ def make_leased(rows: list[Any]) -> list[Leased]:
 
 
 async def clear(tx: SqlTransaction, queues: Sequence[int], limit: int) -> int:
-    """Ends what expired in line for these queues."""
+    """Ends expired messages of these queues."""
     rows = await tx.all("expired_in_line", queues=list(queues), now=tx.now, limit=limit)
     return await upkeep.end_all(tx, rows)

@@ -1,18 +1,17 @@
-"""Where the line of a queue begins, while what was claimed from it cannot be cleared away.
+"""Skips dead index entries at the head of a queue while vacuum cannot remove them.
 
-An old snapshot, held by a backup say, keeps every claimed row in the index, and each claim would
-step over all of them. A claim that costs far more than others did makes the next ones begin behind
-the last message that was handed out. What enters the line before that is looked for again at once
-if somebody tells of it, and every so often anyway.
+An old snapshot, such as a backup's, keeps every claimed row in the index, and each claim would
+step over all of them. After a claim that is far slower than usual, the next ones begin behind the
+last claimed message. They begin at the head again after a notice for the queue, and periodically.
 """
 
 from typing import NamedTuple
 
-# Dearer than the cheapest one by this, and longer than this: seconds.
+# A claim is slow if it takes this many times the cheapest one, and at least these seconds.
 DEARER, LONG = 4.0, 0.003
-# A claim costs as much as this many rows even if it finds none.
+# The fixed cost of a claim, in rows.
 EMPTY = 20
-# From the start of the line at least this often, but for no more than a twentieth of the time.
+# Begin at the head at least this often (seconds), for at most a twentieth of the time.
 OFTEN, SELDOM = 0.25, 20
 
 
@@ -22,7 +21,7 @@ class CursorPosition(NamedTuple):
 
 
 class ClaimSpan(NamedTuple):
-    """How long a claim lasted, until when, and how many it handed out."""
+    """The duration, end time and row count of a claim."""
 
     seconds: float
     ended: float
@@ -34,12 +33,12 @@ class ClaimSpan(NamedTuple):
 
 
 class ClaimCursor:
-    """One queue, as one process sees it."""
+    """The claim position of one queue in this process."""
 
     __slots__ = ("after", "cheapest", "heard", "was_slow", "whole_at")
 
     def __init__(self) -> None:
-        # What a claim costs at best; not known before one was quick, or began behind the start.
+        # The lowest cost per row seen; None until a claim was fast or began behind the head.
         self.cheapest: float | None = None
         self.was_slow = False
         self.after: CursorPosition | None = None
@@ -47,13 +46,13 @@ class ClaimCursor:
         self.whole_at = 0.0
 
     def choose_start(self, now: float, heard: int) -> CursorPosition | None:
-        """None is its very start. `heard` changes when somebody tells of the queue."""
+        """Returns where to begin; None is the head. `heard` changes with each notice."""
         if self.after is None or heard != self.heard or now >= self.whole_at:
             return None
         return self.after
 
     def record_claim(self, took: ClaimSpan, heard: int, last: CursorPosition | None) -> None:
-        """A claim from the very start, up to the last that it handed out."""
+        """Records a claim from the head, up to its last message."""
         slow = took.seconds > LONG and (self.cheapest is None or took.cost > DEARER * self.cheapest)
         if not slow:
             self.learn(took.cost)
@@ -62,11 +61,11 @@ class ClaimCursor:
         self.whole_at = took.ended + max(OFTEN, SELDOM * took.seconds)
 
     def advance(self, took: ClaimSpan, last: CursorPosition | None) -> None:
-        """A claim from behind the start."""
+        """Records a claim from behind the head."""
         self.learn(took.cost)
         if last is not None:
             self.after = last
 
     def learn(self, cost: float) -> None:
-        """A little is forgotten each time: what was cheap once may never be again."""
+        """Updates the lowest cost, which decays so that it can rise again."""
         self.cheapest = cost if self.cheapest is None else min(cost, self.cheapest * 1.001)

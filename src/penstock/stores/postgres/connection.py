@@ -1,4 +1,4 @@
-"""A connection that a copy of the process leaves alone."""
+"""A pooled connection that a forked child does not close."""
 
 import os
 from typing import Any
@@ -11,8 +11,10 @@ from penstock.stores.postgres.errors import is_connection_gone
 
 
 class PostgresConnection(asyncpg.Connection):
-    """A forked child has copies of its parent's sessions, and shares what its loop watches them
-    with: ending a copy, as Python does at the end, would make the parent deaf."""
+    """A connection that is safe to inherit.
+
+    A forked child shares the parent's epoll; closing the copy, as Python does at exit, would
+    unregister the parent's socket."""
 
     __slots__ = ("process",)
 
@@ -30,9 +32,9 @@ class PostgresConnection(asyncpg.Connection):
 
 
 def is_harmless(error: BaseException) -> bool:
-    """The session goes on as if nothing had happened."""
+    """True if the session can be reused after this error."""
     if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
-        # Another server may write by now, and a new connection finds it.
+        # After a failover another server accepts writes; a new connection finds it.
         return False
     return isinstance(error, PenstockError | asyncpg.PostgresError) and not is_connection_gone(
         error

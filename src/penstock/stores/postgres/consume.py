@@ -1,4 +1,4 @@
-"""Claims and settles: one statement each, and a closer look at what it leaves out."""
+"""Claims and settles in one statement each."""
 
 import time
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class PostgresConsume(PostgresDatabase, consume.ServerConsume):
             return Claimed(claiming.make_leased(rows))
         rows.pop()
         if rows:
-            # They are ours already, whatever becomes of the others.
+            # These are claimed already, whatever happens to the rest.
             with suppress(StoreError):
                 await self.clear(claim.queue_ids)
             return Claimed(claiming.make_leased(rows))
@@ -41,13 +41,13 @@ class PostgresConsume(PostgresDatabase, consume.ServerConsume):
             try:
                 return await self.ask(CLAIMS[way], values)
             except StoreBusy as error:
-                # No row is waited for; whatever else was locked is free again in a moment.
+                # SKIP LOCKED waits for no row, and other locks are brief.
                 if not isinstance(error.__cause__, asyncpg.LockNotAvailableError):
                     raise
         return await self.ask(CLAIMS[way], values)
 
     async def pick_one(self, claim: Claim) -> list[Any]:
-        """From the head of one queue, or from where its line is known to begin."""
+        """Claims from the head of one queue, or from its claim cursor."""
         line = self.lines.setdefault(claim.queue_ids[0], ClaimCursor())
         heard, started = self.waiters.heard_of(claim.queue_ids[0]), time.monotonic()
         after = line.choose_start(started, heard)
@@ -62,7 +62,7 @@ class PostgresConsume(PostgresDatabase, consume.ServerConsume):
         return rows
 
     async def clear(self, queue_ids: Sequence[int]) -> bool:
-        """Ends what expired in line. What has keys to free is looked at one by one."""
+        """Ends expired messages as a set; those with keys to free one by one."""
         most = self.capabilities.max_batch
         ((ended,),) = await self.fetch("expire_ready", queues=list(queue_ids), limit=most)
         return bool(ended or await self.write(claiming.clear, queue_ids, most))

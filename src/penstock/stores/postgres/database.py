@@ -1,4 +1,4 @@
-"""Where the work of a PostgreSQL store runs: on one of a few connections, each call with an end."""
+"""Runs transactions and statements on pooled connections, with retries and time limits."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -25,12 +25,12 @@ from penstock.stores.server_handle import ServerHandle
 P = ParamSpec("P")
 T = TypeVar("T")
 Work: TypeAlias = Callable[Concatenate[PostgresTransaction, P], Coroutine[Any, Any, T]]
-# What looks and then acts may wait for its turn a little.
+# Transactions that read and then write may wait for locks, in milliseconds.
 BEGIN = "BEGIN; SET LOCAL lock_timeout = 2000"
-# What others wait for behind it may not wait that long.
+# A shorter wait for transactions that others queue behind.
 BEGIN_BRIEFLY = "BEGIN; SET LOCAL lock_timeout = 250"
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# How often a transaction that met another one is tried again.
+# Attempts after a conflict with another transaction.
 MAX_TRIES = 5
 
 
@@ -38,7 +38,7 @@ class PostgresDatabase(ServerHandle):
     def __init__(self, address: PostgresDsn, seal: str) -> None:
         super().__init__(address.where)
         self.address = address
-        # Which store this is, to whoever looks at a connection to it.
+        # Identifies the store, to check that a caller's connection is to the same one.
         self.seal = seal
         self.capabilities = Capabilities("postgres", address.durability)
         self.pool = PostgresPool(address.connect, address.pool_size, DEADLINE)
@@ -53,7 +53,7 @@ class PostgresDatabase(ServerHandle):
         raise NotYet(f"{self.where}: back it up with pg_dump, which needs no downtime")
 
     async def fetch(self, statement: str, /, **values: Any) -> list[Any]:
-        """One statement, which is a transaction by itself."""
+        """Runs one statement in autocommit mode."""
         return await self.ask(SQL[statement], values)
 
     async def ask(self, statement: PostgresStatement, values: dict[str, Any]) -> list[Any]:
@@ -114,7 +114,7 @@ class PostgresDatabase(ServerHandle):
             await self.commit(connection, sent=begin is not BEGIN_READING)
 
     async def commit(self, connection: asyncpg.Connection, *, sent: bool) -> None:
-        """Of everything before it we know, without an answer, that it did not happen."""
+        """Commits. Only here a lost answer leaves the outcome unknown."""
         try:
             await connection.execute("COMMIT", timeout=DEADLINE)
         except ERRORS as error:

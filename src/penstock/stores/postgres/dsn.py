@@ -1,4 +1,4 @@
-"""Where the server is, and how our sessions there behave."""
+"""Parses the store URL and opens sessions with our settings."""
 
 import re
 from typing import Any
@@ -14,17 +14,17 @@ from penstock.stores.postgres.errors import ERRORS, translate_error
 from penstock.stores.postgres.transaction import DEADLINE
 from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
-# Plans that stay the same: a table that was empty when it was analysed is no reason to read, or to
-# sort, all of one that grew, and a claim is not planned anew each time.
+# Fixed plans: a table analysed while empty must not lead to a scan or sort after it grew, and
+# a claim must not be planned on every call.
 SETTINGS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "synchronous_commit": "on",
-    # A batch is not kept waiting by a row of somebody's open transaction.
+    # A batch must not wait for a row locked by another transaction.
     "lock_timeout": "10",
-    # Longer than any of our calls: whoever vanished holds nothing for much longer.
+    # Longer than any of our calls; the server drops the locks of a vanished client after it.
     "idle_in_transaction_session_timeout": "10000",
 }
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:(?P<port>\d*))?")
@@ -32,7 +32,7 @@ LAST_PORT = 65_535
 
 
 class PostgresDsn(Struct, frozen=True):
-    """`pooler`: a PgBouncer is in between, which forgets settings and prepared statements."""
+    """A parsed store URL. `pooler`: connections pass through PgBouncer in transaction mode."""
 
     url: str
     where: str
@@ -44,13 +44,13 @@ class PostgresDsn(Struct, frozen=True):
         return await self.connect_with(SETTINGS, DEADLINE)
 
     async def connect_aside(self) -> asyncpg.Connection:
-        """For what has nothing to lose."""
+        """Opens a connection for work that needs no durable commit."""
         return await self.connect_with(SETTINGS | {"synchronous_commit": "off"}, DEADLINE)
 
     async def connect_with(
         self, settings: dict[str, str], deadline: float | None = None
     ) -> asyncpg.Connection:
-        """`deadline`: of every call on it that has none of its own."""
+        """Opens a connection; `deadline` is the default timeout of its calls."""
         options: dict[str, Any] = {"server_settings": settings | {"application_name": "penstock"}}
         if self.pooler:
             options = {"statement_cache_size": 0}
@@ -69,7 +69,7 @@ class PostgresDsn(Struct, frozen=True):
 
 
 def parse(url: str) -> PostgresDsn:
-    """Ours are durability, pool_size and pooler; every other option is the driver's."""
+    """Takes durability, pool_size and pooler; passes other options to the driver."""
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if not is_readable(parts, options):
@@ -86,7 +86,7 @@ def parse(url: str) -> PostgresDsn:
 
 
 def is_readable(parts: SplitResult, options: dict[str, str]) -> bool:
-    """A stray @ shows that a password was taken for something else."""
+    """False if a stray @ shows that part of a password was parsed as something else."""
     credentials, _, place = parts.netloc.rpartition("@")
     if any("@" in part for part in (credentials, parts.path, parts.fragment, *options)):
         return False

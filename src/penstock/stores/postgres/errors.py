@@ -1,4 +1,4 @@
-"""What went wrong with the server, in our words."""
+"""Maps the driver's errors to store errors."""
 
 import asyncpg
 
@@ -11,7 +11,7 @@ from penstock.errors import (
     StoreUnusable,
 )
 
-# What the driver may raise.
+# Errors the driver may raise.
 ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
@@ -19,7 +19,7 @@ ERRORS = (
     OSError,
     TimeoutError,
 )
-# Another transaction was in the way: the same again, from the start.
+# Conflicts with another transaction: retry from the start.
 CONFLICT_ERRORS = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
@@ -34,7 +34,7 @@ GONE = (
     OSError,
     TimeoutError,
 )
-# In this order; the first that fits is told.
+# The first match wins.
 TOLD: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] = (
     ((asyncpg.ReadOnlySQLTransactionError,), StoreUnreachable,
      "is read-only (a replica, or a failover is in progress)"),
@@ -53,17 +53,17 @@ TOLD: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] 
 
 
 def is_connection_gone(error: BaseException) -> bool:
-    """The session is over, even if its connection is not seen to be closed yet."""
+    """True if the session is over, even if its connection does not look closed yet."""
     if isinstance(error, asyncpg.PostgresError) and error.severity_en in ("FATAL", "PANIC"):
         return True
     return isinstance(error, GONE)
 
 
 def translate_error(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
-    """`sent`: it was asked to change something, and the answer may have been lost."""
+    """Maps a driver error. `sent`: a change was sent and its answer may have been lost."""
     if isinstance(error, StoreError):
         return error
-    # Hints and details come as lines of their own.
+    # Joins the lines of hints and details.
     text = " ".join(str(error).split()) or type(error).__name__
     for kinds, told, what in TOLD:
         if isinstance(error, kinds):

@@ -1,4 +1,4 @@
-"""What is read in the order it was written: by the export, which never sees a gap, by retention."""
+"""Reads rows in commit order, without gaps, for the export and for retention."""
 
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -9,19 +9,18 @@ from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import export, upkeep
 from penstock.stores.sql.rows import decode_meta, make_feed_message, make_history_row
 
-# By transaction, then as they were numbered.
+# Ordered by transaction, then by number.
 in_order = itemgetter(-1, 0)
-# For how many rows one transaction more is looked at, at first: all that is looked at is sorted.
-# Producers that publish in batches write about as many.
+# Rows per transaction assumed at first (a typical publish batch): all rows read are sorted.
 DENSE = 1_000
-# How much further the next look goes, at most.
+# Maximum growth of the next range.
 LEAP = 16
-# Bodies of a page that come as one value, which the server makes in memory.
+# Bodies of a page fetched as one value, which the server builds in memory.
 MAX_PAGE_BYTES = 64_000_000
 
 
 class FeedTable(NamedTuple):
-    """The statements of one table."""
+    """The feed statements of one table."""
 
     page: str
     between: str
@@ -33,8 +32,8 @@ COLUMNS = {"message": "message_columns", "history": "history_columns"}
 
 
 async def feed(tx: PostgresTransaction, cursor: Cursor, limit: int) -> Feed:
-    """A page may be longer than `limit`, by the rest of its last transaction."""
-    await disable_sorting(tx)
+    """Reads a page, which may exceed `limit` by the rest of its last transaction."""
+    await enable_bitmap_scans(tx)
     epoch = await export.epoch(tx, cursor)
     (horizon,) = await tx.one("horizon")
     messages, message = await read_page(tx, MESSAGES, cursor.message, horizon, limit)
@@ -49,7 +48,7 @@ async def feed(tx: PostgresTransaction, cursor: Cursor, limit: int) -> Feed:
 async def read_page(
     tx: PostgresTransaction, kind: FeedTable, after: int, horizon: int, limit: int
 ) -> tuple[list[Any], int]:
-    """The next rows, and the last transaction they are of."""
+    """Returns the next rows and their last transaction."""
     begin, look = after, limit // DENSE + 1
     while True:
         before = min(horizon, begin + look + 1)
@@ -65,7 +64,7 @@ async def read_page(
 async def find_position_before_next(
     tx: PostgresTransaction, kind: FeedTable, after: int, horizon: int
 ) -> int:
-    """The position before that of the next row: leaps, then halves."""
+    """Finds the position before the next row by doubling, then bisecting."""
     low, high, step = after, min(after + 1, horizon), LEAP
     while high < horizon and not await has_rows_between(tx, kind, low, high):
         low, high, step = high, min(high + step, horizon), step * LEAP
@@ -86,8 +85,8 @@ async def has_rows_between(tx: PostgresTransaction, kind: FeedTable, after: int,
 async def read_columns(
     tx: PostgresTransaction, table: str, after: int, last: int, limit: int
 ) -> dict[str, list[Any]] | None:
-    await disable_sorting(tx)
-    # What is more goes to the disk.
+    await enable_bitmap_scans(tx)
+    # A larger sort spills to disk.
     await tx.connection.execute("SET LOCAL work_mem = '64MB'")
     alone = last == after + 1
     bounds = {"after": after, "last": last, "limit": None if alone else limit + 1}
@@ -105,20 +104,20 @@ async def read_columns(
 
 
 async def recent(tx: PostgresTransaction, after: int, limit: int) -> list[HistoryRow]:
-    await disable_sorting(tx)
+    await enable_bitmap_scans(tx)
     return await export.recent(tx, after, limit)
 
 
 async def find_prunable(tx: PostgresTransaction, retention: Retention) -> tuple[list[int], Pruned]:
-    await disable_sorting(tx)
+    await enable_bitmap_scans(tx)
     return await upkeep.find_prunable(tx, retention)
 
 
 async def prune(tx: PostgresTransaction, retention: Retention) -> Pruned:
-    await disable_sorting(tx)
+    await enable_bitmap_scans(tx)
     return await upkeep.prune(tx, retention)
 
 
-async def disable_sorting(tx: PostgresTransaction) -> None:
-    """The indexes of what is read in the order it was written have no other way to be read."""
+async def enable_bitmap_scans(tx: PostgresTransaction) -> None:
+    """Allows bitmap scans, the only way to read a BRIN index."""
     await tx.connection.execute("SET LOCAL enable_bitmapscan = on")

@@ -1,4 +1,4 @@
-"""Fires schedules as sets: they move on together, and their ticks are published together."""
+"""Fires due schedules as a set and publishes their ticks together."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from penstock.stores.sql.publish import kept_until, publish_checked
 
 
 async def fire(tx: PostgresTransaction, firings: Sequence[Firing]) -> list[bool]:
-    """Which of them fired. What another transaction is firing did not."""
+    """Returns which schedules fired; skips those another transaction is firing."""
     rows = await tx.all(
         "schedules_move",
         ids=[firing.schedule_id for firing in firings],
@@ -26,7 +26,7 @@ async def fire(tx: PostgresTransaction, firings: Sequence[Firing]) -> list[bool]
 
 
 async def publish_ticks(tx: PostgresTransaction, entries: Sequence[Entry]) -> None:
-    """Ticks that nothing but their dedup key decides on, as a set; the others one by one."""
+    """Publishes ticks that depend only on their dedup key as a set; the others one by one."""
     ticks: dict[tuple[int, str], tuple[Entry, Dedupe]] = {}
     for entry in entries:
         undecided = replace(entry, dedup=None)

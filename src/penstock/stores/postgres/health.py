@@ -1,4 +1,4 @@
-"""What an operator should know of a PostgreSQL store."""
+"""Health checks of a PostgreSQL store."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import health
 
-# A transaction this old keeps the server from clearing away what is done.
+# A transaction this old (seconds) keeps vacuum from removing dead rows.
 OLD_SNAPSHOT = 300
 
 
@@ -47,7 +47,7 @@ async def check_schema(tx: PostgresTransaction) -> Check:
 
 
 async def check_sessions(tx: PostgresTransaction) -> Check:
-    """A pooler may have swallowed them."""
+    """Checks the session settings, which a pooler may drop."""
     wrong = [
         name
         for name, wanted in SETTINGS.items()

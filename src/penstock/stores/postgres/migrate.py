@@ -1,4 +1,4 @@
-"""Brings the schema up to date while workers of the old code and of the new one go on."""
+"""Migrates the schema while old and new workers keep running."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,11 +16,11 @@ from penstock.stores.sql import queues
 
 MIGRATIONS = migrations.load("penstock.stores.postgres")
 SCHEMA = MIGRATIONS[-1].number
-# The number means nothing.
+# An arbitrary advisory lock id.
 TURN = 5_046_911_470
-# How often, and after how long, somebody else's turn is looked at.
+# Attempts and delay while another process migrates.
 RETRY_ATTEMPTS, RETRY_DELAY_S = 600, 0.1
-# Who waits for a lock keeps all who come later waiting.
+# Later sessions queue behind a waiting DDL statement, so it must not wait long.
 BRIEFLY = "SET LOCAL lock_timeout = 1000"
 UNFINISHED = """
 SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS penstock.migration (
     at timestamptz NOT NULL DEFAULT now());
 """
 RECORD = "INSERT INTO penstock.migration (number, name, checksum, floor) VALUES ($1, $2, $3, $4)"
-# Behind a pooler a session's settings do not last: those of the role in this database do.
+# Session settings do not survive a pooler; the role's settings in this database do.
 KEEP = """
 DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET {} TO {}',
                            current_database()); END $$
@@ -41,7 +41,7 @@ DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET {} TO {}'
 
 
 async def read_applied(connection: asyncpg.Connection) -> dict[int, str]:
-    """The checksum of each migration that is done; none at all in a new database."""
+    """Returns the checksums of applied migrations; empty for a new database."""
     if await connection.fetchval("SELECT to_regclass('penstock.migration')") is None:
         return {}
     rows = await connection.fetch("SELECT number, checksum FROM penstock.migration")
@@ -49,7 +49,7 @@ async def read_applied(connection: asyncpg.Connection) -> dict[int, str]:
 
 
 async def read_floor(connection: asyncpg.Connection) -> int:
-    """The oldest code that may still write here."""
+    """Returns the oldest schema whose code may still write."""
     number = await connection.fetchval("SELECT max(floor) FROM penstock.migration")
     return number or 0
 
@@ -57,13 +57,13 @@ async def read_floor(connection: asyncpg.Connection) -> int:
 async def find_missing(
     connection: asyncpg.Connection, known: list[Migration] = MIGRATIONS
 ) -> list[Migration]:
-    """What is to be applied; raises if this code may not write here."""
+    """Returns the migrations to apply; raises if this version may not write."""
     done = await read_applied(connection)
     return migrations.find_missing(known, done, await read_floor(connection) if done else 0)
 
 
 async def migrate(address: PostgresDsn, known: list[Migration] = MIGRATIONS) -> list[Migration]:
-    """What was applied. Killed at any point, the next one goes on."""
+    """Applies missing migrations and returns them; a killed run is resumed by the next."""
     connection = await connect_to_migrate(address)
     try:
         async with migration_turn(address):
@@ -79,7 +79,7 @@ async def migrate(address: PostgresDsn, known: list[Migration] = MIGRATIONS) -> 
 
 @asynccontextmanager
 async def migration_turn(address: PostgresDsn) -> AsyncIterator[None]:
-    """One process at a time, by a transaction of its own: behind a pooler nothing else lasts."""
+    """Lets one process migrate at a time, by a transaction lock, which works behind a pooler."""
     connection = await connect_to_migrate(address)
     try:
         for _ in range(RETRY_ATTEMPTS):
@@ -94,10 +94,10 @@ async def migration_turn(address: PostgresDsn) -> AsyncIterator[None]:
 
 
 async def take_turn(connection: asyncpg.Connection) -> bool:
-    """Neither who has it nor who waits keeps a snapshot: to build an index waits for them all."""
+    """Takes the lock without keeping a snapshot, which CREATE INDEX CONCURRENTLY waits for."""
     await connection.execute("BEGIN")
     if await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", TURN):
-        # Ends the cursor of the question, which has one.
+        # Closes the portal of the previous query, which holds a snapshot.
         await connection.execute("SELECT 1")
         return True
     await connection.execute("ROLLBACK")
@@ -107,7 +107,7 @@ async def take_turn(connection: asyncpg.Connection) -> bool:
 async def apply(connection: asyncpg.Connection, migration: Migration) -> None:
     if migration.online:
         await drop_unfinished(connection)
-        # Each by itself, and harmless when it is done again.
+        # Outside a transaction; each statement is idempotent.
         for statement in migration.text.split(";\n"):
             if statement.strip():
                 await connection.execute(statement)
@@ -128,7 +128,7 @@ async def record(connection: asyncpg.Connection, migration: Migration) -> None:
 
 
 async def drop_unfinished(connection: asyncpg.Connection) -> None:
-    """Indexes whose making was interrupted: they are there by name, and would not be made again."""
+    """Drops half-built indexes, which IF NOT EXISTS would take for existing ones."""
     for (name,) in await connection.fetch(UNFINISHED):
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
@@ -139,5 +139,5 @@ async def keep_settings(connection: asyncpg.Connection, settings: dict[str, str]
 
 
 async def connect_to_migrate(address: PostgresDsn) -> asyncpg.Connection:
-    """What is done beside the traffic may wait as long as it must."""
+    """Opens a connection without a lock timeout."""
     return await address.connect_with({"lock_timeout": "0", "synchronous_commit": "on"})

@@ -1,4 +1,4 @@
-"""Wake-ups between processes by LISTEN and NOTIFY."""
+"""Wakes consumers of other processes with LISTEN and NOTIFY."""
 
 import asyncio
 from collections import Counter
@@ -16,9 +16,9 @@ CHANNEL = "penstock"
 
 
 class PostgresNotifier(notifier.Notifier):
-    """One connection of its own, opened when there is something to tell or to hear.
+    """Uses its own connection, opened on first use.
 
-    What is told is told after the commit: a NOTIFY in it makes commits wait for each other.
+    NOTIFY runs after the commit: inside a transaction it serializes commits.
     """
 
     errors = (*ERRORS, StoreError)
@@ -28,11 +28,11 @@ class PostgresNotifier(notifier.Notifier):
     ) -> None:
         super().__init__()
         self.connect = connect
-        # Behind a pooler nothing would be heard.
+        # LISTEN does not work behind a pooler.
         self.listens = listens
         self.connection: asyncpg.Connection | None = None
         self.opening = asyncio.Lock()
-        # How often each queue was told of; None for all of them.
+        # Notices per queue; None counts those for all queues.
         self.rung: Counter[int | None] = Counter()
 
     def wake(self, queue_ids: Iterable[int] | None) -> None:
@@ -41,7 +41,7 @@ class PostgresNotifier(notifier.Notifier):
         super().wake(woken)
 
     def heard_of(self, queue_id: int) -> int:
-        """Changes when somebody tells of the queue."""
+        """Returns a number that changes with each notice for the queue."""
         return self.rung[queue_id] + self.rung[None]
 
     async def send(self, notice: str) -> None:
@@ -61,7 +61,7 @@ class PostgresNotifier(notifier.Notifier):
         async with self.opening:
             await connection.add_listener(CHANNEL, lambda *said: self.handle_notice(str(said[-1])))
         self.hears = True
-        # Whatever came before is looked for.
+        # Earlier notices were missed, so wake all waiters.
         self.wake(None)
         await gone.wait()
 

@@ -19,7 +19,7 @@ from penstock.stores.postgres.statement import SQL
 from penstock.stores.postgres.store import PostgresStore
 
 OLDEST = 130_000
-# What a server must not have switched off if a commit is to survive a power cut.
+# Server settings under which a commit survives a power cut.
 NEEDED = ("fsync", "full_page_writes")
 
 
@@ -51,7 +51,7 @@ async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
 async def wait_for_migrations(
     connection: asyncpg.Connection, address: PostgresDsn
 ) -> list[Migration]:
-    """Whoever makes the store, or migrates it, may be in the middle of it."""
+    """Waits for another process that is creating or migrating the store."""
     if not await find_missing(connection):
         return []
     async with migration_turn(address):

@@ -1,4 +1,4 @@
-"""Entries that no name, dedup key or depth decides on: one statement writes them."""
+"""Builds the statement that publishes plain entries."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
@@ -17,7 +17,7 @@ def to_micros(seconds: float | None) -> int | None:
 
 
 def make_call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
-    """The statement that writes these plain entries best, and its values."""
+    """Returns the cheapest statement for these plain entries, and its values."""
     first = entries[0]
     if not all(map(make_usual_call, entries)):
         return "publish_mixed", make_mixed_call(entries) | make_timed_call(entries)
@@ -36,7 +36,7 @@ def make_call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
 
 
 def make_usual_call(entry: Entry) -> bool:
-    """For now and for good, at a rank that does not depend on when it is published."""
+    """Builds the call for entries due now, without expiry, with a rank fixed by priority."""
     return USUALLY(entry) == USUAL
 
 
@@ -52,7 +52,7 @@ def make_mixed_call(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def make_timed_call(entries: Sequence[Entry]) -> dict[str, Any]:
-    """What only those have that are not for now and for good."""
+    """Builds the call for entries with a due time, expiry or own rank."""
     return {
         "bases": [entry.basis for entry in entries],
         "delays": [to_micros(entry.delay) for entry in entries],
@@ -63,7 +63,7 @@ def make_timed_call(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def keyed(entries: Sequence[Entry]) -> dict[str, Any]:
-    """The values of the statement that also knows of flags and ordering keys."""
+    """Returns the values of the statement with flags and ordering keys."""
     return {
         **make_mixed_call(entries),
         **make_timed_call(entries),
@@ -73,5 +73,5 @@ def keyed(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def make_published(rows: Iterable[Any]) -> list[Published]:
-    """Numbers are taken in the order of the entries."""
+    """Builds the outcomes: ids are in the order of the entries."""
     return list(map(Published, sorted(map(ID, rows))))

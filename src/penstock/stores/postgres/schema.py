@@ -10,7 +10,7 @@ FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
 WHERE relnamespace = to_regnamespace('penstock') AND relkind IN ('r', 'p')
     AND attnum > 0 AND NOT attisdropped
 """
-# By whoever migrates, so that older code knows what newer code has dropped.
+# Recorded after a migration, so that older code knows which columns were dropped.
 NOTE = f"""
 INSERT INTO penstock.fact (name, value)
 SELECT 'columns', string_agg(name, ',') FROM ({HELD}) AS held
@@ -24,6 +24,6 @@ WHERE name = 'columns' AND noted NOT IN ({HELD})
 
 
 async def refuse_incomplete(connection: asyncpg.Connection) -> None:
-    """At once, and not when some statement first needs what is gone."""
+    """Raises at open, not when a statement first needs a missing column."""
     if lost := await connection.fetchval(LOST):
         raise StoreUnusable(f"no column {lost}; restore a backup")

@@ -1,4 +1,4 @@
-"""The values of the statements that end deliveries as sets."""
+"""Builds the values of the statements that settle deliveries as sets."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,15 +1,15 @@
-"""The statements of PostgreSQL: named values become numbered ones."""
+"""Converts the SQL file's named parameters to PostgreSQL's numbered ones."""
 
 import re
 from typing import Any, NamedTuple
 
 from penstock.stores.statements import load
 
-# Not the second colon of a cast.
+# Excludes the second colon of a cast.
 NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
-# Not the lock of a row.
+# Excludes FOR UPDATE.
 WRITES = re.compile(r"\bINSERT INTO\b|\bDELETE FROM\b|(?<!FOR )\bUPDATE\b|\bCREATE\b")
 
 
@@ -32,7 +32,7 @@ def parse_statement(text: str) -> PostgresStatement:
 
 
 def number_parameters(text: str) -> str:
-    """A function is called for every row, a subquery of nothing but it once a statement."""
+    """Wraps moment() in a subquery, which runs once per statement instead of per row."""
     return text.replace("penstock.moment()", "(SELECT penstock.moment())")
 
 
@@ -41,7 +41,7 @@ TEXTS = {
     for name, text in load("penstock.stores.postgres", "statements.sql").items()
 }
 SQL = {name: parse_statement(text) for name, text in TEXTS.items()}
-# A claim with each way to pick.
+# The claim statement with each way to pick tickets.
 CLAIMS = {
     pick: parse_statement(TEXTS["claim"].replace("/*pick*/", TEXTS[pick]))
     for pick in ("pick_one", "pick_after", "pick_line", "pick_types")

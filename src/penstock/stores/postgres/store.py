@@ -1,4 +1,4 @@
-"""The PostgreSQL store: what it does its own way. Hot verbs are one statement each."""
+"""The PostgreSQL store. Hot verbs are one statement each."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +37,7 @@ class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
         return [queue_id for (queue_id,) in await self.fetch("promote_many", limit=limit)]
 
     async def expire(self, limit: int) -> int:
-        """Sets first; what has keys to free is left to the look at each."""
+        """Expires as sets; messages with keys to free one by one."""
         ended = 0
         for name in ("expire_ready", "expire_scheduled"):
             if ended < limit:

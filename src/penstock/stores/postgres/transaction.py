@@ -12,12 +12,12 @@ from penstock.stores.postgres.statement import SQL
 from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable
 
-# Every call has an end, whatever became of the server.
+# Time limit of every call, in seconds.
 DEADLINE = 5.0
 
 
 class Locks(LockingTransaction):
-    """Locks are advisory ones, on whatever connection."""
+    """Locks keys with advisory locks."""
 
     __slots__ = ()
 

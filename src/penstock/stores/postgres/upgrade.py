@@ -1,4 +1,4 @@
-"""What `penstock migrate` does: migrations, settings that a pooler forgets, the index of types."""
+"""Implements `penstock migrate`: migrations, role settings for poolers, the type index."""
 
 import asyncpg
 
@@ -20,7 +20,7 @@ INDEX = "index ready_type"
 
 
 async def upgrade(url: str, *, plan: bool = False) -> list[str]:
-    """The steps that were taken; with `plan`, those that would be."""
+    """Migrates and returns the steps taken; with `plan`, only lists them."""
     address = parse(url)
     connection = await connect_to_migrate(address)
     try:

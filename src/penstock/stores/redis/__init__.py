@@ -1,1 +1,1 @@
-"""Redis, Valkey and KVRocks: every verb is one script."""
+"""The store for Redis, Valkey and KVRocks; every verb is one Lua script."""

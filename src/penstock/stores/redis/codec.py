@@ -1,4 +1,4 @@
-"""Texts become nouns, and nouns texts. Numbers that must sort are hexadecimal."""
+"""Encodes and decodes stored values. Numbers that must sort as text are hexadecimal."""
 
 from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
@@ -34,13 +34,12 @@ def make_field(queue_id: int, text: str) -> bytes:
 
 
 def compute_digest(queue_id: int, text: str) -> bytes:
-    """Of a text that must have a certain length."""
+    """Returns a fixed-length digest of a text."""
     return blake2b(make_field(queue_id, text), digest_size=20).hexdigest().encode()
 
 
-def decode_timeline(correlation_id: str) -> bytes:
-    """Of all queues: a story is told by several. Scripts begin those of callbacks, and know no
-    other digest."""
+def digest_correlation(correlation_id: str) -> bytes:
+    """Digests a correlation id. Lua scripts make those of callbacks, and Lua has only SHA-1."""
     if correlation_id.startswith("callback-"):
         return sha1(correlation_id.encode(), usedforsecurity=False).hexdigest().encode()
     return compute_digest(0, correlation_id)
@@ -55,7 +54,7 @@ def parse_meta(text: bytes) -> Meta:
 
 
 class MessageHead(NamedTuple):
-    """What is said of a message before its body."""
+    """The fields of a message before its body."""
 
     created_at: Moment
     run_at: Moment | None
@@ -93,7 +92,7 @@ def make_feed_message(id: bytes, value: bytes) -> FeedMessage:
 
 
 def decode_leased(id: bytes, said: bytes, value: bytes, fence: int, until: Moment) -> Leased:
-    """`said` is empty of one that was never delivered, and has nothing else to tell."""
+    """Decodes a claimed message; `said` is empty for a plain first delivery."""
     created, _, _, _, queue, priority, types, metas, rest = value.split(b" ", 8)
     body = int(types)
     end = body + int(metas)
@@ -108,7 +107,7 @@ def decode_leased(id: bytes, said: bytes, value: bytes, fence: int, until: Momen
 
 
 class LeasedTicket(NamedTuple):
-    """A lease, with what its ticket says."""
+    """A lease with the fields of its ticket."""
 
     fence: int
     claimed_at: Moment
@@ -143,7 +142,7 @@ def decode_waiting(text: bytes) -> ScheduledTicket:
 
 
 class DeadTicket(NamedTuple):
-    """Of a dead letter: why it is."""
+    """A dead letter with its reason and error."""
 
     attempts: int
     deliveries: int
@@ -160,7 +159,7 @@ def decode_dead(text: bytes) -> DeadTicket:
 
 
 def split_fields(text: bytes, *lengths: bytes) -> tuple[Any, ...]:
-    """The first few texts of it, where there are such, and the rest."""
+    """Splits off leading fields of given lengths; returns them and the rest."""
     found: list[str | bytes | None] = []
     for length in lengths:
         size = 0 if length == NONE else int(length)
@@ -188,7 +187,7 @@ def decode_history(position: bytes, row: bytes, traceback: bytes = b"") -> Histo
 
 
 def decode_answer(text: bytes, state: State | None = None) -> Answer:
-    """`state` is what DONE led to."""
+    """Decodes an answer; `state` is the state DONE led to."""
     kind, _, rest = text.decode().partition(" ")
     match kind:
         case "done":

@@ -1,4 +1,4 @@
-"""Opens sessions, and sees whether the server is the one it was."""
+"""Opens sessions, and detects a restarted server."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from penstock.stores.redis.scripts import load_script
 
 
 class RedisConnector:
-    """Every new session asks: whoever comes first after a start skips numbers that were lost."""
+    """Checks the server's run id in every session; the first after a restart skips lost ids."""
 
     def __init__(self, address: RedisDsn) -> None:
         self.address = address
@@ -47,7 +47,7 @@ class RedisConnector:
         return session
 
     def move(self, error: MovedError) -> None:
-        """To the shard of a cluster that has the store."""
+        """Moves to the cluster shard that has the store."""
         options = self.address.options | {"host": error.host or self.address.options["host"]}
         options["port"] = error.port
         self.address = msgspec.structs.replace(self.address, options=options)
@@ -63,6 +63,6 @@ class RedisConnector:
 
 
 def read_reply(text: Any) -> dict[str, str]:
-    """What INFO says."""
+    """Parses the reply of INFO."""
     lines = str(text, "utf-8", "replace").splitlines() if isinstance(text, bytes) else []
     return dict(line.split(":", 1) for line in lines if ":" in line)

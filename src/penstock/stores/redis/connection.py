@@ -1,4 +1,4 @@
-"""A connection, its scripts known to the server, that a copy of the process leaves alone."""
+"""A connection that loads scripts on demand and that a forked child does not close."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ class RedisConnection:
             try:
                 await self.connection.send_packed_command(pack_command(words), check_health=False)
             except RuntimeError as error:
-                # uvloop's word for a connection that is gone already.
+                # uvloop raises it for a closed connection.
                 raise ConnectionResetError(str(error)) from error
             return await self.connection.read_response()
 
@@ -39,7 +39,7 @@ class RedisConnection:
         try:
             return await self.ask(b"EVALSHA", script.digest, count, *keys, *arguments)
         except NoScriptError:
-            # A server that was started anew knows none.
+            # A restarted server has lost its scripts.
             return await self.ask(b"EVAL", script.text, count, *keys, *arguments)
 
     def is_closed(self) -> bool:
@@ -49,7 +49,7 @@ class RedisConnection:
         return reader.at_eof() or reader.exception() is not None or writer.is_closing()
 
     def terminate(self) -> None:
-        """The parent of a fork goes on with its own."""
+        """Closes the socket, unless this is a forked child: the parent still uses it."""
         writer = self.connection._writer
         if writer is not None and self.process == os.getpid():
             writer.transport.abort()

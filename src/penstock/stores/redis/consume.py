@@ -1,4 +1,4 @@
-"""What producers and consumers ask of a Redis store."""
+"""Verbs of producers and consumers."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -212,7 +212,7 @@ def decode_marked(text: bytes) -> Answer:
 
 
 def decode_answers(text: str | None) -> bytes:
-    """One that is given begins with a letter that says so."""
+    """Decodes answers; a present text begins with a marker letter."""
     return b"" if text is None else b"t" + text.encode()
 
 

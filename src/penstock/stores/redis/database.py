@@ -1,4 +1,4 @@
-"""Where the work of a Redis store runs: scripts on one of a few connections, each with an end."""
+"""Runs scripts and commands on pooled connections, with time limits."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -40,7 +40,7 @@ class RedisDatabase(ServerHandle):
         raise NotYet(f"{self.where}: back it up with redis-cli --rdb, which needs no downtime")
 
     async def run(self, verb: str, *arguments: Any) -> Any:
-        """One script, which is a transaction by itself."""
+        """Runs one script, which is atomic."""
         found = load_script(verb)
         keys = self.keys.get(verb)
         if keys is None:
@@ -50,7 +50,7 @@ class RedisDatabase(ServerHandle):
         return self.woken(*reply) if found.wakes else reply
 
     def first_word(self, administrative: bool) -> Any:
-        """The moment, if the server's is not meant; and who answers for it, if anybody does."""
+        """Encodes the first argument: a test's time, and the audit entry, if any."""
         now = "" if self.clock is None else self.clock()
         act = acting.get() if administrative else None
         return now if act is None else b"%s|%s" % (str(now).encode(), encode(act))
@@ -61,7 +61,7 @@ class RedisDatabase(ServerHandle):
             async with self.pool.use() as session:
                 return await do(session)
         except MovedError as error:
-            # It was not done: another shard has the store now.
+            # The script did not run: the store has moved to another shard.
             self.meeting.move(error)
             self.pool.drop_idle()
             return await self.call(do, writes)
@@ -69,13 +69,13 @@ class RedisDatabase(ServerHandle):
             raise translate_error(error, self.where, sent=writes) from error
 
     def woken(self, reply: Any, queues: bytes) -> Any:
-        """Whoever listens hears of them anyway."""
+        """Wakes local waiters, unless the listener receives the notice anyway."""
         if queues and not self.waiters.hears:
             self.waiters.wake(map(int, queues.split(b",")))
         return reply
 
     async def ask(self, command: str, key: str, *words: Any, writes: bool = False) -> Any:
-        """A plain command on one key."""
+        """Runs a plain command on one key."""
         name = self.address.key(key)
         return await self.call(lambda session: session.ask(command, name, *words), writes)
 

@@ -1,4 +1,4 @@
-"""What features keep beside the queues, and the record of who did what."""
+"""Stores documents of features and the audit log."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ class RedisDocuments(RedisDatabase):
         return decode_document(*found) if found else None
 
     async def documents(self, kind: str, after: str = "", limit: int = 1_000) -> list[Document]:
-        # No name of this kind sorts behind the one that ends with the byte after a space.
+        # The kind followed by "!", the byte after a space, sorts behind all names of the kind.
         first, last = b"(" + make_field(kind, after), b"(" + kind.encode() + b"!"
         found = await self.run("documents", first, last, limit)
         return [decode_document(*pair) for pair in zip(found[::2], found[1::2], strict=True)]

@@ -1,4 +1,4 @@
-"""Where the server is, and under which names the store is there."""
+"""Parses the store URL and names the store's keys."""
 
 import re
 from typing import Any
@@ -14,13 +14,13 @@ from penstock.store import Durability
 from penstock.stores.urls import make_url_error, split, take_durability, take_pool_size
 
 DEADLINE = 5.0
-# The only one yet of what lies on a server.
+# The only schema so far.
 SCHEMA = 1
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class RedisDsn(Struct, frozen=True):
-    """All keys of a store have one hash tag: in a cluster, one shard has the whole store."""
+    """A parsed store URL. All keys share a hash tag, so one cluster shard has the store."""
 
     where: str
     options: dict[str, Any]
@@ -32,7 +32,7 @@ class RedisDsn(Struct, frozen=True):
         return f"{{{self.prefix}}}:{name}".encode()
 
     def connection(self) -> Connection:
-        """Not opened yet. It repeats nothing by itself: what was sent may have been done."""
+        """Returns an unopened connection without retries: a command sent may have run."""
         options = dict(self.options)
         kind = options.pop("connection_class", Connection)
         opened: Connection = kind(
@@ -47,7 +47,7 @@ class RedisDsn(Struct, frozen=True):
 
 
 def parse(url: str) -> RedisDsn:
-    """Ours are durability, pool_size and prefix; every other option is the driver's."""
+    """Takes durability, pool_size and prefix; passes other options to the driver."""
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     durability = take_durability(options, "trusted")
@@ -71,7 +71,7 @@ def parse(url: str) -> RedisDsn:
 
 
 def has_port(parts: SplitResult) -> bool:
-    """Or none at all."""
+    """True if the port is valid or absent."""
     try:
         return parts.port is None or parts.port > 0
     except ValueError:
@@ -81,7 +81,7 @@ def has_port(parts: SplitResult) -> bool:
 def driver_options(url: str) -> dict[str, Any]:
     try:
         options: dict[str, Any] = dict(parse_url(url))
-        # Whether it takes them is known only now.
+        # Only the constructor validates the options.
         options.get("connection_class", Connection)(
             **{name: value for name, value in options.items() if name != "connection_class"}
         )

@@ -1,4 +1,4 @@
-"""Whether the server keeps what it confirms."""
+"""Checks whether the server's settings keep acknowledged writes."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ NEEDED = {
 
 
 class RedisDurability(NamedTuple):
-    """`unknown`: the server does not tell its settings."""
+    """Missing settings. `unknown`: the server does not report its settings."""
 
     lacks: tuple[str, ...] = ()
     unknown: bool = False

@@ -1,4 +1,4 @@
-"""What went wrong with the server, in our words."""
+"""Maps the driver's errors to store errors."""
 
 from redis import exceptions
 
@@ -11,12 +11,12 @@ from penstock.errors import (
     StoreUnusable,
 )
 
-# What the driver may raise.
+# Errors the driver may raise.
 ERRORS = (exceptions.RedisError, OSError, TimeoutError)
-# The session is over.
+# Errors after which the session is closed.
 GONE = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError)
-# By a word of the server's text, which a script may have wrapped, or by the driver's word for it.
-# The first that fits is told.
+# Matched in the server's message, which a script may wrap, or the driver's class name.
+# The first match wins.
 TOLD: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
     (("READONLY", "ReadOnlyError"), StoreUnreachable,
      "is read-only (a replica, or a failover is in progress)"),
@@ -39,7 +39,7 @@ def is_connection_gone(error: BaseException) -> bool:
 
 
 def translate_error(error: BaseException, where: str, *, sent: bool = False) -> StoreError:
-    """`sent`: it was asked to change something, and the answer may have been lost."""
+    """Maps a driver error. `sent`: a change was sent and its answer may have been lost."""
     if isinstance(error, StoreError):
         return error
     text = " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The two readers of history, and the count of everything."""
+"""Reads history for the export and takes the census."""
 
 from collections import Counter
 
@@ -13,9 +13,9 @@ SIZES = {
     "ready": ("ZCARD", "ready"), "scheduled": ("ZCARD", "scheduled"), "lease": ("HLEN", "lease"),
     "dead": ("ZCARD", "dead_line"),
 }  # fmt: skip
-# How much of history is read at a time.
+# History rows read per script.
 PAGE_SIZE = 1_000
-# How many messages are counted at a time: nobody waits longer than for these.
+# Messages counted per script, which bounds how long other clients wait.
 COUNTED = 200
 
 
@@ -27,12 +27,12 @@ class RedisExport(RedisDatabase):
         return seconds * 1_000_000 + micros
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
-        """Scripts run one after another, so ids and positions are in that order: all are final."""
+        """Returns all rows: scripts run one at a time, so ids are in commit order."""
         after = cursor.message
         while True:
             epoch, found, last, more, rows = await self.run("feed", after, cursor.history, limit)
             after = int(last)
-            # Retention leaves long stretches with nothing in them.
+            # Retention leaves long gaps.
             if found or rows or not more:
                 break
         refuse_foreign(cursor, int(epoch))
@@ -48,10 +48,10 @@ class RedisExport(RedisDatabase):
         return [decode_row(*entry) for entry in entries]
 
     async def census(self) -> list[Tally]:
-        """Counted in pages, so that nobody waits long: one snapshot if nothing moves meanwhile.
+        """Counts in pages, so that other clients do not wait long.
 
-        Else of the messages and rows there were at the beginning: no message is in two places, and
-        none is left out of a place it stayed in.
+        It is a snapshot if nothing moves meanwhile. Otherwise it counts the messages that existed
+        at the start: none twice, and none that stayed in its place is left out.
         """
         before = await self.version()
         tallies = await self.count(*before[:2])
@@ -60,7 +60,7 @@ class RedisExport(RedisDatabase):
         return tallies
 
     async def version(self) -> tuple[int, ...]:
-        """The last message and row, and what else there is that no move leaves as it was."""
+        """Returns the last message and row, and counters that every move changes."""
         facts = await self.ask("HMGET", "fact", "message", "position", "fence")
         promoted, pruned = await self.ask("ZCARD", "scheduled"), await self.ask("HLEN", "message")
         return *(int(each or 0) for each in facts), promoted, pruned
@@ -78,7 +78,7 @@ class RedisExport(RedisDatabase):
         return [make_tally(key, counts[key], digests[key]) for key in sorted(counts)]
 
     async def strays(self, tallies: list[Tally]) -> list[Tally]:
-        """What is in a place and is no message, of queue 0: there is none in a sound store."""
+        """Counts entries without a message as queue 0; a sound store has none."""
         counts: Counter[str] = Counter()
         for each in tallies:
             counts[each.place] += each.count

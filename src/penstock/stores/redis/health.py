@@ -1,4 +1,4 @@
-"""What an operator should know of a Redis store."""
+"""Health checks of a Redis store."""
 
 from penstock.model.message import Moment
 from penstock.store import Check
@@ -9,7 +9,7 @@ from penstock.stores.redis.queues import RedisQueues
 from penstock.stores.redis.upkeep import RedisUpkeep
 from penstock.stores.sql.health import OVERDUE, STALE_EXPORT
 
-# Of the memory it may have.
+# Fraction of maxmemory.
 NEARLY_FULL = 0.9
 
 
@@ -45,7 +45,7 @@ class RedisHealth(RedisQueues, RedisUpkeep):
         return wanted and await self.ask("HGET", "fact", "typed") is None
 
     async def overdue_leases(self, now: Moment) -> Check:
-        """An agent reclaims within seconds; leases long over mean that none is running."""
+        """Overdue leases mean that no reclaimer runs: one reclaims within seconds."""
         overdue = await self.ask("ZCOUNT", "lease_until", "-inf", f"({now - OVERDUE}")
         if overdue:
             text = f"{overdue} expired over a minute ago; is a worker running?"

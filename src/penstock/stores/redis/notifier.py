@@ -1,4 +1,4 @@
-"""Hears of work that other processes published: scripts tell of it."""
+"""Listens for notices that scripts publish."""
 
 from collections.abc import Awaitable, Callable
 
@@ -11,7 +11,7 @@ SILENCE = 5.0
 
 
 class RedisNotifier(Listener):
-    """One connection of its own, opened when there is somebody to wake."""
+    """Uses its own connection, opened for the first waiter."""
 
     errors = (*ERRORS, StoreError)
 
@@ -26,11 +26,11 @@ class RedisNotifier(Listener):
         self.session = await self.connect()
         await self.session.ask("SUBSCRIBE", self.channel)
         self.hears = True
-        # Whatever came before is looked for.
+        # Earlier notices were missed, so wake all waiters.
         self.wake(None)
         while True:
             said = await self.session.connection.read_response(timeout=SILENCE)
-            # Nobody tells of a connection that is gone: it is asked.
+            # A lost connection is not reported, so ping it.
             kind, *_, notice = said or await self.session.ask("PING")
             if kind == b"message":
                 self.handle_notice(notice.decode())

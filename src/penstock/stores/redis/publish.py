@@ -1,17 +1,17 @@
-"""Entries as a script takes them, and what it says became of each."""
+"""Encodes entries for the publish script and decodes its outcomes."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from penstock.model.message import PLAIN, Flag, Meta
 from penstock.model.store_types import Entry, Published
-from penstock.stores.redis.codec import NONE, compute_digest, decode_timeline, make_field
+from penstock.stores.redis.codec import NONE, compute_digest, digest_correlation, make_field
 from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, are_uniform, refuse_all
 from penstock.stores.sql.rows import decode_meta_json
 
 
 def make_arguments(entries: Sequence[Entry]) -> list[bytes | str | int]:
-    """In groups that differ in nothing but their bodies."""
+    """Encodes entries in groups that differ only in their bodies."""
     words: list[bytes | str | int] = []
     for group in group_entries(entries):
         first = group[0]
@@ -35,7 +35,7 @@ def make_preface(entry: Entry) -> bytes:
 
 
 def make_heading(entry: Entry) -> list[bytes | str | int]:
-    """What the script reads of them all: numbers, type, dedup key, name."""
+    """Encodes what a group shares: numbers, type, dedup key, name."""
     meta = PLAIN if entry.meta is None else decode_meta_json(entry.meta)
     numbers = (
         b"%08x" % entry.queue_id, entry.rank, entry.basis, to_micros(entry.delay),
@@ -67,7 +67,7 @@ def encode_lease(entry: Entry, meta: Meta) -> bytes | int:
 
 
 def encode_dedup(entry: Entry) -> tuple[bytes | str | int, bytes | int]:
-    """Digest and window."""
+    """Encodes the digest and window of a dedup key."""
     if entry.dedup is None:
         return NONE, NONE
     window = entry.dedup.window
@@ -75,7 +75,7 @@ def encode_dedup(entry: Entry) -> tuple[bytes | str | int, bytes | int]:
 
 
 def encode_correlation(meta: Meta) -> bytes | None:
-    return None if meta.correlation_id is None else decode_timeline(meta.correlation_id)
+    return None if meta.correlation_id is None else digest_correlation(meta.correlation_id)
 
 
 def decode_outcomes(reply: Sequence[bytes]) -> list[Published]:

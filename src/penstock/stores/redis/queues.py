@@ -1,4 +1,4 @@
-"""Scopes, queues, schedules and workers."""
+"""Stores scopes, queues, schedules and workers."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ decode_queue = msgspec.json.Decoder(StoredQueue).decode
 
 class RedisQueues(RedisDatabase):
     async def found_default(self) -> None:
-        """What always exists: the default scope, its dead letters, its queues."""
+        """Creates the default scope with its dead-letter and default queues."""
         found = await self.scope("default", "default")
         try:
             found = found or await self.create_scope("default", "default")
@@ -51,7 +51,7 @@ class RedisQueues(RedisDatabase):
                 if await self.queue("default", "default", name) is None:
                     await self.create_queue(found.id, name, settings)
         except SlugConflict:
-            # Another process was as quick.
+            # Another process created it first.
             return
 
     async def secret(self) -> bytes:
@@ -63,7 +63,7 @@ class RedisQueues(RedisDatabase):
     async def create_scope(self, tenant: str, name: str) -> Scope:
         stored = encode(StoredScope(tenant, name))
         dead_letters = encode(StoredQueue(0, DEAD_LETTER, QueueState.ACTIVE, QueueSettings()))
-        # Its number is known to the script alone.
+        # Only the script knows the scope's number.
         rest = dead_letters.removeprefix(b'{"scope":0')
         id = await self.run(
             "create_scope", encode((tenant, name)), b"0" + stored, DEAD_LETTER, rest
@@ -96,7 +96,7 @@ class RedisQueues(RedisDatabase):
         found: list[Queue] = []
         for id, text in (await self.pairs("queue")).items():
             stored = decode_queue(text)
-            # One that was made between the two looks is there the next time.
+            # A scope created between the two reads appears the next time.
             if (its := scopes.get(stored.scope)) is not None:
                 found.append(Queue(int(id, 16), its, stored.name, stored.state, stored.settings))
         fitting = [
@@ -146,7 +146,7 @@ class RedisQueues(RedisDatabase):
             raise SlugConflict(f"queue {name!r} already exists")
 
     async def prepare(self, settings: QueueSettings | None) -> None:
-        """What the settings of a queue need of the store."""
+        """Builds the index that a queue's settings need."""
         if settings is not None and settings.filter_by_type:
             await self.index_types()
 

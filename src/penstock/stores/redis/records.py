@@ -1,4 +1,4 @@
-"""Messages as they are, and what operators do to them."""
+"""Reads messages and implements the operator verbs on them."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -15,8 +15,8 @@ from penstock.stores.redis.codec import (
     decode_history,
     decode_message,
     decode_moment,
-    decode_timeline,
     decode_waiting,
+    digest_correlation,
     encode_id,
     encode_queue_id,
     make_field,
@@ -29,7 +29,7 @@ FOREVER = 2**53
 
 class RedisRecords(RedisDatabase):
     async def get(self, id: int) -> Record | None:
-        # No id is larger, and none is negative.
+        # Ids are between 0 and this.
         if not 0 < id < FOREVER:
             return None
         (found,) = await self.run("get", 1, encode_id(id))
@@ -62,7 +62,7 @@ class RedisRecords(RedisDatabase):
         return fitting[: query.limit]
 
     async def scanned(self, query: Query) -> list[bytes]:
-        """A look at a time, so that nobody waits for all of them."""
+        """Scans in pages, so that other clients do not wait long."""
         ids: list[bytes] = []
         below = b"%d" % (FOREVER if query.before is None else query.before)
         while below and len(ids) < query.limit:
@@ -80,8 +80,8 @@ class RedisRecords(RedisDatabase):
         return encode_upper_bound(ids, query.before)[: query.limit]
 
     async def correlated(self, query: Query) -> list[bytes]:
-        """All of one story, to be sorted by state here: a correlation id names few messages."""
-        name = decode_timeline(query.correlation_id or "")
+        """Reads all messages of a correlation id, which are few, and filters by state here."""
+        name = digest_correlation(query.correlation_id or "")
         members = await self.ask("ZRANGEBYLEX", "correlation", b"[" + name, b"(" + name + b"g")
         return encode_upper_bound([member[-14:] for member in members], query.before)
 
@@ -108,7 +108,7 @@ class RedisRecords(RedisDatabase):
 
 
 def encode_upper_bound(ids: list[bytes], before: int | None) -> list[bytes]:
-    """Newest first."""
+    """Encodes the upper bound of the next page; newest first."""
     bound = encode_id(FOREVER if before is None else before)
     return sorted((id for id in ids if id < bound), reverse=True)
 
@@ -123,7 +123,7 @@ def matches(record: Record, query: Query) -> bool:
 
 
 def decode_record(id: int, parts: list[Any]) -> Record:
-    """A ticket beats history; what has neither is ready."""
+    """Decodes a record. A ticket overrides history; without either it is ready."""
     value, lease, until, mark, ticket, scheduled, due, dead, rows = parts
     timeline = tuple(map(decode_history, rows[::3], rows[1::3], rows[2::3]))
     head = decode_head(value)

@@ -1,7 +1,7 @@
-"""The scripts: text files named after the verbs, each with the library it asks for.
+"""Loads the Lua scripts, named after the verbs, each with the libraries it includes.
 
-A script says which keys it touches, in itself or in its library, and gets all of them in KEYS: a
-server that runs scripts side by side keeps those apart that share a key.
+A script declares the keys it touches and gets all of them in KEYS: a server that runs scripts in
+parallel serializes those that share a key.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 FOLDER = files(__package__) / "lua"
 DIRECTIVE = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
-# What these do can be done again.
+# These scripts are idempotent.
 READS = frozenset({
     "census", "depths", "documents", "explain", "feed", "find", "find_dead", "get", "leases",
     "peek", "result", "waiting_since",
@@ -24,7 +24,7 @@ class Script(NamedTuple):
     digest: bytes
     keys: tuple[str, ...]
     writes: bool
-    # It answers along with the queues that have work since.
+    # Its result comes with the queues that have new work.
     wakes: bool
 
 
@@ -46,7 +46,7 @@ def load_script(verb: str) -> Script:
 
 
 def load_library(*names: str) -> list[ScriptPart]:
-    """Each once, behind what it is built on."""
+    """Includes each library once, after those it depends on."""
     found: dict[str, ScriptPart] = {}
     for name in names:
         each = load_part(f"lib/{name}.lua")

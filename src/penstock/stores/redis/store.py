@@ -1,4 +1,4 @@
-"""The Redis store: each verb is one script, and with nothing to do it only looks."""
+"""The Redis store: each verb is one script."""
 
 from penstock.stores.redis.consume import RedisConsume
 from penstock.stores.redis.documents import RedisDocuments

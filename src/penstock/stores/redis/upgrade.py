@@ -1,4 +1,4 @@
-"""What `penstock migrate` does to a Redis store: there is one schema yet."""
+"""Implements `penstock migrate` for Redis, which has one schema so far."""
 
 from penstock.stores.redis.open import exists, open_store
 
@@ -6,7 +6,7 @@ NEW, INDEX = "schema 1", "index of types"
 
 
 async def upgrade(url: str, *, plan: bool = False) -> list[str]:
-    """The steps that were taken; with `plan`, those that would be."""
+    """Migrates and returns the steps taken; with `plan`, only lists them."""
     new = not await exists(url)
     if new and plan:
         return [NEW]

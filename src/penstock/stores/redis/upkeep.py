@@ -1,4 +1,4 @@
-"""What agents ask of a Redis store."""
+"""Verbs of the agents."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ class RedisUpkeep(RedisExport, RedisDatabase):
         return [await self.fire_one(firing) for firing in firings]
 
     async def fire_one(self, firing: Firing) -> bool:
-        """The schedule moves on and its messages are published together, or neither."""
+        """Advances the schedule and publishes its messages in one script."""
         return bool(
             await self.run(
                 "fire", firing.schedule_id, firing.seen_at, firing.next_at,
@@ -70,7 +70,7 @@ class RedisUpkeep(RedisExport, RedisDatabase):
         return pruned
 
     async def traces(self, ids: Sequence[int]) -> list[bytes]:
-        """Each message, and what was remembered of it beside it: its name, its correlation."""
+        """Returns each message with its name and correlation id."""
         values = await self.ask("HMGET", "message", *map(encode_id, ids))
         return [
             word for id, value in zip(ids, values, strict=True) for word in list_traces(id, value)
@@ -91,7 +91,7 @@ def read_correlation(id: int, meta: Meta) -> bytes:
 
 
 def hold(cursors: dict[str, Exported], now: Moment) -> tuple[int, int] | None:
-    """Up to which message and row all exports of late have read."""
+    """Returns the message and row up to which all active exports have read."""
     active = [each.cursor for each in cursors.values() if each.advanced_at > now - EXPORT_HOLD]
     if not active:
         return None

@@ -1,1 +1,1 @@
-"""The moves of tickets, written once for every engine that speaks SQL."""
+"""Store verbs written once for all SQL engines."""

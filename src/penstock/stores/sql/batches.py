@@ -1,4 +1,4 @@
-"""What a batch answers whose items were done as a set; None for those the set left out."""
+"""Runs a batch as one set statement and maps the rows to answers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from penstock.stores.sql.settle import answer_extended
 
 
 def run_as_set(move: Move) -> bool:
-    """It ends nothing that somebody waits for."""
+    """True if the move frees no key and notifies no one, so that it can run in a set."""
     return not (move.frees and move.seen_flags & Flag.ENDING)
 
 
 def answer_done(items: Sequence[Completion], rows: list[Any]) -> list[Answer | None]:
-    """DONE once a lock."""
+    """Answers DONE once per lock; None for items the set left out."""
     locks = {tuple(row) for row in rows}
     return [DONE if take(locks, (item.id, item.fence)) else None for item in items]
 

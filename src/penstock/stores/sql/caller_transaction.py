@@ -1,4 +1,4 @@
-"""Publishing and completing in the open transaction of a caller's own connection."""
+"""Publishes and completes inside the caller's open transaction."""
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,7 +14,7 @@ from penstock.stores.sql import settle as settling
 from penstock.stores.sql.transaction import Lockable
 
 C = TypeVar("C", bound=DriverConnection)
-# Whom to tell of the queues once it is committed.
+# Called with the queues to wake, after the commit.
 Tell: TypeAlias = Callable[[set[int]], None]
 ELSEWHERE = "the connection is to another database than the queue"
 
@@ -38,7 +38,7 @@ class CallerTransaction(locking.LockingTransaction, Generic[C]):
     async def all(self, statement: str, /, **values: Any) -> list[Any]: ...
 
     async def lock(self, *what: Lockable) -> None:
-        """Nobody waits in a transaction that is not ours to end."""
+        """Raises StoreBusy instead of waiting, because the caller controls this transaction."""
         if not all(await self.try_lock(what)):
             raise StoreBusy("the same key is locked by another transaction; try again")
 
@@ -49,7 +49,7 @@ class CallerTransaction(locking.LockingTransaction, Generic[C]):
         await self.caller.say("ROLLBACK TO penstock_atomic")
 
     async def tell_at_commit(self, tell: Tell) -> None:
-        """Without a word of the commit, whoever waits looks by itself soon."""
+        """Notifies after the commit if the driver has a hook; otherwise consumers poll."""
         woken = self.woken
         if self.caller.on_commit is not None:
             self.caller.on_commit(lambda: tell(woken))
@@ -61,7 +61,7 @@ Inside: TypeAlias = AbstractAsyncContextManager[CallerTransaction[Any]]
 async def publish_on(
     inside: Inside, entries: Sequence[Entry], tell: Tell | None
 ) -> list[Published]:
-    """`tell`: None if nobody is to be told."""
+    """Publishes in the caller's transaction; `tell` is None if no waiter is to be notified."""
     async with inside as tx:
         outcomes = await locking.publish_all(tx, entries)
         if tx.woken and tell is not None:
@@ -80,7 +80,7 @@ async def complete_on(inside: Inside, item: Completion) -> None:
 
 @asynccontextmanager
 async def savepoint(caller: DriverConnection) -> AsyncIterator[None]:
-    """A savepoint, so that a failure leaves the caller's transaction as it was."""
+    """Undoes only our statements on failure, so that the caller's transaction survives."""
     begin, undo, end = (
         ("START TRANSACTION", "ROLLBACK", "COMMIT")
         if caller.alone

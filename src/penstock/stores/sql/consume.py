@@ -1,4 +1,4 @@
-"""What consumers do on a server: sets first, and a closer look at what they leave out."""
+"""Settles batches on server stores: as sets first, then the rest one by one."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Work: TypeAlias = Callable[Concatenate[StoreTransaction, P], Coroutine[Any, Any, T]]
 Locked = TypeVar("Locked", Completion, Extension)
-# Somebody's look at a row, unlike their open transaction, is over soon.
+# Short locks of other statements are released within these; an open transaction's may not be.
 RETRY_ATTEMPTS, RETRY_DELAY_S = 3, 0.01
 BUSY_RETRY_ATTEMPTS = 50
 
@@ -42,25 +42,25 @@ class ServerConsume(ABC):
 
     @abstractmethod
     async def write_briefly(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Others wait behind it: it waits for nobody for long."""
+        """Runs a write transaction with a short lock timeout, since others queue behind it."""
 
     @abstractmethod
     async def complete_set(self, items: Sequence[Completion]) -> list[Any]:
-        """The locks of those that were; raises StoreBusy if one of them is held."""
+        """Returns the locks that were completed; raises StoreBusy if a row is locked."""
 
     @abstractmethod
     async def extend_set(self, items: Sequence[Extension]) -> list[Any]: ...
 
     @abstractmethod
     async def settle_set(self, moves: Sequence[Move]) -> list[Any]:
-        """Rows that begin with the id of a move that was made."""
+        """Returns a row for each move made, beginning with its id."""
 
     @abstractmethod
     async def fetch_leases(self, locks: Sequence[Lock]) -> list[Any]: ...
 
     @abstractmethod
     async def free_among(self, items: Sequence[Locked]) -> list[Locked]:
-        """Those that nobody's open transaction holds."""
+        """Returns the locks whose rows no other transaction has locked."""
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
         rows = await self.free_ones(self.complete_set, items)
@@ -78,9 +78,9 @@ class ServerConsume(ABC):
         ]
 
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
-        """The locks of those that were. Keys in use are tried again; others are done already."""
+        """Returns the locks completed. Retries items whose ordering key is in use."""
         done: list[Any] = []
-        # Of several about one lease, the first.
+        # Of several completions of one lease, the first counts.
         first = {(item.id, item.fence): item for item in reversed(items)}
         left: Sequence[Completion] = list(first.values())
         try:
@@ -107,7 +107,7 @@ class ServerConsume(ABC):
     async def free_ones(
         self, do: Callable[[Sequence[Locked]], Awaitable[list[Any]]], items: Sequence[Locked]
     ) -> list[Any]:
-        """As one set; without those that somebody's transaction holds, if one does."""
+        """Completes as one set; leaves out rows locked by another transaction."""
         if not items:
             return []
         try:
@@ -125,7 +125,7 @@ class ServerConsume(ABC):
         return await self.write(settling.explain_all, locks, verbs)
 
     async def settle(self, moves: Sequence[Move]) -> list[Answer]:
-        # Of several about one lease, each has to see what the ones before it did.
+        # Several moves of one lease run in order, so that each sees the one before it.
         times = Counter(move.id for move in moves)
         together = [move for move in moves if times[move.id] == 1 and batches.run_as_set(move)]
         rows = await self.settle_set(together) if together else []
@@ -149,7 +149,7 @@ class ServerConsume(ABC):
     async def each(
         self, ids: Sequence[int], answers: list[Answer], alone: Work[[int], Answer]
     ) -> list[Answer]:
-        """Those that were busy once more, each for itself. Nobody else waits for a single one."""
+        """Retries busy items one by one, so that a locked one holds up no other."""
         again = self.retry_busy if len(ids) == 1 else self.retry_locked
         return [
             await again(alone, id) if answer.kind is AnswerKind.BUSY else answer
@@ -173,8 +173,7 @@ class ServerConsume(ABC):
     async def retry_locked(
         self, work: Work[P, Answer], *args: P.args, **kwargs: P.kwargs
     ) -> Answer:
-        """BUSY only if it is for longer than a look. Others of the same call may be done already:
-        that this one is not must not be said of them."""
+        """Answers BUSY for this item alone if its row stays locked."""
         try:
             for _ in range(RETRY_ATTEMPTS):
                 answer = await self.write_briefly(work, *args, **kwargs)

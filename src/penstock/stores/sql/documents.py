@@ -1,4 +1,4 @@
-"""What features keep beside the queues, and the record of who did what."""
+"""Stores documents of features (keys, callbacks, subscriptions) and the audit log."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -59,7 +59,7 @@ async def delete(tx: SqlTransaction, kind: str, names: Sequence[str]) -> int:
 
 
 def with_audit(work: Work[P, T]) -> Work[P, T]:
-    """Somebody answers for it: it is written down where it is done."""
+    """Writes the audit entry in the same transaction as the change."""
     act = acting.get()
     if act is None:
         return work
@@ -78,7 +78,7 @@ def did_something(done: object) -> bool:
         return any(map(did_something, done))
     if isinstance(done, Answer):
         return done.kind is AnswerKind.DONE
-    # How many, or whether; what only raises has nothing to say.
+    # A count or a boolean; operations that only raise return None.
     return done is None or bool(done)
 
 
@@ -100,7 +100,7 @@ async def record(tx: SqlTransaction, acts: Sequence[AuditEntry]) -> None:
 async def list_audit(
     tx: SqlTransaction, tenant: str | None, before: int, limit: int
 ) -> list[AuditEntry]:
-    """The newest first."""
+    """Lists audit entries, newest first."""
     return [
         AuditEntry(
             id=id, at=at, tenant=tenant, subject=subject, verb=verb, target=target, scope=scope,
@@ -113,7 +113,7 @@ async def list_audit(
 
 
 async def sweep(tx: SqlTransaction, limit: int) -> int:
-    """What has expired, and acts that are long over."""
+    """Deletes expired documents and audit entries past their retention."""
     old = await tx.all("old_documents", now=tx.now, limit=limit)
     for kind, name in old:
         await tx.run("drop_document", kind=kind, name=name, now=tx.now)

@@ -1,4 +1,4 @@
-"""Live views of history, the count of everything, and how far the exports have come."""
+"""Reads recent history, takes the census, and saves export cursors."""
 
 from penstock.errors import InvalidState
 from penstock.model.message import HistoryRow, Moment
@@ -8,7 +8,7 @@ from penstock.stores.sql.transaction import SqlTransaction
 
 
 async def epoch(tx: SqlTransaction, cursor: Cursor) -> int:
-    """The store's, which no cursor of it can be ahead of."""
+    """Returns the store's epoch; raises if the cursor is ahead of it."""
     number: int = (await tx.one("number", name="epoch"))[0]
     if cursor.epoch > number:
         raise InvalidState(

@@ -1,4 +1,4 @@
-"""What a message leaves behind when it ends: its keys to others, word of it to whoever asked."""
+"""Finalizes a message: frees its keys and publishes its callback."""
 
 from penstock.model.message import NEVER, Flag, State
 from penstock.model.queue import CALLBACK
@@ -10,7 +10,7 @@ from penstock.stores.sql.transaction import SqlTransaction, Ticket
 async def finalize(
     tx: SqlTransaction, id: int, flags: int, state: State, reason: str | None = None
 ) -> None:
-    """The message is finished or dead."""
+    """Call it when the message is finished or dead."""
     await keys.free(tx, id, flags)
     if flags & Flag.CALLBACK:
         await publish_callback(tx, id, state, reason)

@@ -1,4 +1,4 @@
-"""What a doctor asks of every SQL store."""
+"""Health checks shared by the SQL stores."""
 
 from penstock.store import Check
 from penstock.stores.sql.transaction import SqlTransaction
@@ -8,7 +8,7 @@ OVERDUE = 60_000_000
 
 
 async def check_leases(tx: SqlTransaction) -> Check:
-    """An agent reclaims within seconds; leases long over mean that none is running."""
+    """Overdue leases mean that no reclaimer runs: one reclaims within seconds."""
     overdue = len(await tx.all("lease_expired", now=tx.now - OVERDUE, limit=1_000))
     if overdue:
         return Check("leases", f"{overdue} expired over a minute ago; is a worker running?", False)

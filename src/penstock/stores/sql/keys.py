@@ -1,4 +1,4 @@
-"""Ordering keys: one message at a time per key. Unique keys: freed when a message ends."""
+"""Ordering keys (one message at a time per key) and unique keys (freed when a message ends)."""
 
 from penstock.model.message import NEVER, Flag
 from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
@@ -9,9 +9,9 @@ def make_lockable(queue_id: int, key: str) -> Lockable:
 
 
 async def get_in_line(tx: SqlTransaction, ticket: Ticket, key: str, position: int) -> None:
-    """At its position in the key's line; ready at once if the key is free."""
+    """Queues the message behind its ordering key; makes it ready if the key is free."""
     if tx.foreign:
-        # Whoever promotes what is due puts it in line, once it is committed.
+        # The scheduler puts a due message in line after this commits.
         await tx.put_scheduled(ticket, tx.now, key)
         return
     await tx.put_scheduled(ticket, NEVER, key, position)
@@ -19,13 +19,13 @@ async def get_in_line(tx: SqlTransaction, ticket: Ticket, key: str, position: in
 
 
 async def advance(tx: SqlTransaction, queue_id: int, key: str) -> None:
-    """The first in line becomes ready, unless another one's turn is not over."""
+    """Makes the key's next message ready, unless another still holds the key."""
     await tx.lock(make_lockable(queue_id, key))
     if await tx.one("head", queue_id=queue_id, key=key) is not None:
         return
     while (first := await tx.one("first_in_line", queue_id=queue_id, key=key)) is not None:
         row = await tx.one("take_scheduled", id=first[0])
-        # It may have been cancelled meanwhile.
+        # It may have been cancelled since.
         if row is not None:
             await tx.run("take_head", queue_id=queue_id, key=key, id=first[0])
             await tx.put_ready(Ticket(*row))
@@ -33,13 +33,13 @@ async def advance(tx: SqlTransaction, queue_id: int, key: str) -> None:
 
 
 async def find_end_of_line(tx: SqlTransaction) -> int:
-    """A position behind every message published so far."""
+    """Returns a position behind every message published so far."""
     position: int = (await tx.one("end_of_line"))[0]
     return position
 
 
 async def free(tx: SqlTransaction, id: int, flags: int) -> None:
-    """The message is finished or dead: its keys are for others."""
+    """Frees the keys of a finished or dead message."""
     if flags & Flag.KEYED:
         await free_head(tx, id)
     if flags & Flag.UNIQUE:

@@ -1,4 +1,4 @@
-"""Batches of entries where there are other writers: what one of them is about to decide is BUSY."""
+"""Publishes batches beside concurrent writers; entries whose keys are locked answer BUSY."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from penstock.stores.sql.publish import any_refused, list_lockables, publish_che
 from penstock.stores.sql.transaction import Lockable, SqlTransaction
 
 BUSY = Published(0, code=Busy.code)
-# Of one message only.
+# Set for a single message only.
 ALONE = ("dedup", "name")
 
 
@@ -21,40 +21,40 @@ class LockingTransaction(SqlTransaction):
 
     @abstractmethod
     async def try_lock(self, what: Sequence[Lockable]) -> list[bool]:
-        """Which of these are ours now; nobody is waited for."""
+        """Tries to lock each without waiting; returns which succeeded."""
 
     @abstractmethod
     async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
-        """Those that need no look at what is stored."""
+        """Publishes entries that depend on no stored row."""
 
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
-        """Those that are not conditional."""
+        """Publishes entries with ordering keys and no other condition."""
         return await publish_each(self, entries)
 
     @abstractmethod
     async def save(self) -> None:
-        """Remembers the place that undo goes back to."""
+        """Sets the savepoint that `undo` returns to."""
 
     @abstractmethod
     async def undo(self) -> None: ...
 
 
 class StoreTransaction(LockingTransaction):
-    """One of the store's own, which is short: it may hold the locks of ordering keys."""
+    """A short transaction of the store's own, which may hold locks of ordering keys."""
 
     __slots__ = ()
 
     @abstractmethod
     async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
-        """(id, fence, queue, ordering key) of those that have keys to free when they end."""
+        """Returns (id, fence, queue, ordering key) of leases that free a key when they end."""
 
     @abstractmethod
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
-        """The locks of those that were. The locks of their ordering keys are held."""
+        """Returns the locks completed. The caller holds the locks of their ordering keys."""
 
 
 async def publish_all(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
-    """One step. What somebody else is about to decide is BUSY, and holds up nobody here."""
+    """Publishes all in one transaction. Entries whose keys are locked answer BUSY alone."""
     kept = await split_plain(tx, entries)
     outcomes = [BUSY] * len(entries)
     for together, run in groupby(kept, lambda place: in_sets(tx, entries[place])):
@@ -67,7 +67,7 @@ async def publish_all(tx: LockingTransaction, entries: Sequence[Entry]) -> list[
 
 
 def in_sets(tx: LockingTransaction, entry: Entry) -> bool:
-    """In a foreign transaction the lock of an ordering key is not held."""
+    """True if a set can write the entry. A caller's transaction locks no ordering keys."""
     return entry.plain if tx.foreign else not entry.conditional
 
 
@@ -81,12 +81,12 @@ async def publish_each(tx: SqlTransaction, entries: Sequence[Entry]) -> list[Pub
 
 
 async def split_plain(tx: LockingTransaction, entries: Sequence[Entry]) -> list[int]:
-    """The places of those whose locks are ours now."""
+    """Returns the indexes of the entries whose locks were acquired."""
     asked = [
         (place, what)
         for place, entry in enumerate(entries)
         for what in list_lockables(entry)
-        # A caller may keep its transaction open for long: what others need is not kept from them.
+        # A caller's transaction may stay open for long, so it must not hold locks others need.
         if not tx.foreign or what[0] in ALONE
     ]
     free = await tx.try_lock([what for _, what in asked]) if asked else []
@@ -109,7 +109,7 @@ async def publish_atomic(tx: LockingTransaction, entries: Sequence[Entry]) -> li
 async def complete_keyed(
     tx: StoreTransaction, items: Sequence[Completion]
 ) -> tuple[list[Any], list[Completion]]:
-    """The locks of those that were completed, and the items whose ordering key is in use."""
+    """Returns the locks completed and the items whose ordering key is in use."""
     lines = {
         (id, fence): None if key is None else keys.make_lockable(queue_id, key)
         for id, fence, queue_id, key in await tx.keys_of_leases(items)

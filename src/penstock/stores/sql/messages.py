@@ -1,4 +1,4 @@
-"""Messages wherever they are: cancel, redrive, replace, purge."""
+"""Operator verbs on messages: cancel, redrive, replace, purge."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from penstock.stores.sql.rows import make_message
 from penstock.stores.sql.settle import BUSY, end, find_state
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
-# At a message that moves on each time it is to be taken.
+# Attempts to take a message that concurrent writers keep moving.
 MAX_TRIES = 10
 HELD_DEAD = Answer(AnswerKind.BUSY, State.DEAD)
 
@@ -29,7 +29,7 @@ async def cancel_one(tx: SqlTransaction, id: int, force: bool) -> Answer:
             answer = await cancel_claimed(tx, id, held[0], force)
         else:
             answer = await cancel_waiting(tx, id)
-        # None if it moved between the look and the act.
+        # None if it moved after it was read.
         if answer is not None:
             return answer
         if held is not None and held[1]:
@@ -67,7 +67,7 @@ async def cancel_claimed(tx: SqlTransaction, id: int, fence: int, force: bool) -
 
 
 async def take(tx: SqlTransaction, id: int, state: State) -> Ticket | None:
-    """Out of ready or scheduled. Aging may have moved it from the rank it was published with."""
+    """Takes a ticket from ready or scheduled. Aging may have changed its rank."""
     if state is State.SCHEDULED:
         row = await tx.one("take_scheduled", id=id)
     else:
@@ -100,7 +100,7 @@ async def redrive_one(tx: SqlTransaction, id: int) -> Answer:
 
 
 async def take_dead(tx: SqlTransaction, id: int) -> Any:
-    """None if it is not dead, or somebody's open transaction holds it: nobody waits for that."""
+    """Returns None if it is not dead or is locked by another transaction; does not wait."""
     if await tx.one("lock_dead", id=id) is None:
         return None
     return await tx.one("take_dead", id=id)
@@ -127,7 +127,7 @@ async def purge_one(tx: SqlTransaction, id: int) -> Answer:
 
 
 async def replace(tx: SqlTransaction, id: int, entry: Entry) -> Published:
-    """Dead and edited: the old one ends, another takes its stead."""
+    """Cancels a dead message and publishes its edited replacement."""
     row = await take_dead(tx, id)
     if row is None:
         if await explain_not_dead(tx, id) is HELD_DEAD:
@@ -141,7 +141,7 @@ async def purge(tx: SqlTransaction, queue_id: int, places: Collection[str], limi
     tickets: list[Ticket] = []
     for place in places:
         tickets += await take_some(tx, queue_id, place, limit - len(tickets))
-    # Only now: what ends may free a key, and its next one moves to another place.
+    # After taking all: ending one may free a key and so move another ticket.
     for ticket in tickets:
         await end(tx, ticket, Verb.CANCEL, State.CANCELLED, "purged")
     return len(tickets)

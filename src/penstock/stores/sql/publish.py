@@ -1,4 +1,4 @@
-"""Writes entries that need a look at what is stored: names, dedup keys, depths, ordering keys."""
+"""Publishes entries that depend on stored rows: names, dedup keys, depths, ordering keys."""
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -13,7 +13,7 @@ from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
 
 NOT_PUBLISHED = Published(0, code="NOT_PUBLISHED")
 
-# All that an entry can say, but for its body.
+# Every field of an entry except its body.
 HEADING = attrgetter(
     "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at",
     "flags", "meta", "name", "ordering_key", "dedup", "max_depth",
@@ -25,19 +25,19 @@ def any_refused(outcomes: Sequence[Published]) -> bool:
 
 
 def refuse_all(outcomes: Sequence[Published]) -> list[Published]:
-    """What all of them answer if one of them is refused."""
+    """Returns the outcomes of an atomic batch of which one entry is refused."""
     return [outcome if outcome.code else NOT_PUBLISHED for outcome in outcomes]
 
 
 def are_uniform(entries: Sequence[Entry]) -> bool:
-    """They differ in nothing but their bodies."""
+    """True if the entries differ only in their bodies."""
     if len(entries) < 2:
         return True
     return all(map(HEADING(entries[0]).__eq__, map(HEADING, entries)))
 
 
 def are_plain(entries: Sequence[Entry]) -> bool:
-    """No look at what is stored is needed. Entries that are alike are looked at once."""
+    """True if no entry depends on stored rows. A uniform batch is checked once."""
     return all(entry.plain for entry in (entries[:1] if are_uniform(entries) else entries))
 
 
@@ -64,7 +64,7 @@ def compute_expires_at(entry: Entry, now: Moment) -> Moment | None:
 
 
 def list_lockables(entry: Entry) -> Iterator[Lockable]:
-    """What nobody else may look at and act on while this entry is written."""
+    """Lists the keys to lock while this entry is written."""
     if entry.dedup is not None:
         yield ("dedup", entry.queue_id, entry.dedup.key)
     if entry.name is not None:
@@ -76,7 +76,7 @@ def list_lockables(entry: Entry) -> Iterator[Lockable]:
 
 
 async def publish_checked(tx: SqlTransaction, entry: Entry) -> Published:
-    """With a dedup key, a name, an ordering key, a lease of its own or a limited depth."""
+    """Publishes an entry with a dedup key, name, ordering key, own lease or depth limit."""
     if (seen := await find_duplicate(tx, entry)) is not None:
         return seen
     if entry.name and await tx.one("name_taken", queue_id=entry.queue_id, name=entry.name):

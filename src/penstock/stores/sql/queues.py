@@ -1,4 +1,4 @@
-"""Scopes, queues, schedules and workers."""
+"""Stores scopes, queues, schedules and workers."""
 
 import secrets
 
@@ -25,8 +25,8 @@ decode = msgspec.json.Decoder(list[str]).decode
 
 
 async def create_defaults(tx: SqlTransaction) -> None:
-    """What always exists: the default scope, its dead letters, its default queue, a secret, and the
-    queue of callbacks, which a store of old may lack."""
+    """Creates the default scope with its dead-letter and default queues, the secret, and the
+    callback queue, which an older store may lack."""
     default = await scope(tx, "default", "default")
     if default is None:
         default = await create_scope(tx, "default", "default")

@@ -1,4 +1,4 @@
-"""Messages as they are: where each is, how it came there, and which are alike."""
+"""Reads messages with their state and history, and finds them by filter."""
 
 from penstock.errors import Archived
 from penstock.model.message import NEVER, Flag, Record, State
@@ -17,7 +17,10 @@ ALL = 2**31 - 1
 
 
 async def get(tx: SqlTransaction, id: int, *, full: bool = True) -> Record | None:
-    """A ticket beats history; what has neither is ready. Without `full`, no tracebacks."""
+    """Reads a message. A ticket overrides history; without either it is ready.
+
+    Without `full`, tracebacks are left out.
+    """
     row = await tx.one("message", id=id)
     if row is None:
         if 0 < id <= (await tx.one("number", name="pruned"))[0]:
@@ -70,7 +73,7 @@ async def make_dead_record(tx: SqlTransaction, record: Record) -> Record | None:
 
 
 def make_history_record(record: Record) -> Record:
-    """By history: ended, or ready with the counters of the last row."""
+    """Builds a record from history: ended, or ready with the counters of the last row."""
     if not record.timeline:
         return record
     last = record.timeline[-1]
@@ -92,7 +95,7 @@ async def get_result(tx: SqlTransaction, id: int) -> bytes | None:
 
 async def find(tx: SqlTransaction, query: Query) -> list[Record]:
     correlated = query.correlation_id is not None
-    # All of one story, to be sorted by state here: a correlation id names few messages.
+    # A correlation id names few messages, so filter by state here.
     name = "find_correlated" if correlated else FIND.get(query.state, "find_ended")
     rows = await tx.all(
         name,

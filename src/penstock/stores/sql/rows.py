@@ -1,4 +1,4 @@
-"""Rows become nouns."""
+"""Converts rows to model structs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ decode_meta_json = msgspec.json.Decoder(Meta).decode
 decode_settings = msgspec.json.Decoder(QueueSettings).decode
 decode_schedule = msgspec.json.Decoder(Schedule).decode
 
-# Calling an enum takes ten times as long, and an export reads millions of rows.
+# Ten times as fast as calling the enum; an export reads millions of rows.
 VERBS: dict[str, Verb] = {each.value: each for each in Verb}
 STATES: dict[str, State] = {each.value: each for each in State}
 

@@ -1,4 +1,4 @@
-"""The verbs of a store on a server, which has other writers and other processes that wait."""
+"""Store verbs shared by the SQL servers: concurrent writers, and notices to other processes."""
 
 import asyncio
 from abc import abstractmethod
@@ -26,18 +26,18 @@ class ServerStore(ServerConsume, SqlStore, WaitMixin[W]):
 
     @abstractmethod
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
-        """As one step, without a look at what is stored."""
+        """Publishes plain entries in one step, without reading stored rows."""
 
     @abstractmethod
     def inside(self, connection: object) -> caller_transaction.Inside:
-        """The caller's own transaction, or one for this alone if it has none."""
+        """Enters the caller's transaction, or begins one if there is none."""
 
     @abstractmethod
     async def ainside(self, connection: object) -> caller_transaction.Inside: ...
 
     @abstractmethod
     async def promote_set(self, limit: int) -> list[int]:
-        """The queues of those that are due and need no look at their key."""
+        """Promotes due tickets without an ordering key as a set; returns their queues."""
 
     @abstractmethod
     async def now(self) -> Moment: ...
@@ -66,7 +66,7 @@ class ServerStore(ServerConsume, SqlStore, WaitMixin[W]):
         try:
             return await self.write(locking.publish_all, entries)
         except (StoreBusy, StoreUnreachable):
-            # Not done: they say so for themselves, for the others may be.
+            # Each locked entry answers for itself; the others may be published.
             return [locking.BUSY] * len(entries)
 
     def enqueue_on(
@@ -88,13 +88,13 @@ class ServerStore(ServerConsume, SqlStore, WaitMixin[W]):
         await caller_transaction.complete_on(await self.ainside(connection), item)
 
     def in_transaction(self, connection: object) -> bool:
-        """It would keep nobody waiting."""
+        """Always False: an open transaction on a server blocks no other writer."""
         return False
 
-    # Whoever waits.
+    # Notices.
 
     def tell_later(self, queue_ids: set[int]) -> None:
-        """From any thread."""
+        """Notifies waiters; safe from any thread."""
         self.loop.call_soon_threadsafe(self.waiters.tell, queue_ids)
 
     async def any_ready(self, queue_ids: Collection[int]) -> bool:
@@ -130,7 +130,7 @@ class ServerStore(ServerConsume, SqlStore, WaitMixin[W]):
         return Promoted(len(queues) + rest.count, rest.now, rest.next_at)
 
     async def directory_version(self) -> int:
-        """Asked every second: one statement, not a transaction around it."""
+        """Runs every second, so it is one statement without a transaction."""
         version: int = (await self.fetch("number", name="directory"))[0][0]
         return version
 

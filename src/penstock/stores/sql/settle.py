@@ -1,4 +1,4 @@
-"""Ends deliveries one by one: completions and moves the rules decided, and why one did not."""
+"""Settles deliveries one by one and explains refused ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ BUSY = Answer(AnswerKind.BUSY, State.CLAIMED)
 async def end(
     tx: SqlTransaction, ticket: Ticket, verb: Verb, state: State, reason: str | None = None
 ) -> None:
-    """A ticket that nobody holds is over."""
+    """Ends a ticket that has no lease."""
     await tx.record(ticket, verb, state, reason)
     await finalize(tx, ticket.id, ticket.flags, state, reason)
 
@@ -130,7 +130,7 @@ async def settle_one(tx: SqlTransaction, move: Move) -> Answer:
 
 
 async def apply(tx: SqlTransaction, move: Move, row: Any) -> None:
-    """The ticket leaves its lease for where the rules sent it."""
+    """Moves the ticket from its lease to the state the rules decided."""
     held, delivery, (dead_at, dead_error) = Ticket(*row[:8]), DeliveryRow(*row[8:11]), row[11:]
     ticket = held._replace(
         attempts=move.attempts, deliveries=move.deliveries, flags=keep_lasting_flags(held.flags)
@@ -161,7 +161,7 @@ async def apply(tx: SqlTransaction, move: Move, row: Any) -> None:
 
 
 def clear_told_flag(flags: int, state: State) -> int:
-    """A dead letter that stays dead was told of when it died."""
+    """Clears the flag so that a dead letter that stays dead is not announced twice."""
     stays = flags & Flag.FROM_DEAD and state is State.DEAD
     return flags & ~Flag.CALLBACK if stays else flags
 
@@ -174,8 +174,8 @@ async def explain_all(
 
 
 async def explain(tx: SqlTransaction, id: int, fence: int, verb: Verb | None) -> Answer:
-    """Why a verb with this fence changed nothing."""
-    # The lease before the story: what left it in between is in the story already.
+    """Explains why a verb with this fence changed nothing."""
+    # Read the lease before history: what leaves it in between is in history by then.
     held = await tx.one("lease_fence", id=id)
     if held is not None and held[0] == fence:
         return BUSY if held[1] else CHANGED
@@ -190,12 +190,12 @@ async def explain(tx: SqlTransaction, id: int, fence: int, verb: Verb | None) ->
 
 
 async def explain_refusal(tx: SqlTransaction, id: int, fence: int) -> Answer:
-    """For verbs that leave no row of their own."""
+    """Explains refusals of verbs that write no history row."""
     return await explain(tx, id, fence, None)
 
 
 async def find_state(tx: SqlTransaction, id: int) -> State | None:
-    """Where a message is that nobody holds. What is nowhere else is ready."""
+    """Returns the state of a message without a lease; ready if it is nowhere else."""
     if (ended := await tx.one("ended", id=id)) is not None:
         return State(ended[0])
     if await tx.one("where_scheduled", id=id) is not None:

@@ -1,4 +1,4 @@
-"""The verbs that every SQL store does the same way: each is a function on a transaction."""
+"""Store verbs shared by all SQL stores: each runs a function in a transaction."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -33,22 +33,22 @@ T = TypeVar("T")
 class SqlStore(ABC):
     @abstractmethod
     async def write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """One transaction, durable when it returns."""
+        """Runs one write transaction, durable when it returns."""
 
     @abstractmethod
     async def look(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A small read."""
+        """Runs a short read."""
 
     @abstractmethod
     async def read(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A read of one snapshot that may be long."""
+        """Runs a read that may be long, on one snapshot."""
 
     @abstractmethod
     async def index_types(self) -> None:
-        """Claims by type need not step over the others any more."""
+        """Builds the index for claims by type."""
 
     async def change(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A write that somebody answers for."""
+        """Runs a write that may carry an audit entry."""
         return await self.write(with_audit(work), *args, **kwargs)
 
     # Consumers.
@@ -130,7 +130,7 @@ class SqlStore(ABC):
         await self.change(queues.change_queue, queue_id, name, state, settings)
 
     async def prepare(self, settings: QueueSettings | None) -> None:
-        """What the settings of a queue need of the store."""
+        """Builds the indexes that a queue's settings need."""
         if settings is not None and settings.filter_by_type:
             await self.index_types()
 
@@ -185,7 +185,7 @@ class SqlStore(ABC):
     async def delete_worker(self, worker_id: str) -> None:
         await self.write(queues.delete_worker, worker_id)
 
-    # What features keep, and who did what.
+    # Documents and the audit log.
 
     async def save_documents(self, given: Sequence[Document]) -> list[bool]:
         return await self.change(documents.save, given) if given else []

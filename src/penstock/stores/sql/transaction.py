@@ -1,4 +1,4 @@
-"""What the moves need of an engine: named statements in one transaction, its moment, its locks."""
+"""The transaction interface of SQL engines: named statements, the store's time, locks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
@@ -11,7 +11,7 @@ Lockable: TypeAlias = tuple[str, int, str]
 
 
 class Ticket(NamedTuple):
-    """The small moving part of a message, as it stands in ready and scheduled."""
+    """The mutable part of a message, as stored in ready and scheduled."""
 
     queue_id: int
     rank: int
@@ -24,7 +24,7 @@ class Ticket(NamedTuple):
 
 
 class DeliveryRow(NamedTuple):
-    """Who held a ticket, under which fence, since when; all None if nobody did."""
+    """The consumer, fence and claim time of a delivery; all None without one."""
 
     consumer: str | None = None
     fence: int | None = None
@@ -35,12 +35,11 @@ NO_DELIVERY = DeliveryRow()
 
 
 class SqlTransaction(ABC):
-    """Statements by name, values by name. An engine without waiting never suspends."""
+    """Runs statements by name with values by name. SQLite's never suspends."""
 
     __slots__ = ("now", "woken")
 
-    # Its commit is a caller's, who may take long: it waits for nothing, and holds what others need
-    # as little as it can.
+    # True if the caller commits, perhaps late: it never waits, and holds few locks.
     foreign = False
 
     def __init__(self, now: Moment) -> None:
@@ -49,21 +48,21 @@ class SqlTransaction(ABC):
 
     @abstractmethod
     async def run(self, statement: str, /, **values: Any) -> int:
-        """How many rows it changed."""
+        """Returns the number of rows changed."""
 
     @abstractmethod
     async def one(self, statement: str, /, **values: Any) -> Any:
-        """The only row, or None."""
+        """Returns the only row, or None."""
 
     @abstractmethod
     async def all(self, statement: str, /, **values: Any) -> list[Any]: ...
 
     @abstractmethod
     async def lock(self, *what: Lockable) -> None:
-        """Until the end, where there are other writers: nobody else looks and acts on these."""
+        """Locks these against other writers until the transaction ends."""
 
     def listed(self, numbers: Sequence[int]) -> Any:
-        """Numbers as one value, the way the engine's statements take them."""
+        """Encodes numbers as one value, as the engine's statements expect."""
         return list(numbers)
 
     async def next_number(self, name: str) -> int:
@@ -110,7 +109,7 @@ class SqlTransaction(ABC):
         due_at: Moment | None = None,
         traceback: str | None = None,
     ) -> None:
-        """One row of history."""
+        """Writes one row of history."""
         await self.run(
             "put_history",
             id=ticket.id,
@@ -132,7 +131,7 @@ class SqlTransaction(ABC):
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Runs to its end, at once, what never waits."""
+    """Runs a coroutine that never suspends."""
     try:
         work.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""What the agents do: promote, expire, age, prune, fire schedules, claim ticks."""
+"""Verbs of the agents: promote, expire, age, prune, fire schedules, claim ticks."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -54,7 +54,7 @@ async def end_all(tx: SqlTransaction, rows: Sequence[Any]) -> int:
 
 
 async def expire_one(tx: SqlTransaction, row: Sequence[object] | None) -> bool:
-    # Ending one may have promoted the next of its key meanwhile.
+    # Ending one may have made the next of its key ready.
     if row is None:
         return False
     await end(tx, Ticket._make(row), Verb.EXPIRE, State.EXPIRED)
@@ -71,7 +71,7 @@ async def age(tx: SqlTransaction, queue_id: int, waited: float, limit: int) -> i
 async def find_aging(
     tx: SqlTransaction, queue_id: int, waited: float, limit: int
 ) -> list[tuple[int, int, int]]:
-    """The longest-waiting tickets with a level above them: (id, rank, rank above)."""
+    """Finds the longest-waiting tickets below another rank: (id, rank, rank above)."""
     before = tx.now - int(waited * 1_000_000)
     found: list[tuple[int, int, int]] = []
     for above, rank in pairwise(await list_levels(tx, queue_id)):
@@ -93,7 +93,7 @@ async def list_levels(tx: SqlTransaction, queue_id: int) -> list[int]:
 
 
 async def find_prunable(tx: SqlTransaction, retention: Retention) -> tuple[list[int], Pruned]:
-    """Which messages may go, looking at one stretch of history."""
+    """Finds messages past retention in one range of history."""
     message, history = await tx.one("held_by_cursors", since=tx.now - EXPORT_HOLD)
     queues = frozenset(retention.queue_ids)
     ids: list[int] = []
@@ -127,7 +127,7 @@ async def any_old_keys(tx: SqlTransaction) -> bool:
 
 
 async def any_of(tx: SqlTransaction, *names: str) -> bool:
-    """One of these statements finds a row."""
+    """True if one of these statements finds a row."""
     for name in names:
         if await tx.one(name, now=tx.now, limit=1) is not None:
             return True
@@ -149,7 +149,7 @@ async def fire(tx: SqlTransaction, firings: Sequence[Firing]) -> list[bool]:
 
 
 async def fire_one(tx: SqlTransaction, firing: Firing) -> bool:
-    """The schedule moves on and its messages are published together, or neither."""
+    """Advances the schedule and publishes its messages in one transaction."""
     moved = await tx.run(
         "schedule_move", id=firing.schedule_id, seen_at=firing.seen_at, next_at=firing.next_at
     )
@@ -161,7 +161,7 @@ async def fire_one(tx: SqlTransaction, firing: Firing) -> bool:
 
 
 async def claim_tick(tx: SqlTransaction, agent: str, every: float, by: str) -> bool:
-    """A tick more than `every` in the future was claimed before the clock was set back."""
+    """Claims a tick. One more than `every` ahead was claimed before the clock was set back."""
     length = int(every * 1_000_000)
     before, after = tx.now - length, tx.now + length
     return await tx.run("claim_tick", name=agent, now=tx.now, by=by, before=before, after=after) > 0

@@ -1,1 +1,1 @@
-"""SQLite: one file, no server, many processes on one machine."""
+"""The SQLite store: one file, no server, many processes on one machine."""

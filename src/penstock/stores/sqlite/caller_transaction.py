@@ -1,4 +1,4 @@
-"""Publishing and completing in the open transaction of a caller's own sqlite3 connection."""
+"""Publishes and completes inside the open transaction of a caller's sqlite3 connection."""
 
 import os
 import sqlite3
@@ -23,9 +23,9 @@ T = TypeVar("T")
 def publish(
     connection: object, path: str, now: Moment, entries: Sequence[Entry]
 ) -> list[Published]:
-    """In the caller's transaction, which is begun if there is none; the caller commits it.
+    """Publishes in the caller's transaction, begun if there is none; the caller commits it.
 
-    A connection in autocommit mode and outside of a transaction commits at once.
+    A connection in autocommit mode and outside a transaction commits at once.
     """
     with use_connection(connection, path) as db:
         if db.in_transaction:
@@ -47,7 +47,7 @@ def complete(connection: object, path: str, now: Moment, item: Completion) -> No
 
 @contextmanager
 def use_connection(connection: object, path: str) -> Iterator[sqlite3.Connection]:
-    """A connection to the store's own file."""
+    """Checks that the connection is to the store's file, and translates its errors."""
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidInput(f"{type(connection).__name__} is not a sqlite3 connection")
     try:
@@ -62,7 +62,7 @@ def use_connection(connection: object, path: str) -> Iterator[sqlite3.Connection
 
 @contextmanager
 def use_plain_rows(db: sqlite3.Connection) -> Iterator[None]:
-    """Rows as tuples and text as str, whatever the caller likes better."""
+    """Resets the caller's row and text factories while we use the connection."""
     factories = db.row_factory, db.text_factory
     db.row_factory, db.text_factory = None, str
     try:
@@ -72,7 +72,7 @@ def use_plain_rows(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def in_transaction(connection: object) -> bool:
-    """A closed one has none."""
+    """True inside a transaction; False for a closed connection."""
     try:
         return isinstance(connection, sqlite3.Connection) and connection.in_transaction
     except sqlite3.ProgrammingError:
@@ -80,8 +80,8 @@ def in_transaction(connection: object) -> bool:
 
 
 def is_autocommit(db: sqlite3.Connection) -> bool:
-    """Its user expects every statement outside of a transaction to stand by itself."""
-    # Python 3.12 has another way to say so; -1 is the old way.
+    """True if statements outside a transaction commit on their own."""
+    # `autocommit` is new in Python 3.12; -1 means the legacy isolation_level.
     autocommit = getattr(db, "autocommit", -1)
     return db.isolation_level is None if autocommit == -1 else bool(autocommit)
 
@@ -96,7 +96,7 @@ def check_same_file(db: sqlite3.Connection, path: str) -> None:
 
 
 def publish_begun(db: sqlite3.Connection, now: Moment, entries: Sequence[Entry]) -> list[Published]:
-    """A transaction that nobody needs does not stay open."""
+    """Publishes in the transaction we began; does not leave an empty one open."""
     try:
         outcomes = run_in_savepoint(db, now, publish_each, entries)
     except BaseException:
@@ -111,13 +111,13 @@ def publish_begun(db: sqlite3.Connection, now: Moment, entries: Sequence[Entry])
 def run_in_savepoint(
     db: sqlite3.Connection, now: Moment, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """A savepoint, so that a failure leaves the caller's transaction as it was."""
+    """Undoes only our statements on failure, so that the caller's transaction survives."""
     db.execute("SAVEPOINT penstock")
     try:
         refuse_newer(db)
         value = finish(work(SqliteTransaction(db, now), *args, **kwargs))
     except BaseException:
-        # A full disk, for one, has ended the whole transaction already.
+        # Some errors, such as a full disk, have already rolled back the whole transaction.
         if db.in_transaction:
             db.execute("ROLLBACK TO penstock")
             db.execute("RELEASE penstock")

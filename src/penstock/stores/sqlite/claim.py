@@ -1,4 +1,4 @@
-"""Hands out messages: from the head of a queue, by type, over several queues, from the dead."""
+"""Claims messages: from one queue, by type, from several queues, from the dead letters."""
 
 from heapq import merge
 from itertools import islice
@@ -23,7 +23,7 @@ async def claim(tx: SqliteTransaction, claim: Claim) -> Claimed:
 
 
 async def claim_head(tx: SqliteTransaction, claim: Claim, queue_id: int) -> Claimed:
-    """The first messages in line, as sets: SQLite steps over each row once, not Python."""
+    """Claims the first messages of a queue with set statements."""
     if await tx.one("peek", queue_id=queue_id) is None:
         return NO_CLAIM
     terms = await make_lease_terms(tx, claim) | {"queue": queue_id, "limit": claim.limit}
@@ -32,14 +32,14 @@ async def claim_head(tx: SqliteTransaction, claim: Claim, queue_id: int) -> Clai
     rows = tx.execute("claim_read", (queue_id, count)).fetchall() if count else []
     if rows:
         tx.execute("claim_remove", (queue_id, rows[-1][-1], rows[-1][0]))
-    # Only now: what ends may free a key, and its next one enters this very line.
+    # After the claim: ending one may free a key and make another message of this queue ready.
     for ticket in expired:
         await end(tx, ticket, Verb.EXPIRE, State.EXPIRED)
     return Claimed(await make_leased(tx, rows, terms), again=bool(expired) and not rows)
 
 
 async def take_expired(tx: SqliteTransaction, queue_id: int, limit: int) -> list[Ticket]:
-    """The expired ones among the first in line, out of it."""
+    """Removes and returns the expired tickets among the first in line."""
     rows = await tx.all("claim_expired", queue=queue_id, limit=limit, now=tx.now)
     tickets = [Ticket(*row) for row in rows]
     for ticket in tickets:
@@ -52,7 +52,7 @@ async def take_ready(tx: SqliteTransaction, ticket: Ticket) -> None:
 
 
 async def claim_picked(tx: SqliteTransaction, claim: Claim) -> Claimed:
-    """By type, or over several queues as one line: each is asked for its first, then merged."""
+    """Claims by type or from several queues: merges the first tickets of each by rank."""
     picks = list(islice(merge(*await pick_each(tx, claim, "pick", "pick_type")), claim.limit))
     taken = [
         Ticket(*await tx.one("ready", queue_id=queue_id, rank=rank, id=id))
@@ -77,7 +77,7 @@ async def claim_picked(tx: SqliteTransaction, claim: Claim) -> Claimed:
 async def pick_each(
     tx: SqliteTransaction, claim: Claim, any_type: str, by_type: str
 ) -> list[list[Any]]:
-    """The first of each queue, or of each type in it; every list in order."""
+    """Returns the first tickets of each queue, or of each type in it, in order."""
     if not claim.types:
         return [
             await tx.all(any_type, queue_id=queue_id, limit=claim.limit)
@@ -91,7 +91,7 @@ async def pick_each(
 
 
 async def claim_dead(tx: SqliteTransaction, claim: Claim) -> Claimed:
-    """The longest dead first, over all the queues. Deliveries are not counted."""
+    """Claims dead letters of all the queues, oldest first. Deliveries are not counted."""
     picks = list(
         islice(merge(*await pick_each(tx, claim, "pick_dead", "pick_dead_type")), claim.limit)
     )

@@ -1,4 +1,4 @@
-"""Opens connections, brings the schema up to date, and names SQLite's errors."""
+"""Opens connections, migrates the schema, and translates SQLite's errors."""
 
 import secrets
 import sqlite3
@@ -24,7 +24,7 @@ SCHEMA = MIGRATIONS[-1].number
 BUSY_TIMEOUT_S = 5.0
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-# What SQLite answers when the disk does not.
+# Codes that SQLite may return when the disk fails.
 UNREADABLE = (*DAMAGED, sqlite3.SQLITE_CANTOPEN)
 APPLIED = """
 CREATE TABLE IF NOT EXISTS migration (
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS migration (
 
 
 def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite3.Connection:
-    """`cache` in KB of pages."""
+    """Opens a connection; `cache` is in KB."""
     try:
         db = sqlite3.connect(
             path,
@@ -56,19 +56,19 @@ def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite
 
 
 def keep(db: sqlite3.Connection, durability: Durability) -> None:
-    """How surely the commits from now on outlive a power cut."""
+    """Sets whether commits are synced to disk from now on."""
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'safe' else 'NORMAL'}")
 
 
 def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None:
-    """Safe when two processes start at once, and when killed half-way: one transaction."""
+    """Creates or migrates the schema in one transaction, safe against concurrent starts."""
     refuse_foreign(db)
     if is_fresh(db):
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL").fetchone()
     if is_ready(db, durability):
         return
-    # What guards the numbers of a fast store must not be lost with them.
+    # The boot id that guards a fast store's counters must be durable.
     keep(db, "safe")
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -85,7 +85,7 @@ def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None
 
 
 def is_ready(db: sqlite3.Connection, durability: Durability) -> bool:
-    """There is nothing to set up, so nobody's long transaction is waited for."""
+    """True if the schema is current, so that opening does not wait for a writer."""
     if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
         return False
     applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
@@ -101,7 +101,7 @@ def is_fresh(db: sqlite3.Connection) -> bool:
 
 
 def refuse_foreign(db: sqlite3.Connection) -> None:
-    # In this order: another process may migrate a fresh file between the two looks.
+    # In this order: another process may migrate a fresh file between the two reads.
     tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     application = db.execute("PRAGMA application_id").fetchone()[0]
     if tables and application != APPLICATION:
@@ -128,7 +128,7 @@ def read_floor(db: sqlite3.Connection) -> int:
 
 
 def refuse_newer(db: sqlite3.Connection) -> None:
-    """A newer process may have migrated the file while this one was running."""
+    """Raises if a newer process has migrated the file while this one runs."""
     if (floor := read_floor(db)) > SCHEMA:
         raise StoreTooNew(
             f"a newer penstock upgraded the file to schema {floor}, this process supports"
@@ -148,8 +148,9 @@ def split(script: str) -> list[str]:
 
 
 async def guard_counters(tx: SqliteTransaction, durability: Durability) -> None:
-    """`fast` may lose its last commits with the machine, never with a process: after another
-    boot, numbers that may have been handed out are skipped and the feed begins a new epoch.
+    """Skips counters after a reboot of a `fast` store, which may have lost its last commits.
+
+    Ids and fences are not reused, and the feed begins a new epoch.
     """
     kept = await tx.one("fact", name="fast_boot")
     boot = read_boot_id()
@@ -163,7 +164,7 @@ async def guard_counters(tx: SqliteTransaction, durability: Durability) -> None:
 
 
 def read_boot_id() -> str:
-    """Where it is not known, every start counts as another boot."""
+    """Reads the boot id; where there is none, every start counts as a reboot."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read().strip()
@@ -172,9 +173,9 @@ def read_boot_id() -> str:
 
 
 def translate_error(error: sqlite3.Error, path: str, files: StoreFiles | None = None) -> StoreError:
-    """The error of the tree that says what happened to which file, and what to do.
+    """Maps a sqlite3 error to a StoreError.
 
-    `files` are those of an open store: they remember an I/O error.
+    `files` are those of an open store; they remember an I/O error.
     """
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
@@ -182,12 +183,12 @@ def translate_error(error: sqlite3.Error, path: str, files: StoreFiles | None = 
         return StoreBusy(
             f"{path!r} was locked by another writer for {BUSY_TIMEOUT_S:g} s; try again"
         )
-    # The index of the log could not grow: no room either.
+    # IOERR_SHMSIZE: the -shm file could not grow, so the disk is full.
     if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(f"the disk of {path!r} is full; free some space")
     if code == sqlite3.SQLITE_IOERR and files is not None:
         files.io_failed = True
-    # SQLite calls a file malformed that it cannot read.
+    # SQLite reports an unreadable file as malformed.
     if code in UNREADABLE and ((files is not None and files.io_failed) or disk_fails(path)):
         return StoreUnusable(
             f"the disk of {path!r} fails: {error}; check the disk and the file system,"

@@ -1,4 +1,4 @@
-"""Where the work of a SQLite store runs: on its writer, on a reader, or at once."""
+"""Runs work on the writer thread, on a pooled reader, or on the caller's thread."""
 
 import asyncio
 import os
@@ -43,9 +43,9 @@ class SqliteDatabase:
         self.path = ":memory:" if files is None else files.path
         self.files = files
         self.clock = clock
-        # No new work; nothing open any more.
+        # closed: no new work is accepted; gone: no connection is open.
         self.closed = self.gone = False
-        # Held while the reader is in use.
+        # Guards the reader.
         self.reading = threading.Lock()
         self.capabilities = Capabilities("sqlite", durability)
         self.bell = SocketNotifier(None if files is None else f"{files.path}.wake")
@@ -80,11 +80,11 @@ class SqliteDatabase:
         await self.close()
 
     async def backup(self, path: str) -> None:
-        """Page by page on a reader; writers go on."""
+        """Copies the database on a reader while writers continue."""
         await self.read(copy_to, path)
 
     async def close(self) -> None:
-        """Finishes what is waiting."""
+        """Finishes pending work and closes the connections."""
         if self.closed:
             return
         self.closed = True
@@ -120,20 +120,20 @@ class SqliteDatabase:
         try:
             files.check_database()
         except StoreUnusable:
-            # Closed ones: every call is refused before it needs one.
+            # Closed connections; every call is refused before it uses one.
             for _ in range(READERS):
                 self.readers.put(self.reader)
             return
         self.writing.db = connect(self.path, self.capabilities.durability)
         self.open_readers()
-        # The log is another one if these were its last connections, and is there after a read.
+        # The -wal file may be new after reopening; a read creates it.
         read_floor(self.writing.db)
         files.remember_identity()
         if self.lookout is not None:
             self.lookout.seen = -1
 
     def forget(self) -> None:
-        """A gate that the copy kept open would outlast the process that entered it."""
+        """Closes the inherited lock file, or its lock would outlive the process that took it."""
         if self.files is not None and not self.gone:
             self.closed = self.gone = True
             os.close(self.gate.file)
@@ -151,13 +151,13 @@ class SqliteDatabase:
         return self.look_now(work, *args, **kwargs)
 
     def look_now(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
-        """On the caller's own thread. WAL readers never wait."""
+        """Reads on the caller's thread; WAL readers never block."""
         self.refuse_closed()
         with self.reading:
             return self.read_on(self.reader, bind(work, *args, **kwargs))
 
     async def read(self, work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> T:
-        """A read that may be long, away from the loop."""
+        """Runs a read that may be long in a thread."""
         self.refuse_closed()
         bound = bind(work, *args, **kwargs)
         if self.files is None:
@@ -166,13 +166,13 @@ class SqliteDatabase:
         return await loop.run_in_executor(self.pool, self.read_in_pool, bound)
 
     def read_data_version(self) -> int:
-        """Changes with every commit of another connection, whoever made it."""
+        """Returns a number that changes with every commit of another connection."""
         with self.reading:
             version: int = self.reader.execute("PRAGMA data_version").fetchone()[0]
         return version
 
     def find_ready(self, queue_ids: Collection[int]) -> set[int]:
-        """Those of the queues that have work."""
+        """Returns the queues that have work."""
         return self.look_now(with_work, queue_ids)
 
     def refuse_closed(self) -> None:
@@ -193,7 +193,7 @@ class SqliteDatabase:
             self.readers.put(db)
 
     def read_on(self, db: sqlite3.Connection, work: Callable[[SqliteTransaction], T]) -> T:
-        """One snapshot, however many statements."""
+        """Runs the work on one snapshot."""
         try:
             db.execute("BEGIN")
             try:

@@ -1,4 +1,4 @@
-"""The export's reader of messages and history."""
+"""Reads messages and history for the export."""
 
 from penstock.model.store_types import Cursor, Feed
 from penstock.stores.sql import export
@@ -7,7 +7,7 @@ from penstock.stores.sqlite.transaction import SqliteTransaction
 
 
 async def feed(tx: SqliteTransaction, cursor: Cursor, limit: int) -> Feed:
-    """One writer at a time, so ids and positions are in commit order: all are final."""
+    """Returns all rows: with a single writer, ids and positions are in commit order."""
     epoch = await export.epoch(tx, cursor)
     rows = await tx.all("feed_messages", after=cursor.message, limit=limit)
     messages = [make_feed_message(row) for row in rows]

@@ -1,5 +1,4 @@
-"""The files of a store: where it may lie, who may read it, whether they are still there, and
-room on its disk."""
+"""Checks the files of a store: filesystem, permissions, identity and free disk space."""
 
 import errno
 import os
@@ -28,16 +27,16 @@ class StoreFiles:
         self.mounts = mounts
         self.ballast = f"{path}.ballast"
         self.room_checked = 0.0
-        # SQLite got an I/O error from one of them.
+        # True after SQLite got an I/O error from one of them.
         self.io_failed = False
-        # Absolute, as SQLite keeps it: the process may change its directory.
+        # Absolute, because the process may change its working directory.
         self.database = os.path.abspath(path)
-        # Device and inode of each file that the connections have open.
+        # (device, inode) of each file the connections have open.
         self.identities: dict[str, tuple[int, int]] = {}
         self.identity_due = 0.0
 
     def prepare(self) -> None:
-        """Makes the file, readable by its owner only, or says why it cannot be used here."""
+        """Creates the file with mode 0600; raises StoreUnusable if it cannot be used."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise StoreUnusable(
                 f"SQLite {sqlite3.sqlite_version} is too old; penstock needs 3.38 or newer"
@@ -58,8 +57,8 @@ class StoreFiles:
             raise StoreUnusable(f"cannot write {self.path!r}: Permission denied")
 
     def create(self) -> None:
-        # A file that exists is not opened: closing it would drop the locks that SQLite holds on
-        # it for other stores of this process, and another process would delete their log.
+        # Never open an existing file: closing it would drop the POSIX locks SQLite holds on it
+        # for other stores of this process, and another process could delete their -wal file.
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:
@@ -68,21 +67,21 @@ class StoreFiles:
             raise StoreUnusable(f"cannot write {self.path!r}: {error.strerror}") from None
 
     def remember_identity(self) -> None:
-        """Call it while a connection has all of them open; the database stays the same one."""
+        """Records the files' identities; call it while a connection has them open."""
         self.check_database()
         for file in (self.database, f"{self.database}-wal", f"{self.database}-shm"):
             if (identity := identity_of(file)) is not None:
                 self.identities[file] = identity
 
     def check_identity(self) -> None:
-        """Looks once a second whether any of them was removed or replaced."""
+        """Checks once a second that no file was removed or replaced."""
         if (now := time.monotonic()) >= self.identity_due:
             for file in self.identities:
                 self.check_file(file)
             self.identity_due = now + IDENTITY_CHECK_INTERVAL_S
 
     def check_database(self) -> None:
-        """For every commit: what was written to a file without a name must not be acknowledged."""
+        """Runs before each commit is acknowledged: a commit to an unlinked file is lost."""
         self.check_file(self.database)
 
     def check_file(self, file: str) -> None:
@@ -95,7 +94,7 @@ class StoreFiles:
             )
 
     def sync(self) -> None:
-        """Makes the commits so far durable; SQLite itself syncs them only at a checkpoint."""
+        """Syncs the -wal file; SQLite itself syncs it only at a checkpoint."""
         with suppress(FileNotFoundError):
             file = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -104,7 +103,7 @@ class StoreFiles:
                 os.close(file)
 
     def check_room(self) -> None:
-        """Publishing stops before the disk is full, so that settling can go on."""
+        """Stops publishing before the disk is full, so that settling can continue."""
         if time.monotonic() - self.room_checked < 1.0:
             return
         if self.free_bytes() < LOW_WATER:
@@ -123,7 +122,7 @@ class StoreFiles:
         return disk.f_bavail * disk.f_frsize
 
     def load_ballast(self) -> None:
-        """Room kept back for settling when the disk is full."""
+        """Reserves disk space for settling when the disk is full."""
         if os.path.exists(self.ballast) or self.free_bytes() < 2 * BALLAST + LOW_WATER:
             return
         file = os.open(self.ballast, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -138,7 +137,7 @@ class StoreFiles:
             os.close(file)
 
     def drop_ballast(self) -> bool:
-        """True if there was some, so that trying again makes sense."""
+        """Frees the reserved space; True if there was any, so that a retry makes sense."""
         try:
             os.unlink(self.ballast)
         except FileNotFoundError:
@@ -148,9 +147,9 @@ class StoreFiles:
 
 
 def disk_fails(path: str) -> bool:
-    """Whether the file system answers with I/O errors.
+    """True if the filesystem returns I/O errors.
 
-    Asks its folder: closing the file itself would drop the locks that SQLite holds on it.
+    Reads the directory: closing the file itself would drop the locks SQLite holds on it.
     """
     try:
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
@@ -164,7 +163,7 @@ def disk_fails(path: str) -> bool:
 
 
 def identity_of(file: str) -> tuple[int, int] | None:
-    """None if there is no such file."""
+    """Returns (device, inode), or None if there is no such file."""
     try:
         found = os.stat(file)
     except (FileNotFoundError, NotADirectoryError):
@@ -173,7 +172,7 @@ def identity_of(file: str) -> tuple[int, int] | None:
 
 
 def find_filesystem(directory: str, mounts: str = MOUNTS) -> str:
-    """The type of the filesystem a directory lies on; empty where it cannot be told."""
+    """Returns the filesystem type of a directory; empty if unknown."""
     device = os.stat(directory).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:

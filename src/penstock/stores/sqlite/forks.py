@@ -1,7 +1,7 @@
-"""Keeps stores whole when their process is copied: no connection is open at that moment.
+"""Closes all connections around a fork.
 
-SQLite remembers in the process which locks it holds, and a copy of the process has the memory but
-not the locks: it could write to a log that others have deleted meanwhile.
+SQLite remembers in process memory which locks it holds. A forked child has the memory but not the
+locks, and could write to a -wal file that others have deleted.
 """
 
 import os
@@ -12,17 +12,17 @@ from typing import Protocol
 
 class ForkableStore(Protocol):
     def leave(self) -> None:
-        """Waits until no connection is in use, and closes them."""
+        """Waits until no connection is in use, then closes them."""
 
     def reopen(self) -> None:
-        """The same process goes on."""
+        """Reopens the connections in the parent."""
 
     def forget(self) -> None:
-        """This is the copy: it has to open a store of its own."""
+        """Marks the store closed in the child, which has to open its own."""
 
 
 class ForkGuard:
-    """The open stores of the process. `opening` is held while one opens, and during a fork."""
+    """Tracks the open stores. `opening` is held while one opens and during a fork."""
 
     def __init__(self) -> None:
         self.opening = threading.RLock()
@@ -60,5 +60,5 @@ class ForkGuard:
         self.opening = threading.RLock()
 
 
-# One for the process, as a fork is.
+# One per process, because a fork copies the whole process.
 forks = ForkGuard()

@@ -1,4 +1,4 @@
-"""What an operator should know of a SQLite store."""
+"""Health checks of a SQLite store."""
 
 import os
 

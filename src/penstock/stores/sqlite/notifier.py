@@ -14,9 +14,9 @@ WATCH = struct.calcsize("iIII")
 
 
 class SocketNotifier(Waiters):
-    """Rung by reading one byte of a file beside the database: inotify tells the other processes.
+    """Notifies other processes by reading one byte of a file that they watch with inotify.
 
-    A read wakes as well as a write and costs no disk. Where there is no inotify, waits are short.
+    A read triggers inotify without disk I/O. Without inotify, consumers poll.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -30,16 +30,16 @@ class SocketNotifier(Waiters):
 
     @property
     def longest_wait(self) -> float:
-        """How long a waiter may trust the bell."""
+        """How long a waiter may sleep before it polls, in seconds."""
         return 1.0 if self.file < 0 or self.watch >= 0 else 0.02
 
     def ring(self) -> None:
-        """Tells the other processes."""
+        """Notifies the other processes."""
         if self.file >= 0:
             os.pread(self.file, 1, 0)
 
     def wait(self, queue_ids: Collection[int]) -> "asyncio.Future[None]":
-        """A future that ends when one of the queues may have work."""
+        """Returns a future that ends when one of the queues may have work."""
         loop = asyncio.get_running_loop()
         if self.watch >= 0 and self.loop is not loop:
             self.loop = loop
@@ -64,7 +64,7 @@ class SocketNotifier(Waiters):
 
 
 def open_watch(path: str) -> int:
-    """A file descriptor that is readable when somebody reads `path`; -1 where there is none."""
+    """Returns a descriptor that is readable after a read of `path`; -1 without inotify."""
     if sys.platform != "linux":
         return -1
     libc = ctypes.CDLL(None, use_errno=True)
@@ -78,14 +78,14 @@ def open_watch(path: str) -> int:
 
 
 IN_MODIFY, IN_ONESHOT = 0x2, 0x80000000
-# A commit is written to the log before it can be seen: looked for again after these.
+# A commit reaches the -wal file before it is visible, so check again after these delays.
 LADDER = (0.0003, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
 
 
 class CommitWatcher:
-    """While somebody waits, a write to the log makes it look for work; otherwise it costs nothing.
+    """Checks for work after a write to the -wal file, while there are waiters.
 
-    Where there is no inotify, waits are short instead.
+    Without inotify, consumers poll.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class CommitWatcher:
             self.file = self.libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
 
     def begin(self) -> None:
-        """Somebody waits from now on."""
+        """Starts watching when the first waiter arrives."""
         if self.file < 0 or self.armed or self.timer is not None:
             return
         if self.loop is None:
@@ -118,14 +118,14 @@ class CommitWatcher:
         self.arm()
 
     def arm(self) -> None:
-        """Listening before looking: what comes in between is not missed."""
+        """Watches before it checks, so that nothing in between is missed."""
         if self.libc is not None:
             mask = IN_MODIFY | IN_ONESHOT
             self.armed = self.libc.inotify_add_watch(self.file, self.log, mask) >= 0
         self.look()
 
     def look(self) -> bool:
-        """True if anything was committed since the last look."""
+        """Returns True if anything was committed since the last call."""
         version = self.version()
         if version == self.seen:
             return False

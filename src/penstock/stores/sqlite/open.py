@@ -22,7 +22,7 @@ from penstock.stores.sqlite.write_turns import WriteTurns
 async def open_sqlite(
     path: str, *, durability: Durability = "safe", clock: Clock | None = None
 ) -> SqliteStore:
-    """`path` empty means in memory."""
+    """Opens the file; an empty `path` means in memory."""
     clock = clock or read_system_clock
     if not path:
         return open_in_turn(path, None, durability, clock)
@@ -31,7 +31,7 @@ async def open_sqlite(
     try:
         return open_in_turn(path, files, durability, clock)
     except StoreFull:
-        # On a full disk, too, somebody must come and settle.
+        # A full disk must not prevent opening: settling frees space.
         if not files.drop_ballast():
             raise
         return open_in_turn(path, files, durability, clock)
@@ -67,7 +67,7 @@ def open_without_waiting(
 def set_up_in_turn(
     db: sqlite3.Connection, files: StoreFiles, clock: Clock, durability: Durability
 ) -> None:
-    """A fresh file is made by one process: SQLite does not wait its turn to switch to WAL."""
+    """Lets one process create the file, because switching to WAL does not wait for locks."""
     gate = WriteTurns(f"{files.path}.lock", patience=BUSY_TIMEOUT_S)
     held = is_fresh(db) and gate.enter()
     try:

@@ -1,4 +1,4 @@
-"""Writes entries. Those that need no look at what is stored go in as sets."""
+"""Publishes entries; plain ones as sets."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain, groupby
@@ -18,7 +18,7 @@ from penstock.stores.sql.publish import (
 from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 
 ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
-# Few distinct statements, so that SQLite keeps them all prepared.
+# Few distinct sizes, so that all statements stay in the statement cache.
 CHUNKS = (256, 64, 16, 4, 1)
 BODY = 7
 
@@ -51,7 +51,7 @@ async def publish(
 
 
 async def publish_each(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
-    """Neighbours that need no look at what is stored go in together."""
+    """Publishes in order; adjacent plain entries go into one set."""
     if are_plain(entries):
         return publish_plain(tx, entries)
     outcomes: list[Published] = []
@@ -79,7 +79,7 @@ def publish_plain(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Publi
 
 
 def insert_alike(tx: SqliteTransaction, entries: Sequence[Entry]) -> int:
-    """Binding values is most of the cost: what all share is bound once. The last id."""
+    """Binds shared values once, since binding is most of the cost. Returns the last id."""
     row = make_row(entries[0], tx.now)
     shared = [*row[:BODY], *row[BODY + 1 :]]
     start = last = 0
@@ -92,7 +92,7 @@ def insert_alike(tx: SqliteTransaction, entries: Sequence[Entry]) -> int:
 
 
 def insert_each(tx: SqliteTransaction, entries: Sequence[Entry]) -> int:
-    """The last id; the others are the numbers before it."""
+    """Returns the last id; the others are the numbers before it."""
     rows = [make_row(entry, tx.now) for entry in entries]
     start = last = 0
     for size in CHUNKS:

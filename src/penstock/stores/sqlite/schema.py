@@ -1,4 +1,4 @@
-"""Whether a file still has every column that its migrations made."""
+"""Checks that a file still has every column its migrations created."""
 
 import sqlite3
 from contextlib import closing
@@ -14,7 +14,7 @@ WHERE held.type = 'table'
 
 
 def refuse_incomplete(db: sqlite3.Connection) -> None:
-    """At once, and not when some statement first needs what is gone."""
+    """Raises at open, not when a statement first needs a missing column."""
     if lost := sorted(expected_columns() - read_columns(db)):
         raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
 

@@ -1,4 +1,4 @@
-"""Ends deliveries as sets: complete and extend."""
+"""Settles deliveries as sets: complete and extend."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,11 +14,11 @@ encode = msgspec.json.Encoder().encode
 
 
 async def complete(tx: SqliteTransaction, items: Sequence[Completion]) -> list[Answer]:
-    """As sets: history first, then the leases it was taken from."""
+    """Completes as sets: writes history, then deletes the leases."""
     wanted = {(item.id, item.fence): item for item in reversed(items)}
     fences = dict(wanted.keys())
     if len(fences) < len(wanted):
-        # One id under two fences: each for itself.
+        # The same id under two fences: complete one by one.
         return [answer for item in items for answer in await complete(tx, [item])]
     locks = encode(fences).decode()
     flagged = tx.execute("flagged", (locks,)).fetchall()
@@ -40,7 +40,7 @@ async def complete(tx: SqliteTransaction, items: Sequence[Completion]) -> list[A
 async def answer_completed(
     tx: SqliteTransaction, item: Completion, done: set[tuple[int, int]]
 ) -> Answer:
-    """DONE once; a second one for the same lock in this batch is already done."""
+    """Answers DONE once per lock; a repeat in the same batch is ALREADY_DONE."""
     lock = (item.id, item.fence)
     if lock in done:
         done.discard(lock)

@@ -1,4 +1,4 @@
-"""The SQLite store: what it does its own way. With nothing to do, it only looks."""
+"""The SQLite store. Agents and claims read first and write only if there is work."""
 
 from collections.abc import Collection, Sequence
 
@@ -34,7 +34,7 @@ from penstock.stores.sqlite.writer import FIRST, LAST
 
 
 class SqliteStore(SqliteDatabase, SqlStore):
-    # The queues of the last claim, if it got all it asked for.
+    # The queues of the last claim that was filled.
     plenty: tuple[int, ...] = ()
 
     # Producers and consumers.
@@ -69,7 +69,7 @@ class SqliteStore(SqliteDatabase, SqlStore):
         return caller_transaction.in_transaction(connection)
 
     async def claim(self, claim: Claim) -> Claimed:
-        # After a full claim of the same there is more, as a rule.
+        # After a full claim of the same queues there is usually more, so skip the check.
         if claim.queue_ids != self.plenty and not self.look_now(any_ready, claim.queue_ids):
             return claiming.NO_CLAIM
         claimed = await self.write(claiming.claim, claim)
@@ -103,7 +103,7 @@ class SqliteStore(SqliteDatabase, SqlStore):
     ) -> None:
         self.refuse_closed()
         heard = self.bell.wait(queue_ids)
-        # Looking after listening: what came in between is not missed.
+        # Check after starting to listen, so that nothing in between is missed.
         missed = self.look_now(any_ready, queue_ids) if since is None else since != self.bell.wakes
         if missed:
             heard.cancel()

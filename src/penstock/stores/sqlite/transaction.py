@@ -1,4 +1,4 @@
-"""One transaction on one sqlite3 connection. Nothing in it ever waits."""
+"""One transaction on one sqlite3 connection; it never suspends."""
 
 import json
 import sqlite3
@@ -28,7 +28,7 @@ class SqliteTransaction(transaction.SqlTransaction):
         return self.db.execute(SQL[statement], values).rowcount
 
     async def one(self, statement: str, /, **values: Any) -> Any:
-        """Reads it to the end, so that RETURNING has its effect."""
+        """Fetches all rows, because RETURNING takes effect only then."""
         rows = self.db.execute(SQL[statement], values).fetchall()
         return rows[0] if rows else None
 
@@ -36,7 +36,7 @@ class SqliteTransaction(transaction.SqlTransaction):
         return self.db.execute(SQL[statement], values).fetchall()
 
     async def lock(self, *what: Lockable) -> None:
-        """There is one writer at a time: nobody is to be kept out."""
+        """Does nothing: SQLite has one writer at a time."""
 
     def listed(self, numbers: Sequence[int]) -> str:
         return json.dumps(numbers)

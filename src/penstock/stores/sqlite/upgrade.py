@@ -1,4 +1,4 @@
-"""What `penstock migrate` does to a file: opening it does the same."""
+"""Implements `penstock migrate`; opening a file does the same."""
 
 import os
 import sqlite3
@@ -20,7 +20,7 @@ MIGRATED = "SELECT 1 FROM sqlite_schema WHERE name = 'migration'"
 
 
 async def upgrade(path: str, durability: Durability, *, plan: bool = False) -> list[str]:
-    """The steps that were taken; with `plan`, those that would be."""
+    """Migrates and returns the steps taken; with `plan`, only lists them."""
     steps = [f"migration {each.number} {each.name}" for each in plan_migrations(path)]
     if not plan:
         await (await open_sqlite(path, durability=durability)).close()
@@ -28,7 +28,7 @@ async def upgrade(path: str, durability: Durability, *, plan: bool = False) -> l
 
 
 def plan_migrations(path: str) -> list[Migration]:
-    """Makes no file, and changes none."""
+    """Lists missing migrations without creating or changing a file."""
     if not os.path.exists(path):
         return MIGRATIONS
     try:

@@ -1,4 +1,4 @@
-"""A fair turn between processes before each write, that a stopped process cannot keep for ever."""
+"""Gives processes fair turns to write; a stopped process cannot keep its turn forever."""
 
 import fcntl
 import os
@@ -8,8 +8,8 @@ import threading
 class WriteTurns:
     """An advisory lock on a file beside the database.
 
-    Without it one of two processes can starve the other. It only shares out turns: SQLite's own
-    lock keeps writes apart, so going on without the gate is slow, never wrong.
+    Without it one process can starve another. It only orders writers: SQLite's own lock keeps
+    writes apart, so writing without a turn is slow, never wrong.
     """
 
     def __init__(self, path: str, patience: float = 0.25) -> None:
@@ -21,7 +21,7 @@ class WriteTurns:
         self.abandoned = False
 
     def enter(self) -> bool:
-        """True if the gate is held; False after `patience`, or at once while it is known stuck."""
+        """Returns True with the lock; False after `patience`, or at once while it is stuck."""
         with self.mutex:
             if self.waiter is not None:
                 return False
@@ -35,13 +35,13 @@ class WriteTurns:
         fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        # A waiter still blocked in flock keeps the file open until the holder moves.
+        # A thread still blocked in flock keeps the file open until the holder releases it.
         with self.mutex:
             if self.waiter is None:
                 os.close(self.file)
 
     def _wait(self) -> bool:
-        """flock has no time limit, so a thread of its own does the waiting."""
+        """Waits in a thread, because flock has no timeout."""
         self.granted.clear()
         self.abandoned = False
         self.waiter = threading.Thread(target=self._block, name="penstock-gate", daemon=True)

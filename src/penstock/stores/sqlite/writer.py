@@ -1,4 +1,4 @@
-"""The one writer of a process: everything that waits goes into one transaction."""
+"""The single writer of a process: all pending jobs go into one transaction."""
 
 import asyncio
 import sqlite3
@@ -23,8 +23,8 @@ Work: TypeAlias = Callable[Concatenate[SqliteTransaction, P], Coroutine[Any, Any
 MAX_BATCH = 1_000
 SYNC_WITHIN = 0.5
 
-# Settles before claims, so that a batch frees room first; reclaims last, so that whoever still
-# lives has extended its lease.
+# Settles before claims, so that a batch frees room first; reclaims last, so that live workers
+# have extended their leases.
 FIRST, NEXT, LAST = 0, 1, 2
 
 
@@ -49,23 +49,23 @@ class WriteOutcome(NamedTuple):
 
 
 class Applier:
-    """Runs jobs in one transaction; one that fails is tried again alone."""
+    """Runs jobs in one transaction; if one fails, each is retried alone."""
 
     def __init__(self, db: sqlite3.Connection, path: str, clock: Clock, files: StoreFiles | None):
         self.db = db
-        # Held while the connection is in use.
+        # Guards the connection.
         self.mutex = threading.Lock()
         self.path = path
         self.clock = clock
         self.files = files
 
     def apply(self, jobs: list[WriteJob]) -> tuple[list[WriteOutcome], set[int]]:
-        """The outcomes, and the queues to wake."""
+        """Returns the outcomes and the queues to wake."""
         try:
             with self.mutex:
                 return self.commit(jobs)
         except (StoreBusy, StoreUnusable) as error:
-            # Each would only meet it again.
+            # A retry of each job alone would fail the same way.
             return [WriteOutcome(job.future, None, error) for job in jobs], set()
         except StoreFull as error:
             if self.files is not None and self.files.drop_ballast():
@@ -105,7 +105,7 @@ class Applier:
 
 
 class InlineWriter:
-    """For a store in memory: no thread, the caller does its own work."""
+    """Writes on the caller's thread, for a store in memory."""
 
     def __init__(self, applier: Applier, bell: SocketNotifier) -> None:
         self.applier = applier
@@ -120,11 +120,11 @@ class InlineWriter:
         return value
 
     async def close(self) -> None:
-        """Nothing is waiting."""
+        """Does nothing: no job is pending."""
 
 
 class ThreadWriter:
-    """One thread, one connection; callers on the loop wait for their share of the commit."""
+    """Writes on one thread with one connection; callers await the group commit."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class ThreadWriter:
         sync: Callable[[], None] | None = None,
     ) -> None:
         self.applier = applier
-        # Where commits are not synced one by one: what makes them durable, and when it is due.
+        # Durability `fast`: syncs commits later; and when the next sync is due.
         self.sync = sync
         self.sync_at: float | None = None
         self.bell = bell
@@ -169,7 +169,7 @@ class ThreadWriter:
     def main(self) -> None:
         try:
             self.work()
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits, now and later
+        except BaseException as error:  # noqa: BLE001 - raised to all waiting and later callers
             self.broken = StoreError(f"{self.applier.path!r}: the writer thread failed: {error!r}")
             jobs = [*self.jobs, *self.inbox]
             outcomes = [WriteOutcome(job.future, None, self.broken) for job in jobs]
@@ -186,7 +186,7 @@ class ThreadWriter:
 
     def sleep(self) -> None:
         self.asleep = True
-        # A job may have come between the look and the flag.
+        # A job may have arrived before the flag was set.
         if self.inbox or self.stopping:
             self.asleep = False
             return
@@ -203,7 +203,7 @@ class ThreadWriter:
             self.sync()
 
     def write(self) -> None:
-        # The gate first, then the inbox: what arrives while waiting joins the batch.
+        # Take the turn before the inbox: jobs that arrive while waiting join the batch.
         held = self.gate.enter()
         try:
             self.jobs = [self.inbox.popleft() for _ in range(min(len(self.inbox), MAX_BATCH))]
