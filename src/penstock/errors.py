@@ -1,55 +1,55 @@
-"""Every deliberate error, and the code each one has on the wire.
+"""The errors that Penstock raises, with their codes in HTTP and the CLI.
 
 PenstockError
-├── InvalidInput         INVALID_INPUT         the call makes no sense as given
+├── InvalidInput         INVALID_INPUT         an argument is invalid
 │   ├── BodyTooLarge     BODY_TOO_LARGE
-│   ├── Malformed        MALFORMED             not JSON, or not what HTTP allows
-│   ├── RequestTimeout   REQUEST_TIMEOUT       the client stopped sending before the request ended
-│   ├── InvalidToken     INVALID_TOKEN         a lock token or cursor that we did not give
-│   └── NotYet           NOT_YET               asked for a feature that is not built
-├── Refused              REFUSED               understood, and not allowed now
-│   ├── Unauthenticated  UNAUTHENTICATED       no credential, or one that does not hold
-│   ├── RateLimited      RATE_LIMITED          too many requests of one caller
+│   ├── Malformed        MALFORMED             invalid JSON or an invalid HTTP request
+│   ├── RequestTimeout   REQUEST_TIMEOUT       the client did not send the whole request in time
+│   ├── InvalidToken     INVALID_TOKEN         a lock token or cursor that this server did not issue
+│   └── NotYet           NOT_YET               a feature that does not exist yet
+├── Refused              REFUSED               valid, but not allowed now
+│   ├── Unauthenticated  UNAUTHENTICATED       missing or invalid API key or token
+│   ├── RateLimited      RATE_LIMITED          too many requests from one caller
 │   ├── Forbidden        FORBIDDEN
-│   ├── MethodNotAllowed METHOD_NOT_ALLOWED    the path is right, the HTTP method is not
-│   ├── TooManyWaiting   TOO_MANY_WAITING      no room for another long poll or event stream
-│   ├── TooManyConnections  TOO_MANY_CONNECTIONS  the server runs out of file descriptors
+│   ├── MethodNotAllowed METHOD_NOT_ALLOWED    the path exists, but not for this HTTP method
+│   ├── TooManyWaiting   TOO_MANY_WAITING      too many long polls or event streams
+│   ├── TooManyConnections  TOO_MANY_CONNECTIONS  the server is running out of file descriptors
 │   ├── QueuePaused      QUEUE_PAUSED
 │   ├── QueueDraining    QUEUE_DRAINING
 │   ├── QueueArchived    QUEUE_ARCHIVED
 │   ├── ScopePaused      SCOPE_PAUSED
 │   └── QueueFull        QUEUE_FULL
-├── NotFound             NOT_FOUND             no such thing, or not yours
-│   └── Archived         ARCHIVED              it was here; retention took it
-├── Conflict             CONFLICT              it collides with what is stored
-│   ├── LockLost         LOCK_LOST             another fence holds it now
-│   ├── AlreadySettled   ALREADY_SETTLED       this very call was done before
-│   ├── InvalidState     INVALID_STATE         its state does not allow that
+├── NotFound             NOT_FOUND             does not exist, or belongs to another tenant
+│   └── Archived         ARCHIVED              existed, and was deleted by retention
+├── Conflict             CONFLICT              conflicts with the stored state
+│   ├── LockLost         LOCK_LOST             the lease was lost to a newer claim
+│   ├── AlreadySettled   ALREADY_SETTLED       the same settle call succeeded before
+│   ├── InvalidState     INVALID_STATE         not possible in the current state
 │   ├── NameTaken        NAME_TAKEN
 │   ├── SlugConflict     SLUG_CONFLICT
 │   ├── IdempotencyConflict  IDEMPOTENCY_CONFLICT
-│   └── Busy             BUSY                  somebody's open transaction holds the row
-├── IdentityUnavailable  IDENTITY_UNAVAILABLE  whoever could say who calls does not answer
-├── JobFailed            JOB_FAILED            a result was asked of a job that has none to give
-│   └── JobCancelled     JOB_CANCELLED         and it was cancelled
-└── StoreError           STORE_ERROR           the store, not the call
-    ├── StoreBusy        STORE_BUSY            no write lock in time; try again
-    ├── StoreUnreachable STORE_UNREACHABLE     not there now, or no longer; try again
-    ├── StoreFull        STORE_FULL            no room on its disk
-    ├── StoreUnusable    STORE_UNUSABLE        cannot be opened as it is
-    │   └── StoreTooNew  STORE_TOO_NEW         written by a newer Penstock
+│   └── Busy             BUSY                  locked by another transaction
+├── IdentityUnavailable  IDENTITY_UNAVAILABLE  the identity provider does not answer
+├── JobFailed            JOB_FAILED            the job ended without a result
+│   └── JobCancelled     JOB_CANCELLED         the job was cancelled
+└── StoreError           STORE_ERROR           the store failed
+    ├── StoreBusy        STORE_BUSY            no write lock in time; retry
+    ├── StoreUnreachable STORE_UNREACHABLE     the server is down or the connection broke; retry
+    ├── StoreFull        STORE_FULL            no disk space left
+    ├── StoreUnusable    STORE_UNUSABLE        cannot be opened
+    │   └── StoreTooNew  STORE_TOO_NEW         written by a newer version of Penstock
     ├── StoreClosed      STORE_CLOSED
-    └── OutcomeUnknown   OUTCOME_UNKNOWN       sent, not answered; may have happened
+    └── OutcomeUnknown   OUTCOME_UNKNOWN       sent but not confirmed; it may have succeeded
 """
 
 from typing import ClassVar
 
 
 class PenstockError(Exception):
-    """The root. `code` is the wire word; the text names the thing it happened to."""
+    """Base of all errors. `code` is stable, the text is for people."""
 
     code: ClassVar[str] = "PENSTOCK_ERROR"
-    # What is the matter with which field, where that is known.
+    # Pairs of field and problem, if known.
     details: tuple[tuple[str, str], ...] = ()
 
 

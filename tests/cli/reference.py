@@ -10,7 +10,7 @@ from penstock.cli.main import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 SHARED = ("--url", "--json", "--scope", "--help")
-BEGIN = "<!-- From here on by python -m tests.cli.reference -->\n"
+BEGIN = "<!-- Generated from here on by python -m tests.cli.reference -->\n"
 
 
 def commands(

@@ -43,4 +43,4 @@ def test_where_callbacks_go_is_a_setting(terminal: Terminal) -> None:
     assert shown["allow_private_callbacks"] == {"value": True, "from": "penstock.toml"}
     assert shown["callback_ports"]["value"] == "80,443,8080,8443"
     wrong = terminal.run("serve", "--callback-ports", "80;443", "--port", 0, code=1)
-    assert "callback-ports '80;443' is not like 80,443, or any" in wrong.err
+    assert "callback-ports '80;443' must be 'any' or ports such as 80,443" in wrong.err

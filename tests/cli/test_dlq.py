@@ -21,7 +21,7 @@ def dead(terminal: Terminal) -> Terminal:
 def test_dead_letters_are_listed_with_why_they_died(dead: Terminal) -> None:
     said = dead.call("dlq", "list")
     assert said.out.splitlines()[0].split() == [
-        *("ID", "QUEUE", "TYPE", "RUNS", "AGE", "REASON", "ERROR"),
+        *("ID", "QUEUE", "TYPE", "ATTEMPTS", "AGE", "REASON", "ERROR"),
     ]
     assert [row[0] for row in said.rows()] == ["3", "2", "1"]
     assert said.out.splitlines()[1].endswith("rejected  no report")
@@ -87,5 +87,5 @@ def test_purge_of_all_asks_first(dead: Terminal) -> None:
 
 @pytest.mark.parametrize("verb", ["retry", "purge"])
 def test_nothing_named_is_wrong_usage(dead: Terminal, verb: str) -> None:
-    assert "Name messages, or say --all" in dead.call("dlq", verb, code=2).err
+    assert "Give messages, or --all" in dead.call("dlq", verb, code=2).err
     assert "--rate" in dead.call("dlq", verb, "--all", "--rate", 0, code=2).err

@@ -47,7 +47,7 @@ def test_the_help_of_every_command_fits_80_columns(terminal: Terminal, path: str
 
 def test_the_help_says_exit_codes_and_how_to_complete(terminal: Terminal) -> None:
     text = terminal.call("-h").out
-    assert "Exit codes: 0 done, 1 refused" in text
+    assert "Exit codes: 0 success, 1 error" in text
     assert "_PENSTOCK_COMPLETE=bash_source" in text
     assert all(name in text for name in COMMANDS)
 

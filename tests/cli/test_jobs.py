@@ -76,7 +76,7 @@ BAD_JOBS = {
     "a list": ("[1]", "Expected `object`"),
     "an unknown field": (
         '{"command":"x","retries":3}',
-        "unknown field `retries`; there are command, id, ",
+        "unknown field `retries`; valid fields are command, id, ",
     ),
     "no command": ('{"id":"j1"}', "missing required field `command`"),
     "an empty command": ('{"command":""}', "command is empty"),
@@ -108,7 +108,9 @@ def test_a_shell_job_for_a_queue_without_shell_is_refused(terminal: Terminal) ->
 def test_jobs_and_options_together_or_neither_are_wrong_usage(
     terminal: Terminal, words: list[str]
 ) -> None:
-    assert "Give jobs as JSON, or one by options" in terminal.call("enqueue", *words, code=2).err
+    assert (
+        "Give jobs as JSON, or one job with options" in terminal.call("enqueue", *words, code=2).err
+    )
 
 
 @pytest.fixture
@@ -152,7 +154,7 @@ BAD_SENDS = {
     "too few arguments": (["shop.add", "1"], 1, "missing a required argument: 'b'"),
     "an argument of another type": (["shop.add", "1", "two"], 1, "Expected `int`"),
     "an unknown option": (["shop.add", "1", "2", "--wiat"], 2, "No such option"),
-    "no result in time": (["shop.add", "1", "2", "--wait", "--timeout", "0.1"], 1, "no result"),
+    "no result in time": (["shop.add", "1", "2", "--wait", "--timeout", "0.1"], 1, "did not end"),
 }
 
 

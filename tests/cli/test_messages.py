@@ -19,7 +19,7 @@ def test_the_list_is_readable_on_80_columns(terminal: Terminal) -> None:
     said = terminal.call("list")
     heading, *rows = said.out.splitlines()
     assert heading.split() == [
-        *("ID", "NAME", "QUEUE", "TYPE", "STATE", "RUNS", "DUE", "AGE", "ERROR"),
+        *("ID", "NAME", "QUEUE", "TYPE", "STATE", "ATTEMPTS", "DUE", "AGE", "ERROR"),
     ]
     assert "a-rather-long-name-of-a-job" in rows[1]
     assert "shop.tasks.send_mail" in rows[1]
@@ -30,7 +30,7 @@ def test_the_list_is_readable_on_80_columns(terminal: Terminal) -> None:
 def test_columns_that_hold_nothing_are_not_shown(terminal: Terminal) -> None:
     publish()
     heading, row = terminal.call("list").out.splitlines()
-    assert heading.split() == ["ID", "QUEUE", "TYPE", "STATE", "RUNS", "AGE"]
+    assert heading.split() == ["ID", "QUEUE", "TYPE", "STATE", "ATTEMPTS", "AGE"]
     assert row.split()[:5] == ["1", "default", "shop.send", "ready", "0"]
 
 
@@ -106,7 +106,7 @@ def test_show_tells_the_whole_story(terminal: Terminal) -> None:
 def test_a_body_that_is_no_text_is_shown_in_hex(terminal: Terminal) -> None:
     publish(body=b"\xff\x00")
     assert terminal.call("show", 1, "--json").json["body"] == "ff00"
-    assert "body     ff00" in terminal.call("show", 1).out
+    assert "body      ff00" in terminal.call("show", 1).out
 
 
 def test_nothing_in_a_message_steers_the_terminal(terminal: Terminal) -> None:
@@ -122,23 +122,23 @@ def test_a_terminal_that_knows_few_letters_is_shown_the_rest_in_another_way(
 ) -> None:
     terminal.call("enqueue", '{"id":"j1","command":"echo ü"}')
     said = terminal.run("show", "j1", PYTHONIOENCODING="ascii")
-    assert 'body     {"command":"echo \\xfc"}' in said.out
+    assert 'body      {"command":"echo \\xfc"}' in said.out
 
 
 def test_show_of_a_message_that_is_not_there(terminal: Terminal) -> None:
     publish()
     for reference, told in (
-        ("99", "no message with id 99; penstock list shows what there is"),
+        ("99", "no message with id 99; run `penstock list` to see what exists"),
         ("default/x", "no message named 'x' in queue 'default'"),
-        ("j1", "no message 'j1' in queue 'shell'; give an id, or queue/name"),
-        ("mail/x", "no queue named 'mail'; penstock queue list shows what there is"),
+        ("j1", "no message 'j1' in queue 'shell'; use an id or queue/name"),
+        ("mail/x", "no queue named 'mail'; run `penstock queue list` to see what exists"),
     ):
         assert told in terminal.call("show", reference, code=1).err
 
 
 def test_output_of_a_job_that_never_ran_is_not_there(terminal: Terminal) -> None:
     publish()
-    assert "has no output here" in terminal.call("show", 1, "--output", code=1).err
+    assert "no output of message 1" in terminal.call("show", 1, "--output", code=1).err
 
 
 def test_cancel_ends_what_waits_and_asks_what_runs(terminal: Terminal) -> None:
@@ -146,12 +146,12 @@ def test_cancel_ends_what_waits_and_asks_what_runs(terminal: Terminal) -> None:
     publish()
     on_store(take)
     said = terminal.call("cancel", 1, 2)
-    assert said.out == "1 asked to stop\n2 cancelled\n"
+    assert said.out == "1 cancellation requested\n2 cancelled\n"
     assert terminal.call("cancel", 1, "--force", "--json").json == {"id": "1", "state": "cancelled"}
     refused = terminal.call("cancel", 1, code=1).err
     assert refused == (
         "penstock: message 1 is cancelled, which does not allow this operation;"
-        " penstock show has its story\n"
+        " run `penstock show` to see its history\n"
     )
 
 
@@ -196,4 +196,4 @@ def test_redrive_by_filter_takes_only_what_fits(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize("words", [["redrive"], ["redrive", "1", "--all"]])
 def test_redrive_of_nothing_named_is_wrong_usage(terminal: Terminal, words: list[str]) -> None:
-    assert "Name messages, or say --all" in terminal.call(*words, code=2).err
+    assert "Give messages, or --all" in terminal.call(*words, code=2).err

@@ -173,4 +173,4 @@ def test_a_missing_driver_is_told_with_what_to_install(terminal: Terminal) -> No
 
 def test_a_bench_says_that_it_measures_no_server(terminal: Terminal) -> None:
     said = terminal.call("bench", "--url", "postgresql://me:s3cret@db/x", code=1)
-    assert said.err == "penstock: bench measures a temporary SQLite file, and takes no --url\n"
+    assert said.err == "penstock: bench uses a temporary SQLite file and does not accept --url\n"

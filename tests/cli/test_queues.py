@@ -63,7 +63,9 @@ def test_a_paused_shell_queue_says_how_to_go_on(terminal: Terminal) -> None:
     terminal.call("enqueue", '{"command":"true"}')
     terminal.call("queue", "drain", "shell")
     said = terminal.call("enqueue", '{"command":"true"}', code=1)
-    assert said.err == ("penstock: queue 'shell' is draining; penstock queue resume opens it\n")
+    assert said.err == (
+        "penstock: queue 'shell' is draining; run `penstock queue resume` to reactivate it\n"
+    )
 
 
 def test_a_queue_is_deleted_when_it_is_empty_or_by_force(terminal: Terminal) -> None:
@@ -71,9 +73,9 @@ def test_a_queue_is_deleted_when_it_is_empty_or_by_force(terminal: Terminal) -> 
     publish(queue="mail")
     assert terminal.call("queue", "delete", "mail", code=1).err == (
         "penstock: queue 'mail' has unfinished messages;"
-        " penstock queue delete --force cancels them first\n"
+        " run `penstock queue delete --force` to cancel them first\n"
     )
-    assert terminal.call("queue", "delete", "mail", "--force").out == "mail deleted\n"
+    assert terminal.call("queue", "delete", "mail", "--force").out == "queue mail deleted\n"
     assert "no queue named 'mail'" in terminal.call("queue", "show", "mail", code=1).err
 
 
@@ -84,9 +86,9 @@ BAD = {
     "an unknown preset": (["create", "x", "--preset", "nope"], "no preset named 'nope'"),
     "an unknown setting": (
         ["set", "default", "nope=1"],
-        "no setting named 'nope'; there are ordering, ",
+        "unknown setting 'nope'; valid settings are ordering, ",
     ),
-    "a setting without a value": (["set", "default", "lease"], "not of the form name=value"),
+    "a setting without a value": (["set", "default", "lease"], "must have the form name=value"),
     "a setting out of range": (["set", "default", "lease=0"], "lease is 0"),
     "a setting of another type": (["set", "default", "lease=long"], "lease"),
     "what is not built": (["set", "default", "ordering=fair"], "not built yet"),
@@ -119,7 +121,7 @@ def test_config_speaks_of_the_shell_queue(terminal: Terminal) -> None:
         "retention": 30 * 86_400.0,
     }
     assert terminal.call("config", "set", "max-depth", "null").out == (
-        "max-depth is None in queue shell\n"
+        "max-depth is now none in queue shell\n"
     )
     assert "max-depth     none" in terminal.call("config", "get").out
 
@@ -134,8 +136,8 @@ def test_config_of_a_store_without_shell_jobs_is_the_preset(terminal: Terminal) 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["set", "colour", "red"], "no setting named 'colour'; there are max-retries, "),
-        (["get", "colour"], "no setting named 'colour'"),
+        (["set", "colour", "red"], "unknown setting 'colour'; valid settings are max-retries, "),
+        (["get", "colour"], "unknown setting 'colour'"),
         (["set", "max-retries", "many"], "max-retries: 'many' is not a number"),
         (["set", "max-retries", "0"], "max-retries: max_attempts is 0"),
         (["set", "max-retries", "1.5"], "max_attempts"),
@@ -184,7 +186,7 @@ def test_a_name_that_two_queues_have_is_asked_about(scheduled: Terminal) -> None
 
     on_store(work)
     said = scheduled.call("schedule", "pause", "report", code=1)
-    assert "default/report and mail/report" in said.err
+    assert "default/report, mail/report" in said.err
     scheduled.call("schedule", "pause", "mail/report")
     paused = {
         each["queue"]: each["paused"] for each in scheduled.call("schedule", "list", "--json").lines

@@ -132,7 +132,7 @@ def test_a_project_file_says_where_the_store_is(terminal: Terminal) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("prot = 1", "penstock.toml: no setting named prot; there are url"),
+        ("prot = 1", "penstock.toml: unknown setting prot; valid settings are url"),
         ('port = "x"', "penstock.toml: port: Expected `int`"),
         ("port = ", "penstock.toml: "),
     ],

@@ -25,10 +25,10 @@ def test_status_counts_and_says_what_to_do(terminal: Terminal) -> None:
     assert ["default", "paused", "1", "1", "0", "1", "0"] in said.rows()
     assert said.out.splitlines()[4:] == [
         "0 workers, durability safe",
-        "ready, and no worker serves it: shell: penstock worker start",
-        "ready, and no worker serves it: default: penstock worker start MODULE:APP",
-        "1 dead: penstock dlq list",
-        "paused: default: penstock queue resume",
+        "no worker serves shell; run `penstock worker start`",
+        "no worker serves default; run `penstock worker start MODULE:APP`",
+        "1 dead letter; run `penstock dlq list`",
+        "paused: default; run `penstock queue resume`",
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_healthy_store_is_well(terminal: Terminal) -> None:
 def test_a_doctor_that_finds_something_says_so_with_exit_code_1(terminal: Terminal) -> None:
     publish()
     said = terminal.call("doctor", "--url", "sqlite:///penstock.db?durability=fast", code=1)
-    assert "LOOK  durability" in said.out
+    assert "WARN  durability" in said.out
 
 
 def test_the_doctor_looks_at_the_place_of_artifacts(terminal: Terminal) -> None:
@@ -101,7 +101,7 @@ def test_the_doctor_looks_at_the_place_of_artifacts(terminal: Terminal) -> None:
     found = {check["name"]: check for check in terminal.call("doctor", "--json").lines}
     assert found["artifacts"]["text"].startswith(str(terminal.folder / "penstock.db.artifacts"))
     (terminal.folder / "penstock.db.artifacts").write_text("in the way")
-    assert "LOOK  artifacts" in terminal.call("doctor", code=1).out
+    assert "WARN  artifacts" in terminal.call("doctor", code=1).out
 
 
 def test_a_backup_is_a_store(terminal: Terminal) -> None:
@@ -109,8 +109,11 @@ def test_a_backup_is_a_store(terminal: Terminal) -> None:
     assert terminal.call("backup", "copy.db", "--json").json["bytes"] > 0
     copy = terminal.call("list", "--json", "--url", "sqlite:///copy.db").json
     assert copy["name"] == "mine"
-    assert "exists already" in terminal.call("backup", "copy.db", code=1).err
-    assert "no directory 'nowhere'" in terminal.call("backup", "nowhere/copy.db", code=1).err
+    assert "already exists" in terminal.call("backup", "copy.db", code=1).err
+    assert (
+        "directory 'nowhere' does not exist"
+        in terminal.call("backup", "nowhere/copy.db", code=1).err
+    )
 
 
 def test_bench_measures(terminal: Terminal) -> None:
@@ -128,7 +131,9 @@ READS = (["status"], ["list"], ["dlq", "list"], ["worker", "list"], ["queue", "l
 def test_looking_at_no_store_makes_none(terminal: Terminal, words: list[str]) -> None:
     said = terminal.call(*words)
     path = str(terminal.folder / "penstock.db")
-    assert said.err == (f"penstock: no store at {path!r}; --url or PENSTOCK_URL names another\n")
+    assert said.err == (
+        f"penstock: no store at {path!r}; set --url or PENSTOCK_URL to use another\n"
+    )
     assert list(terminal.folder.iterdir()) == []
 
 

@@ -69,7 +69,7 @@ def test_a_cancelled_job_is_ended_with_its_whole_tree(terminal: Terminal) -> Non
     enqueue(terminal, "tree", FAMILY)
     with terminal.start("worker", "start", "--lease", 1):
         pids = family(terminal)
-        assert terminal.call("cancel", "tree").out == "1 asked to stop\n"
+        assert terminal.call("cancel", "tree").out == "1 cancellation requested\n"
         until(lambda: terminal.state("tree") == "cancelled")
         until(lambda: all_gone(pids))
 
@@ -153,7 +153,7 @@ def test_a_worker_that_is_not_there_cannot_be_stopped(terminal: Terminal) -> Non
     terminal.call("migrate")
     assert terminal.call("worker", "stop").out == "0 workers stopped\n"
     said = terminal.call("worker", "stop", "f00", code=1)
-    assert "no worker whose id begins with 'f00'; penstock worker list shows" in said.err
+    assert "no worker whose id starts with 'f00'; run `penstock worker list`" in said.err
 
 
 def test_a_stop_that_takes_too_long_says_who_still_runs(terminal: Terminal) -> None:
@@ -161,8 +161,8 @@ def test_a_stop_that_takes_too_long_says_who_still_runs(terminal: Terminal) -> N
     with terminal.start("worker", "start") as worker:
         until((terminal.folder / "begun").exists)
         said = terminal.call("worker", "stop", "--timeout", 0.1, code=1)
-        assert "still run their last jobs" in said.err
-        assert said.err.endswith("; penstock list --state claimed shows those\n")
+        assert "workers still running jobs after " in said.err
+        assert said.err.endswith("; run `penstock list --state claimed` to see the jobs\n")
         terminal.write("go", "")
         assert worker.wait(60) == 0
 
@@ -252,7 +252,7 @@ def test_a_worker_restarts_when_its_code_changes(terminal: Terminal) -> None:
 
 def test_reload_is_for_one_process(terminal: Terminal) -> None:
     said = terminal.run("worker", "start", "--reload", "--processes", 2, code=2)
-    assert "--reload is for one process" in said.err
+    assert "--reload cannot be combined with --processes" in said.err
 
 
 def test_log_lines_for_programs_are_json_on_stderr(terminal: Terminal) -> None:

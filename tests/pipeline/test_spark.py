@@ -218,7 +218,7 @@ def test_the_commands_say_what_they_did(
     spark: SparkSession, url: str, lake: Path, terminal: Terminal
 ) -> None:
     done = terminal.call("pipeline", "extract", "--url", url, "--lake", lake).out
-    assert done == f"30 messages and 20 rows of history more in {lake}\n"
+    assert done == f"added 30 messages and 20 history rows to {lake}\n"
     found = terminal.call("pipeline", "balance", "--url", url, "--lake", lake)
     assert found.out.splitlines()[1:] == [
         "mail   message    30      0     30         0  ok",

@@ -99,7 +99,7 @@ def test_a_server_of_spark_connect_that_is_not_there_is_named(terminal: Terminal
     assert said.startswith("penstock: cannot connect to Spark at sc://localhost:")
     assert "secret" not in said
     said = terminal.run(*words, "spark://localhost", code=2).err
-    assert "'spark://localhost' is not like sc://spark.example:15002" in said
+    assert "'spark://localhost' must look like sc://spark.example:15002" in said
     assert not (terminal.folder / "lake").exists()
 
 
@@ -113,7 +113,7 @@ def test_the_packed_java_runs_spark(terminal: Terminal, url: str, tmp_path: Path
         text=True,
         check=True,
     ).stdout
-    assert said.startswith("30 messages and 20 rows of history more")
+    assert said.startswith("added 30 messages and 20 history rows")
 
 
 def without_java(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""A quick measure of the default store on this machine."""
+"""Measures the throughput of SQLite for `penstock bench`."""
 
 import asyncio
 import tempfile
@@ -17,7 +17,7 @@ BATCH_SIZE = 500
 
 
 def measure(messages: int) -> dict[str, int]:
-    """Rates, by what was done. Ratios to a hand-written loop are what ./dev bench prints."""
+    """Return operations per second, by operation."""
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(run(f"sqlite:///{Path(folder) / 'bench.db'}", messages))
 

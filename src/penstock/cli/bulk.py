@@ -1,4 +1,4 @@
-"""Does one thing to many messages: at a rate, with a bar, and an answer for each."""
+"""Applies an operation to many messages, with a rate limit and a progress bar."""
 
 import asyncio
 import sys
@@ -11,14 +11,13 @@ from msgspec import Struct
 from penstock.broker.local import Broker
 from penstock.errors import PenstockError
 
-# At once: the store writes them together.
+# The store commits concurrent operations together.
 BATCH_SIZE = 100
-# Fewer are done before a bar can be read.
-WORTH_A_BAR = 20
+MIN_FOR_PROGRESS_BAR = 20
 
 
-class Bulk(Struct, frozen=True):
-    """What came of it: the ids, and why the others were refused."""
+class BulkResult(Struct, frozen=True):
+    """Ids of messages that succeeded, and errors of the others."""
 
     done: list[str]
     errors: list[str]
@@ -31,13 +30,13 @@ async def apply_to_each(
     rate: float | None,
     *,
     hidden: bool,
-) -> Bulk:
-    """`act` gives the id of the message it left; a refusal of one does not stop the others."""
-    bulk = Bulk([], [])
+) -> BulkResult:
+    """Call `act`, which returns an id, for each reference. An error does not stop the others."""
+    bulk = BulkResult([], [])
     loop = asyncio.get_running_loop()
     started = loop.time()
     size = BATCH_SIZE if rate is None else max(1, min(BATCH_SIZE, int(rate / 10)))
-    hidden = hidden or len(references) < WORTH_A_BAR or not sys.stderr.isatty()
+    hidden = hidden or len(references) < MIN_FOR_PROGRESS_BAR or not sys.stderr.isatty()
     with click.progressbar(length=len(references), file=sys.stderr, hidden=hidden) as bar:
         for first in range(0, len(references), size):
             if rate is not None:
@@ -45,12 +44,12 @@ async def apply_to_each(
             batch = references[first : first + size]
             acts = (act(broker, reference) for reference in batch)
             for outcome in await asyncio.gather(*acts, return_exceptions=True):
-                note(bulk, outcome)
+                add_outcome(bulk, outcome)
             bar.update(len(batch))
     return bulk
 
 
-def note(bulk: Bulk, outcome: str | BaseException) -> None:
+def add_outcome(bulk: BulkResult, outcome: str | BaseException) -> None:
     match outcome:
         case str():
             bulk.done.append(outcome)

@@ -1,4 +1,4 @@
-"""What every command shares: where the store is, how to print, how an error ends it."""
+"""Shared by all commands: common options, access to the store, error output."""
 
 import asyncio
 import functools
@@ -12,22 +12,22 @@ import click
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.cli.output import print_json
-from penstock.cli.settings import LogLevel, from_file
+from penstock.cli.settings import LogLevel, read_file
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
 from penstock.model.documents import AuditEntry, acting
 from penstock.stores.urls import get_file_path, redact_url
 
 T = TypeVar("T")
 DEFAULT_URL = "sqlite:///penstock.db"
-# Stable: scripts rely on them. 2 is a wrong command line, by click.
+# Scripts rely on these exit codes. Click exits with 2 for invalid usage.
 FAILED, STORE = 1, 3
 ADVICE = {
-    "NAME_TAKEN": "choose another id, or look at that one with penstock show",
+    "NAME_TAKEN": "choose another id, or inspect the existing message with `penstock show`",
     "SLUG_CONFLICT": "choose another name",
-    "QUEUE_PAUSED": "penstock queue resume opens it",
-    "QUEUE_DRAINING": "penstock queue resume opens it",
-    "QUEUE_ARCHIVED": "penstock queue resume opens it",
-    "QUEUE_FULL": "wait for its workers, or raise max_depth with penstock queue set",
+    "QUEUE_PAUSED": "run `penstock queue resume` to reactivate it",
+    "QUEUE_DRAINING": "run `penstock queue resume` to reactivate it",
+    "QUEUE_ARCHIVED": "run `penstock queue resume` to reactivate it",
+    "QUEUE_FULL": "wait for workers to catch up, or raise max_depth with `penstock queue set`",
 }
 LISTS = {
     "message": "penstock list",
@@ -35,23 +35,19 @@ LISTS = {
     "schedule": "penstock schedule list",
     "worker": "penstock worker list",
 }
-
-
-# Commands whose acts belong to a scope. Those of the others are the tenant's.
+# Audit entries of these commands name a scope. The others concern the whole tenant.
 SCOPED = ("cancel", "config", "dlq", "queue", "redrive", "schedule")
-# Arguments that are names of things.
+# Arguments that an audit entry records. Bodies and settings are never recorded.
 NAMES = ("queue", "name", "new_name", "id", "ids", "reference", "references", "trusted")
-
-
-STORIES = {
-    "message": "penstock show has its story",
-    "queue": "penstock queue delete --force cancels them first",
+INVALID_STATE_ADVICE = {
+    "message": "run `penstock show` to see its history",
+    "queue": "run `penstock queue delete --force` to cancel them first",
 }
 
 
 class CommandContext:
     def __init__(self, url: str | None, as_json: bool, scope: str) -> None:
-        # What was said on the command line beats what an app says; the environment does not.
+        # --url overrides the URL of an app. PENSTOCK_URL and files do not.
         self.said = url
         self.url = url or os.environ.get("PENSTOCK_URL") or read_configured_url() or DEFAULT_URL
         self.as_json = as_json
@@ -59,7 +55,7 @@ class CommandContext:
 
     @property
     def user(self) -> str:
-        """Who is at the keyboard, as far as this machine knows."""
+        """The user and host recorded in audit entries."""
         import getpass
         import socket
 
@@ -70,25 +66,30 @@ class CommandContext:
         work: Callable[[Broker], Awaitable[T]],
         missing: Literal["refuse", "empty", "create"] = "refuse",
     ) -> T:
-        """Does the work on a store opened for it. Only a command that writes makes a new one."""
+        """Run `work` on the store.
+
+        `missing` says what to do if there is no store: fail, use an empty one, or create it.
+        """
 
         async def main() -> T:
             url = self.url
             if missing != "create" and not await stores.exists(url):
-                text = f"no store at {find_store(url)!r}; --url or PENSTOCK_URL names another"
+                text = (
+                    f"no store at {locate_store(url)!r}; set --url or PENSTOCK_URL to use another"
+                )
                 if missing == "refuse":
                     raise StoreUnusable(text)
                 print(f"penstock: {text}", file=sys.stderr)
                 url = "sqlite://"
             async with await stores.open(url) as store:
-                acting.set(run_command(self.user))
+                acting.set(make_audit_entry(self.user))
                 return await work(Broker(store))
 
         return asyncio.run(main())
 
 
-def run_command(user: str) -> AuditEntry:
-    """What this command does, for the record: the things it names, never what it puts in them."""
+def make_audit_entry(user: str) -> AuditEntry:
+    """Describe the running command for the audit log."""
     context = click.get_current_context(silent=True)
     if context is None:
         return AuditEntry(subject=user, tenant="default", verb="penstock", target="")
@@ -101,17 +102,17 @@ def run_command(user: str) -> AuditEntry:
 
 
 def read_configured_url() -> str | None:
-    url = from_file()[1].get("url")
+    url = read_file()[1].get("url")
     return None if url is None else str(url)
 
 
-def find_store(url: str) -> str:
+def locate_store(url: str) -> str:
     file = get_file_path(url)
     return redact_url(url) if file is None else os.path.abspath(file)
 
 
 def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], Any]:
-    """A command of the group that gets a Session first, and ends with a clear error."""
+    """Add a command to the group. It receives a CommandContext and reports errors in one line."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
@@ -122,13 +123,16 @@ def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], A
                 fail(error, as_json)
 
         for option in (
-            click.option("--scope", default="default", show_default=True, help="Of the queues."),
-            click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs."),
-            click.option("--url", help="The store; or PENSTOCK_URL, or sqlite:///penstock.db."),
+            click.option("--scope", default="default", show_default=True, help="Scope to use."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+            click.option(
+                "--url",
+                help="URL of the store. Env: PENSTOCK_URL.  [default: sqlite:///penstock.db]",
+            ),
         ):
             call = option(call)
         made = group.command(name, **settings)(call)
-        # Its own options first, in the help too.
+        # The help lists a command's own options first.
         made.params.sort(key=lambda each: each.name in ("url", "as_json", "scope"))
         return made
 
@@ -138,26 +142,25 @@ def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], A
 log_level_option = click.option(
     "--log-level",
     type=click.Choice(get_args(LogLevel)),
-    help="Log what is at least this urgent; or PENSTOCK_LOG_LEVEL. Default: info.",
+    help="Minimum level of log lines. Env: PENSTOCK_LOG_LEVEL.  [default: info]",
 )
 
 
 def fail(error: PenstockError, json: bool) -> None:
-    """One line that says what happened, to which thing, and what to do."""
+    """Print the error with advice, and exit."""
     advice = find_advice(error)
     if json:
-        told = {"code": error.code, "error": str(error), "advice": advice}
-        print_json(told, file=sys.stderr)
+        print_json({"code": error.code, "error": str(error), "advice": advice}, file=sys.stderr)
     else:
         print("; ".join(filter(None, (f"penstock: {error}", advice))), file=sys.stderr)
     sys.exit(STORE if isinstance(error, StoreError) else FAILED)
 
 
 def find_advice(error: PenstockError) -> str | None:
-    """By its code; for what was not found, by the thing: `no queue named 'emials'`."""
+    """Choose advice by error code, or by the first words of texts like "no queue named 'x'"."""
     first, second = (*str(error).split(maxsplit=2), "", "")[:2]
     if first == "no" and second in LISTS:
-        return f"{LISTS[second]} shows what there is"
+        return f"run `{LISTS[second]}` to see what exists"
     if isinstance(error, InvalidState):
-        return STORIES.get(first)
+        return INVALID_STATE_ADVICE.get(first)
     return ADVICE.get(error.code)

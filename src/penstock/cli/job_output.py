@@ -1,4 +1,4 @@
-"""What the command of a shell job printed, in the files its worker wrote."""
+"""Reads the output of shell jobs from the files that workers write."""
 
 import os
 import re
@@ -14,20 +14,20 @@ TAIL_LINES = 10
 TAIL_BYTES = 65_536
 
 
-def output_directory(url: str) -> str:
-    """Beside the file, penstock.db.jobs/ID/stdout.log; here, if the store is not a file."""
-    name = get_file_path(url) or f"penstock.{find_output_folder(url) or 'db'}"
+def locate_output(url: str) -> str:
+    """Return the directory next to the SQLite file, or in the working directory for a server."""
+    name = get_file_path(url) or f"penstock.{make_server_slug(url) or 'db'}"
     return f"{name}.jobs"
 
 
-def find_output_folder(url: str) -> str:
-    """Server and database: another one has a message of the same id."""
+def make_server_slug(url: str) -> str:
+    """Name the server and database, because ids repeat across stores."""
     return re.sub(r"[^\w.-]+", "-", redact_url(url).partition("://")[2])
 
 
 def find_output_files(url: str, id: int) -> dict[str, str]:
-    """The files there are, by stream."""
-    folder = os.path.join(output_directory(url), str(id))
+    """Find the existing output files, by stream."""
+    folder = os.path.join(locate_output(url), str(id))
     paths = {stream: os.path.join(folder, f"{stream}.log") for stream in STREAMS}
     return {stream: path for stream, path in paths.items() if os.path.exists(path)}
 
@@ -36,7 +36,7 @@ def find_folder(files: dict[str, str]) -> str | None:
     return next((os.path.dirname(path) for path in files.values()), None)
 
 
-def read_as_written(files: dict[str, str], *, whole: bool) -> dict[str, Any]:
+def describe_output(files: dict[str, str], *, whole: bool) -> dict[str, Any]:
     return {
         stream: {"file": os.path.abspath(path), "text": read(path, whole)}
         for stream, path in files.items()
@@ -44,7 +44,7 @@ def read_as_written(files: dict[str, str], *, whole: bool) -> dict[str, Any]:
 
 
 def read(path: str, whole: bool) -> str:
-    """All of it, or the last lines."""
+    """Read the whole file, or its last lines."""
     with open(path, "rb") as file:
         if whole:
             return file.read().decode(errors="replace")
@@ -56,14 +56,16 @@ def read(path: str, whole: bool) -> str:
 
 def print_output(id: int, files: dict[str, str]) -> None:
     if not files:
-        raise NotFound(f"message {id} has no output here: no shell worker of this machine ran it")
+        raise NotFound(
+            f"no output of message {id} on this machine; another machine may have run it"
+        )
     for stream, path in files.items():
         target = sys.stdout if stream == "stdout" else sys.stderr
         target.write(read(path, whole=True))
 
 
 def print_tails(files: dict[str, str]) -> None:
-    """The last lines of each stream, if the command wrote any."""
+    """Print the last lines of each stream that is not empty."""
     for path in files.values():
         lines = read(path, whole=False).splitlines()
         if all(line.startswith("--- attempt ") for line in lines):

@@ -1,4 +1,4 @@
-"""What a worker or server logs: one line an event, to stderr, for people or for programs."""
+"""Log lines of workers and servers on stderr, as text or JSON."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ from penstock.worker.job_logging import JobLogFilter
 Form = Literal["text", "json", "quiet"]
 MAX_VALUE_IN_TEXT = 300
 MAX_VALUE_IN_JSON = 4_000
-# Already short, and not to be cut in the middle.
+# Tracebacks are shortened elsewhere and must not be cut in the middle.
 TRACEBACK = "exception"
 
 
 def configure(form: Form, level: LogLevel = "info") -> None:
-    """Penstock's own log."""
+    """Configure structlog for Penstock's own events."""
     least = logging.CRITICAL if form == "quiet" else logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -37,11 +37,11 @@ def configure(form: Form, level: LogLevel = "info") -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    add_trace()
+    export_traces()
 
 
 def configure_standard_logging(form: Form, level: LogLevel) -> None:
-    """The log of the app and its libraries, unless the app has said where it goes."""
+    """Configure the log of the app and its libraries, unless the app has done so."""
     root = logging.getLogger()
     if root.handlers or form == "quiet":
         return
@@ -53,7 +53,7 @@ def configure_standard_logging(form: Form, level: LogLevel) -> None:
 
 
 class StandardFormatter(logging.Formatter):
-    """Records of the standard library as lines like our own."""
+    """Formats records of the standard library like Penstock's own events."""
 
     def __init__(self, form: Form) -> None:
         super().__init__()
@@ -63,27 +63,28 @@ class StandardFormatter(logging.Formatter):
         event: dict[str, Any] = {"event": record.getMessage(), "logger": record.name}
         if (job_id := getattr(record, "job_id", None)) is not None:
             event |= {"id": job_id, "handler": getattr(record, "job_type", None)}
-        event |= {"level": record.levelname.lower(), "timestamp": time_text(record.created)}
+        event |= {"level": record.levelname.lower(), "timestamp": format_timestamp(record.created)}
         if record.exc_info:
             event[TRACEBACK] = self.formatException(record.exc_info)
         return self.render(None, "", cut_values(None, "", event))
 
 
-def add_trace() -> None:
-    """If it is said where traces go, they go there."""
+def export_traces() -> None:
+    """Export traces if an OTLP endpoint is set."""
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") and not tracing.export():
         structlog.get_logger().warning(
-            "no_traces", so="OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install penstock[otel]"
+            "tracing_unavailable",
+            hint="OTEL_EXPORTER_OTLP_ENDPOINT is set; run pip install 'penstock[otel]'",
         )
 
 
 def stamp_time(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    event["timestamp"] = time_text(datetime.now(UTC).timestamp())
+    event["timestamp"] = format_timestamp(datetime.now(UTC).timestamp())
     return event
 
 
-def time_text(seconds: float) -> str:
-    """UTC, to the millisecond: 2026-11-17T20:51:07.120Z"""
+def format_timestamp(seconds: float) -> str:
+    """Format in UTC to the millisecond: 2026-11-17T20:51:07.120Z"""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
 
 
@@ -99,10 +100,10 @@ def to_json(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
 
 
 def to_text(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
-    """2026-11-17T20:51:07.120Z INFO run completed: id=12 handler=shop.send seconds=0.31"""
+    """Render an event: 2026-11-17T20:51:07.120Z INFO run completed: id=12 seconds=0.31"""
     head = f"{event.pop('timestamp')} {str(event.pop('level')).upper()}"
     words = str(event.pop("event"))
-    # Our own events are names; those of others are sentences.
+    # Penstock's events are names with underscores. Those of other loggers are sentences.
     words = to_one_line(words) if "logger" in event else words.replace("_", " ")
     traceback = event.pop(TRACEBACK, None)
     pairs = " ".join(f"{name}={format_value(value)}" for name, value in event.items())

@@ -1,4 +1,4 @@
-"""Finds messages for commands: by id, by name, by filter."""
+"""Finds messages by id, by name or by filter."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ PAGE_SIZE = 200
 
 
 async def find_message(broker: Broker, reference: str, scope: str) -> Record:
-    """By id or queue/name; a bare name is one of the shell queue."""
+    """Find a message by id or queue/name. A name alone refers to the shell queue."""
     if not is_name(reference):
         return await broker.admin.get(reference, scope=scope)
     try:
         return await broker.admin.get(f"{SHELL_QUEUE}/{reference}", scope=scope)
     except NotFound:
         raise NotFound(
-            f"no message {reference!r} in queue {SHELL_QUEUE!r}; give an id, or queue/name"
+            f"no message {reference!r} in queue {SHELL_QUEUE!r}; use an id or queue/name"
         ) from None
 
 
 def is_name(reference: str) -> bool:
-    """Neither an id nor queue/name."""
+    """Tell whether the reference is a name alone, neither an id nor queue/name."""
     return not reference.isdecimal() and "/" not in reference
 
 
@@ -38,7 +38,7 @@ async def list_messages(
     limit: int,
     before: int | None = None,
 ) -> list[Record]:
-    """The newest first, page by page."""
+    """List matching messages page by page, newest first."""
     records: list[Record] = []
     while len(records) < limit:
         wanted = min(PAGE_SIZE, limit - len(records))
@@ -53,7 +53,7 @@ async def list_messages(
 
 
 def summarize(record: Record, queue: str) -> dict[str, Any]:
-    """A message in one line, for programs."""
+    """Describe a message for JSON output."""
     message = record.message
     return {
         "id": str(message.id),
@@ -61,7 +61,7 @@ def summarize(record: Record, queue: str) -> dict[str, Any]:
         "queue": queue,
         "type": message.type,
         "state": record.state.value,
-        # As it was typed: in a shell job a lower number is sooner.
+        # Users give shell jobs inverted priorities: a lower number runs sooner.
         "priority": -message.priority if message.type == SHELL_TYPE else message.priority,
         "attempts": record.attempts,
         "deliveries": record.deliveries,

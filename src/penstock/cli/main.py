@@ -1,4 +1,4 @@
-"""The penstock command: its parts are imported only when they are used."""
+"""The `penstock` command. Subcommands are imported when they are used."""
 
 import importlib
 import sys
@@ -37,8 +37,8 @@ COMMANDS = {
 }
 
 
-class Lazy(click.Group):
-    """`penstock status` must not pay for what it does not use."""
+class LazyGroup(click.Group):
+    """Imports a subcommand when it is called, which keeps `penstock status` fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -62,10 +62,10 @@ class Lazy(click.Group):
         raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
 
 
-@click.group("penstock", cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("penstock", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="penstock", prog_name="penstock")
 def main() -> None:
-    """A durable work queue: one SQLite file and no server, or PostgreSQL for many machines.
+    """A durable work queue on SQLite, PostgreSQL, MariaDB or Redis.
 
     \b
     penstock enqueue '{"id": "j1", "command": "echo hi"}'
@@ -73,17 +73,18 @@ def main() -> None:
     penstock status
     penstock show shell/j1
 
-    The store is --url, or PENSTOCK_URL, or url in penstock.toml, or sqlite:///penstock.db. Every
-    command takes --json.
+    The store is taken from --url, PENSTOCK_URL, or url in penstock.toml, in this order. The
+    default is sqlite:///penstock.db. Every command accepts --json.
 
-    Exit codes: 0 done, 1 refused, failed or not found, 2 wrong usage, 3 trouble with the store.
+    Exit codes: 0 success, 1 error, 2 invalid usage, 3 store error.
 
     \b
-    Completion: add to ~/.bashrc  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"
-                to ~/.zshrc       eval "$(_PENSTOCK_COMPLETE=zsh_source penstock)"
-                for fish          _PENSTOCK_COMPLETE=fish_source penstock | source
+    Shell completion:
+      ~/.bashrc  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"
+      ~/.zshrc   eval "$(_PENSTOCK_COMPLETE=zsh_source penstock)"
+      fish       _PENSTOCK_COMPLETE=fish_source penstock | source
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A terminal that cannot show a letter is told which one it was.
+            # A terminal without UTF-8 shows \uXXXX instead of failing.
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Prints what commands found: a table for people, JSON for programs."""
+"""Prints results as tables or JSON, and formats times, durations and bodies."""
 
 import shutil
 import sys
@@ -10,7 +10,6 @@ import msgspec
 
 from penstock.model.message import Moment
 
-# A pipe has no width of its own; what is read there is not read on a screen.
 PIPE_WIDTH = 200
 MIN_CUT_COLUMN_WIDTH = 16
 
@@ -20,13 +19,13 @@ def print_json(value: Any, file: TextIO | None = None) -> None:
 
 
 def print_json_lines(values: Iterable[Any]) -> None:
-    """One JSON object a line."""
+    """Print one JSON object per line."""
     for value in values:
         print_json(value)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
-    """Aligned, without the columns that hold nothing; only the last column is ever cut."""
+    """Print an aligned table without its empty columns. Only the last column is cut."""
     listed = list(rows)
     if not listed:
         print(empty)
@@ -53,7 +52,7 @@ def to_one_line(value: Any) -> str:
 
 
 def escape_control(text: str) -> str:
-    """Nothing in a job's text may steer the terminal."""
+    """Replace control characters, so that text of a job cannot control the terminal."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
@@ -64,7 +63,7 @@ def cut(text: str, width: int) -> str:
 
 
 def print_details(pairs: Iterable[tuple[str, Any]]) -> None:
-    """One name and value a line, without those that are absent."""
+    """Print one name and value per line, without empty values."""
     shown = [(name, value) for name, value in pairs if value is not None and value != ""]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -73,7 +72,7 @@ def print_details(pairs: Iterable[tuple[str, Any]]) -> None:
 
 
 def format_time(moment: Moment | None) -> str | None:
-    """For programs: ISO 8601, UTC, to the microsecond."""
+    """Format as ISO 8601 in UTC, to the microsecond."""
     if moment is None:
         return None
     seconds, rest = divmod(moment, 1_000_000)
@@ -82,25 +81,18 @@ def format_time(moment: Moment | None) -> str | None:
 
 
 def format_clock(moment: Moment | None) -> str | None:
-    """For people: UTC, to the second."""
+    """Format in UTC, to the second."""
     if moment is None:
         return None
     return f"{datetime.fromtimestamp(moment // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def format_ago(moment: Moment | None, now: Moment) -> str | None:
-    """How far away, by the store's clock: 12s, 3m, 2h, 5d; or in 12s."""
+    """Format the age of a moment, such as 12s, 3m, 2h or 5d. The future reads "in 12s"."""
     if moment is None:
         return None
-    return (
-        format_duration((now - moment) / 1_000_000)
-        if moment <= now
-        else f"in {format_until(moment, now)}"
-    )
-
-
-def format_until(moment: Moment, now: Moment) -> str:
-    return format_duration((moment - now) / 1_000_000)
+    age = format_duration(abs(now - moment) / 1_000_000)
+    return age if moment <= now else f"in {age}"
 
 
 def format_duration(seconds: float) -> str:
@@ -111,7 +103,7 @@ def format_duration(seconds: float) -> str:
 
 
 def decode_body(body: bytes | None) -> Any:
-    """As JSON if it is JSON, else as text, else as hex digits."""
+    """Decode JSON or text. Other bodies become hex digits."""
     if body is None:
         return None
     try:
@@ -125,7 +117,7 @@ def decode_body(body: bytes | None) -> Any:
 
 
 def format_body(body: bytes | None) -> str | None:
-    """In one line for people."""
+    """Format a body in one line."""
     if body is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Shows how a run of the pipeline goes on, and what it found."""
+"""Prints the progress and the results of pipeline runs."""
 
 import os
 import sys
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from penstock.pipeline.report.data import ReportData
     from penstock.pipeline.run import RunResult
 
-BAR = 24
-LAST_DAY = 24
+BAR_WIDTH = 24
+SUMMARY_HOURS = 24
 SHOWN_ANOMALIES, SHOWN_CAUSES = 10, 5
-QUEUES = ("queue", "published", "completed", "failed", "backlog", "dead", "wait 95%", "run 95%")
+COLUMNS = ("queue", "published", "completed", "failed", "backlog", "dead", "wait p95", "run p95")
 
 
 @contextmanager
 def show_progress(session: CommandContext, steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
-    """How many of the steps are done, where people look on."""
+    """Draw a progress bar if stderr is a terminal."""
     seen = sys.stderr.isatty() and not session.as_json
     done: list[str] = []
 
     def draw() -> None:
         if seen:
-            full = BAR * len(done) // len(steps)
+            full = BAR_WIDTH * len(done) // len(steps)
             left = ", ".join(step for step in steps if step not in done)
-            line = f"[{'#' * full}{'.' * (BAR - full)}] {len(done)}/{len(steps)} {left}"
+            line = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {len(done)}/{len(steps)} {left}"
             print(f"\r\x1b[K{line[:78]}", end="", file=sys.stderr, flush=True)
 
     def progress(step: str) -> None:
@@ -59,39 +59,39 @@ def read_report_data(lake: str, hours: int) -> "ReportData":
 
 
 def show_run(session: CommandContext, lake: str, done: "RunResult") -> None:
-    told = read_report_data(lake, LAST_DAY) if done.figures is not None else None
+    data = read_report_data(lake, SUMMARY_HOURS) if done.figures is not None else None
     if session.as_json:
-        print_json(summarize_run(lake, done, told))
+        print_json(summarize_run(lake, done, data))
         return
     print(
-        f"{done.extracted.messages} messages and {done.extracted.history} rows of history more in"
-        f" {lake}; {len(done.analysed.hours)} hours made anew"
+        f"added {done.extracted.messages} messages and {done.extracted.history} history rows to"
+        f" {lake}; computed {len(done.analysed.hours)} hours"
     )
-    if told is not None:
-        show_day(told)
+    if data is not None:
+        show_day(data)
 
 
-def summarize_run(lake: str, done: "RunResult", told: "ReportData | None") -> dict[str, Any]:
-    rows = [] if told is None else told.anomalies
+def summarize_run(lake: str, done: "RunResult", data: "ReportData | None") -> dict[str, Any]:
+    rows = [] if data is None else data.anomalies
     return {
         "lake": lake,
         "extracted": msgspec.to_builtins(done.extracted),
         "hours": len(done.analysed.hours),
         "attempts": done.analysed.attempts,
         "documents": msgspec.to_builtins(done.written),
-        "last_day": None if told is None else told.total,
+        "last_day": None if data is None else data.total,
         "anomalies": Counter(row["kind"] for row in rows),
     }
 
 
-def show_day(told: "ReportData") -> None:
-    """The last day, in three tables."""
+def show_day(data: "ReportData") -> None:
+    """Print the queues, anomalies and failure causes of the last day."""
     from penstock.pipeline.report.format import format_anomaly, format_place
     from penstock.pipeline.report.page import group_alike
 
-    print("\nthe last 24 hours")
-    print_table(QUEUES, [make_queue_row(told, queue_id) for queue_id in told.queues], "no queues")
-    groups = [rows for rows in group_alike(told.anomalies) if rows[0]["severity"] != "info"]
+    print("\nlast 24 hours")
+    print_table(COLUMNS, [make_queue_row(data, queue_id) for queue_id in data.queues], "no queues")
+    groups = [rows for rows in group_alike(data.anomalies) if rows[0]["severity"] != "info"]
     if groups:
         print()
         rows = [
@@ -104,17 +104,17 @@ def show_day(told: "ReportData") -> None:
             )
             for each in groups[:SHOWN_ANOMALIES]
         ]
-        print_table(("", "anomaly", "queue", "hours", "the last one"), rows, "")
+        print_table(("severity", "anomaly", "queue", "hours", "latest"), rows, "")
         print_rest(len(groups) - SHOWN_ANOMALIES)
-    if told.clusters:
+    if data.clusters:
         print()
-        show_causes(told)
+        show_causes(data)
 
 
-def show_causes(told: "ReportData") -> None:
+def show_causes(data: "ReportData") -> None:
     from penstock.pipeline.report.causes import group_by_cause
 
-    causes = group_by_cause(told.clusters)
+    causes = group_by_cause(data.clusters)
     rows = []
     for each in causes[:SHOWN_CAUSES]:
         others = len(each.places) - 1
@@ -131,23 +131,23 @@ def count_anomalies(anomalies: Sequence[Mapping[str, Any]]) -> str:
 
 def print_rest(left: int) -> None:
     if left > 0:
-        print(f"and {left} more; penstock pipeline report shows them")
+        print(f"and {left} more; run `penstock pipeline report` to see them")
 
 
-def make_queue_row(told: "ReportData", queue_id: int) -> tuple[Any, ...]:
+def make_queue_row(data: "ReportData", queue_id: int) -> tuple[Any, ...]:
     from penstock.pipeline.report.format import format_seconds, format_share
 
-    total = told.totals[queue_id]
-    last = (told.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
+    total = data.totals[queue_id]
+    last = (data.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]
     return (
-        told.queues[queue_id], total["published"], total["completed"],
+        data.queues[queue_id], total["published"], total["completed"],
         format_share(total["failure_rate"]), last["backlog"], last["dead"],
         format_seconds(total["wait_p95"]), format_seconds(total["run_p95"]),
     )  # fmt: skip
 
 
-def write_whole(path: str, text: str) -> None:
-    """Whole or not at all: somebody may have it open."""
+def write_atomically(path: str, text: str) -> None:
+    """Replace the file in one step, because it may be open in a browser."""
     draft = f"{path}.{uuid.uuid4().hex[:8]}"
     try:
         with open(draft, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Runs one worker, as a command asks for it."""
+"""Runs one worker process for `penstock worker start`."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,7 @@ from penstock.app.app import Penstock
 from penstock.app.discovery import find_app
 from penstock.broker.local import Broker
 from penstock.cli.commands.jobs import ensure_shell_queue
-from penstock.cli.job_output import output_directory
+from penstock.cli.job_output import locate_output
 from penstock.cli.logs import configure_standard_logging
 from penstock.cli.lookup import SHELL_QUEUE
 from penstock.cli.settings import LogLevel, load_settings
@@ -25,12 +25,12 @@ from penstock.worker.options import WorkerOptions
 from penstock.worker.process import WorkerProcess
 from penstock.worker.worker import Worker
 
-# The worker renews it, so it is only how long a crash goes unnoticed.
-SHELL_LEASE = 30.0
+# Workers renew leases, so this only bounds how long a crash goes unnoticed.
+SHELL_LEASE_S = 30.0
 
 
 class WorkerPlan(Struct, frozen=True):
-    """What one worker process is to do. `said`: the url of the command line, if it has one."""
+    """Options of one worker process. `said` is the value of --url, if given."""
 
     url: str
     said: str | None
@@ -48,7 +48,7 @@ class WorkerPlan(Struct, frozen=True):
     parent: int | None = None
 
     def to_command(self) -> list[str]:
-        """The command line that asks for it."""
+        """Build the command line."""
         words = ["worker", "start", "--scope", self.scope, "--log", self.log]
         words += ["--log-level", self.log_level]
         words += ["--count", str(self.count), "--grace", str(self.grace)]
@@ -67,7 +67,7 @@ async def run_one(plan: WorkerPlan) -> None:
     configure_standard_logging(plan.log, plan.log_level)
     url, tenant = (plan.url, "default") if app is None else (app.url, app.tenant)
     plan = plan if app is None else replace(plan, scope=app.scope)
-    output = Path(output_directory(url))
+    output = Path(locate_output(url))
     artifacts = (app and app.artifacts) or load_settings().artifacts
     connections = BrokerPool(url, tenant, artifacts)
     broker = await connections.open()
@@ -75,7 +75,7 @@ async def run_one(plan: WorkerPlan) -> None:
         handlers = await make_handlers(plan, app, broker, output)
         shell = any(isinstance(handler, ShellHandler) for handler in handlers)
         if shell and connections.remote:
-            raise InvalidInput("shell jobs are run by workers on the store itself, not over HTTP")
+            raise InvalidInput("shell jobs cannot run over HTTP; connect the worker to the store")
         agents: list[Agent] = []
         if not connections.remote:
             agents += make_agents(store, broker.directory, make_identity(), broker.artifacts.given)
@@ -107,7 +107,7 @@ async def run_one(plan: WorkerPlan) -> None:
 async def make_handlers(
     plan: WorkerPlan, app: Penstock | None, broker: Broker, output: Path
 ) -> list[Handler]:
-    """The app's, and shell jobs if they are wanted or there is no app."""
+    """Make the handlers of the app, and of shell queues if requested or without an app."""
     handlers: list[Handler] = []
     if app is not None:
         handlers = app.handlers(plan.queues)
@@ -121,12 +121,12 @@ async def make_handlers(
                 handlers.append(ShellHandler(name, output))
     if not handlers:
         wanted = ", ".join(plan.queues) or "any queue"
-        raise InvalidInput(f"the app has no handler for {wanted}; --shell runs shell jobs")
+        raise InvalidInput(f"the app has no handler for {wanted}; use --shell to run shell jobs")
     return handlers
 
 
 async def list_shell_queues(plan: WorkerPlan, broker: Broker) -> tuple[str, ...]:
-    """Those asked for, or all there are."""
+    """List the queues of the plan, or all shell queues."""
     if plan.queues:
         return plan.queues
     found = await broker.admin.queues(scope=plan.scope)
@@ -135,8 +135,8 @@ async def list_shell_queues(plan: WorkerPlan, broker: Broker) -> tuple[str, ...]
 
 
 async def find_lease(broker: Broker, handlers: list[Handler], scope: str) -> float | None:
-    """Each queue's own, if there is more than shell jobs."""
+    """Find the lease of a worker that runs only shell jobs. Others use the queue's lease."""
     if not all(isinstance(handler, ShellHandler) for handler in handlers):
         return None
     queues = [await broker.admin.queue(handler.queue, scope=scope) for handler in handlers]
-    return min(SHELL_LEASE, *(queue.settings.lease for queue in queues))
+    return min(SHELL_LEASE_S, *(queue.settings.lease for queue in queues))

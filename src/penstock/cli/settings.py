@@ -1,4 +1,4 @@
-"""Where a setting of this program comes from: a flag, the environment, a file, or its default."""
+"""Settings of the program, from options, the environment, a file or defaults."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ PROJECT = "pyproject.toml"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file may say; the environment says PENSTOCK_HOST and the like."""
+    """All settings. `host` is the variable PENSTOCK_HOST in the environment, and so on."""
 
     url: str = "sqlite:///penstock.db"
     app: str | None = None
@@ -49,16 +49,16 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SettingSource(Struct, frozen=True):
-    """A value, and who said it."""
+    """A value and where it comes from."""
 
     value: Any
     source: str
 
 
 def resolve(flags: Mapping[str, Any] | None = None) -> dict[str, SettingSource]:
-    """Flags beat the environment, which beats the file."""
+    """Resolve all settings. Options override the environment, which overrides the file."""
     said = {name: value for name, value in (flags or {}).items() if value not in (None, ())}
-    file, written = from_file()
+    file, written = read_file()
     found: dict[str, SettingSource] = {}
     for field in msgspec.structs.fields(Settings):
         name, variable = field.name, f"PENSTOCK_{field.name.upper()}"
@@ -77,8 +77,8 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     return Settings(**{name: each.value for name, each in resolve(flags).items()})
 
 
-def from_file() -> tuple[str, dict[str, Any]]:
-    """penstock.toml, or [tool.penstock] of pyproject.toml, in the working directory."""
+def read_file() -> tuple[str, dict[str, Any]]:
+    """Read penstock.toml, or [tool.penstock] in pyproject.toml, of the working directory."""
     for name in (FILE, PROJECT):
         if (path := Path(name)).exists():
             written = load(path)
@@ -102,12 +102,13 @@ def refuse_unknown(name: str, table: Mapping[str, Any]) -> None:
     known = Settings.__struct_fields__
     if unknown := table.keys() - set(known):
         raise InvalidInput(
-            f"{name}: no setting named {', '.join(sorted(unknown))}; there are {', '.join(known)}"
+            f"{name}: unknown setting {', '.join(sorted(unknown))};"
+            f" valid settings are {', '.join(known)}"
         )
 
 
 def read(where: str, value: Any, kind: Any) -> Any:
-    """A text of the environment becomes what the setting is; a list is separated by commas."""
+    """Convert a value to the type of the setting. Commas separate the items of a list."""
     if kind == tuple[str, ...] and isinstance(value, str):
         value = [each.strip() for each in value.split(",")]
     try:

@@ -1,4 +1,4 @@
-"""Workers and servers as child processes: several, or one that restarts when code changes."""
+"""Runs workers and servers as child processes, and restarts them."""
 
 import os
 import signal
@@ -12,26 +12,26 @@ from typing import Protocol
 import structlog
 
 log = structlog.get_logger()
-# One that is killed sooner than this after its start will not fare better the next time.
+# A child that is killed sooner than this is not restarted.
 MIN_LIFETIME_S = 1.0
 POLL_INTERVAL_S = 0.5
 
 
 class ChildPlan(Protocol):
-    """What a child process is to do."""
+    """Options of a child process."""
 
     def to_command(self) -> list[str]:
-        """The command line that asks for it."""
+        """Build the command line."""
 
 
 def spawn(plan: ChildPlan) -> int:
-    """In a process group of its own: a terminal's Ctrl-C comes once, from here."""
+    """Start a child in its own process group, so that Ctrl-C reaches it only from here."""
     words = [sys.executable, "-m", "penstock", *plan.to_command(), "--parent", str(os.getpid())]
     return os.posix_spawn(sys.executable, words, os.environ, setpgroup=0)
 
 
 class Supervisor:
-    """Whole processes, each with its own connections. One that is killed is replaced."""
+    """Runs child processes and replaces those that are killed."""
 
     def __init__(self, plans: Sequence[ChildPlan]) -> None:
         self.plans = plans
@@ -66,7 +66,7 @@ class Supervisor:
         if code == 0 or self.stopping:
             self.code = self.code or to_exit_code(code)
         elif code > 0 or lived < MIN_LIFETIME_S:
-            # It said why it cannot go on, and that holds for the others too.
+            # The child reported an error that concerns the others too.
             self.code = to_exit_code(code)
             self.forward(signal.SIGTERM)
         else:
@@ -75,14 +75,14 @@ class Supervisor:
 
 
 def to_exit_code(code: int) -> int:
-    """The exit code that says it. A stop that came before the worker was ready to hear is one."""
+    """Convert a child's status. A child stopped before it handles signals ended normally."""
     if code in (-signal.SIGTERM, -signal.SIGINT):
         return 0
     return code if code >= 0 else 128 - code
 
 
 def run_reloading(plan: ChildPlan, directory: Path) -> int:
-    """For development: the worker is stopped gracefully and started anew."""
+    """Restart the worker when Python files change, for development."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -91,21 +91,21 @@ def run_reloading(plan: ChildPlan, directory: Path) -> int:
         pid = spawn(plan)
         while not stopping.wait(POLL_INTERVAL_S) and read_modification_times(directory) == seen:
             pass
-        code = end(pid)
+        code = stop(pid)
         if stopping.is_set():
             return to_exit_code(code)
         log.info("code_changed")
 
 
-def end(pid: int) -> int:
-    """One that did not start, or stopped by itself, is a zombie until now."""
+def stop(pid: int) -> int:
+    """Stop the child and reap it. It may have exited already."""
     os.kill(pid, signal.SIGTERM)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
 
 
 def read_modification_times(directory: Path) -> dict[str, float]:
-    """When each Python file here was last changed."""
+    """Read when each Python file was last modified."""
     found: dict[str, float] = {}
     for folder, folders, names in os.walk(directory):
         folders[:] = [name for name in folders if is_watched(folder, name)]
@@ -120,7 +120,7 @@ def read_modification_times(directory: Path) -> dict[str, float]:
 
 
 def is_watched(folder: str, name: str) -> bool:
-    """Not hidden, not a cache, not a virtual environment."""
+    """Skip hidden folders, caches and virtual environments."""
     if name.startswith(".") or name in ("__pycache__", "node_modules"):
         return False
     return not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))

@@ -1,4 +1,4 @@
-"""The record of who did what."""
+"""The command `audit`."""
 
 from typing import Any
 
@@ -15,13 +15,17 @@ group = click.Group()
 
 @command(group, "audit")
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="How many."
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="Maximum number of entries.",
 )
-@click.option("--tenant", help="Of this tenant alone.")
+@click.option("--tenant", help="Filter by tenant.")
 def audit(session: CommandContext, limit: int, tenant: str | None) -> None:
-    """Shows who did what, and who was refused.
+    """Show the audit log, newest entries first.
 
-    The newest first; a year is kept.
+    It records changes and denied requests, and is kept for one year.
 
     \b
     penstock audit
@@ -31,11 +35,11 @@ def audit(session: CommandContext, limit: int, tenant: str | None) -> None:
     async def work(broker: Broker) -> list[AuditEntry]:
         return await broker.store.acts(tenant, NEVER, limit)
 
-    acts = session.run(work, "empty")
+    entries = session.run(work, "empty")
     if session.as_json:
-        print_json_lines(describe_entry(each) for each in acts)
+        print_json_lines(map(describe_entry, entries))
         return
-    columns = ("when", "tenant", "who", "did", "to", "detail", "request")
+    columns = ("time", "tenant", "subject", "verb", "target", "detail", "request")
     rows = [
         (
             format_time(each.at),
@@ -46,22 +50,22 @@ def audit(session: CommandContext, limit: int, tenant: str | None) -> None:
             each.detail or None,
             each.request_id or None,
         )
-        for each in acts
+        for each in entries
     ]
-    print_table(columns, rows, "nothing was done yet")
+    print_table(columns, rows, "no audit entries")
 
 
-def describe_entry(act: AuditEntry) -> dict[str, Any]:
+def describe_entry(entry: AuditEntry) -> dict[str, Any]:
     return {
-        "id": str(act.id),
-        "at": format_time(act.at),
-        "tenant": act.tenant,
-        "subject": act.subject,
-        "verb": act.verb,
-        "target": act.target,
-        "scope": act.scope,
-        "detail": act.detail,
-        "request_id": act.request_id,
+        "id": str(entry.id),
+        "at": format_time(entry.at),
+        "tenant": entry.tenant,
+        "subject": entry.subject,
+        "verb": entry.verb,
+        "target": entry.target,
+        "scope": entry.scope,
+        "detail": entry.detail,
+        "request_id": entry.request_id,
     }
 
 

@@ -1,4 +1,4 @@
-"""Callbacks: how word of a message's end was sent, and the secret that it is signed with."""
+"""The `callback` commands: list callbacks, show and rotate the signing secret."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,12 +25,12 @@ from penstock.rules.callbacks import SigningSecrets
 from penstock.rules.callbacks import decode as read
 from penstock.wire.webhooks import make_secret_view
 
-PEOPLE = ("id", "tells of", "state", "tries", "next", "age", "error")
+COLUMNS = ("id", "event", "state", "attempts", "next", "age", "error")
 
 
 @click.group("callback")
 def callback() -> None:
-    """Callbacks: what is told of messages that ended.
+    """List callbacks, and manage the secret that signs them.
 
     \b
     penstock callback list 42
@@ -41,10 +41,10 @@ def callback() -> None:
 @command(callback, "list")
 @click.argument("reference")
 def list_(session: CommandContext, reference: str) -> None:
-    """Lists the callbacks of one message by id or queue/name, the newest first.
+    """List the callbacks of a message, newest first.
 
-    Every try is in the timeline of the callback, which is a message: penstock show. One that was
-    given up is a dead letter: penstock redrive sends it again.
+    REFERENCE is an id or QUEUE/NAME. A callback is a message too: `penstock show` lists its
+    attempts. One that used up its attempts is a dead letter, and `penstock redrive` sends it again.
 
     \b
     penstock callback list 42
@@ -60,7 +60,7 @@ def list_(session: CommandContext, reference: str) -> None:
     if session.as_json:
         print_json_lines(describe_message(record, CALLBACK, None) for record in records)
     else:
-        print_table(PEOPLE, [make_row(record, now) for record in records], "no callbacks")
+        print_table(COLUMNS, [make_row(record, now) for record in records], "no callbacks")
 
 
 def make_row(record: Record, now: Moment) -> Sequence[Any]:
@@ -78,9 +78,9 @@ def make_row(record: Record, now: Moment) -> Sequence[Any]:
 
 @command(callback, "secret")
 def secret(session: CommandContext) -> None:
-    """Shows the secret that callbacks and notices are signed with.
+    """Show the secret that signs callbacks and notifications.
 
-    After a rotation there are two for a day: whatever is sent has a signature by each.
+    For one day after a rotation there are two secrets, and requests carry a signature of each.
 
     \b
     penstock callback secret
@@ -92,7 +92,7 @@ def secret(session: CommandContext) -> None:
 
 @command(callback, "rotate")
 def rotate(session: CommandContext) -> None:
-    """Replaces the secret. The one before it is valid for another day.
+    """Replace the signing secret. The previous one stays valid for one day.
 
     \b
     penstock callback rotate

@@ -1,4 +1,4 @@
-"""The few settings people change most, by their short names, on the shell queue or another."""
+"""The `config` commands: common queue settings by short names, and program settings."""
 
 from typing import Any
 
@@ -20,7 +20,9 @@ from penstock.stores.urls import redact_url as without_password
 
 @click.group("config")
 def config() -> None:
-    """Settings of the shell queue, and of this program.
+    """Show and change settings.
+
+    `get` and `set` work on common settings of a queue, `show` on settings of the program.
 
     \b
     penstock config show
@@ -42,7 +44,7 @@ def read(settings: QueueSettings) -> dict[str, Any]:
 
 def check_known(name: str) -> str:
     if name not in (names := read(QueueSettings())):
-        raise InvalidInput(f"no setting named {name!r}; there are {', '.join(names)}")
+        raise InvalidInput(f"unknown setting {name!r}; valid settings are {', '.join(names)}")
     return name
 
 
@@ -62,7 +64,7 @@ def make_changes(name: str, text: str) -> dict[str, Any]:
 
 
 def parse_number(name: str, text: str) -> Any:
-    """`null` takes a limit away."""
+    """Parse a number. `null` removes a limit."""
     try:
         return msgspec.json.decode(text, type=int | float | None)
     except msgspec.DecodeError:
@@ -71,9 +73,9 @@ def parse_number(name: str, text: str) -> Any:
 
 @command(config, "get")
 @click.argument("name", required=False)
-@click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Of this queue.")
+@click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Queue to use.")
 def get(session: CommandContext, name: str | None, queue: str) -> None:
-    """Shows one setting, or all.
+    """Show one queue setting, or all.
 
     \b
     penstock config get
@@ -88,26 +90,28 @@ def get(session: CommandContext, name: str | None, queue: str) -> None:
         except NotFound:
             if queue != SHELL_QUEUE:
                 raise
-            # What it will have when it is made.
+            # The queue is created with this preset on first use.
             return get_preset("queuectl")
 
     found = read(session.run(work, "empty"))
     if session.as_json:
         print_json(found if name is None else {name: found[name]})
     elif name is not None:
-        print(found[name])
+        print(format_setting(found[name]))
     else:
-        print_details(
-            (key, "none" if value is None else str(value)) for key, value in found.items()
-        )
+        print_details((key, format_setting(value)) for key, value in found.items())
+
+
+def format_setting(value: Any) -> str:
+    return "none" if value is None else str(value)
 
 
 @command(config, "set")
 @click.argument("name")
 @click.argument("value")
-@click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Of this queue.")
+@click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Queue to use.")
 def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
-    """Changes a setting; running workers use it within a second.
+    """Change a queue setting. Running workers apply it within a second.
 
     \b
     penstock config set max-retries 3
@@ -126,16 +130,19 @@ def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
         return read(made.settings)
 
     found = session.run(work, "create")
-    told = {name: found[name]}
-    print_json(told) if session.as_json else print(f"{name} is {found[name]} in queue {queue}")
+    if session.as_json:
+        print_json({name: found[name]})
+    else:
+        print(f"{name} is now {format_setting(found[name])} in queue {queue}")
 
 
 @command(config, "show")
 def show(session: CommandContext) -> None:
-    """Shows what this program goes by, and who said so: a flag, the environment, a file.
+    """Show program settings and where each comes from.
 
-    The file is penstock.toml, or [tool.penstock] in pyproject.toml, of the working directory. A
-    password in a URL is not shown.
+    A setting comes from an option, the environment, a file or its default. The file is
+    penstock.toml, or [tool.penstock] in pyproject.toml, in the working directory. Passwords in
+    URLs are not shown.
 
     \b
     penstock config show
@@ -144,13 +151,13 @@ def show(session: CommandContext) -> None:
     found = resolve({"url": session.said})
     if found["artifacts"].value is None:
         found["artifacts"] = SettingSource(default_location(found["url"].value), "default")
-    told = {name: (hide_secret(name, each.value), each.source) for name, each in found.items()}
+    shown = {name: (hide_secret(name, each.value), each.source) for name, each in found.items()}
     if session.as_json:
         print_json(
-            {name: {"value": value, "from": source} for name, (value, source) in told.items()}
+            {name: {"value": value, "from": source} for name, (value, source) in shown.items()}
         )
     else:
-        rows = [(name.replace("_", "-"), value, source) for name, (value, source) in told.items()]
+        rows = [(name.replace("_", "-"), value, source) for name, (value, source) in shown.items()]
         print_table(("setting", "value", "from"), rows, "")
 
 

@@ -1,4 +1,4 @@
-"""Shows what Penstock does, on a temporary file."""
+"""The command `demo`."""
 
 import asyncio
 import os
@@ -19,9 +19,7 @@ group = click.Group()
 
 @command(group, "demo")
 def demo(session: CommandContext) -> None:
-    """Shows every feature in one run.
-
-    On a temporary file, which is removed.
+    """Demonstrate the main features on a temporary SQLite file.
 
     \b
     penstock demo
@@ -59,15 +57,15 @@ async def play(session: CommandContext, url: str, folder: Path) -> None:
     )
     async with app.agents(broker), worker:
         for number, (title, act) in enumerate(ACTS.items(), 1):
-            told = await play_act(title, act(DemoStage(broker, url, folder)))
+            result = await play_act(title, act(DemoStage(broker, url, folder)))
             if session.as_json:
-                print_json({"act": number, "title": title, "told": told})
+                print_json({"act": number, "title": title, "result": result})
             else:
-                print(f"{number:>2}  {title:<16}  {told}", flush=True)
+                print(f"{number:>2}  {title:<16}  {result}", flush=True)
     if not session.as_json:
         print()
         print_counts((await gather(broker, app.scope))["queues"])
-        print(f"\nall of it in {time.perf_counter() - started:.1f} s")
+        print(f"\ntook {time.perf_counter() - started:.1f} s")
     await app.aclose()
 
 
@@ -75,7 +73,7 @@ async def play_act(title: str, act: Awaitable[str]) -> str:
     try:
         return await act
     except TimeoutError:
-        raise JobFailed(f"demo: {title!r} did not come to its end") from None
+        raise JobFailed(f"demo step {title!r} timed out") from None
 
 
 COMMANDS = {"demo": demo}

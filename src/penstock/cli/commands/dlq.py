@@ -1,4 +1,4 @@
-"""The dead letters and other ended messages: list, put back, purge; one, many, or by filter."""
+"""The `dlq` commands and `redrive`, for single messages or all that match a filter."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from penstock.broker.local import Broker
-from penstock.cli.bulk import Bulk, apply_to_each
-from penstock.cli.commands.messages import name_of, show
+from penstock.cli.bulk import BulkResult, apply_to_each
+from penstock.cli.commands.messages import get_queue_name, show
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import find_message, list_messages, summarize
 from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
@@ -16,14 +16,16 @@ from penstock.model.message import Moment, Record, State
 
 EVERYTHING = 10_000_000
 MAX_IDS_SHOWN = 5
-COLUMNS = ("id", "name", "queue", "type", "runs", "age", "reason", "error")
+COLUMNS = ("id", "name", "queue", "type", "attempts", "age", "reason", "error")
 Act = Callable[[Broker, str], Coroutine[Any, Any, Any]]
 group = click.Group()
 
 
 @click.group("dlq")
 def dlq() -> None:
-    """Dead letters: out of attempts, or rejected.
+    """Manage dead letters.
+
+    A message becomes a dead letter when it runs out of attempts or is rejected.
 
     \b
     penstock dlq list
@@ -32,17 +34,22 @@ def dlq() -> None:
 
 
 def add_filter_options(call: Any) -> Any:
-    """What the commands over many messages share."""
+    """Add the options shared by commands that act on many messages."""
     for option in (
         click.option(
-            "--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."
+            "--rate",
+            type=click.FloatRange(min=0, min_open=True),
+            help="Maximum messages per second.",
         ),
         click.option(
-            "--limit", type=click.IntRange(min=1), default=EVERYTHING, help="At most so many."
+            "--limit",
+            type=click.IntRange(min=1),
+            default=EVERYTHING,
+            help="Maximum number of messages.",
         ),
-        click.option("--type", "type_", help="With --all: only of this type."),
-        click.option("--queue", help="With --all: only of this queue."),
-        click.option("--all", "everything", is_flag=True, help="All that fit --queue and --type."),
+        click.option("--type", "type_", help="With --all, filter by type."),
+        click.option("--queue", help="With --all, filter by queue."),
+        click.option("--all", "everything", is_flag=True, help="Select all matching messages."),
         click.argument("references", nargs=-1),
     ):
         call = option(call)
@@ -57,14 +64,14 @@ def run_all(
     verb: str,
     **given: Any,
 ) -> None:
-    """Does it to the messages named, or to all of that state that fit the filter."""
+    """Apply `act` to the given messages, or to all in `state` that match the filter."""
     if bool(references) == given["everything"]:
-        raise click.UsageError("Name messages, or say --all (and --queue or --type to filter).")
+        raise click.UsageError("Give messages, or --all (with --queue or --type to filter).")
     wanted = list(references) or find_matching(session, state, given)
     if wanted and given.get("ask"):
         click.confirm(given["ask"].format(len(wanted)), abort=True, err=True)
 
-    async def work(broker: Broker) -> Bulk:
+    async def work(broker: Broker) -> BulkResult:
         return await apply_to_each(broker, wanted, act, given["rate"], hidden=session.as_json)
 
     bulk = session.run(work)
@@ -72,7 +79,7 @@ def run_all(
 
 
 def find_matching(session: CommandContext, state: State, given: dict[str, Any]) -> list[str]:
-    """The oldest first, as they came."""
+    """List ids of matching messages, oldest first."""
 
     async def work(broker: Broker) -> list[Record]:
         filter = (state, given["queue"], given["type_"], given["limit"])
@@ -81,8 +88,8 @@ def find_matching(session: CommandContext, state: State, given: dict[str, Any]) 
     return [str(record.message.id) for record in reversed(session.run(work))]
 
 
-def report(session: CommandContext, verb: str, bulk: Bulk, others: Sequence[str]) -> None:
-    """`others`: ids under which messages go on, if those are not the ones that were given."""
+def report(session: CommandContext, verb: str, bulk: BulkResult, others: Sequence[str]) -> None:
+    """Print the result. `others` are the ids of new messages that replace the given ones."""
     if session.as_json:
         print_json({verb: len(bulk.done), "ids": bulk.done, "errors": bulk.errors})
     else:
@@ -99,17 +106,17 @@ def format_ids(ids: Sequence[str]) -> str:
 
 
 @command(dlq, "list")
-@click.option("--queue", help="Only of this queue.")
-@click.option("--type", "type_", help="Only of this type.")
+@click.option("--queue", help="Filter by queue.")
+@click.option("--type", "type_", help="Filter by type.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="At most so many, the newest first.",
+    help="Maximum number of messages.",
 )
 def list_(session: CommandContext, queue: str | None, type_: str | None, limit: int) -> None:
-    """Lists dead letters, the newest first.
+    """List dead letters, newest first.
 
     \b
     penstock dlq list
@@ -119,14 +126,14 @@ def list_(session: CommandContext, queue: str | None, type_: str | None, limit: 
     async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
         records = await list_messages(broker, session.scope, State.DEAD, queue, type_, limit)
         now = await broker.store.now()
-        named = [(record, await name_of(broker, record)) for record in records]
+        named = [(record, await get_queue_name(broker, record)) for record in records]
         return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
 
-    for_programs, for_people = session.run(work, "empty")
+    summaries, rows = session.run(work, "empty")
     if session.as_json:
-        print_json_lines(for_programs)
+        print_json_lines(summaries)
     else:
-        print_table(COLUMNS, for_people, "no dead letters")
+        print_table(COLUMNS, rows, "no dead letters")
 
 
 def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
@@ -139,7 +146,7 @@ def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
 @command(dlq, "retry")
 @add_filter_options
 def retry(session: CommandContext, references: tuple[str, ...], **given: Any) -> None:
-    """Puts dead letters back in line, with their attempts at 0.
+    """Put dead letters back into their queues, with attempts reset to 0.
 
     \b
     penstock dlq retry 42 shell/j1
@@ -156,9 +163,11 @@ def retry(session: CommandContext, references: tuple[str, ...], **given: Any) ->
 
 @command(dlq, "purge")
 @add_filter_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def purge(session: CommandContext, references: tuple[str, ...], yes: bool, **given: Any) -> None:
-    """Ends dead letters as cancelled; their history stays until retention takes it.
+    """End dead letters as cancelled.
+
+    They remain visible until their retention period ends.
 
     \b
     penstock dlq purge 42 shell/j1
@@ -184,14 +193,15 @@ async def find_dead(broker: Broker, reference: str, scope: str) -> Record:
 @command(group, "redrive")
 @add_filter_options
 @click.option("--state", type=click.Choice(["dead", "failed", "expired", "cancelled", "completed"]),
-              default="dead", show_default=True, help="With --all: of this state.")  # fmt: skip
-@click.option("--body", help="Another body: a new message takes the old one's place.")
+              default="dead", show_default=True, help="With --all, filter by state.")  # fmt: skip
+@click.option("--body", help="New body. The message is replaced by a new one.")
 def redrive(
     session: CommandContext, references: tuple[str, ...], state: str, body: str | None, **given: Any
 ) -> None:
-    """Puts ended messages back in line.
+    """Put ended messages back into their queues.
 
-    A dead one in place, with its attempts at 0; any other as a new message.
+    A dead letter keeps its id, and its attempts are reset to 0. Any other message is published
+    again as a new one.
 
     \b
     penstock redrive 42

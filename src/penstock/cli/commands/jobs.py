@@ -1,4 +1,4 @@
-"""Putting work in: shell jobs by JSON or by options, tasks by name."""
+"""Commands that enqueue work: shell jobs (`enqueue`) and tasks of an app (`send`)."""
 
 import sys
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from penstock.app.job import Job
     from penstock.app.task import BaseTask
 
-JOB_FORMAT = """a job is {"command": "echo hi"}, or use --command 'echo hi'"""
+JOB_FORMAT = """for example {"command": "echo hi"} or --command 'echo hi'"""
 
 
 class JobText(Struct, frozen=True, forbid_unknown_fields=True):
-    """A shell job as it is typed: a lower priority number is sooner."""
+    """A shell job as users write it. A lower priority number runs sooner."""
 
     command: str | list[str]
     id: str | None = None
@@ -49,7 +49,7 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def reference(self) -> str | None:
-        """By which every command finds it; None if only its id will do."""
+        """The name by which commands find the job, or None if only its id does."""
         if self.id is None or (self.queue == SHELL_QUEUE and is_name(self.id)):
             return self.id
         return f"{self.queue}/{self.id}"
@@ -70,7 +70,7 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def to_moment(time: datetime) -> Moment:
-    """A time without a zone is local, as on the command line everywhere."""
+    """Convert a time. Without a UTC offset it is local time."""
     try:
         return int(time.astimezone().timestamp() * 1_000_000)
     except (OverflowError, ValueError):
@@ -82,14 +82,14 @@ def read_job(text: str | bytes, where: str = "job") -> JobText:
         return msgspec.json.decode(text, type=JobText)
     except (msgspec.ValidationError, InvalidInput) as error:
         fields = ", ".join(JobText.__struct_fields__)
-        hint = f"; there are {fields}" if "unknown field" in str(error) else ""
+        hint = f"; valid fields are {fields}" if "unknown field" in str(error) else ""
         raise InvalidInput(f"{where}: {error}{hint}") from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidInput(f"{where}: {error}; {JOB_FORMAT}") from None
 
 
 async def ensure_shell_queue(broker: Broker, name: str, scope: str) -> None:
-    """Made on first use, with the queuectl preset."""
+    """Create the queue on first use, with the queuectl preset."""
     try:
         queue = await broker.admin.queue(name, scope=scope)
     except NotFound:
@@ -99,7 +99,7 @@ async def ensure_shell_queue(broker: Broker, name: str, scope: str) -> None:
             broker.directory.forget()
         return
     if not queue.settings.shell:
-        raise InvalidInput(f"queue {name!r} does not accept shell jobs; its setting shell is off")
+        raise InvalidInput(f"queue {name!r} does not accept shell jobs; its setting 'shell' is off")
 
 
 MAX_INPUT_BYTES = 64 * 1_048_576
@@ -108,21 +108,23 @@ group = click.Group()
 
 @command(group, "enqueue")
 @click.argument("jobs", nargs=-1, metavar="[JSON]...")
-@click.option("--command", "command_", help="The command, run by /bin/sh.")
-@click.option("--id", help="A name of your own, unique in its queue.")
-@click.option("--max-retries", type=int, help="Runs in all; the queue's, if not given.")
-@click.option("--priority", type=int, help="A lower number is sooner.")
-@click.option("--timeout", "timeout_seconds", type=float, help="Seconds one run may take.")
-@click.option("--run-at", help="Not before: 2030-01-01T03:00, local if without a zone.")
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Its environment; repeatable.")
-@click.option("--cwd", help="Its working directory; the worker's, if not given.")
-@click.option("--callback", metavar="URL", help="Where the end of the job is told.")
-@click.option("--queue", help="A queue for shell jobs; made if new.  [default: shell]")
+@click.option("--command", "command_", help="Command line to run with /bin/sh.")
+@click.option("--id", help="Name of the job, unique in its queue.")
+@click.option("--max-retries", type=int, help="Maximum number of attempts. Default: the queue's.")
+@click.option("--priority", type=int, help="Priority. Lower numbers run sooner.")
+@click.option("--timeout", "timeout_seconds", type=float, help="Time limit per attempt in seconds.")
+@click.option("--run-at", help="Earliest start: 2030-01-01T03:00 (local) or with Z or +01:00.")
+@click.option(
+    "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable. Repeatable."
+)
+@click.option("--cwd", help="Working directory. Default: the worker's.")
+@click.option("--callback", metavar="URL", help="URL to notify when the job ends.")
+@click.option("--queue", help="Shell queue, created if it does not exist.  [default: shell]")
 def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> None:
-    """Enqueues shell jobs, as JSON or by options.
+    """Enqueue shell jobs, given as JSON or with options.
 
-    With - they are read from standard input, one JSON object a line. Several jobs are one step:
-    one that is refused refuses all.
+    With -, jobs are read from standard input, one JSON object per line. Several jobs are enqueued
+    atomically: if one is invalid, none is enqueued.
 
     \b
     penstock enqueue '{"id": "j1", "command": "echo hi"}'
@@ -151,7 +153,7 @@ def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> N
 def read_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
     given = {name.rstrip("_"): value for name, value in options.items() if value}
     if bool(jobs) == bool(given):
-        raise click.UsageError(f"Give jobs as JSON, or one by options: {JOB_FORMAT}.")
+        raise click.UsageError(f"Give jobs as JSON, or one job with options, {JOB_FORMAT}.")
     if given:
         given["env"] = dict(parse_env(word) for word in given.get("env", ()))
         return [read_job(msgspec.json.encode(given))]
@@ -162,11 +164,11 @@ def read_jobs(jobs: Sequence[str], options: dict[str, Any]) -> list[JobText]:
 
 
 def read_input() -> bytes:
-    """All of it is one step, so it has to fit into memory; what never ends does not."""
+    """Read all jobs at once, because they are enqueued atomically."""
     text = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
     if len(text) > MAX_INPUT_BYTES:
         raise InvalidInput(
-            f"standard input has over {MAX_INPUT_BYTES >> 20} MB; enqueue it in parts"
+            f"standard input exceeds {MAX_INPUT_BYTES >> 20} MB; enqueue it in parts"
         )
     return text
 
@@ -174,17 +176,17 @@ def read_input() -> bytes:
 def parse_env(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals:
-        raise InvalidInput(f"env {word!r} is not of the form NAME=VALUE")
+        raise InvalidInput(f"env {word!r} must have the form NAME=VALUE")
     return name, value
 
 
 @command(group, "send", context_settings={"ignore_unknown_options": True})
 @click.argument("task")
 @click.argument("arguments", nargs=-1)
-@click.option("--app", "reference", help="module:app; or PENSTOCK_APP, or [tool.penstock] app.")
+@click.option("--app", "reference", metavar="MODULE:APP", help="App to use. Env: PENSTOCK_APP.")
 @click.option("--callback", metavar="URL", help="Where the end of the job is told.")
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait with --wait.")
 def send(
     session: CommandContext,
     task: str,
@@ -194,9 +196,10 @@ def send(
     wait: bool,
     timeout: float,
 ) -> None:
-    """Enqueues a task of your app. Arguments are JSON where they parse as it, else text.
+    """Enqueue a task of an app.
 
-    A text that looks like a number or the like needs quotes of its own.
+    ARGUMENTS are values, or NAME=VALUE for keyword arguments. A value that is valid JSON is
+    decoded, any other is passed as a string. Quote strings that look like JSON: '"42"'.
 
     \b
     penstock send shop.tasks.send_mail someone@example.org subject=hello
@@ -209,7 +212,9 @@ def send(
     args, kwargs = parse_arguments(arguments)
     app = find_app(reference, session.said)
     if app is None:
-        raise InvalidInput("which app? give --app module:app, PENSTOCK_APP or [tool.penstock] app")
+        raise InvalidInput(
+            "no app given; use --app module:app, PENSTOCK_APP or app in [tool.penstock]"
+        )
     try:
         named = get_task(app, task)
         named = named if callback is None else named.options(callback=callback)
@@ -226,8 +231,9 @@ def send(
 
 def get_task(app: "Penstock", name: str) -> "BaseTask[..., Any]":
     if name not in app.tasks:
-        known = ", ".join(sorted(app.tasks)) or "none"
-        raise NotFound(f"no task named {name!r} in the app, which has {known}")
+        known = ", ".join(sorted(app.tasks))
+        hint = f"its tasks are {known}" if known else "it has no tasks"
+        raise NotFound(f"the app has no task named {name!r}; {hint}")
     return app.tasks[name]
 
 
@@ -238,8 +244,8 @@ def print_result(session: CommandContext, job: "Job[Any]", timeout: float) -> No
         result = job.result(timeout)
     except TimeoutError:
         raise JobFailed(
-            f"no result of job {job.id} within {timeout:g} s; is a worker running?"
-            f" penstock show {job.id} says where it is"
+            f"job {job.id} did not end within {timeout:g} s; is a worker running?"
+            f" Run `penstock show {job.id}` to see its state"
         ) from None
     if session.as_json:
         print_json({"id": str(job.id), "result": msgspec.Raw(encode(result))})

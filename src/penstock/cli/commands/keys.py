@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: API keys and roles."""
+"""The `key` and `role` commands, for access over HTTP."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from penstock.model.message import NEVER, Moment
 from penstock.rules.access import EVERY, ROLES, Key
 from penstock.rules.durations import parse_seconds
 
-SHOWN_ONCE = "keep it: it is not shown again"
+SHOWN_ONCE = "store it safely, it is not shown again"
 
 
 @click.group("key")
 def key() -> None:
-    """API keys, for servers with --auth.
+    """Manage API keys for servers with --auth.
 
-    Roles are producer, worker, viewer, operator, admin, shell, and your own; a grant is a right
-    (publish, consume, read, manage, access, shell) with the queues it is for.
+    Built-in roles are producer, worker, viewer, operator, admin and shell. A grant is a right
+    (publish, consume, read, manage, access or shell), optionally limited to queues: consume:mail-*.
 
     \b
     penstock key create checkout --role producer
@@ -31,15 +31,28 @@ def key() -> None:
 
 @command(key, "create")
 @click.argument("name")
-@click.option("--role", "roles", multiple=True, help="Repeatable.")
-@click.option("--grant", "grants", multiple=True, metavar="RIGHT[:QUEUES]", help="Repeatable.")
-@click.option("--in-scope", "scopes", multiple=True, help="Where it is at home. Default: all.")
-@click.option("--type", "types", multiple=True, help="What it may claim. Default: any.")
-@click.option("--expires", metavar="DURATION", help="After that long, like 90d.")
-@click.option("--rate", type=click.FloatRange(min=0.001), help="Requests a second.")
-@click.option("--tenant", default="default", show_default=True, help="Whose.")
+@click.option("--role", "roles", multiple=True, help="Role of the key. Repeatable.")
+@click.option(
+    "--grant", "grants", multiple=True, metavar="RIGHT[:QUEUES]",
+    help="Grant of the key. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--in-scope",
+    "scopes",
+    multiple=True,
+    help="Scope the key is valid in. Repeatable. Default: all.",
+)
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    help="Type of messages it may claim. Repeatable. Default: all.",
+)
+@click.option("--expires", metavar="DURATION", help="Time until the key expires, such as 90d.")
+@click.option("--rate", type=click.FloatRange(min=0.001), help="Maximum requests per second.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
 def create(session: CommandContext, name: str, expires: str | None, **given: Any) -> None:
-    """Makes a key and prints it, this once.
+    """Create an API key and print it. It is not shown again.
 
     \b
     penstock key create checkout --role producer
@@ -75,7 +88,7 @@ def print_key(session: CommandContext, made: Key, token: str) -> None:
 
 @command(key, "list")
 def list_(session: CommandContext) -> None:
-    """Lists the keys of all tenants, without their secrets.
+    """List the API keys of all tenants, without secrets.
 
     \b
     penstock key list
@@ -89,7 +102,7 @@ def list_(session: CommandContext) -> None:
     if session.as_json:
         print_json_lines(describe_key(each, now) for each in keys)
         return
-    columns = ("key", "name", "tenant", "state", "may", "scopes", "made", "expires")
+    columns = ("key", "name", "tenant", "state", "access", "scopes", "age", "expires")
     print_table(columns, [make_row(each, now) for each in keys], "no keys")
 
 
@@ -113,16 +126,18 @@ def describe_key(each: Key, now: Moment) -> dict[str, Any]:
 
 def make_row(each: Key, now: Moment) -> tuple[Any, ...]:
     expires = None if each.expires_at == NEVER else format_time(each.expires_at)
-    may, scopes = " ".join([*each.roles, *each.grants]), " ".join(each.scopes)
-    made = format_ago(each.created_at, now)
-    return each.id, each.name, each.tenant, each.state(now), may, scopes, made, expires
+    access, scopes = " ".join([*each.roles, *each.grants]), " ".join(each.scopes)
+    age = format_ago(each.created_at, now)
+    return each.id, each.name, each.tenant, each.state(now), access, scopes, age, expires
 
 
 @command(key, "rotate")
 @click.argument("id")
-@click.option("--grace", default="0s", show_default=True, help="The old one opens that long more.")
+@click.option(
+    "--grace", default="0s", show_default=True, help="How long the old secret stays valid."
+)
 def rotate(session: CommandContext, id: str, grace: str) -> None:
-    """Gives a key a new secret, and prints it, this once.
+    """Replace the secret of a key and print the new one. It is not shown again.
 
     \b
     penstock key rotate 9f31c2a07bd4 --grace 1h
@@ -137,7 +152,7 @@ def rotate(session: CommandContext, id: str, grace: str) -> None:
 @command(key, "revoke")
 @click.argument("id")
 def revoke(session: CommandContext, id: str) -> None:
-    """Ends a key for ever; servers refuse it within 5 seconds.
+    """Revoke a key permanently. Servers reject it within 5 seconds.
 
     \b
     penstock key revoke 9f31c2a07bd4
@@ -146,14 +161,16 @@ def revoke(session: CommandContext, id: str) -> None:
     async def work(broker: Broker) -> Key:
         return await Credentials(broker.store).revoke_key(id)
 
-    ended = session.run(work)
-    said = {"id": ended.id, "name": ended.name, "state": "revoked"}
-    print_json(said) if session.as_json else print(f"key {ended.id} ({ended.name}) is revoked")
+    revoked = session.run(work)
+    if session.as_json:
+        print_json({"id": revoked.id, "name": revoked.name, "state": "revoked"})
+    else:
+        print(f"key {revoked.id} ({revoked.name}) is revoked")
 
 
 @click.group("role")
 def role() -> None:
-    """Roles: named lists of grants that keys go by.
+    """Manage roles, which are named lists of grants.
 
     \b
     penstock role list
@@ -164,9 +181,9 @@ def role() -> None:
 @command(role, "set")
 @click.argument("name")
 @click.argument("grants", nargs=-1, required=True)
-@click.option("--tenant", default="default", show_default=True, help="Whose.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
 def set_role(session: CommandContext, name: str, grants: tuple[str, ...], tenant: str) -> None:
-    """Makes or changes a role; with - before it a grant denies.
+    """Create or replace a role. A grant with a leading - denies the right.
 
     \b
     penstock role set auditor read -- -read:payroll
@@ -176,14 +193,16 @@ def set_role(session: CommandContext, name: str, grants: tuple[str, ...], tenant
         return (await Credentials(broker.store).save_role(tenant, name, grants)).grants
 
     saved = session.run(work, "create")
-    said = {"name": name, "grants": saved}
-    print_json(said) if session.as_json else print(f"role {name}: {' '.join(saved)}")
+    if session.as_json:
+        print_json({"name": name, "grants": saved})
+    else:
+        print(f"role {name}: {' '.join(saved)}")
 
 
 @command(role, "list")
-@click.option("--tenant", default="default", show_default=True, help="Whose.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
 def list_roles(session: CommandContext, tenant: str) -> None:
-    """Lists the roles, those built in too.
+    """List roles, including the built-in ones.
 
     \b
     penstock role list
@@ -199,14 +218,14 @@ def list_roles(session: CommandContext, tenant: str) -> None:
     rows = [
         (name, " ".join(grants), "yes" if name in ROLES else None) for name, grants in found.items()
     ]
-    print_table(("role", "grants", "built in"), rows, "")
+    print_table(("role", "grants", "built-in"), rows, "")
 
 
 @command(role, "delete")
 @click.argument("name")
-@click.option("--tenant", default="default", show_default=True, help="Whose.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
 def delete_role(session: CommandContext, name: str, tenant: str) -> None:
-    """Deletes a role; keys that go by it lose what it gave.
+    """Delete a role. Keys that have it lose its grants.
 
     \b
     penstock role delete mailer

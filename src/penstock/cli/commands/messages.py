@@ -1,4 +1,4 @@
-"""Messages, one by one: list, show, cancel."""
+"""The commands `list`, `show` and `cancel` for messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,11 +8,11 @@ import click
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.job_output import (
+    describe_output,
     find_folder,
     find_output_files,
     print_output,
     print_tails,
-    read_as_written,
 )
 from penstock.cli.lookup import find_message, list_messages, summarize
 from penstock.cli.output import (
@@ -32,27 +32,29 @@ from penstock.cli.output import (
 from penstock.model.message import HistoryRow, Moment, Record, State
 
 group = click.Group()
-# --json has all of it.
+# --json prints whole bodies.
 MAX_BODY_SHOWN = 2_000
 MAX_CONSUMER = 20
-PEOPLE = (
-    "id", "name", "queue", "type", "state", "runs", "worker", "for", "progress", "due", "age",
+COLUMNS = (
+    "id", "name", "queue", "type", "state", "attempts", "worker", "held", "progress", "due", "age",
     "error",
 )  # fmt: skip
 
 
 @command(group, "list")
-@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
-@click.option("--queue", help="Only of this queue.")
-@click.option("--type", "type_", help="Only of this type.")
+@click.option(
+    "--state", type=click.Choice([state.value for state in State]), help="Filter by state."
+)
+@click.option("--queue", help="Filter by queue.")
+@click.option("--type", "type_", help="Filter by type.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="At most so many, the newest first.",
+    help="Maximum number of messages.",
 )
-@click.option("--before", type=int, metavar="ID", help="Older than this one: the next page.")
+@click.option("--before", type=int, metavar="ID", help="List messages older than this one.")
 def list_(
     session: CommandContext,
     state: str | None,
@@ -61,7 +63,9 @@ def list_(
     limit: int,
     before: int | None,
 ) -> None:
-    """Lists messages, the newest first.
+    """List messages, newest first.
+
+    To see the next page, pass the last id as --before.
 
     \b
     penstock list --state dead
@@ -73,17 +77,17 @@ def list_(
     async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
         records = await list_messages(broker, session.scope, wanted, queue, type_, limit, before)
         now = await broker.store.now()
-        named = [(record, await name_of(broker, record)) for record in records]
+        named = [(record, await get_queue_name(broker, record)) for record in records]
         return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
 
-    for_programs, for_people = session.run(work, "empty")
+    summaries, rows = session.run(work, "empty")
     if session.as_json:
-        print_json_lines(for_programs)
+        print_json_lines(summaries)
     else:
-        print_table(PEOPLE, for_people, "no messages")
+        print_table(COLUMNS, rows, "no messages")
 
 
-async def name_of(broker: Broker, record: Record) -> str:
+async def get_queue_name(broker: Broker, record: Record) -> str:
     return (await broker.directory.get_by_id(record.message.queue_id)).name
 
 
@@ -91,27 +95,28 @@ def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
     message = record.message
     due = format_ago(record.due_at, now) if record.state is State.SCHEDULED else None
     worker = cut(record.consumer or "", MAX_CONSUMER)
-    return (message.id, message.meta.name, queue, message.type, state_of(record),
-            record.attempts, worker, held_for(record, now), format_progress(record), due,
+    return (message.id, message.meta.name, queue, message.type, format_state(record),
+            record.attempts, worker, format_held(record, now), format_progress(record), due,
             format_ago(message.created_at, now), record.error)  # fmt: skip
 
 
-def state_of(record: Record) -> str:
+def format_state(record: Record) -> str:
     return "claimed, running" if record.begun_at is not None else record.state.value
 
 
-def held_for(record: Record, now: Moment) -> str | None:
-    """How long it runs; of one that is only fetched, how long it waits in its worker."""
+def format_held(record: Record, now: Moment) -> str | None:
+    """Format how long a worker has run the message, or held it if it has not started."""
     return format_ago(record.begun_at or record.claimed_at, now)
 
 
 @command(group, "show")
 @click.argument("reference")
-@click.option("--output", is_flag=True, help="Print what the command of a shell job printed.")
+@click.option("--output", is_flag=True, help="Print the output of a shell job.")
 def show(session: CommandContext, reference: str, output: bool) -> None:
-    """Shows one message by id or queue/name, with its timeline. A bare name is a shell job's.
+    """Show a message and its timeline.
 
-    With --output, the job's stdout goes to stdout and its stderr to stderr.
+    REFERENCE is an id or QUEUE/NAME. A name alone refers to a job in the queue shell. With
+    --output, the stdout and stderr of a shell job are printed to stdout and stderr.
 
     \b
     penstock show 42
@@ -122,13 +127,13 @@ def show(session: CommandContext, reference: str, output: bool) -> None:
     async def work(broker: Broker) -> tuple[Record, str, bytes | None, Moment]:
         record = await find_message(broker, reference, session.scope)
         result = await broker.admin.result(record.message.id, scope=session.scope)
-        return record, await name_of(broker, record), result, await broker.store.now()
+        return record, await get_queue_name(broker, record), result, await broker.store.now()
 
     record, queue, result, now = session.run(work)
     files = find_output_files(session.url, record.message.id)
     if session.as_json:
-        told = describe_message(record, queue, result)
-        print_json(told | ({"output": read_as_written(files, whole=output)} if files else {}))
+        described = describe_message(record, queue, result)
+        print_json(described | ({"output": describe_output(files, whole=output)} if files else {}))
     elif output:
         print_output(record.message.id, files)
     else:
@@ -184,7 +189,7 @@ def print_record(
             ("queue", queue),
             ("type", record.message.type),
             ("state", " ".join(filter(None, (shown["state"], describe_state(record, now))))),
-            ("runs", f"{record.attempts} ({record.deliveries} delivered)"),
+            ("attempts", f"{record.attempts} (deliveries: {record.deliveries})"),
             ("priority", shown["priority"] or None),
             (
                 "created",
@@ -205,16 +210,16 @@ def print_record(
     )
     if record.timeline:
         print()
-        columns = ("at (utc)", "what", "state", "run", "took", "error")
+        columns = ("time (utc)", "event", "state", "attempt", "took", "error")
         print_table(columns, [make_timeline_row(each) for each in record.timeline], "")
     print_traceback(record.timeline)
 
 
 def print_traceback(timeline: Sequence[HistoryRow]) -> None:
-    """Of the last run that has one; --json has them all."""
+    """Print the last traceback. --json prints all of them."""
     for row in reversed(timeline):
         if row.traceback is not None:
-            print(f"\ntraceback of run {row.attempts}, {format_clock(row.at)} UTC")
+            print(f"\ntraceback of attempt {row.attempts}, {format_clock(row.at)} UTC")
             print("\n".join(f"  {escape_control(line)}" for line in row.traceback.splitlines()))
             return
 
@@ -222,11 +227,11 @@ def print_traceback(timeline: Sequence[HistoryRow]) -> None:
 def describe_state(record: Record, now: Moment) -> str | None:
     match record.state:
         case State.SCHEDULED:
-            return f"(due {format_ago(record.due_at, now) or 'when its turn comes'})"
+            return f"(due {format_ago(record.due_at, now) or 'when its predecessor ends'})"
         case State.CLAIMED:
-            asked = "; asked to stop" if record.cancel_requested else ""
-            word = "fetched" if record.begun_at is None else "running"
-            since = f"{word} for {held_for(record, now)} by {record.consumer}"
+            asked = "; cancellation requested" if record.cancel_requested else ""
+            word = "prefetched" if record.begun_at is None else "running"
+            since = f"{word} for {format_held(record, now)} by {record.consumer}"
             return f"({since}, lease ends {format_ago(record.lease_until, now)}{asked})"
     return f"({record.reason})" if record.reason else None
 
@@ -250,9 +255,12 @@ def make_timeline_row(row: HistoryRow) -> Sequence[Any]:
 
 @command(group, "cancel")
 @click.argument("references", nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="Also one that runs, now: its worker is fenced off.")
+@click.option("--force", is_flag=True, help="Cancel running messages without asking the worker.")
 def cancel(session: CommandContext, references: tuple[str, ...], force: bool) -> None:
-    """Cancels messages. One that runs is asked to stop, unless forced.
+    """Cancel messages.
+
+    The worker of a running message is asked to stop it. With --force the message is cancelled at
+    once, and the worker can no longer settle it.
 
     \b
     penstock cancel 42 43
@@ -264,7 +272,7 @@ def cancel(session: CommandContext, references: tuple[str, ...], force: bool) ->
         for reference in references:
             record = await find_message(broker, reference, session.scope)
             answer = await broker.admin.cancel(record.message.id, force=force, scope=session.scope)
-            state = "asked to stop" if answer.cancel_requested else "cancelled"
+            state = "cancellation requested" if answer.cancel_requested else "cancelled"
             done.append({"id": str(record.message.id), "state": state})
         return done
 

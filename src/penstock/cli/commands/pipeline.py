@@ -1,4 +1,4 @@
-"""The data pipeline: history to the lake, what it tells, and whether lake and store agree."""
+"""The `pipeline` commands: extract, analyse, report, compact and reconcile."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ from penstock.cli.pipeline_output import (
     read_report_data,
     show_progress,
     show_run,
-    write_whole,
+    write_atomically,
 )
 from penstock.errors import InvalidInput
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from penstock.pipeline.lake.manifest import Manifest
     from penstock.pipeline.reconcile.reconcile import Balance
 
-LINES = ("queue", "place", "lake", "above", "store", "archived", "")
-where = click.option(
-    "--lake", default="lake", show_default=True, help="A directory, or s3://BUCKET/PREFIX."
+COLUMNS = ("queue", "rows", "lake", "newer", "store", "archived", "")
+lake_option = click.option(
+    "--lake", default="lake", show_default=True, help="Lake directory or s3://BUCKET/PREFIX."
 )
 
 
 @click.group("pipeline")
 def pipeline() -> None:
-    """History in a lake, by Spark. Needs penstock[spark].
+    """Export history to a data lake and analyse it. Requires penstock[spark].
 
     \b
     penstock pipeline run --lake lake
@@ -43,30 +43,30 @@ def pipeline() -> None:
 
 
 def choose_master(context: click.Context, _: click.Parameter, remote: str | None) -> None:
-    """Where Spark runs is one thing, whichever option says it."""
+    """Store --remote as the master, because the commands take one address of Spark."""
     if remote is None:
         return
     if not remote.startswith("sc://"):
-        raise click.BadParameter(f"{remote!r} is not like sc://spark.example:15002")
+        raise click.BadParameter(f"{remote!r} must look like sc://spark.example:15002")
     context.params["master"] = remote
 
 
 def add_pipeline_options(call: Any) -> Any:
-    """What every command of the pipeline takes."""
+    """Add the options shared by the commands that use Spark."""
     for option in (
-        where,
+        lake_option,
         click.option(
             "--remote",
             expose_value=False,
             callback=choose_master,
-            help="Or Spark Connect: sc://host.",
+            help="Spark Connect server (sc://HOST), instead of --master.",
         ),
         click.option(
             "--master",
             default="local[*]",
             show_default=True,
             is_eager=True,
-            help="Where Spark runs.",
+            help="Spark master.",
         ),
     ):
         call = option(call)
@@ -77,7 +77,7 @@ def add_pipeline_options(call: Any) -> Any:
 def open_spark(
     master: str, url: str | None = None, checks: Callable[[], object] = lambda: None
 ) -> Iterator[Any]:
-    """What is wrong is said before Spark is started, which takes its time."""
+    """Start Spark. Everything that can fail is checked before, because starting is slow."""
     try:
         from penstock.pipeline.session import start_session
         from penstock.pipeline.spark.errors import translate_errors
@@ -94,10 +94,10 @@ def open_spark(
 @command(pipeline, "extract")
 @add_pipeline_options
 def extract(session: CommandContext, lake: str, master: str) -> None:
-    """Brings what is new in the store into the lake.
+    """Copy new messages and history from the store to the lake.
 
-    Each message and each row of history once, also if it is killed and run again. Retention waits
-    for it.
+    Every row is copied exactly once, even if the command is killed and run again. Retention keeps
+    rows until they are extracted.
 
     \b
     penstock pipeline extract
@@ -111,11 +111,11 @@ def extract(session: CommandContext, lake: str, master: str) -> None:
     if session.as_json:
         print_json({"lake": lake, **msgspec.to_builtins(done)})
     else:
-        print(f"{done.messages} messages and {done.history} rows of history more in {lake}")
+        print(f"added {done.messages} messages and {done.history} history rows to {lake}")
 
 
 def make_reporter(session: CommandContext) -> Callable[["Manifest"], None]:
-    """A line for each batch, where people look on."""
+    """Print a line per batch if stderr is a terminal."""
 
     def report(manifest: "Manifest") -> None:
         if sys.stderr.isatty() and not session.as_json:
@@ -128,10 +128,10 @@ def make_reporter(session: CommandContext) -> Callable[["Manifest"], None]:
 @command(pipeline, "compact")
 @add_pipeline_options
 def compact(session: CommandContext, lake: str, master: str) -> None:
-    """Merges small files of neighbouring batches.
+    """Merge small files of adjacent batches.
 
-    Files over 128 MB are left alone. Merged ones stay until the next compaction, for queries
-    that read them now.
+    Files over 128 MB are left alone. The merged files stay until the next compaction, because
+    running queries may still read them.
 
     \b
     penstock pipeline compact --lake /data/lake
@@ -143,31 +143,31 @@ def compact(session: CommandContext, lake: str, master: str) -> None:
     if session.as_json:
         print_json({"lake": lake, **msgspec.to_builtins(done)})
     else:
-        print(f"{done.files_before} small files of {done.batches} batches are now {done.files}")
+        print(f"merged {done.files_before} small files of {done.batches} batches into {done.files}")
 
 
 @command(pipeline, "balance")
-@click.option("--exact", is_flag=True, help="Compare every row, also if the sums agree.")
+@click.option("--exact", is_flag=True, help="Compare every row even if the checksums agree.")
 @add_pipeline_options
 def balance(session: CommandContext, lake: str, master: str, exact: bool) -> None:
-    """Checks that the lake and what is newer make up the store.
+    """Reconcile the lake with the store: every row must be present once.
 
-    Counts and id digests of each queue against the store's census, the files against their
-    manifests; where they differ, every row. Exit code 1 and the rows that differ if it does not
-    balance.
+    Compares counts and checksums of each queue, and files with their manifests. Where they differ,
+    every row is compared. If the lake does not balance, the differing rows are printed and the exit
+    code is 1.
 
     \b
     penstock pipeline balance
     penstock pipeline balance --exact --json
     """
     with open_spark(master, session.url) as spark:
-        from penstock.pipeline.reconcile.reconcile import balance as weigh
+        from penstock.pipeline.reconcile.reconcile import balance as reconcile
 
-        found = weigh(spark, session.url, lake, exact=exact)
+        found = reconcile(spark, session.url, lake, exact=exact)
     if session.as_json:
         print_json({"balanced": found.balanced, **msgspec.to_builtins(found)})
     else:
-        show(found, name_queues(session))
+        print_balance(found, name_queues(session))
     if not found.balanced:
         sys.exit(1)
 
@@ -177,38 +177,40 @@ def name_queues(session: CommandContext) -> dict[int, str]:
     return {queue.id: queue.name for queue in queues}
 
 
-def show(found: "Balance", names: dict[int, str]) -> None:
-    def named(queue_id: int) -> str:
+def print_balance(found: "Balance", names: dict[int, str]) -> None:
+    def get_name(queue_id: int) -> str:
         return names.get(queue_id, f"queue {queue_id}")
 
     rows = [
-        (named(queue_id), *counts, "ok" if balanced else "DIFFERS")
+        (get_name(queue_id), *counts, "ok" if balanced else "DIFFERS")
         for queue_id, *counts, balanced in map(msgspec.structs.astuple, found.lines)
     ]
-    print_table(LINES, rows, "no messages")
+    print_table(COLUMNS, rows, "no messages")
     for path in found.damaged:
         print(f"damaged: {path}")
     for each in found.differences:
         at = "" if each.position is None else f" at position {each.position}"
-        print(f"{each.kind}: {each.table} {each.id}{at} of {named(each.queue_id)}")
+        print(f"{each.kind}: {each.table} {each.id}{at} of {get_name(each.queue_id)}")
     if found.moving:
-        print("the store was written to meanwhile: only what is in the lake was compared")
+        print("the store changed during the comparison; only rows in the lake were compared")
     print("balanced" if found.balanced else "not balanced")
 
 
 @command(pipeline, "run")
-@click.option("--rules", metavar="FILE", help="From when on something is an anomaly, in TOML.")
+@click.option("--rules", metavar="FILE", help="TOML file with anomaly thresholds.")
 @click.option(
-    "--rule", "changes", multiple=True, metavar="NAME=VALUE", help="One of them; beats the file."
-)
+    "--rule", "changes", multiple=True, metavar="NAME=VALUE",
+    help="Set one threshold. Overrides --rules. Repeatable.",
+)  # fmt: skip
 @add_pipeline_options
 def run(
     session: CommandContext, rules: str | None, changes: tuple[str, ...], lake: str, master: str
 ) -> None:
-    """Extracts, then makes metrics, anomalies and causes of failures.
+    """Extract, then compute metrics, anomalies and failure causes.
 
-    Of the hours that are new, or changed: it may run as often as you like, and be killed. The
-    tables are in the lake, and the newest of them in the store, for the service to show.
+    Only new and changed hours are computed. The command can run at any time and be killed safely.
+    Results are written to the lake, and the latest also to the store, where the HTTP service reads
+    them.
 
     \b
     penstock pipeline run
@@ -232,28 +234,32 @@ def read_thresholds(path: str | None, changes: tuple[str, ...]) -> "AnomalyThres
 
 
 @command(pipeline, "report")
-@click.option("--out", default="report.html", show_default=True, help="The file to write.")
+@click.option("--out", default="report.html", show_default=True, help="Output file.")
 @click.option(
-    "--hours", type=click.IntRange(1, 24 * 366), default=24, show_default=True, help="The last."
+    "--hours",
+    type=click.IntRange(1, 24 * 366),
+    default=24,
+    show_default=True,
+    help="Hours to cover.",
 )
-@where
+@lake_option
 def report(session: CommandContext, out: str, hours: int, lake: str) -> None:
-    """Writes what the last run found as one page of HTML.
+    """Write an HTML report of the last run.
 
-    It needs no network and no other file. Spark is not started.
+    The page is one self-contained file. Spark is not started.
 
     \b
     penstock pipeline report
     penstock pipeline report --hours 168 --out week.html
     """
-    told = read_report_data(lake, hours)
+    data = read_report_data(lake, hours)
     from penstock.pipeline.report.page import render_page
 
-    write_whole(out, render_page(told, time.time()))
+    write_atomically(out, render_page(data, time.time()))
     if session.as_json:
-        print_json({"lake": lake, "out": out, "hours": hours, "anomalies": len(told.anomalies)})
+        print_json({"lake": lake, "out": out, "hours": hours, "anomalies": len(data.anomalies)})
     else:
-        print(f"{out}: {hours} hours, {count_anomalies(told.anomalies)}")
+        print(f"{out}: {hours} hours, {count_anomalies(data.anomalies)}")
 
 
 COMMANDS = {"pipeline": pipeline}

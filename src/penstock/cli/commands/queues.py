@@ -1,4 +1,4 @@
-"""Queues: create, look at, change, pause, drain, delete."""
+"""The `queue` commands."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +19,7 @@ from penstock.rules.durations import parse_seconds
 
 @click.group("queue")
 def queue() -> None:
-    """Queues and their settings.
+    """Manage queues and their settings.
 
     \b
     penstock queue create mail max_attempts=3
@@ -28,15 +28,15 @@ def queue() -> None:
 
 
 def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
-    """name=value, nested names with a dot: backoff.initial=5."""
+    """Parse NAME=VALUE words. A dot separates nested names: backoff.initial=5."""
     found: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            raise InvalidInput(f"setting {word!r} is not of the form name=value")
+            raise InvalidInput(f"setting {word!r} must have the form name=value")
         outer, dot, inner = name.replace("-", "_").partition(".")
         if outer not in (names := QueueSettings.__struct_fields__):
-            raise InvalidInput(f"no setting named {name!r}; there are {', '.join(names)}")
+            raise InvalidInput(f"unknown setting {name!r}; valid settings are {', '.join(names)}")
         if dot:
             found.setdefault(outer, {})[inner] = parse_value(text)
         else:
@@ -45,7 +45,7 @@ def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """JSON, a length of time, or else a text."""
+    """Decode JSON or a duration. Anything else is a string."""
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(text)
     with suppress(InvalidInput):
@@ -63,16 +63,16 @@ def describe_queue(found: Queue) -> dict[str, Any]:
 
 
 def print_queue(session: CommandContext, found: Queue) -> None:
-    told = describe_queue(found)
+    view = describe_queue(found)
     if session.as_json:
-        print_json(told)
+        print_json(view)
         return
-    print(f"{told['name']}: {told['state']}")
-    print_details((f"  {name}", format_setting(value)) for name, value in told["settings"].items())
+    print(f"{view['name']}: {view['state']}")
+    print_details((f"  {name}", format_setting(value)) for name, value in view["settings"].items())
 
 
 def format_setting(value: Any) -> str:
-    """As it would be typed."""
+    """Format a value as users type it."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -82,11 +82,11 @@ def format_setting(value: Any) -> str:
     "--preset",
     default="default",
     show_default=True,
-    help="Settings to begin with: scaiqueue, relay, codeq, faststream or queuectl.",
+    help="Base settings: default, scaiqueue, relay, codeq, faststream or queuectl.",
 )
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
 def create(session: CommandContext, name: str, preset: str, settings: tuple[str, ...]) -> None:
-    """Creates a queue.
+    """Create a queue.
 
     \b
     penstock queue create mail max_attempts=3 lease=60
@@ -103,7 +103,7 @@ def create(session: CommandContext, name: str, preset: str, settings: tuple[str,
 
 @command(queue, "list")
 def list_(session: CommandContext) -> None:
-    """Lists the queues with what is in them.
+    """List queues with message counts.
 
     \b
     penstock queue list
@@ -131,7 +131,7 @@ def list_(session: CommandContext) -> None:
 @command(queue, "show")
 @click.argument("name")
 def show(session: CommandContext, name: str) -> None:
-    """Shows a queue's state and settings.
+    """Show the state and settings of a queue.
 
     \b
     penstock queue show mail
@@ -147,7 +147,7 @@ def show(session: CommandContext, name: str) -> None:
 @click.argument("name")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
 def set_(session: CommandContext, name: str, settings: tuple[str, ...]) -> None:
-    """Changes settings; running workers use them within a second.
+    """Change settings of a queue. Running workers apply them within a second.
 
     \b
     penstock queue set mail max_attempts=10 backoff.max=600
@@ -159,7 +159,7 @@ def set_(session: CommandContext, name: str, settings: tuple[str, ...]) -> None:
     print_queue(session, session.run(work))
 
 
-def switch(verb: str, state: QueueState, text: str) -> Callable[..., Any]:
+def add_state_command(verb: str, state: QueueState, text: str) -> Callable[..., Any]:
     def call(session: CommandContext, name: str) -> None:
         async def work(broker: Broker) -> Queue:
             return await broker.admin.set_state(name, state, scope=session.scope)
@@ -174,17 +174,22 @@ def switch(verb: str, state: QueueState, text: str) -> Callable[..., Any]:
     return made
 
 
-switch("pause", QueueState.PAUSED, "Stops handing out; publishing goes on by pause_accepts.")
-switch("resume", QueueState.ACTIVE, "Hands out and accepts again.")
-switch("drain", QueueState.DRAINING, "Hands out what is there, accepts nothing new.")
-switch("archive", QueueState.ARCHIVED, "Neither hands out nor accepts.")
+add_state_command(
+    "pause", QueueState.PAUSED,
+    "Pause a queue: no claims. Publishes are accepted unless pause_accepts is off.",
+)  # fmt: skip
+add_state_command("resume", QueueState.ACTIVE, "Resume a paused, draining or archived queue.")
+add_state_command(
+    "drain", QueueState.DRAINING, "Drain a queue: claims go on, publishes are refused."
+)
+add_state_command("archive", QueueState.ARCHIVED, "Archive a queue: no claims and no publishes.")
 
 
 @command(queue, "delete")
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Cancel what is unfinished first.")
+@click.option("--force", is_flag=True, help="Cancel unfinished messages first.")
 def delete(session: CommandContext, name: str, force: bool) -> None:
-    """Deletes a queue that holds nothing unfinished.
+    """Delete a queue that has no unfinished messages.
 
     \b
     penstock queue delete mail
@@ -195,7 +200,7 @@ def delete(session: CommandContext, name: str, force: bool) -> None:
         await broker.admin.delete_queue(name, force=force, scope=session.scope)
 
     session.run(work)
-    print_json({"deleted": name}) if session.as_json else print(f"{name} deleted")
+    print_json({"deleted": name}) if session.as_json else print(f"queue {name} deleted")
 
 
 COMMANDS = {"queue": queue}

@@ -1,4 +1,4 @@
-"""Messages of the lake, back into a queue."""
+"""The command `replay`: publish messages from the lake again."""
 
 import click
 import msgspec
@@ -11,14 +11,14 @@ group = click.Group()
 
 
 @command(group, "replay")
-@click.option("--where", required=True, metavar="SQL", help="Which messages, as Spark says it.")
+@click.option("--where", required=True, metavar="SQL", help="Filter, as a Spark SQL expression.")
 @click.option(
-    "--patch", metavar="SQL", help="Another body: an expression, like replace(text, 'a', 'b')."
+    "--patch", metavar="SQL", help="Expression for a new body, such as replace(text, 'a', 'b')."
 )
-@click.option("--to", metavar="QUEUE", help="All into this queue, and not each into its own.")
-@click.option("--rate", metavar="N", help="At most so many a second: 50, or 50/s.")
-@click.option("--name", default="", help="Another name is another replay: it publishes again.")
-@click.option("--dry-run", is_flag=True, help="Only say how many match.")
+@click.option("--to", metavar="QUEUE", help="Target queue. Default: each message's own queue.")
+@click.option("--rate", metavar="N", help="Maximum messages per second, such as 50 or 50/s.")
+@click.option("--name", default="", help="Name of the replay. A new name publishes again.")
+@click.option("--dry-run", is_flag=True, help="Only print the number of matching messages.")
 @add_pipeline_options
 def replay(
     session: CommandContext,
@@ -31,14 +31,13 @@ def replay(
     lake: str,
     master: str,
 ) -> None:
-    """Publishes messages of the lake again.
+    """Publish ended messages and dead letters from the lake again.
 
-    Those that ended, or are dead letters, as new messages whose parent is the original; in order
-    per ordering key. The same command again publishes what it did not yet, and nothing twice, also
-    after those messages have ended.
+    They become new messages whose parent is the original, in order per ordering key. A repeated
+    command publishes only what the first one did not, and nothing twice.
 
-    --where sees the columns of a message, its body as text, and of its end: state, reason, error,
-    attempts, deliveries, consumer, ended_at.
+    --where can use the columns of a message, its body as text, and how it ended: state, reason,
+    error, attempts, deliveries, consumer, ended_at.
 
     \b
     penstock replay --where "queue = 'mail' and state = 'failed'" --dry-run
@@ -49,16 +48,16 @@ def replay(
         from penstock.pipeline.replay import ReplayRequest, replay
         from penstock.pipeline.spark.sink_options import parse_rate
 
-        wish = ReplayRequest(where, patch, to, session.scope, name)
-        pace = None if rate is None else parse_rate(rate)
-        done = replay(spark, session.url, lake, wish, rate=pace, dry_run=dry_run)
+        request = ReplayRequest(where, patch, to, session.scope, name)
+        per_second = None if rate is None else parse_rate(rate)
+        done = replay(spark, session.url, lake, request, rate=per_second, dry_run=dry_run)
     if session.as_json:
         print_json({"lake": lake, "matched": done.matched, **msgspec.to_builtins(done)})
         return
     into = ", ".join(f"{queue} {count}" for queue, count in done.queues.items())
     print(f"{done.matched} messages match" + (f": {into}" if into else ""))
     if not dry_run:
-        print(f"{done.published} published, {done.repeated} were replayed before")
+        print(f"{done.published} published, {done.repeated} already replayed")
 
 
 COMMANDS = {"replay": replay}

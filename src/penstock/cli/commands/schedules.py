@@ -1,4 +1,4 @@
-"""Cron schedules: list, pause, resume, run now, delete."""
+"""The `schedule` commands."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ Work = Callable[[Broker, Schedule, str], Awaitable[dict[str, Any]]]
 
 @click.group("schedule")
 def schedule() -> None:
-    """Cron schedules, as the tasks of apps declare them.
+    """Manage cron schedules. Apps declare them with their tasks.
 
     \b
     penstock schedule list
@@ -27,7 +27,7 @@ def schedule() -> None:
 
 
 async def find_schedule(broker: Broker, reference: str, scope: str) -> Schedule:
-    """By name, or by queue/name where two queues have one of that name."""
+    """Find a schedule by name, or by queue/name if the name is ambiguous."""
     each = [
         each
         for each in await broker.admin.schedules(scope=scope)
@@ -36,14 +36,14 @@ async def find_schedule(broker: Broker, reference: str, scope: str) -> Schedule:
     if not each:
         raise NotFound(f"no schedule named {reference!r}")
     if len(each) > 1:
-        names = " and ".join(f"{one.draft.queue}/{one.name}" for one in each)
-        raise InvalidInput(f"schedule {reference!r} is more than one: {names}")
+        names = ", ".join(f"{one.draft.queue}/{one.name}" for one in each)
+        raise InvalidInput(f"schedule name {reference!r} is ambiguous; use one of {names}")
     return each[0]
 
 
 @command(schedule, "list")
 def list_(session: CommandContext) -> None:
-    """Lists the schedules with their next tick.
+    """List schedules with their next and last run.
 
     \b
     penstock schedule list
@@ -82,14 +82,14 @@ def make_row(each: Schedule, now: Moment) -> Sequence[Any]:
             next_tick, format_ago(each.last_at, now))  # fmt: skip
 
 
-def change_schedule(verb: str, text: str, done: str, work: Work) -> None:
+def add_schedule_command(verb: str, text: str, done: str, work: Work) -> None:
     def call(session: CommandContext, name: str) -> None:
         async def run(broker: Broker) -> dict[str, Any]:
             each = await find_schedule(broker, name, session.scope)
             return {"schedule": each.name, **await work(broker, each, session.scope)}
 
-        told = session.run(run)
-        print_json(told) if session.as_json else print(done.format(**told))
+        result = session.run(run)
+        print_json(result) if session.as_json else print(done.format(**result))
 
     call.__doc__ = f"{text}\n\n\b\npenstock schedule {verb} shop.tasks.report"
     command(schedule, verb)(click.argument("name")(call))
@@ -115,12 +115,13 @@ async def delete(broker: Broker, each: Schedule, scope: str) -> dict[str, Any]:
     return {"deleted": True}
 
 
-change_schedule("pause", "Stops firing.", "{schedule} is paused", pause)
-change_schedule("resume", "Fires again, from the next tick on.", "{schedule} is active", resume)
-change_schedule(
-    "run", "Publishes its message now, beside its ticks.", "enqueued {schedule} (id {id})", run
-)
-change_schedule(
-    "delete", "Deletes it; the app that declares it makes it again.", "{schedule} deleted", delete
+add_schedule_command("pause", "Pause a schedule.", "{schedule} is paused", pause)
+add_schedule_command("resume", "Resume a paused schedule.", "{schedule} is active", resume)
+add_schedule_command("run", "Run a schedule once, now.", "enqueued {schedule} (id {id})", run)
+add_schedule_command(
+    "delete",
+    "Delete a schedule. An app that declares it creates it again when it starts.",
+    "{schedule} deleted",
+    delete,
 )
 COMMANDS = {"schedule": schedule}

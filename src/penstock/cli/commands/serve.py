@@ -1,4 +1,4 @@
-"""The service as a process: serve, and up, which is a server with a worker beside it."""
+"""The commands `serve` (HTTP service) and `up` (HTTP service and a worker)."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 class ServePlan(Struct, frozen=True):
-    """What one server process is to do; `descriptor` is the socket its parent listens on."""
+    """Options of one server process. `descriptor` is a socket inherited from the supervisor."""
 
     settings: Settings
     said: str | None
@@ -31,8 +31,7 @@ class ServePlan(Struct, frozen=True):
     descriptor: int | None = None
 
     def to_command(self) -> list[str]:
-        """The command line that asks for it. A URL may hold a password, and goes unsaid if the
-        environment says it."""
+        """Build the command line, without a URL of the environment: it may hold a password."""
         words = ["serve", "--log", self.log]
         for name, value in msgspec.structs.asdict(self.settings).items():
             if name not in NOT_PASSED_ON and value is not None:
@@ -42,7 +41,7 @@ class ServePlan(Struct, frozen=True):
         return words
 
 
-# A child finds these where its parent did, or has no use for them.
+# Child processes read these from the environment or a file, or do not need them.
 NOT_PASSED_ON = {"url", "app", "workers", "introspect_secret"}
 
 
@@ -57,66 +56,77 @@ def to_flag(name: str, value: Any) -> list[str]:
 
 IDENTITY = (
     click.option("--rate", type=click.FloatRange(min=0), metavar="NUMBER",
-                 help="Requests a second of one caller. Default: 0, any."),
-    click.option("--introspect-client", metavar="NAME", help="Who asks there."),
-    click.option("--introspect-url", metavar="URL", help="Where opaque tokens are asked about."),
+                 help="Maximum requests per second and caller. Default: 0 (unlimited)."),
+    click.option("--introspect-client", metavar="NAME",
+                 help="Client id for the introspection endpoint."),
+    click.option("--introspect-url", metavar="URL",
+                 help="Introspection endpoint (RFC 7662) for opaque tokens."),
     click.option("--require-event-types/--no-require-event-types", default=None,
-                 help="Refuse tokens without the claim eventTypes."),
-    click.option("--jwt-tenant-claim", metavar="CLAIM", help="What says the tenant of a token."),
-    click.option("--jwt-algorithms", metavar="NAMES", help="Default: RS256,ES256,EdDSA."),
-    click.option("--jwks-url", metavar="URL", help="The public keys of the issuer."),
-    click.option("--jwt-audience", metavar="TEXT", help="Whom its tokens must be for."),
-    click.option("--jwt-issuer", metavar="TEXT", help="Whose signed tokens are believed."),
-    click.option("--auth/--no-auth", default=None, help="Ask callers for an API key or a token."),
+                 help="Reject JWTs without the claim eventTypes."),
+    click.option("--jwt-tenant-claim", metavar="CLAIM", help="Claim that holds the tenant."),
+    click.option("--jwt-algorithms", metavar="NAMES",
+                 help="Accepted signature algorithms. Default: RS256,ES256,EdDSA."),
+    click.option("--jwks-url", metavar="URL", help="URL of the issuer's public keys (JWKS)."),
+    click.option("--jwt-audience", metavar="TEXT", help="Required audience (aud) of JWTs."),
+    click.option("--jwt-issuer", metavar="TEXT", help="Required issuer (iss) of JWTs."),
+    click.option("--auth/--no-auth", default=None, help="Require an API key or a token."),
 )  # fmt: skip
 
 CONNECTIONS = (
-    click.option("--max-request", type=click.IntRange(1_024), help="Bytes of a request, at most."),
+    click.option("--max-request", type=click.IntRange(1_024),
+                 help="Maximum request size in bytes."),
     click.option("--trusted-proxies", metavar="CIDR", multiple=True,
-                 help="A reverse proxy whose X-Forwarded-For names the client; repeatable."),
+                 help="Reverse proxy whose X-Forwarded-For is trusted. Repeatable."),
     click.option("--body-timeout", type=SECONDS, metavar="SECONDS",
-                 help="How long a client may stall while it sends a body or reads an answer."
+                 help="Timeout for a client that stalls while sending a body or reading a response."
                       " Default: 30."),
     click.option("--head-timeout", type=SECONDS, metavar="SECONDS",
-                 help="How long the head of a request may take. Default: 15."),
+                 help="Timeout for receiving request headers. Default: 15."),
 )  # fmt: skip
 
 
 def add_server_options(call: Any) -> Any:
-    """What both commands take; what is not said comes from the environment, a file, or defaults."""
+    """Add the options shared by `serve` and `up`."""
     for option in (
         click.option(
             "--log",
             type=click.Choice(["text", "json"]),
             default="text",
             show_default=True,
-            help="The form of the lines on stderr.",
+            help="Format of log lines on stderr.",
         ),
         log_level_option,
         *IDENTITY,
-        click.option("--allow-shell/--no-allow-shell", default=None, help="Take shell jobs."),
+        click.option("--allow-shell/--no-allow-shell", default=None, help="Accept shell jobs."),
         click.option(
             "--callback-ports",
             metavar="PORTS",
-            help="Where callbacks and notices may go, or any. Default: 80,443,8080,8443.",
+            help="Allowed ports of webhooks, or 'any'. Default: 80,443,8080,8443.",
         ),
         click.option(
             "--allow-private-callbacks/--no-allow-private-callbacks",
             default=None,
-            help="Send callbacks and notices to this machine and its network, too.",
+            help="Allow webhooks to loopback and private addresses.",
         ),
-        click.option("--max-artifact", type=click.IntRange(1), help="Bytes of a file, at most."),
+        click.option(
+            "--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."
+        ),
         click.option(
             "--artifacts",
-            metavar="PLACE",
-            help="A directory, or s3://BUCKET/PREFIX. Default: beside the store.",
+            metavar="LOCATION",
+            help="Artifact directory or s3://BUCKET/PREFIX. Default: next to the store.",
         ),
         *CONNECTIONS,
         click.option(
-            "--grace", type=click.FloatRange(min=0), help="Seconds requests have after a stop."
+            "--grace",
+            type=click.FloatRange(min=0),
+            help="Seconds to let requests finish on shutdown.",
         ),
-        click.option("--port", type=click.IntRange(0, 65_535), help="Default: 7070."),
-        click.option("--host", help="Any but a loopback address needs --auth. Default: 127.0.0.1."),
+        click.option("--port", type=click.IntRange(0, 65_535), help="Port to bind. Default: 7070."),
+        click.option(
+            "--host",
+            help="Address to bind. Others than loopback require --auth. Default: 127.0.0.1.",
+        ),
     ):
         call = option(call)
     return call
@@ -134,10 +144,10 @@ def serve(
     descriptor: int | None,
     **flags: Any,
 ) -> None:
-    """Serves the store over HTTP, with the agents inside.
+    """Start the HTTP service.
 
-    Without --auth it listens on a loopback address alone. A first SIGTERM or Ctrl-C answers
-    those who wait and lets requests finish, a second one does not.
+    It also runs the background agents. Without --auth it binds only loopback addresses. The first
+    SIGTERM or Ctrl-C lets requests finish, the second stops them.
 
     \b
     penstock serve
@@ -163,7 +173,7 @@ def open_listener(given: Settings) -> socket.socket:
     from penstock.http.auth.trusted_proxies import TrustedProxies
     from penstock.http.server import bind
 
-    # What is wrong is said before anybody can connect.
+    # Report invalid settings before clients can connect.
     parse_ports(given.callback_ports)
     TrustedProxies(given.trusted_proxies)
     try:
@@ -202,7 +212,7 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
 
 
 def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":
-    """Whom to believe; None if nothing is asked. To name an issuer is to ask."""
+    """Build the authentication settings, or None without authentication."""
     from penstock.http.auth.identity import TrustedIssuers
     from penstock.http.auth.jwt import check
 
@@ -225,17 +235,17 @@ def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":
 
 
 def parse_ports(text: str) -> frozenset[int] | None:
-    """None is any."""
+    """Parse a list of ports. None means any port."""
     if text == "any":
         return None
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdecimal() and 0 < int(word) < 65_536 for word in words):
-        raise InvalidInput(f"callback-ports {text!r} is not like 80,443, or any")
+        raise InvalidInput(f"callback-ports {text!r} must be 'any' or ports such as 80,443")
     return frozenset(map(int, words))
 
 
 def run_servers(plan: ServePlan, listener: socket.socket) -> int:
-    """Several processes that accept from one socket."""
+    """Run several processes that accept connections from one socket."""
     from msgspec.structs import replace
 
     from penstock.cli.supervisor import Supervisor
@@ -249,7 +259,7 @@ def run_servers(plan: ServePlan, listener: socket.socket) -> int:
 @click.argument("app", metavar="[MODULE:APP]", required=False)
 @add_server_options
 @click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True,
-              help="Jobs at a time.")  # fmt: skip
+              help="Jobs to run at a time.")  # fmt: skip
 @click.option("--prefetch", type=click.IntRange(0, 10_000), help=PREFETCH)
 def up(
     session: CommandContext,
@@ -259,9 +269,9 @@ def up(
     prefetch: int | None,
     **flags: Any,
 ) -> None:
-    """Starts a server and a worker, with the agents in both.
+    """Start the HTTP service and a worker.
 
-    The worker runs the tasks of the app, or shell jobs if there is none.
+    The worker runs the tasks of the app, or shell jobs without an app.
 
     \b
     penstock up
@@ -277,7 +287,7 @@ def up(
     listener = open_listener(given)
     listener.set_inheritable(True)
     if given.artifacts is not None:
-        # Both processes inherit it.
+        # The worker has no option for it and reads the environment.
         os.environ["PENSTOCK_ARTIFACTS"] = given.artifacts
     worker = plan_worker(session, given, log, count, prefetch)
     server = ServePlan(given, session.said, log, listener.fileno())

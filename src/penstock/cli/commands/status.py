@@ -1,4 +1,4 @@
-"""How things are: counts by queue and place, workers, agents."""
+"""The commands `status` and `agents`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +15,8 @@ from penstock.worker.liveness import is_gone
 
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 ENDS = ("completed", "failed", "cancelled", "expired")
-# More ends than these are not counted: a status must be quick.
-COUNTED = 10_000
+# Counting stops here, so that status stays fast.
+MAX_ENDED_COUNTED = 10_000
 AGENTS = {
     "visibility_timeout_enforcer": "1 s",
     "scheduler": "1 s",
@@ -30,8 +30,8 @@ group = click.Group()
 
 
 async def count_by_queue(broker: Broker, scope: str) -> list[tuple[Queue, dict[str, int]]]:
-    """The queues with what is in them."""
-    depths = await broker.store.depths(COUNTED)
+    """Count the messages of each queue by state."""
+    depths = await broker.store.depths(MAX_ENDED_COUNTED)
     names = {**PLACES, **{state: state for state in ENDS}}
     return [
         (queue, {name: depths.get((queue.id, place), 0) for place, name in names.items()})
@@ -62,7 +62,7 @@ async def gather(broker: Broker, scope: str) -> dict[str, Any]:
 
 @command(group, "status")
 def status(session: CommandContext) -> None:
-    """Counts by queue, and how many workers there are.
+    """Show message counts by queue, and the number of workers.
 
     \b
     penstock status
@@ -86,7 +86,7 @@ def status(session: CommandContext) -> None:
 
 
 def print_counts(queues: Sequence[dict[str, Any]]) -> None:
-    """Ends other than completed are shown where there are some."""
+    """Print counts. The columns failed, cancelled and expired appear if they are not empty."""
     columns = ["queue", "state", *PLACES.values(), *ENDS]
     rows = [
         [None if name in ENDS[1:] and not row[name] else row[name] for name in columns]
@@ -96,30 +96,29 @@ def print_counts(queues: Sequence[dict[str, Any]]) -> None:
 
 
 def make_hints(found: dict[str, Any]) -> list[str]:
-    """What to do next, if there is something to do."""
+    """Suggest commands for problems that the counts show."""
     queues = found["queues"]
     dead = sum(row["dead"] for row in queues)
     ended = sum(row[state] for row in queues for state in ENDS)
-    told = []
+    hints = []
     unserved = [row for row in queues if row["ready"] and not row["served"]]
     for shell, start in ((True, "worker start"), (False, "worker start MODULE:APP")):
         if names := [row["queue"] for row in unserved if row["shell"] is shell]:
-            told.append(f"ready, and no worker serves it: {', '.join(names)}: penstock {start}")
+            hints.append(f"no worker serves {', '.join(names)}; run `penstock {start}`")
     if dead:
-        told.append(f"{dead} dead: penstock dlq list")
+        hints.append(f"{dead} dead {'letter' if dead == 1 else 'letters'}; run `penstock dlq list`")
     if paused := [row["queue"] for row in queues if row["state"] == "paused"]:
-        told.append(f"paused: {', '.join(paused)}: penstock queue resume")
-    if ended >= COUNTED:
-        told.append(f"of those that ended, only the last {COUNTED} are counted")
-    return told
+        hints.append(f"paused: {', '.join(paused)}; run `penstock queue resume`")
+    if ended >= MAX_ENDED_COUNTED:
+        hints.append(f"only the last {MAX_ENDED_COUNTED:,} ended messages are counted")
+    return hints
 
 
 @command(group, "agents")
 def agents(session: CommandContext) -> None:
-    """The agents that keep the store in order.
+    """List background agents, with their intervals and last work.
 
-    How often each runs, and when it last had work to do. Every worker runs all of them; one of
-    them does the work.
+    Every worker and server runs all agents. Each piece of work is done once.
 
     \b
     penstock agents

@@ -1,9 +1,8 @@
-"""The store itself: migrate, back up, examine, measure."""
+"""Commands for the store itself: `migrate`, `doctor`, `backup`, `bench`."""
 
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -26,11 +25,11 @@ async def examine(broker: Broker) -> list[Check]:
 
 
 @command(group, "migrate")
-@click.option("--plan", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--plan", is_flag=True, help="Print the steps without running them.")
 def migrate(session: CommandContext, plan: bool) -> None:
-    """Makes the store, or brings its schema up to date.
+    """Create the store, or migrate its schema.
 
-    While workers go on. Opening a new store, or a file, does so too; this says it.
+    Workers can keep running. Opening a new store or a SQLite file migrates it too.
 
     \b
     penstock migrate
@@ -49,10 +48,10 @@ def migrate(session: CommandContext, plan: bool) -> None:
 
 @command(group, "doctor")
 def doctor(session: CommandContext) -> None:
-    """Examines the store.
+    """Check the health of the store.
 
-    Durability, schema, integrity, room, leases, exports, dead letters, and the place of artifacts.
-    Exit code 1 if something needs attention.
+    Checks durability, schema, integrity, disk space, leases, exports, dead letters and artifact
+    storage. The exit code is 1 if something needs attention.
 
     \b
     penstock doctor
@@ -61,15 +60,15 @@ def doctor(session: CommandContext) -> None:
     artifacts = load_settings({"url": session.said}).artifacts or default_location(session.url)
 
     async def work(broker: Broker) -> list[Check]:
-        place = open_storage(artifacts, await broker.store.secret())
-        return [*await broker.store.examine(), place.examine()]
+        storage = open_storage(artifacts, await broker.store.secret())
+        return [*await broker.store.examine(), storage.examine()]
 
     checks = session.run(work)
     if session.as_json:
         print_json_lines(msgspec.to_builtins(check) for check in checks)
     else:
-        rows = [("ok" if check.well else "LOOK", check.name, check.text) for check in checks]
-        print_table(("", "check", "found"), rows, "nothing to check")
+        rows = [("ok" if check.well else "WARN", check.name, check.text) for check in checks]
+        print_table(("", "check", "result"), rows, "nothing to check")
     if not all(check.well for check in checks):
         sys.exit(1)
 
@@ -77,18 +76,18 @@ def doctor(session: CommandContext) -> None:
 @command(group, "backup")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 def backup(session: CommandContext, target: Path) -> None:
-    """Copies a SQLite store to a new file, in use or not.
+    """Back up a SQLite store to a new file, even while it is in use.
 
-    To restore it, stop the workers and put it in the place of the old one. For PostgreSQL there is
-    pg_dump.
+    To restore, stop all workers and replace the store with the backup. For a server database, use
+    its own tools, such as pg_dump.
 
     \b
     penstock backup backups/monday.db
     """
     if target.exists():
-        raise InvalidInput(f"{str(target)!r} exists already; choose another name")
+        raise InvalidInput(f"{str(target)!r} already exists; choose another name")
     if not target.parent.is_dir():
-        raise InvalidInput(f"no directory {str(target.parent)!r}; make it first")
+        raise InvalidInput(f"directory {str(target.parent)!r} does not exist; create it first")
 
     async def work(broker: Broker) -> None:
         await broker.store.backup(str(target))
@@ -98,17 +97,19 @@ def backup(session: CommandContext, target: Path) -> None:
     except OSError as error:
         raise StoreUnusable(f"cannot write {str(target)!r}: {error.strerror}") from None
     size = target.stat().st_size
-    told: dict[str, Any] = {"file": str(target), "bytes": size}
-    print_json(told) if session.as_json else print(f"{target} ({size} bytes)")
+    if session.as_json:
+        print_json({"file": str(target), "bytes": size})
+    else:
+        print(f"{target} ({size} bytes)")
 
 
 @command(group, "bench")
 @click.option("--messages", type=click.IntRange(100, 10_000_000), default=20_000,
-              show_default=True, help="How many to push through.")  # fmt: skip
+              show_default=True, help="Number of messages.")  # fmt: skip
 def bench(session: CommandContext, messages: int) -> None:
-    """Measures this machine, on a temporary SQLite file.
+    """Measure the throughput of SQLite on this machine.
 
-    Publishing one by one and in batches, and claiming and completing. No store of yours is used.
+    Measures single publishes, batch publishes, and claims with completions, in a temporary file.
 
     \b
     penstock bench
@@ -117,12 +118,12 @@ def bench(session: CommandContext, messages: int) -> None:
     from penstock.cli.bench import measure
 
     if session.said is not None:
-        raise InvalidInput("bench measures a temporary SQLite file, and takes no --url")
+        raise InvalidInput("bench uses a temporary SQLite file and does not accept --url")
     measured = measure(messages)
     if session.as_json:
         print_json(measured)
     else:
-        print_table(("measure", "a second"), list(measured.items()), "nothing measured")
+        print_table(("operation", "per second"), list(measured.items()), "nothing measured")
 
 
 COMMANDS = {"migrate": migrate, "doctor": doctor, "backup": backup, "bench": bench}

@@ -1,4 +1,4 @@
-"""Which scopes let callers of another in."""
+"""The `trust` commands: grants to callers from other scopes."""
 
 import click
 
@@ -11,9 +11,9 @@ from penstock.rules.access import Trust
 
 @click.group("trust")
 def trust() -> None:
-    """Trusts: what callers of one scope may do in another.
+    """Manage trusts, which let callers of one scope act in another.
 
-    As far as they may at home.
+    A trust never gives a caller more rights than it has in its own scope.
 
     \b
     penstock trust set billing orders publish:inbox
@@ -25,11 +25,11 @@ def trust() -> None:
 @click.argument("name", metavar="SCOPE")
 @click.argument("trusted", metavar="TRUSTED")
 @click.argument("grants", nargs=-1, required=True)
-@click.option("--tenant", default="default", show_default=True, help="Whose.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
 def set_(
     session: CommandContext, name: str, trusted: str, grants: tuple[str, ...], tenant: str
 ) -> None:
-    """Lets callers at home in scope TRUSTED use these grants in SCOPE.
+    """Let callers of scope TRUSTED use these grants in SCOPE.
 
     \b
     penstock trust set billing orders publish:inbox
@@ -39,11 +39,10 @@ def set_(
         return await Credentials(broker.store).save_trust(tenant, name, trusted, grants)
 
     saved = session.run(work)
-    told = " ".join(map(str, saved.grants))
     if session.as_json:
         print_json(describe_trust(saved))
     else:
-        print(f"scope {name} trusts callers of {trusted} with {told}")
+        print(f"scope {name} grants callers of {trusted}: {' '.join(map(str, saved.grants))}")
 
 
 def describe_trust(each: Trust) -> dict[str, object]:
@@ -55,9 +54,9 @@ def describe_trust(each: Trust) -> dict[str, object]:
 
 
 @command(trust, "list")
-@click.option("--tenant", default="default", show_default=True, help="Whose.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
 def list_(session: CommandContext, tenant: str) -> None:
-    """Lists which scopes trust which.
+    """List trusts between scopes.
 
     \b
     penstock trust list
@@ -71,15 +70,15 @@ def list_(session: CommandContext, tenant: str) -> None:
         print_json_lines(map(describe_trust, found))
         return
     rows = [(each.scope, each.trusted, " ".join(map(str, each.grants))) for each in found]
-    print_table(("scope", "trusts", "with"), rows, "no scope trusts another")
+    print_table(("scope", "trusted", "grants"), rows, "no trusts")
 
 
 @command(trust, "delete")
 @click.argument("name", metavar="SCOPE")
 @click.argument("trusted", metavar="TRUSTED")
-@click.option("--tenant", default="default", show_default=True, help="Whose.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant to use.")
 def delete(session: CommandContext, name: str, trusted: str, tenant: str) -> None:
-    """Lets them in no more.
+    """Delete a trust.
 
     \b
     penstock trust delete billing orders
@@ -89,8 +88,8 @@ def delete(session: CommandContext, name: str, trusted: str, tenant: str) -> Non
         await Credentials(broker.store).delete_trust(tenant, name, trusted)
 
     session.run(work)
-    said = {"scope": name, "trusted": trusted}
-    print_json(said) if session.as_json else print(f"scope {name} trusts {trusted} no more")
+    deleted = {"scope": name, "trusted": trusted}
+    print_json(deleted) if session.as_json else print(f"scope {name} no longer trusts {trusted}")
 
 
 COMMANDS = {"trust": trust}

@@ -1,4 +1,4 @@
-"""Workers: start here, stop from any terminal, list."""
+"""The `worker` commands: start, list, stop."""
 
 import asyncio
 import sys
@@ -20,12 +20,12 @@ from penstock.worker.liveness import is_gone
 
 POLL_INTERVAL_S = 0.1
 POSITIVE = click.FloatRange(min=0, min_open=True)
-PREFETCH = "Jobs held beyond those that run, at most; 0 for none. Default: by how long runs take."
+PREFETCH = "Maximum number of jobs fetched ahead. Default: adapts to how long jobs take."
 
 
 @click.group("worker")
 def worker() -> None:
-    """Processes that run jobs.
+    """Start, list and stop workers.
 
     \b
     penstock worker start
@@ -35,13 +35,13 @@ def worker() -> None:
 
 @command(worker, "start")
 @click.argument("reference", required=False, metavar="[MODULE:APP]")
-@click.option("--queue", "queues", multiple=True, help="Only these queues; repeatable.")
+@click.option("--queue", "queues", multiple=True, help="Queue to serve. Repeatable. Default: all.")
 @click.option(
     "--count",
     type=click.IntRange(1, 10_000),
     default=10,
     show_default=True,
-    help="Jobs at a time, in each process.",
+    help="Jobs to run at a time in each process.",
 )
 @click.option("--prefetch", type=click.IntRange(0, 10_000), help=PREFETCH)
 @click.option(
@@ -49,39 +49,41 @@ def worker() -> None:
     type=click.IntRange(1, 1_000),
     default=1,
     show_default=True,
-    help="Worker processes; one that is killed is replaced.",
+    help="Worker processes. One that is killed is replaced.",
 )
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="Seconds running jobs have to finish after a stop.",
+    help="Seconds to let running jobs finish on shutdown.",
 )
-@click.option("--lease", type=POSITIVE, help="Seconds until a job of a crashed worker runs again.")
-@click.option("--shell/--no-shell", default=None, help="Run shell jobs (default: without an app).")
-@click.option("--stop-when-empty", is_flag=True, help="End when nothing is left to do.")
-@click.option("--reload", "reload", is_flag=True, help="Restart when Python files here change.")
+@click.option("--lease", type=POSITIVE, help="Seconds after which jobs of a crashed worker rerun.")
+@click.option(
+    "--shell/--no-shell", default=None, help="Run shell jobs. Default: only without an app."
+)
+@click.option("--stop-when-empty", is_flag=True, help="Exit when no work is left.")
+@click.option("--reload", "reload", is_flag=True, help="Restart when Python files change.")
 @click.option(
     "--log",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="The form of the lines on stderr.",
+    help="Format of log lines on stderr.",
 )
 @log_level_option
 @click.option("--parent", type=int, hidden=True)
 def start(
     session: CommandContext, processes: int, reload: bool, log_level: str | None, **given: Any
 ) -> None:
-    """Runs jobs until stopped: tasks of an app, or shell jobs if there is none.
+    """Start a worker that runs the tasks of an app, or shell jobs without an app.
 
-    The app is MODULE:APP, or PENSTOCK_APP, or [tool.penstock] app in pyproject.toml. A first
-    SIGTERM or Ctrl-C lets running jobs finish, a second one does not.
+    The app is taken from MODULE:APP, PENSTOCK_APP, or app in [tool.penstock] of pyproject.toml.
+    The first SIGTERM or Ctrl-C lets running jobs finish, the second stops them.
 
     \b
-    penstock worker start                          shell jobs
-    penstock worker start shop.tasks:app           the tasks of an app
+    penstock worker start                          # shell jobs
+    penstock worker start shop.tasks:app           # tasks of an app
     penstock worker start shop.tasks:app --queue mail --processes 4
     penstock worker start --count 4 --stop-when-empty
     """
@@ -94,7 +96,7 @@ def start(
     plan = msgspec.convert({**common, "log_level": level, **given}, WorkerPlan)
     configure(plan.log, plan.log_level)
     if reload and processes > 1:
-        raise click.UsageError("--reload is for one process.")
+        raise click.UsageError("--reload cannot be combined with --processes.")
     if reload:
         sys.exit(run_reloading(plan, Path.cwd()))
     if processes > 1:
@@ -103,7 +105,7 @@ def start(
 
 
 def run_with_uvloop(work: Coroutine[Any, Any, None]) -> None:
-    """By uvloop, where there is one."""
+    """Use uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -114,7 +116,7 @@ def run_with_uvloop(work: Coroutine[Any, Any, None]) -> None:
 
 @command(worker, "list")
 def list_(session: CommandContext) -> None:
-    """Lists the workers on this store. The beginning of an id is enough for worker stop.
+    """List the workers of this store.
 
     \b
     penstock worker list
@@ -166,10 +168,12 @@ def describe_state(row: WorkerInfo, now: Moment) -> str:
 
 @command(worker, "stop")
 @click.argument("ids", nargs=-1)
-@click.option("--wait/--no-wait", default=True, help="Wait until they are gone.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the workers have stopped.")
 @click.option("--timeout", type=POSITIVE, default=60.0, show_default=True, help="Seconds to wait.")
 def stop(session: CommandContext, ids: tuple[str, ...], wait: bool, timeout: float) -> None:
-    """Stops all workers, or those whose id begins so: running jobs finish, none is lost.
+    """Stop workers gracefully: running jobs finish first.
+
+    IDS are worker ids or prefixes of them. Without IDS, all workers of the store are stopped.
 
     \b
     penstock worker stop
@@ -200,20 +204,20 @@ def stop(session: CommandContext, ids: tuple[str, ...], wait: bool, timeout: flo
 def choose_workers(rows: Sequence[WorkerInfo], ids: Sequence[str]) -> list[WorkerInfo]:
     for id in ids:
         if not any(row.id.startswith(id) for row in rows):
-            raise NotFound(f"no worker whose id begins with {id!r}")
+            raise NotFound(f"no worker whose id starts with {id!r}")
     return [row for row in rows if not ids or row.id.startswith(tuple(ids))]
 
 
 async def wait_until_gone(broker: Broker, ids: set[str], timeout: float) -> None:
-    """The store tells nobody, so it is asked."""
+    """Poll the store, which sends no notice when a worker stops."""
     for _ in range(int(timeout / POLL_INTERVAL_S) + 1):
         if not await list_remaining(broker, ids):
             return
         await asyncio.sleep(POLL_INTERVAL_S)
     names = ", ".join(sorted(id[:12] for id in await list_remaining(broker, ids)))
     raise InvalidState(
-        f"after {timeout:g} s these workers still run their last jobs: {names};"
-        " penstock list --state claimed shows those"
+        f"workers still running jobs after {timeout:g} s: {names};"
+        " run `penstock list --state claimed` to see the jobs"
     )
 
 

@@ -1,1 +1,1 @@
-"""The demo that `penstock demo` plays."""
+"""The steps of `penstock demo`."""

@@ -1,4 +1,4 @@
-"""What the demo shows: each act does something, checks what came of it, and says so."""
+"""The steps of the demo. Each one runs a feature, checks the result and describes it."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ class DemoStage:
         self.folder = folder
 
     async def wait_until(self, right: Callable[[Record], bool], *ids: int) -> list[Record]:
-        """The messages, when they are all as they should be."""
+        """Wait until the condition holds for all messages, and return them."""
         for _ in range(int(TIMEOUT_S / POLL_INTERVAL_S)):
             records = [await self.broker.admin.get(id) for id in ids]
             if all(map(right, records)):
@@ -56,27 +56,27 @@ def check(right: bool, text: str) -> str:
     return text
 
 
-async def a_task(stage: DemoStage) -> str:
+async def run_task(stage: DemoStage) -> str:
     job = await tasks.add.aenqueue(2, 3)
     result = await job.aresult(TIMEOUT_S)
     return check(result == 5, f"add.enqueue(2, 3).result() is {result}")
 
 
-async def many_at_once(stage: DemoStage) -> str:
+async def enqueue_many(stage: DemoStage) -> str:
     jobs = await tasks.app.aenqueue_many(tasks.add.call(n, n) for n in range(100))
     results = [await job.aresult(TIMEOUT_S) for job in jobs]
-    told = f"100 jobs in one durable step; their results add up to {sum(results)}"
-    return check(sum(results) == 9_900, told)
+    text = f"100 jobs enqueued in one transaction; the sum of their results is {sum(results)}"
+    return check(sum(results) == 9_900, text)
 
 
-async def retries(stage: DemoStage) -> str:
+async def retry_failures(stage: DemoStage) -> str:
     job = await tasks.call_server.aenqueue()
     result = await job.aresult(TIMEOUT_S)
     verbs = await stage.list_verbs(job.id)
     return check(verbs == "nack, nack, complete", f"{verbs}: {result!r}")
 
 
-async def dead_letters(stage: DemoStage) -> str:
+async def redrive_dead_letter(stage: DemoStage) -> str:
     path = stage.folder / "missing.txt"
     job = await tasks.read.aenqueue(str(path))
     await stage.wait_until_ended(job.id)
@@ -84,41 +84,43 @@ async def dead_letters(stage: DemoStage) -> str:
     await stage.broker.admin.redrive(job.id)
     result = await job.aresult(TIMEOUT_S)
     verbs = await stage.list_verbs(job.id)
-    return check(result == "found", f"{verbs}: no such file, dead, repaired, redriven, {result!r}")
+    return check(
+        result == "found", f"{verbs}: file missing, dead, file created, redriven, {result!r}"
+    )
 
 
-async def time_limit(stage: DemoStage) -> str:
+async def time_out(stage: DemoStage) -> str:
     job = await tasks.get_stuck.aenqueue()
     await stage.wait_until_ended(job.id)
     error = (await job.arecord()).error or ""
-    return check("TimedOut" in error, f"a run that takes too long ends: {error}")
+    return check("TimedOut" in error, f"a job over its time limit was stopped: {error}")
 
 
-async def delay(stage: DemoStage) -> str:
+async def delay_job(stage: DemoStage) -> str:
     job = await tasks.add.options(delay=0.5).aenqueue(1, 1)
     first = await job.astatus()
     await job.aresult(TIMEOUT_S)
     (row,) = (await job.arecord()).timeline
     waited = (row.at - (await job.arecord()).message.created_at) / 1_000_000
-    return check(first is State.SCHEDULED and waited >= 0.5, f"ran {waited:.1f} s after enqueueing")
-
-
-async def priorities(stage: DemoStage) -> str:
-    await in_line(stage, [(f"priority {n}", {"priority": n}) for n in (1, 9, 5)])
-    begun = [text for text in tasks.seen if "done" not in text]
     return check(
-        begun == ["priority 9", "priority 5", "priority 1"], f"in order {', '.join(begun)}"
+        first is State.SCHEDULED and waited >= 0.5, f"ran {waited:.1f} s after it was enqueued"
     )
 
 
-async def keys(stage: DemoStage) -> str:
-    await in_line(stage, [(f"step {n}", {"key": "customer-7"}) for n in (1, 2, 3)])
+async def order_by_priority(stage: DemoStage) -> str:
+    await run_in_line(stage, [(f"priority {n}", {"priority": n}) for n in (1, 9, 5)])
+    begun = [text for text in tasks.seen if "done" not in text]
+    return check(begun == ["priority 9", "priority 5", "priority 1"], f"order: {', '.join(begun)}")
+
+
+async def order_by_key(stage: DemoStage) -> str:
+    await run_in_line(stage, [(f"step {n}", {"key": "customer-7"}) for n in (1, 2, 3)])
     expected = [text for n in (1, 2, 3) for text in (f"step {n}", f"step {n} done")]
     return check(tasks.seen == expected, f"one at a time: {', '.join(tasks.seen)}")
 
 
-async def in_line(stage: DemoStage, notes: list[tuple[str, dict[str, Any]]]) -> None:
-    """Enqueued while the queue is paused, so that all are there when it is resumed."""
+async def run_in_line(stage: DemoStage, notes: list[tuple[str, dict[str, Any]]]) -> None:
+    """Enqueue while the queue is paused, so that all jobs are ready when it resumes."""
     tasks.seen.clear()
     await tasks.app.ensure_queues(stage.broker, ["line"])
     await stage.broker.admin.set_state("line", QueueState.PAUSED)
@@ -128,15 +130,15 @@ async def in_line(stage: DemoStage, notes: list[tuple[str, dict[str, Any]]]) -> 
         await job.aresult(TIMEOUT_S)
 
 
-async def unique(stage: DemoStage) -> str:
+async def enqueue_unique(stage: DemoStage) -> str:
     welcome = tasks.add.options(unique="welcome-7", delay=0.3)
     first, second = await welcome.aenqueue(1, 2), await welcome.aenqueue(1, 2)
     same = second.duplicate and first.id == second.id
     await first.aresult(TIMEOUT_S)
-    return check(same, f"enqueued twice under one key, and both are job {first.id}")
+    return check(same, f"enqueued twice with one key; both are job {first.id}")
 
 
-async def batches(stage: DemoStage) -> str:
+async def handle_batch(stage: DemoStage) -> str:
     bodies = [{"number": n, "total": 0 if n == 2 else 9.5} for n in range(1, 6)]
     drafts = [
         Draft(queue="orders", body=msgspec.json.encode(body), max_attempts=1) for body in bodies
@@ -144,41 +146,41 @@ async def batches(stage: DemoStage) -> str:
     ended = await stage.wait_until_ended(
         *(each.id for each in await stage.broker.publish_many(drafts))
     )
-    told = f"5 orders in one call: {ended.count(State.COMPLETED)} completed, 1 refused"
-    return check(ended.count(State.DEAD) == 1, told)
+    text = f"5 orders in one call: {ended.count(State.COMPLETED)} completed, 1 failed"
+    return check(ended.count(State.DEAD) == 1, text)
 
 
-async def cancel(stage: DemoStage) -> str:
+async def cancel_running(stage: DemoStage) -> str:
     job = await tasks.count.aenqueue(1_000)
     (record,) = await stage.wait_until(lambda each: bool(each.percent), job.id)
     await job.acancel()
     ended = await stage.wait_until_ended(job.id)
-    told = f"it said {record.note!r}, was asked to stop, and stopped"
-    return check(ended == [State.CANCELLED], told)
+    text = f"reported progress {record.note!r}, then stopped on request"
+    return check(ended == [State.CANCELLED], text)
 
 
-async def a_process(stage: DemoStage) -> str:
-    pid = await (await tasks.whereabouts.aenqueue()).aresult(TIMEOUT_S)
+async def run_in_process(stage: DemoStage) -> str:
+    pid = await (await tasks.get_process_id.aenqueue()).aresult(TIMEOUT_S)
     return check(pid != os.getpid(), f"ran in process {pid}, not in {os.getpid()}")
 
 
-async def cron(stage: DemoStage) -> str:
+async def run_schedule(stage: DemoStage) -> str:
     (schedule,) = await stage.broker.admin.schedules()
     ended = await stage.wait_until_ended((await stage.broker.publish(schedule.draft)).id)
-    told = f"{schedule.cron!r} in {schedule.timezone} is kept; run once by hand"
-    return check(ended == [State.COMPLETED], told)
+    text = f"scheduled {schedule.cron!r} in {schedule.timezone}; ran once on demand"
+    return check(ended == [State.COMPLETED], text)
 
 
-async def shell(stage: DemoStage) -> str:
+async def run_shell_job(stage: DemoStage) -> str:
     draft = JobText(command="echo hi from $$; exit 0", id="j1").make_draft()
     id = (await stage.broker.publish(draft)).id
     await stage.wait_until_ended(id)
     path = stage.folder / "demo.db.jobs" / str(id) / "stdout.log"
     text = (await asyncio.to_thread(path.read_text)).splitlines()[-1]
-    return check(text.startswith("hi"), f"/bin/sh said {text!r}, kept in {path.name}")
+    return check(text.startswith("hi"), f"/bin/sh printed {text!r}, saved in {path.name}")
 
 
-async def crash(stage: DemoStage) -> str:
+async def survive_crash(stage: DemoStage) -> str:
     path = stage.folder / "pid.txt"
     job = await tasks.survive.aenqueue(str(path))
     with start_worker(stage) as first:
@@ -188,8 +190,8 @@ async def crash(stage: DemoStage) -> str:
     with start_worker(stage, "--stop-when-empty"):
         deliveries = await job.aresult(TIMEOUT_S)
     waited = ((await job.arecord()).timeline[-1].at - killed_at) / 1_000_000
-    told = f"kill -9 of its worker, with a lease of 1 s: done by another {waited:.1f} s later"
-    return check(deliveries == 2, told)
+    text = f"worker killed (lease 1 s); another worker finished the job {waited:.1f} s later"
+    return check(deliveries == 2, text)
 
 
 def start_worker(stage: DemoStage, *words: str) -> "subprocess.Popen[bytes]":
@@ -200,19 +202,19 @@ def start_worker(stage: DemoStage, *words: str) -> "subprocess.Popen[bytes]":
 
 
 ACTS: dict[str, Act] = {
-    "a task": a_task,
-    "many at once": many_at_once,
-    "retries": retries,
-    "dead letters": dead_letters,
-    "a time limit": time_limit,
-    "a delay": delay,
-    "priorities": priorities,
-    "a line per key": keys,
-    "unique jobs": unique,
-    "batches": batches,
-    "progress, cancel": cancel,
-    "a process": a_process,
-    "cron": cron,
-    "a shell job": shell,
-    "a crash": crash,
+    "task": run_task,
+    "bulk enqueue": enqueue_many,
+    "retries": retry_failures,
+    "dead letter": redrive_dead_letter,
+    "time limit": time_out,
+    "delay": delay_job,
+    "priorities": order_by_priority,
+    "ordering key": order_by_key,
+    "unique job": enqueue_unique,
+    "batch handler": handle_batch,
+    "progress, cancel": cancel_running,
+    "process executor": run_in_process,
+    "cron schedule": run_schedule,
+    "shell job": run_shell_job,
+    "worker crash": survive_crash,
 }

@@ -1,4 +1,4 @@
-"""The app of the demo: small tasks that work, fail, wait, and remember what they did."""
+"""The app of the demo: small tasks that succeed, fail or wait."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from msgspec import Struct
 from penstock import Context, Message, Penstock, constant
 
 app = Penstock()
-# A short lease, so that the demo need not wait long for what happens when it ends.
+# A cancellation reaches the worker when it renews the lease, so a short lease keeps the demo fast.
 app.queue("short", lease=0.6)
 app.queue("line")
 seen: list[str] = []
@@ -28,8 +28,8 @@ async def add(a: int, b: int) -> int:
 @app.task(retry=constant(0.2), max_attempts=3)
 def call_server(context: Context) -> str:
     if context.attempt < 3:
-        raise ConnectionError("the server said no")
-    return f"yes, at attempt {context.attempt}"
+        raise ConnectionError("server unavailable")
+    return f"succeeded at attempt {context.attempt}"
 
 
 @app.task(max_attempts=1)
@@ -45,7 +45,7 @@ async def get_stuck() -> None:
 @app.task(queue="short")
 async def count(context: Context, to: int) -> int:
     for number in range(to):
-        context.progress(number, total=to, note=f"at {number}")
+        context.progress(number, total=to, note=f"step {number}")
         context.raise_if_cancelled()
         await asyncio.sleep(0.05)
     return to
@@ -59,7 +59,7 @@ async def note(text: str) -> None:
 
 
 @app.task(executor="process")
-def whereabouts() -> int:
+def get_process_id() -> int:
     return os.getpid()
 
 
@@ -70,13 +70,13 @@ def report() -> str:
 
 @app.subscriber("orders", batch=10)
 async def on_orders(messages: list[Message[Order]]) -> list[Exception | None]:
-    """One outcome for each: an order without a total is refused, its neighbours are not."""
+    """Return one outcome per order. Only orders without a total fail."""
     return [None if message.body.total else ValueError("no total") for message in messages]
 
 
 @app.task(queue="crash", lease=1.0)
 async def survive(context: Context, path: str) -> int:
-    """The first worker that runs it never comes to the end."""
+    """Hang at the first delivery, so that the demo can kill the worker."""
     if context.delivery.deliveries == 1:
         await asyncio.to_thread(Path(path).write_text, str(os.getpid()), encoding="utf-8")
         await asyncio.sleep(60)
