@@ -104,7 +104,7 @@ def test_a_failure_is_logged_and_shown_with_its_traceback(shop: Terminal) -> Non
     assert f'    File "{shop.folder}/shop.py", line ' in logged
     assert '{}["missing"]' in logged
     shown = shop.run("show", 1).out
-    assert "traceback of run 1, " in shown
+    assert "traceback of attempt 1, " in shown
     assert f'  File "{shop.folder}/shop.py", line ' in shown
     assert shown.endswith("  KeyError: 'missing'\n")
     (row,) = shop.run("show", 1, "--json").json["timeline"]
