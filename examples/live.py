@@ -1,6 +1,6 @@
-"""The whole product on one SQLite file, live: two workers, their agents, and some traffic.
+"""Live demo on one SQLite file: two workers, their agents and some traffic.
 
-Run by `./dev run`. Ctrl-C ends it; the file stays, to look at with the penstock command.
+Start it with `./dev run` and stop it with Ctrl-C. The file stays for the penstock command.
 """
 
 import argparse
@@ -27,14 +27,14 @@ PLACES = ("ready", "scheduled", "lease", "dead", "ended")
 
 
 def start_worker(environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-    """A worker as an operator would start it; its log goes beside the database."""
+    """Starts a worker from the command line. It logs to a file beside the database."""
     command = [sys.executable, "-m", "penstock", "worker", "start", "shop:app", "--count", "8"]
     with open(environment["PENSTOCK_LOG"], "ab") as log:
         return subprocess.Popen(command, cwd=HERE, env=environment, stdout=log, stderr=log)
 
 
 async def publish(broker: Broker, stopped: asyncio.Event) -> None:
-    """A few orders, mails and pictures a second."""
+    """Publishes a few orders, mails and images per second."""
     from shop import app, resize, send_mail
 
     number = 0
@@ -61,7 +61,7 @@ async def picture(broker: Broker, path: str) -> Group:
     return Group(
         Text(f"{len(await broker.store.workers())} workers on {path}"),
         table,
-        Text(f"look closer: penstock --help, with PENSTOCK_URL=sqlite:///{path}    Ctrl-C ends"),
+        Text(f"inspect it with PENSTOCK_URL=sqlite:///{path} penstock --help    Ctrl-C stops"),
     )
 
 
@@ -80,7 +80,7 @@ async def main(path: str, seconds: float) -> None:
     asyncio.get_running_loop().call_later(seconds, stopped.set)
     publishing = asyncio.create_task(publish(broker, stopped))
     console = Console()
-    console.print(f"working on {path}; Ctrl-C ends", soft_wrap=True)
+    console.print(f"running on {path}; Ctrl-C stops", soft_wrap=True)
     try:
         with Live(console=console, auto_refresh=False, transient=False) as live:
             while not stopped.is_set():
@@ -102,8 +102,8 @@ async def main(path: str, seconds: float) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", nargs="?", help="the SQLite file; a new temporary one by default")
-    parser.add_argument("--seconds", type=float, default=86_400.0, help="how long it runs")
+    parser.add_argument("path", nargs="?", help="SQLite file (default: a new temporary file)")
+    parser.add_argument("--seconds", type=float, default=86_400.0, help="how long to run")
     return parser.parse_args()
 
 

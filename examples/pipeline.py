@@ -1,6 +1,6 @@
-"""A store in Spark: history in a lake, questions to it, and rows that become messages.
+"""Spark pipeline example: extract history to a lake, query it, and publish rows as messages.
 
-For a notebook, cell by cell, or as a script:
+Run it cell by cell in a notebook, or as a script:
 
     python examples/pipeline.py sqlite:///penstock.db lake
     spark-submit --master spark://spark.example:7077 examples/pipeline.py postgresql://... lake
@@ -8,23 +8,23 @@ For a notebook, cell by cell, or as a script:
 
 import sys
 
-# %% Where the store and the lake are; every machine of a cluster must reach them.
+# %% The store and the lake. Every machine of a cluster must be able to reach them.
 from penstock.pipeline import ReplayRequest, extract, join_tables, read_lake, replay, start_session
 
 url, lake = sys.argv[1:3] if len(sys.argv) > 2 else ("sqlite:///penstock.db", "lake")
 
-# %% A notebook has a Spark already, and then it is used; otherwise one is started here.
+# %% Uses the Spark session of a notebook, or starts one.
 with start_session() as spark:
     print(extract(spark, url, lake))
 
-    # %% What became of the messages, by queue and type.
+    # %% Count messages by queue, type and state.
     messages, history = read_lake(spark, lake, "message"), read_lake(spark, lake, "history")
     join_tables(messages, history).groupBy("queue", "type", "state").count().show()
 
-    # %% What would go back into its queue if those that failed were replayed; none does.
+    # %% Dry run of replaying failed messages.
     print(replay(spark, url, lake, ReplayRequest("state = 'failed'"), dry_run=True))
 
-    # %% Rows as messages: whoever runs this twice under one name publishes each key once.
+    # %% Publish rows as messages. Under one name each key is published once, also if run again.
     rows = messages.filter("priority > 5").selectExpr(
         "cast(id as string) as key", "queue", "body", "id as parent_id"
     )

@@ -1,4 +1,4 @@
-"""The tasks of a small shop, to look at with `./dev run`."""
+"""Example app: the tasks of a small shop. Run it with `./dev run`."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ class Order(msgspec.Struct):
 
 @app.task(queue="mail", max_attempts=4)
 async def send_mail(to: str, subject: str) -> str:
-    """A mail server that is busy now and then."""
+    """Fails now and then, as a busy mail server does."""
     await asyncio.sleep(random.uniform(0.01, 0.1))
     if random.random() < 0.1:
         raise ConnectionError("the mail server is busy")
@@ -28,7 +28,7 @@ async def send_mail(to: str, subject: str) -> str:
 
 @app.task(queue="images", timeout=10)
 def resize(context: Context, name: str, sizes: list[int]) -> int:
-    """Some work in a thread, with progress to see."""
+    """Works in a thread and reports progress."""
     for number, size in enumerate(sizes, 1):
         context.raise_if_cancelled()
         sum(range(size * 1_000))
@@ -38,10 +38,10 @@ def resize(context: Context, name: str, sizes: list[int]) -> int:
 
 @app.subscriber("orders", batch=20)
 async def on_orders(orders: list[Message[Order]]) -> None:
-    """Messages from anyone, twenty at a time; one bad order does not hold up the others."""
+    """Handles up to 20 messages at a time. A bad order does not affect the others."""
     for order in orders:
         if order.body.count < 1:
-            order.reject("an order of nothing")
+            order.reject("the order is empty")
 
 
 @app.task(queue="reports", cron="* * * * *")

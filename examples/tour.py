@@ -1,4 +1,4 @@
-"""A tour of the core: queues, retries, dead letters, keys, a schedule and agents, live."""
+"""A live tour of the core: queues, retries, dead letters, ordering keys, schedules and agents."""
 
 import argparse
 import asyncio
@@ -25,17 +25,17 @@ from penstock.runner import Runner, make_identity
 from penstock.store import Store
 
 INTRODUCTION = """
-orders   two consumers, by priority; a third one crashes with an order in its hands
-mail     a letter fails three times, is dead, and is sent back by an operator
-ledger   three accounts, one step of each at a time
-reports  a cron schedule that ticks every two seconds
+orders   two consumers, by priority; a third one crashes while it holds an order
+mail     a mail fails three times, becomes a dead letter, and is redriven by an operator
+ledger   three accounts, each processed one step at a time
+reports  a cron schedule that runs every two seconds
 """
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 SUMMARY = {
     Verb.COMPLETE: "completed",
-    Verb.NACK: "sent back by a consumer",
-    Verb.RECLAIM: "taken back from a crashed consumer",
-    Verb.REDRIVE: "sent back from the dead letters",
+    Verb.NACK: "failed and retried",
+    Verb.RECLAIM: "reclaimed from a crashed consumer",
+    Verb.REDRIVE: "redriven from the dead letters",
 }
 LONGEST_DRAIN = 20.0
 Work = Callable[[Leased], Awaitable[None]]
@@ -85,12 +85,12 @@ class Tour:
         try:
             await self.broker.admin.create_queue(name, **settings)
         except SlugConflict:
-            print(f"queue {name!r} is there from an earlier tour")
+            print(f"queue {name!r} exists from an earlier tour")
 
     # Producers.
 
     async def sell(self) -> None:
-        """Orders with three priorities, and one letter to a mailbox that does not exist."""
+        """Publishes orders with three priorities, and one mail to a mailbox that does not exist."""
         await self.broker.publish(Draft(queue="mail", type="mail.send", body=b"nobody"))
         for number in count():
             drafts = [Draft(queue="orders", type="order", priority=n % 3) for n in range(5)]
@@ -101,7 +101,7 @@ class Tour:
                 return
 
     async def keep_books(self) -> None:
-        """Steps of three accounts: one at a time and in order for each account."""
+        """Publishes steps of three accounts, with one ordering key per account."""
         for number in range(4):
             drafts = [
                 Draft(queue="ledger", type="step", body=b"%d" % number, ordering_key=account)
@@ -112,12 +112,12 @@ class Tour:
     # Consumers.
 
     def jobs(self) -> list[tuple[str, Work]]:
-        """Two consumers for orders, three for the ledger: its keys still go one at a time."""
+        """Returns two consumers for orders and three for the ledger, which still run in order."""
         orders, ledger = [("orders", self.order)] * 2, [("ledger", self.step)] * 3
         return [*orders, *ledger, ("mail", self.mail), ("reports", self.report)]
 
     async def consume(self, queue: str, work: Work) -> None:
-        """Returning completes a message, raising sends it back."""
+        """Completes a message if the work returns, and nacks it if it raises."""
         consumer = make_identity()
         while not self.stopping.is_set():
             taken = await self.broker.claim(queue, consumer=consumer, limit=5, wait=0.2)
@@ -125,7 +125,7 @@ class Tour:
                 try:
                     await self.settle(message, work)
                 except LockLost as error:
-                    self.say(f"too late: {error}")
+                    self.say(f"lease lost: {error}")
 
     async def settle(self, message: Leased, work: Work) -> None:
         try:
@@ -148,10 +148,10 @@ class Tour:
 
     async def report(self, message: Leased) -> None:
         tick = (message.meta.headers or {})["penstock-tick"]
-        self.say(f"reports {message.id}: the tick of {tick[11:19]} UTC")
+        self.say(f"reports {message.id}: scheduled for {tick[11:19]} UTC")
 
     async def crash(self) -> None:
-        """A consumer takes an order and is never heard of again; its lease runs out."""
+        """Claims an order and never settles it, so that its lease expires."""
         await self.broker.publish(Draft(queue="orders", type="order"))
         taken = await self.broker.claim("orders", consumer="crashed")
         for message in taken.messages:
@@ -160,23 +160,23 @@ class Tour:
     # An operator.
 
     async def repair(self) -> None:
-        """Sends dead letters back once the mailbox exists."""
+        """Redrives dead letters once the mailbox exists."""
         while not self.stopping.is_set():
             await asyncio.sleep(0.5)
             for record in await self.broker.admin.find("mail", state=State.DEAD):
                 self.repaired.add(record.message.id)
                 await self.broker.admin.redrive(record.message.id)
 
-    # What is to be seen.
+    # Output.
 
     async def follow(self) -> None:
-        """Tells what is not everyday: retries, lost leases, dead letters, redrives."""
+        """Prints retries, lost leases, dead letters and redrives."""
         seen, last = 0, False
         while not last:
             last = self.stopping.is_set()
             for row in await self.store.recent(seen, 10_000):
                 seen = row.position
-                # Rows of an earlier tour in the same file are old news.
+                # Skips rows of an earlier tour in the same file.
                 if row.at >= self.began_at:
                     self.totals[row.verb] += 1
                     if row.verb is not Verb.COMPLETE:
@@ -206,7 +206,7 @@ class Tour:
         return Counter({(self.queues[t.queue_id], t.place): t.count for t in tallies})
 
     async def drain(self) -> None:
-        """Until nothing waits any more."""
+        """Waits until all messages have ended."""
         admin = self.broker.admin
         await admin.unschedule("reports", "every-two-seconds")
         until = monotonic() + LONGEST_DRAIN
@@ -221,7 +221,7 @@ class Tour:
         in_order = all(a < b for ids in self.steps.values() for a, b in pairwise(ids))
         for verb, text in SUMMARY.items():
             print(f"{self.totals[verb]:>6}  {text}")
-        print(f"{'yes' if in_order else 'NO':>6}  every account's steps ran in order")
+        print(f"{'yes' if in_order else 'NO':>6}  the steps of every account ran in order")
 
     def say(self, text: str) -> None:
         print(f"{monotonic() - self.started:6.1f} s  {text}")
@@ -233,20 +233,20 @@ async def take(path: Path, seconds: float) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="See the core of Penstock at work.")
-    parser.add_argument("path", nargs="?", type=Path, help="a database file; made if missing")
-    parser.add_argument("--seconds", type=float, default=8.0, help="how long producers publish")
+    parser = argparse.ArgumentParser(description="A tour of the core of Penstock.")
+    parser.add_argument("path", nargs="?", type=Path, help="database file; created if missing")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long to publish")
     asked = parser.parse_args(arguments)
     path = asked.path or Path(tempfile.mkdtemp(prefix="penstock-tour-")) / "tour.db"
-    # The agents log what they do; the tour tells the same from the history.
+    # The tour prints the same events from the history.
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
     structlog.configure(wrapper_class=quiet)
-    print(f"a tour of about {asked.seconds + 2:g} s; Ctrl-C ends it\n{INTRODUCTION}")
+    print(f"This tour takes about {asked.seconds + 2:g} s. Stop it with Ctrl-C.\n{INTRODUCTION}")
     try:
         asyncio.run(take(path, asked.seconds))
     except KeyboardInterrupt:
-        print("\nstopped; what was published is still there, and the next tour goes on with it")
-    print(f"the file: {os.fspath(path)}")
+        print("\nStopped. The messages are kept, and the next tour continues with them.")
+    print(f"Database file: {os.fspath(path)}")
     return 0
 
 

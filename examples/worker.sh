@@ -1,5 +1,5 @@
 #!/bin/sh
-# A worker that is nothing but curl and jq: claims, works, keeps its lease, settles.
+# A worker with only curl and jq: claims, works, extends its lease and settles.
 #   penstock serve & sh examples/worker.sh mail
 set -eu
 
@@ -18,7 +18,7 @@ keep_lease() {
 }
 
 work() {
-    # Your own: reads the body on stdin, prints a JSON result.
+    # Replace this with your code. It reads the body from stdin and prints a JSON result.
     jq -c '{echo: .}'
 }
 
@@ -32,7 +32,7 @@ while :; do
     if result=$(printf '%s' "$claimed" | jq -c '.messages[0].body' | work); then
         jq -nc --arg token "$token" --argjson result "$result" '{$token, $result}' | call complete
     else
-        jq -nc --arg token "$token" '{$token, error: "the work failed"}' | call nack
+        jq -nc --arg token "$token" '{$token, error: "the command failed"}' | call nack
     fi
     kill "$heart" 2>/dev/null || true
     echo

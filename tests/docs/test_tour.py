@@ -28,7 +28,7 @@ def test_the_tour_shows_a_retry_a_crash_a_redrive_and_an_ordered_line(tmp_path: 
     ]
     assert (nacked, redriven, in_order) == ("3", "1", "yes")
     assert int(reclaimed) >= 1
-    assert printed.endswith(f"the file: {tmp_path / 'tour.db'}\n")
+    assert printed.endswith(f"Database file: {tmp_path / 'tour.db'}\n")
 
 
 def test_an_interrupted_tour_stops_without_a_traceback(tmp_path: Path) -> None:
@@ -38,4 +38,4 @@ def test_an_interrupted_tour_stops_without_a_traceback(tmp_path: Path) -> None:
         tour.send_signal(signal.SIGINT)
         rest, _ = tour.communicate(timeout=60)
     assert (tour.returncode, "Traceback" in rest) == (0, False), seen + rest
-    assert "stopped" in rest
+    assert "Stopped" in rest

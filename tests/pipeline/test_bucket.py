@@ -61,7 +61,7 @@ def test_extracts_and_compactions_keep_every_row_once(url: str, bucket: str) -> 
 
 
 def test_of_two_extracts_at_once_one_is_told(url: str, bucket: str) -> None:
-    with pytest.raises(InvalidState, match=f"another process wrote batch 1 of '{bucket}'"):
+    with pytest.raises(InvalidState, match=f"another process wrote batch 1 of lake '{bucket}'"):
         extract(interrupted(lambda: bring(url, bucket)), url, bucket)
     assert len(names(bucket)) == 2
     publish(url, 1)
@@ -226,7 +226,7 @@ def test_a_bucket_that_is_not_there_is_named(url: str, bucket: str, terminal: Te
 @pytest.mark.parametrize(
     ("where", "match"),
     [
-        ("s3://key:word@bucket/x", "credentials come by the environment"),
+        ("s3://key:word@bucket/x", "pass credentials in environment variables"),
         ("s3://", "lakes in s3:"),
         ("s3://a bucket/x", "lakes in s3://a bucket/x"),
     ],
@@ -268,7 +268,7 @@ def published(url: str, bucket: str) -> Results:
 
 def test_results_that_others_overtook_by_far_are_told(url: str, bucket: str) -> None:
     late = replace(published(url, bucket), number=1)
-    with pytest.raises(InvalidState, match=f"another process wrote results 1 of '{bucket}'"):
+    with pytest.raises(InvalidState, match=f"another process wrote results 1 of lake '{bucket}'"):
         results.publish(lakes.find(bucket), late)
 
 

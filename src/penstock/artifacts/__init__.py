@@ -1,1 +1,1 @@
-"""Files that travel with a result."""
+"""Artifacts: files that belong to a message's result."""

@@ -1,7 +1,7 @@
 """Artifacts in a local directory: STORE/TENANT/ID/FENCE/NAME.
 
-Whoever else may write there makes it lead nowhere: every step is taken from the directory above,
-and no link is followed.
+Other users may be able to write there, so every directory is opened relative to its parent and no
+link is followed.
 """
 
 import errno
@@ -23,15 +23,15 @@ UPLOADS = ".uploads"
 CHUNK_BYTES = 262_144
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Opening a pipe would wait for somebody who writes to it.
+# Without O_NONBLOCK, opening a pipe would wait for a writer.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-# A directory may be swept away while it is gone into.
+# A directory may be removed while it is being opened.
 MAX_TRIES = 3
 
 
 class Past:
-    """Goes on after these errors, and only these."""
+    """Suppresses errors with the given numbers."""
 
     def __init__(self, *numbers: int) -> None:
         self.numbers = numbers
@@ -42,9 +42,9 @@ class Past:
         return isinstance(error, OSError) and error.errno in self.numbers
 
 
-# What is not there is nothing; so is a link where a file or a directory should be.
+# A link in place of a file or directory counts as missing.
 absent = Past(errno.ENOENT, errno.ELOOP, errno.EMLINK, errno.ENOTDIR)
-# A directory that has got a file meanwhile stays.
+# A directory that is no longer empty stays.
 occupied = Past(errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -66,7 +66,9 @@ class LocalArtifactStorage:
                     os.rename(upload.name, name, src_dir_fd=uploads, dst_dir_fd=to)
                     os.fsync(to)
                 return
-        raise StoreError(f"artifact {clip(name)} of message {shelf.id} was swept away")
+        raise StoreError(
+            f"artifact {clip(name)} of message {shelf.id} was removed during the upload"
+        )
 
     def files(self, shelf: DeliveryPrefix) -> list[Artifact]:
         with translate_errors(self.root), absent, self.step(*path_parts(shelf)) as directory:
@@ -134,13 +136,13 @@ class LocalArtifactStorage:
     def examine(self) -> Check:
         where = str(self.root)
         if not self.root.exists():
-            return Check("artifacts", f"{where}, made with the first file")
+            return Check("artifacts", f"{where}, created with the first file")
         well = self.root.is_dir() and os.access(where, os.R_OK | os.W_OK | os.X_OK)
-        return Check("artifacts", where if well else f"{where} cannot be written to", well)
+        return Check("artifacts", where if well else f"{where} is not writable", well)
 
     @contextmanager
     def step(self, *parts: str, make: bool = False) -> Iterator[int]:
-        """Into the directory of this store, and from there from one to the next."""
+        """Opens a directory below the store's, one level at a time."""
         if make:
             os.makedirs(self.root, 0o700, exist_ok=True)
         number = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -153,7 +155,7 @@ class LocalArtifactStorage:
 
 
 def step_into(above: int, name: str, make: bool) -> int:
-    """Closes the one above, once it is not needed."""
+    """Opens a subdirectory and closes its parent."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=above)
@@ -172,7 +174,7 @@ def is_number(name: str) -> bool:
 
 
 def is_own(found: os.stat_result) -> bool:
-    """A file that has no other name, so it is not somebody else's."""
+    """True for a regular file without hard links, which may belong to another user."""
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 
@@ -185,7 +187,7 @@ def list_regular_files(directory: int) -> Iterator[Artifact]:
 
 
 def remove_tree(above: int, name: str) -> None:
-    """What it holds goes, and then the directory itself."""
+    """Removes a directory and its files."""
     directory = os.open(name, DIRECTORY, dir_fd=above)
     try:
         for each in os.listdir(directory):
@@ -199,7 +201,7 @@ def remove_tree(above: int, name: str) -> None:
 
 @contextmanager
 def translate_errors(root: Path) -> Iterator[None]:
-    """Trouble with the disk, as the trouble with a store that it is."""
+    """Raises disk errors as store errors."""
     try:
         yield
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Artifacts in a bucket of S3, or of what speaks like it."""
+"""Artifact storage in an S3-compatible bucket."""
 
 import re
 import tempfile
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1_048_576
 PAGE_SIZE = 1_000
 PREFIX = "penstock-upload-"
-# Callers wait meanwhile.
+# Short, because callers wait meanwhile.
 RETRY_OPTIONS: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
-# What a server of S3 says itself; the rest is how it was asked.
+# The error of the server, without the details of the request.
 S3_ERROR = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
 
 
@@ -36,7 +36,7 @@ class S3ArtifactStorage:
         return number, Path(name)
 
     def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
-        """Whole or not at all, also if it goes in parts."""
+        """Uploads atomically, also in several parts."""
         import obstore
 
         with self.translate_errors():
@@ -80,7 +80,7 @@ class S3ArtifactStorage:
                 obstore.delete(self.objects, paths)
 
     def owners(self, after: MessagePrefix | None, limit: int) -> list[MessagePrefix]:
-        # What comes after the last key of that message: 0 comes after /.
+        # Sorts after the last key of that message, because 0 follows /.
         offset = None if after is None else f"{self.store}/{after.tenant}/{after.id}0"
         found: dict[MessagePrefix, None] = {}
         for path, _ in self.list_under(f"{self.store}/", offset):
@@ -100,7 +100,7 @@ class S3ArtifactStorage:
         return [DeliveryPrefix(owner.tenant, owner.id, number) for number in numbers]
 
     def list_under(self, prefix: str, offset: str | None = None) -> Iterator[tuple[str, int]]:
-        """Paths and sizes, in order."""
+        """Yields sorted paths and sizes."""
         import obstore
 
         with self.translate_errors():
@@ -109,7 +109,7 @@ class S3ArtifactStorage:
                     yield each["path"], each["size"]
 
     def tidy(self, age: float) -> int:
-        """What a crash leaves is in the system's directory for temporary files."""
+        """Does nothing: unfinished uploads are in the system's temporary directory."""
         return 0
 
     def examine(self) -> Check:
@@ -134,7 +134,7 @@ def do_nothing() -> None: ...
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Trouble with a bucket, as the trouble with a store that it is."""
+    """Raises errors of the bucket as store errors."""
     from obstore.exceptions import BaseError
 
     try:
@@ -150,14 +150,16 @@ def shorten_reason(text: str) -> str:
 
 
 def connect(url: str, what: str) -> "ObjectStore":
-    """Region, endpoint and credentials are those of the environment: AWS_ENDPOINT_URL and such."""
+    """Connects with region, endpoint and credentials from AWS_* environment variables."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
     except ModuleNotFoundError:
         raise InvalidInput(f"{what} in s3:// need obstore: pip install 'penstock[s3]'") from None
     if "@" in url or "?" in url:
-        raise InvalidInput(f"{what}: s3://BUCKET/PREFIX; credentials come by the environment")
+        raise InvalidInput(
+            f"{what}: use s3://BUCKET/PREFIX and pass credentials in environment variables"
+        )
     try:
         return S3Store.from_url(url, retry_config=RETRY_OPTIONS)
     except (BaseError, ValueError) as error:

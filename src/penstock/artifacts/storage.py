@@ -1,4 +1,4 @@
-"""Where files are kept: a local directory, or a bucket."""
+"""Artifact storage: a local directory or a bucket."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class ArtifactContent(Struct, frozen=True):
-    """A file, piece by piece. Whoever opened it closes it."""
+    """The content of a file in chunks. The caller must close it."""
 
     size: int
     pieces: Iterator[bytes]
@@ -26,13 +26,13 @@ class ArtifactContent(Struct, frozen=True):
 
 
 class ArtifactStorage(Protocol):
-    """Files by shelf and name. Its methods wait: they are called from threads."""
+    """Stores files by delivery and name. Methods block, so call them from threads."""
 
     def begin(self) -> tuple[int, Path]:
-        """A new file for what is not whole yet: open to be written, and where it is."""
+        """Creates a temporary file. Returns its open descriptor and path."""
 
     def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
-        """Seen as a whole, and durable when it returns. Takes the place of one of that name."""
+        """Stores an upload atomically and durably. Replaces a file of the same name."""
 
     def files(self, shelf: DeliveryPrefix) -> list[Artifact]: ...
 
@@ -41,22 +41,22 @@ class ArtifactStorage(Protocol):
     def remove(self, shelf: DeliveryPrefix, name: str) -> None: ...
 
     def clear(self, shelf: DeliveryPrefix) -> None:
-        """All of the shelf."""
+        """Removes all files of a delivery."""
 
     def owners(self, after: MessagePrefix | None, limit: int) -> list[MessagePrefix]:
-        """Messages that have files, in an order of its own."""
+        """Lists messages that have files, in an order that the storage defines."""
 
     def shelves(self, owner: MessagePrefix) -> list[DeliveryPrefix]: ...
 
     def tidy(self, age: float) -> int:
-        """Removes uploads that nobody has finished for so many seconds."""
+        """Removes unfinished uploads that are older than `age` seconds."""
 
     def examine(self) -> Check: ...
 
 
 def open_storage(place: str, secret: bytes) -> ArtifactStorage:
-    """For the store with that secret: several may share a place, and one that is made anew does not
-    find the files of the old one."""
+    """Opens the storage of the store with this secret. Several stores may share a location, and a
+    recreated store does not see the files of the old one."""
     store = blake2s(b"artifacts", key=secret[:32], digest_size=8).hexdigest()
     if place.startswith(BUCKET):
         from penstock.artifacts.s3 import S3ArtifactStorage
@@ -64,7 +64,7 @@ def open_storage(place: str, secret: bytes) -> ArtifactStorage:
         return S3ArtifactStorage(place, store)
     if SCHEME.match(place):
         raise InvalidInput(
-            f"artifacts are kept in a directory or in s3://..., not in {redact_url(place)}"
+            f"cannot store artifacts in {redact_url(place)}; use a directory or s3://BUCKET/PREFIX"
         )
     from penstock.artifacts.local import LocalArtifactStorage
 
@@ -72,6 +72,6 @@ def open_storage(place: str, secret: bytes) -> ArtifactStorage:
 
 
 def default_location(url: str) -> str:
-    """Beside the file, penstock.db.artifacts; here, if the store is not a file."""
+    """Returns penstock.db.artifacts beside an SQLite file, or a directory here for a server."""
     server = re.sub(r"[^\w.-]+", "-", redact_url(url).partition("://")[2]) or "db"
     return f"{get_file_path(url) or f'penstock.{server}'}.artifacts"

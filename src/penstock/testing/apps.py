@@ -1,4 +1,4 @@
-"""Runs an app's handlers in a simulation: at once, in turn, without a worker."""
+"""Runs an app's handlers in a simulation, one after the other and without a worker."""
 
 from collections.abc import Awaitable, Callable
 
@@ -13,7 +13,7 @@ Work = Callable[[Leased], Awaitable[bytes | None]]
 
 
 def find_app_worker(app: Penstock, broker: Broker, queue: str) -> Work:
-    """What a worker of the app would do with a message of the queue."""
+    """Returns a function that handles a message as a worker of the app would."""
     routes = {handler.type: handler for handler in app.handlers([queue])}
 
     async def work(delivery: Leased) -> bytes | None:
@@ -35,7 +35,7 @@ def find_app_worker(app: Penstock, broker: Broker, queue: str) -> Work:
 
 
 async def run(handler: Handler, context: Context) -> tuple[bytes | None, BaseException | None]:
-    """The result, or what was raised. A plain function runs here, not in a thread."""
+    """Returns the result or the error. Plain functions run here, not in a thread."""
     try:
         if handler.batch is not None:
             (error,) = await handler.run_batch([context])
@@ -43,5 +43,5 @@ async def run(handler: Handler, context: Context) -> tuple[bytes | None, BaseExc
         if handler.executor == "async":
             return await handler.run(context), None
         return handler.run_in_thread(context), None
-    except (Exception, SystemExit) as raised:  # noqa: BLE001 - it ends a run, not the test
+    except (Exception, SystemExit) as raised:  # noqa: BLE001 - fails the run, not the test
         return None, raised

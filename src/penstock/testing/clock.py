@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that tests move by hand."""
 
 from penstock.model.message import Moment
 
@@ -16,5 +16,5 @@ class ManualClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Nothing runs meanwhile: as if the machine had been asleep. May be negative."""
+        """Moves the clock without running anything, as if the machine slept. May be negative."""
         self.now += round(seconds * 1_000_000)

@@ -1,4 +1,4 @@
-"""A store that fails on demand, before or after the verb is done."""
+"""Fault injection: a store that fails on demand, before or after an operation."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Fault(Struct, frozen=True):
-    """Raise `error` before or after call number `call` of a verb, or of all verbs together."""
+    """Raises `error` before or after call number `call` of a verb, or of all verbs together."""
 
     when: When
     verb: str | None
@@ -26,7 +26,7 @@ class Fault(Struct, frozen=True):
 
 
 class Faults:
-    """Which calls of a store fail. It counts, and fails, only while it is armed."""
+    """Chooses the calls of a store that fail. Calls count and fail only while it is armed."""
 
     def __init__(self, *planned: Fault, armed: bool = True) -> None:
         self.planned = list(planned)
@@ -40,11 +40,11 @@ class Faults:
         return cast(Store, FaultyStore(store, self))
 
     def before(self, verb: str, error: Exception, *, call: int = 1) -> None:
-        """The call-th call from now raises, and nothing is done."""
+        """Makes the call-th call from now raise without any effect."""
         self._plan("before", verb, error, call)
 
     def after(self, verb: str, error: Exception, *, call: int = 1) -> None:
-        """The call-th call from now is done, and raises: its answer is lost."""
+        """Makes the call-th call from now take effect and raise, as if its response was lost."""
         self._plan("after", verb, error, call)
 
     def _plan(self, when: When, verb: str, error: Exception, call: int) -> None:
@@ -54,7 +54,7 @@ class Faults:
 
     @contextmanager
     def outage(self, error: Exception) -> Iterator[None]:
-        """Every call raises, and nothing is done."""
+        """Makes every call raise without any effect."""
         self.away = error
         try:
             yield
@@ -71,10 +71,10 @@ class Faults:
 
     @classmethod
     def every_call(cls, error: Exception) -> Iterator["Faults"]:
-        """For a sweep of crash points: run the same steps once with each of these.
+        """Yields faults for a sweep of crash points. Run the same steps once with each.
 
-        The first does not fail but counts; then each call fails, once before and once after it.
-        Only what happens inside `with faults.armed():` counts.
+        The first only counts calls. Then each call fails, once before and once after it. Only
+        calls inside `with faults.armed():` count.
         """
         clean = cls(armed=False)
         yield clean
@@ -106,7 +106,7 @@ class Faults:
 
 
 class FaultyStore:
-    """Another store with faults. All verbs but `close` pass through `Faults.call`."""
+    """Wraps a store with faults. All verbs except `close` go through `Faults.call`."""
 
     def __init__(self, store: Store, faults: Faults) -> None:
         self.store = store

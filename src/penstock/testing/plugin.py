@@ -1,4 +1,4 @@
-"""The pytest plugin: a simulation and its clock as fixtures."""
+"""The pytest plugin: fixtures for a simulation and its clock."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ def penstock_clock() -> "ManualClock":
 
 @pytest.fixture
 async def penstock_simulation(penstock_clock: "ManualClock") -> "AsyncIterator[Simulation]":
-    """A whole Penstock in memory, in virtual time. For asynchronous tests, with anyio."""
+    """A complete in-memory Penstock in virtual time. For async tests with anyio."""
     from penstock.testing.simulation import Simulation
 
     async with Simulation.open(clock=penstock_clock) as simulation:

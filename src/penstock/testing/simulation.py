@@ -1,4 +1,4 @@
-"""A whole Penstock in memory, in virtual time."""
+"""Simulates a complete Penstock in memory and in virtual time."""
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,7 +25,7 @@ from penstock.testing.faults import Faults
 
 Handler: TypeAlias = Callable[[Leased], Awaitable[bytes | None] | bytes | None]
 MICROS_PER_SECOND = 1_000_000
-# Leases are looked at this often at least, or the next look would seem to follow an outage.
+# The reclaimer takes a longer gap for an outage of the store.
 MAX_GAP_MICROS = 5 * MICROS_PER_SECOND
 MAX_RUNS = 100_000
 
@@ -37,7 +37,7 @@ class SimulatedJob(Struct, frozen=True):
 
 
 class Simulation:
-    """A store, a broker, and the agents of some nodes. Nothing happens but when it is asked to."""
+    """A store, a broker and the agents of some nodes. Nothing runs in the background."""
 
     def __init__(self, store: Store, clock: ManualClock, nodes: int = 1) -> None:
         self.store = store
@@ -72,11 +72,11 @@ class Simulation:
                 simulation.release_apps()
 
     def handle(self, queue: str, handler: Handler, *, scope: str = "default") -> None:
-        """Messages of the queue go to the handler: returning completes, raising is a nack."""
+        """Sends messages of the queue to the handler: returning completes, raising nacks."""
         self.jobs.append(SimulatedJob(scope, queue, handler))
 
     async def use(self, app: Penstock) -> None:
-        """What the app enqueues comes in here, and its tasks, subscribers and crons run here."""
+        """Connects an app: it publishes here, and its tasks, subscribers and crons run here."""
         app.connections.adopt(self.broker)
         self.apps.append(app)
         queues = dict.fromkeys(handler.queue for handler in app.handlers())
@@ -90,7 +90,7 @@ class Simulation:
             app.connections.release()
 
     async def run_until_idle(self) -> None:
-        """Runs agents and handlers until none has anything to do at this moment."""
+        """Runs agents and handlers until none has work at this moment."""
         await self._run(self.agents)
 
     async def advance(self, duration: str | float) -> None:
@@ -110,17 +110,21 @@ class Simulation:
             more = [await self._tick(agent) for agent in agents]
             if not await self._drain() and not any(more):
                 return
-        raise InvalidState(f"the agents are not idle after {MAX_RUNS} rounds at one moment")
+        raise InvalidState(
+            f"the agents are not idle after {MAX_RUNS} rounds without the clock moving"
+        )
 
     async def _drain(self) -> bool:
-        """Runs handlers until there is no message for any; true if there was one."""
+        """Runs handlers until no message is left. Returns True if there was one."""
         for number in range(MAX_RUNS):
             if not any([await self._work(job) for job in self.jobs]):
                 return number > 0
-        raise InvalidState(f"the handlers are not idle after {MAX_RUNS} rounds at one moment")
+        raise InvalidState(
+            f"the handlers are not idle after {MAX_RUNS} rounds without the clock moving"
+        )
 
     async def _tick(self, agent: Agent) -> bool:
-        """One run; true if there is more to do now. After a StoreError it runs again later."""
+        """Runs an agent once, and returns True if it has more to do. Retries a StoreError later."""
         try:
             wait = await agent.tick()
         except StoreError:
@@ -141,7 +145,7 @@ class Simulation:
         return bool(taken.messages)
 
     async def _handle(self, message: Leased, job: SimulatedJob) -> None:
-        """A handler may have settled its message itself; then these find nothing to do."""
+        """Runs the handler and settles, which has no effect if the handler did so itself."""
         try:
             answer = job.handler(message)
             result: object = await answer if inspect.isawaitable(answer) else answer
@@ -150,11 +154,13 @@ class Simulation:
         else:
             if not isinstance(result, bytes | None):
                 kind = type(result).__name__
-                raise InvalidInput(f"the handler of {job.queue!r} gave {kind}, not bytes or None")
+                raise InvalidInput(
+                    f"the handler of {job.queue!r} must return bytes or None, not {kind}"
+                )
             await self.broker.complete_many([Completion(message.id, message.fence, result)])
 
     async def _pass(self, moment: Moment) -> None:
-        """Moves the clock, and keeps an eye on the leases meanwhile."""
+        """Moves the clock in steps and runs the reclaimer at each."""
         watchers = [each for each in self.agents if isinstance(each, Reclaimer)]
         while self.clock() + MAX_GAP_MICROS < moment:
             self.clock.now += MAX_GAP_MICROS
@@ -163,7 +169,7 @@ class Simulation:
         self.clock.now = moment
 
     async def _next_moment(self) -> Moment:
-        """When something is due next."""
+        """Returns when something is due next."""
         now = self.clock()
         moments = [self.runs_at[agent] for agent in self.agents if agent.every > 1]
         try:
