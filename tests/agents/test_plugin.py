@@ -7,7 +7,7 @@ from pathlib import Path
 
 USE = """
 import pytest
-from penstock.message import Draft
+from penstock.model.message import Draft
 
 @pytest.fixture
 def anyio_backend():

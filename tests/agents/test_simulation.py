@@ -102,7 +102,7 @@ async def test_a_flow_that_never_rests_is_an_error(
     async def again(message: Leased) -> None:
         await simulation.broker.publish(Draft())
 
-    monkeypatch.setattr("penstock.testing.simulation.MOST_RUNS", 50)
+    monkeypatch.setattr("penstock.testing.simulation.MAX_RUNS", 50)
     simulation.handle("default", again)
     await publish(simulation.broker, "default", 1)
     with pytest.raises(InvalidState, match="handlers are not idle after 50 rounds"):

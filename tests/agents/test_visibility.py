@@ -196,7 +196,7 @@ class Meddling(QueueCache):
         self.broker = broker
         self.held = held
 
-    async def numbered(self, queue_id: int) -> Queue:
+    async def get_by_id(self, queue_id: int) -> Queue:
         await self.broker.complete(self.held)
         return await super().get_by_id(queue_id)
 
@@ -221,7 +221,7 @@ class Dawdling(QueueCache):
         super().__init__(simulation.store)
         self.clock = simulation.clock
 
-    async def numbered(self, queue_id: int) -> Queue:
+    async def get_by_id(self, queue_id: int) -> Queue:
         self.clock.advance(2)
         return await super().get_by_id(queue_id)
 

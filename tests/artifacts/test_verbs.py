@@ -309,7 +309,7 @@ async def test_files_of_deliveries_that_lost_are_swept(
 async def test_a_sweep_of_many_goes_on_where_it_was(
     broker: Broker, folder: LocalArtifactStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.agents.artifact_pruner.BATCH", 2)
+    monkeypatch.setattr("penstock.agents.artifact_pruner.BATCH_SIZE", 2)
     for _ in range(5):
         message = await take(broker)
         await broker.artifacts.attach(message, "a.txt", b"a")

@@ -4,6 +4,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 LIVE = Path(__file__).parents[2] / "examples" / "live.py"
@@ -19,16 +22,29 @@ def start(path: Path, seconds: str) -> "subprocess.Popen[str]":
 
 
 def test_the_product_runs_live_and_its_work_gets_done(tmp_path: Path) -> None:
-    with start(tmp_path / "live.db", "8") as live:
+    file = tmp_path / "live.db"
+    with start(file, "600") as live:
+        wait_until(lambda: count(file, "history WHERE state = 'completed'") > 0, file)
+        live.send_signal(signal.SIGINT)
         printed, _ = live.communicate(timeout=100)
     assert live.returncode == 0, printed
     assert "mail" in printed
-    with sqlite3.connect(tmp_path / "live.db") as db:
-        (done,) = db.execute("SELECT count(*) FROM history WHERE state = 'completed'").fetchone()
-        (workers,) = db.execute("SELECT count(*) FROM worker").fetchone()
-    db.close()
-    assert done > 0, (tmp_path / "live.db.log").read_text()
-    assert workers == 0
+    assert count(file, "worker") == 0
+
+
+def count(file: Path, table: str) -> int:
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+        (found,) = db.execute(f"SELECT count(*) FROM {table}").fetchone()
+    return int(found)
+
+
+def wait_until(happened: Callable[[], bool], file: Path) -> None:
+    for _ in range(900):
+        with suppress(sqlite3.OperationalError):
+            if happened():
+                return
+        threading.Event().wait(0.1)
+    raise AssertionError(file.with_name("live.db.log").read_text())
 
 
 def test_an_interrupted_run_stops_its_workers(tmp_path: Path) -> None:
