@@ -1,4 +1,4 @@
-"""The verbs of a broker over HTTP: `Client` for callers with a loop, `SyncClient` for others."""
+"""HTTP clients: `Client` for asyncio code, `SyncClient` for synchronous code."""
 
 from penstock.client.client import Client
 from penstock.client.sync import SyncClient

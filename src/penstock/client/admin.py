@@ -1,4 +1,4 @@
-"""The verbs of operators over HTTP."""
+"""Admin operations over HTTP."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +34,7 @@ class RemoteAdmin:
     def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
         self.transport = transport
         self.ledger = ledger
-        # A page goes on by what its server signed: by filter and last id.
+        # Signed page cursors of the server, by filter and last id.
         self.cursors: dict[tuple[str | int | None, ...], str] = {}
 
     async def create_scope(self, name: str) -> Scope:
@@ -87,7 +87,7 @@ class RemoteAdmin:
         return make_queue(told_queue, number)
 
     async def get(self, reference: int | str, *, scope: str = "default") -> Record:
-        """By id, or by `queue/name`."""
+        """Gets a message by id or `queue/name`."""
         query = {"scope": scope}
         found = await self.transport.send(
             "GET", message_path(reference), gives=MessageView, query=query
@@ -100,14 +100,14 @@ class RemoteAdmin:
     async def result(
         self, reference: int | str, *, wait: float = 0.0, scope: str = "default"
     ) -> bytes | None:
-        """None while there is none. Raises JobFailed if there never will be."""
+        """Returns None while there is no result. Raises JobFailed if the message failed."""
         query = {"scope": scope, "wait": wait}
         path = f"{message_path(reference)}/result"
         status, body = await self.transport.exchange("GET", path, query=query, wait=wait)
         return body if status == 200 else None
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
-        """What was to be told of its ends, and what came of it; the newest first."""
+        """Lists the callbacks of a message, newest first."""
         path, query = f"{message_path(reference)}/callbacks", {"scope": scope}
         page = await self.transport.send("GET", path, gives=MessagePage, query=query)
         return [self._record(each, "default") for each in page.messages]
@@ -123,7 +123,7 @@ class RemoteAdmin:
         limit: int = 50,
         scope: str = "default",
     ) -> list[Record]:
-        """`before` is the last id of a page that was read here, with the same filter."""
+        """`before` is the last id of a page that this client read with the same filter."""
         filter = {
             "queue": queue,
             "state": state,

@@ -1,4 +1,4 @@
-"""Files that travel with a result, over HTTP."""
+"""Artifacts over HTTP."""
 
 import sys
 import tempfile
@@ -32,7 +32,7 @@ class RemoteArtifacts:
         self.ledger = ledger
 
     async def attach(self, held: Held, name: str, content: Source) -> Artifact:
-        """Durable when it returns, and seen when this delivery completes or fails the message."""
+        """Uploads a file. It becomes visible when this delivery completes or fails the message."""
         check_name(name)
         if not hasattr(content, "__aiter__"):
             check_content(name, content)
@@ -48,7 +48,7 @@ class RemoteArtifacts:
         return await self._put(path, content)
 
     def spool(self, name: str, content: Content) -> Upload:
-        """On its way: to be attached later. The server knows the limits."""
+        """Writes the content to a temporary file to attach later. The server checks limits."""
         number, path = tempfile.mkstemp(prefix=PREFIX)
         upload = Upload(check_content(name, content), (number, Path(path)), sys.maxsize)
         upload.fill(content)
@@ -70,7 +70,7 @@ class RemoteArtifacts:
     async def list_artifacts(
         self, reference: int | str, *, scope: str = "default"
     ) -> list[Artifact]:
-        """None while the message has not completed or failed."""
+        """Lists artifacts. There are none until the message completes or fails."""
         path, query = f"{message_path(reference)}/artifacts", {"scope": scope}
         told = await self.transport.send("GET", path, gives=ArtifactsView, query=query)
         return [Artifact(each.name, each.size) for each in told.artifacts]
@@ -82,7 +82,7 @@ class RemoteArtifacts:
     async def download(
         self, reference: int | str, name: str, to: Path, *, scope: str = "default"
     ) -> None:
-        """Into that file."""
+        """Downloads an artifact to a file."""
         async with self._open(reference, name, scope) as response:
             with to.open("wb") as file:
                 async for piece in response.content.iter_chunked(CHUNK_BYTES):

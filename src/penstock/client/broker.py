@@ -1,4 +1,4 @@
-"""A broker whose store is behind a server: apps and workers use it as they use any other."""
+"""The broker of a remote server, for apps and workers."""
 
 import asyncio
 import time
@@ -34,15 +34,15 @@ from penstock.store import Store
 from penstock.wire.fields import to_moment
 from penstock.wire.queues import Stats, Workers
 
-# A claim without a wait of its own is held so long by the server: a worker that stops waits for it.
+# Server-side wait in seconds of claims without their own. Stopping workers wait for it.
 HELD = 1.0
-# Never shortens a lease, and tells whether it is held.
+# The smallest extension never shortens a lease, and shows whether it is held.
 MIN_EXTENSION_S = 0.1
 NO_TRANSACTION = "caller transactions are not available over HTTP"
 
 
 class RemoteBroker(Broker):
-    """The verbs are the client's."""
+    """A broker whose operations are HTTP calls of a client."""
 
     def __init__(
         self, url: str, ledger: FenceLedger, key: str | None = None, outages: Outages | None = None
@@ -87,14 +87,14 @@ class RemoteBroker(Broker):
 
 
 class RemoteLanes:
-    """The server makes batches of what comes from all its callers."""
+    """Completes directly, because the server groups commits of all its clients."""
 
     def __init__(self, client: Client) -> None:
         self.complete = client.complete_many
 
 
 class RemoteDirectory(QueueCache):
-    """Queues as they were a second ago at most."""
+    """Queues, cached for CACHE_TTL_S."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -121,7 +121,7 @@ class RemoteDirectory(QueueCache):
 
 
 class RemoteStore:
-    """The little that apps and workers ask of a store themselves."""
+    """The part of the store interface that apps and workers use."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -155,7 +155,7 @@ class RemoteStore:
     async def wait_ready(
         self, queue_ids: Collection[int], timeout: float, since: int | None = None
     ) -> None:
-        """The next claim waits at the server."""
+        """Returns at once, because the next claim waits on the server."""
         self.looks += 1
         await asyncio.sleep(0)
 
@@ -168,7 +168,7 @@ class RemoteStore:
         return [make_lease(*each) for each in zip(locks, answers, strict=True)]
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:
-        """Of the queues that were asked for here, as the server counted them a second ago."""
+        """Returns the server's cached counts of the queues this client has used."""
         ledger, found = self.client.ledger, {}
         for scope in {scope for scope, _ in ledger.of_name}:
             told = await self.client.transport.send(
@@ -197,7 +197,7 @@ class RemoteStore:
 
 
 def make_lease(lock: Lock, answer: Answer) -> Lease | None:
-    """As much of it as is known: that it is held, and whether a cancel was requested."""
+    """Builds a lease from what the server reports: that it is held, and cancel requests."""
     if answer.kind not in (AnswerKind.DONE, AnswerKind.BUSY):
         return None
     flags = Flag.CANCEL_REQUESTED if answer.cancel_requested else 0

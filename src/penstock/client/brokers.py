@@ -1,4 +1,4 @@
-"""A broker for every loop that asks, opened on first use."""
+"""Opens and caches one broker per event loop."""
 
 import asyncio
 import os
@@ -19,13 +19,13 @@ from penstock.stores.urls import get_file_path
 if TYPE_CHECKING:
     from penstock.client.mapping import FenceLedger
 
-# The process and the loop.
+# A process id and an event loop.
 Where: TypeAlias = tuple[int, asyncio.AbstractEventLoop]
 
 
 class StoreAddress(Struct, frozen=True):
-    """What another process needs to open the same store; over HTTP, also the lock tokens of what
-    was claimed, by id and fence."""
+    """The address by which another process opens the store. `tokens` are the lock tokens of
+    messages claimed over HTTP, by id and fence."""
 
     url: str
     key: str | None
@@ -38,21 +38,21 @@ class BrokerPool:
     ) -> None:
         self.url = url
         self.key = key
-        # Beside a file, unless another place is named; a fleet has to name one that all reach.
+        # Defaults to a directory beside a SQLite file.
         self.artifacts = artifacts or (default_location(url) if get_file_path(url) else None)
-        # Behind a server, which has the agents too.
+        # The server also runs the agents.
         self.remote = url.startswith(("http://", "https://"))
-        # What was claimed over HTTP is settled on one loop and renewed on another.
+        # Shared by loops: messages claimed over HTTP may be settled and renewed on others.
         self.ledger: FenceLedger | None = None
         self.tenant = tenant
-        # Of all brokers opened here: one outage is logged once.
+        # Shared by all brokers, so that one outage is logged once.
         self.outages = Outages()
         self.in_memory = url.partition("?")[0] in ("sqlite://", "sqlite:///:memory:")
         self.opening: dict[Where, asyncio.Task[Broker]] = {}
         self.held: dict[Where, AsyncGenerator[Broker, None]] = {}
 
     async def get_broker(self) -> Broker:
-        """The one of the running loop. A forked child opens its own."""
+        """Returns the broker of the running loop. A forked child opens its own."""
         here = (os.getpid(), asyncio.get_running_loop())
         opening = self.opening.get(here)
         if opening is None or (opening.done() and opening.exception() is not None):
@@ -62,7 +62,7 @@ class BrokerPool:
         return await asyncio.shield(opening)
 
     def adopt(self, broker: Broker) -> None:
-        """On the running loop this one is used, and closed by whoever opened it."""
+        """Uses this broker on the running loop. The caller closes it."""
 
         async def given() -> Broker:
             return broker
@@ -71,7 +71,7 @@ class BrokerPool:
         self.opening[here] = asyncio.ensure_future(given())
 
     def release(self) -> None:
-        """The running loop's is not used any more."""
+        """Stops using the adopted broker of the running loop."""
         self.opening.pop((os.getpid(), asyncio.get_running_loop()), None)
 
     def refuse_second(self, here: Where) -> None:
@@ -86,7 +86,7 @@ class BrokerPool:
         return await anext(self.held[here])
 
     async def open_broker(self) -> AsyncGenerator[Broker, None]:
-        """A loop that comes to its end ends its generators: nothing is left open there."""
+        """A generator, so that a loop that shuts down closes its broker."""
         broker = await self.open()
         try:
             yield broker
@@ -117,7 +117,7 @@ class BrokerPool:
         return StoreAddress(self.url, self.key, None if self.ledger is None else self.ledger.tokens)
 
     async def close_ended(self) -> None:
-        """What loops that are closed by now have left open."""
+        """Closes brokers whose loops are closed."""
         for where in list(self.opening):
             process, loop = where
             if process == os.getpid() and loop.is_closed():
@@ -127,12 +127,12 @@ class BrokerPool:
                     await opening.result().store.close()
 
     async def close(self) -> None:
-        """Closes the one of the running loop."""
+        """Closes the broker of the running loop."""
         here = (os.getpid(), asyncio.get_running_loop())
         opening = self.opening.pop(here, None)
         if opening is None:
             return
-        # One that could not be opened told whoever asked for it.
+        # A failed open was already reported by get_broker.
         await asyncio.wait([opening])
         if (held := self.held.pop(here, None)) is not None:
             await held.aclose()

@@ -1,4 +1,4 @@
-"""The verbs of producers and consumers over HTTP."""
+"""The asyncio client: publish, claim and settle over HTTP."""
 
 import os
 from collections.abc import Sequence
@@ -42,7 +42,6 @@ from penstock.wire import consume as wire
 from penstock.wire.fields import encode_body
 from penstock.wire.publish import PublishOutcomes, PublishResult, make_publish_request
 
-# Of a batch, so many at a time.
 MAX_BATCH = 1_000
 VERBS: dict[type[Settlement], str] = {
     Nack: "nack",
@@ -64,7 +63,7 @@ class Many(Struct, frozen=True):
 
 
 class Client:
-    """As a broker has them, with the same nouns; `admin` has those of operators."""
+    """Has the methods and types of a broker. `admin` has the admin operations."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class Client:
         ledger: FenceLedger | None = None,
     ) -> None:
         self.transport = Transport(url, patience, key or os.environ.get("PENSTOCK_KEY"))
-        # Clients on several loops may share one: each settles what another claimed.
+        # Clients on several loops may share one, to settle what another client claimed.
         self.ledger = ledger or FenceLedger()
         self.tokens = self.ledger.tokens
         self.admin = RemoteAdmin(self.transport, self.ledger)
@@ -91,7 +90,7 @@ class Client:
         await self.transport.close()
 
     async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
-        """Raises OutcomeUnknown if there was no answer and the draft has no dedup key."""
+        """Raises OutcomeUnknown if there was no response and the draft has no dedup key."""
         accepted = await self.transport.send(
             "POST",
             "/v1/publish",
@@ -169,7 +168,7 @@ class Client:
         return expect(answer, held.id)
 
     async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
-        """Each item answers for itself."""
+        """Settles each item on its own."""
         answers: dict[int, Answer] = {}
         for kind, verb in VERBS.items():
             chosen = [n for n, (_, each) in enumerate(items) if isinstance(each, kind)]
@@ -201,7 +200,7 @@ class Client:
         return expect(answer, held.id)
 
     async def mark(self, marks: Sequence[Mark]) -> list[Answer]:
-        """Begins and progress, each for itself."""
+        """Marks messages as started or reports progress, each on its own."""
         answers: dict[int, Answer] = {}
         for verb, begin in (("begin", True), ("progress", False)):
             chosen = [n for n, mark in enumerate(marks) if mark.begin is begin]
@@ -214,7 +213,7 @@ class Client:
     async def _settle(
         self, verb: str, held: Sequence[Any], sent: Sequence[Any], *, over: bool = True
     ) -> list[Answer]:
-        """Whatever was not claimed here has no token, and is missing."""
+        """Messages that this client did not claim have no token and count as missing."""
         tokens = [self.tokens.get((each.id, each.fence)) for each in held]
         items = [
             {"token": token, **each}

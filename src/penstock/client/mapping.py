@@ -1,4 +1,4 @@
-"""Nouns of the wire as the nouns of the broker."""
+"""Maps wire types to the types of the broker."""
 
 from penstock.model.message import HistoryRow, Leased, Meta, Record, State, StoredMessage
 from penstock.model.queue import Queue, Schedule, Scope
@@ -15,15 +15,15 @@ KINDS = {
     "INVALID_STATE": AnswerKind.INVALID,
     "NOT_FOUND": AnswerKind.MISSING,
     "BUSY": AnswerKind.BUSY,
-    # A token that the server does not know is of no message it has.
+    # A token unknown to the server belongs to no message of it.
     "INVALID_TOKEN": AnswerKind.MISSING,
     "FORBIDDEN": AnswerKind.LOST,
 }
 
 
 class FenceLedger:
-    """What the broker's nouns want and the wire does not say, and the other way round: numbers of
-    queues, and the lock tokens of what was claimed and is not settled yet, by id and fence."""
+    """Assigns local queue ids, which the wire lacks, and keeps the lock tokens of unsettled
+    messages, by id and fence."""
 
     def __init__(self) -> None:
         self.of_name: dict[tuple[str, str], int] = {}
@@ -118,7 +118,7 @@ def make_record(told: MessageView, queue_id: int) -> Record:
 
 
 def make_history_row(step: TimelineEntry, id: int, queue_id: int, position: int) -> HistoryRow:
-    """The position is the one in this story: the store's own is not told."""
+    """`position` is the index in the timeline, because the wire lacks the store's position."""
     return HistoryRow(
         position,
         id,

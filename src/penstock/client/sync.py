@@ -1,4 +1,4 @@
-"""The same verbs for callers without a loop: each waits on one background loop."""
+"""The synchronous client. Its calls run on a background event loop."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
@@ -25,7 +25,7 @@ class SyncWaiter(Protocol[Verbs_co]):
 def make_sync(
     verb: Callable[Concatenate[Verbs_co, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncWaiter[Verbs_co], P], R]:
-    """The verb, for whoever waits for it."""
+    """Wraps an async method in one that blocks until it returns."""
 
     def call(self: SyncWaiter[Verbs_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.portal.run(verb(self.verbs, *args, **kwargs))
@@ -35,7 +35,7 @@ def make_sync(
 
 
 class SyncAdmin:
-    """`RemoteAdmin`, waited for."""
+    """The synchronous `RemoteAdmin`."""
 
     def __init__(self, portal: Portal, admin: RemoteAdmin) -> None:
         self.portal = portal
@@ -65,7 +65,7 @@ class SyncAdmin:
 
 
 class SyncArtifacts:
-    """`RemoteArtifacts`, waited for."""
+    """The synchronous `RemoteArtifacts`."""
 
     def __init__(self, portal: Portal, artifacts: RemoteArtifacts) -> None:
         self.portal = portal
@@ -78,7 +78,7 @@ class SyncArtifacts:
 
 
 class SyncClient:
-    """`Client`, waited for."""
+    """The synchronous `Client`."""
 
     def __init__(
         self, url: str, *, key: str | None = None, patience: float = REQUEST_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""One request to the service, and the errors its answers stand for."""
+"""Sends HTTP requests to the server and maps its errors."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from penstock import errors
 from penstock.errors import OutcomeUnknown, PenstockError, StoreError, StoreUnreachable
 
 T = TypeVar("T")
-# For one answer, beyond what the call itself waits.
+# Timeout of one request, in addition to the wait of the call.
 REQUEST_TIMEOUT_S = 30.0
 encode = msgspec.json.Encoder().encode
 
@@ -38,7 +38,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Transport:
-    """Connections to one server, on one loop; opened on first use."""
+    """Holds the HTTP session of one event loop, opened on first use."""
 
     def __init__(
         self, url: str, patience: float = REQUEST_TIMEOUT_S, key: str | None = None
@@ -50,7 +50,7 @@ class Transport:
 
     def ensure_session(self) -> aiohttp.ClientSession:
         if self.session is None:
-            # As many as there are calls: most of them are long polls.
+            # Unlimited connections, because most calls are long polls.
             connector = aiohttp.TCPConnector(limit=0)
             shown = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
             self.session = aiohttp.ClientSession(connector=connector, headers=shown)
@@ -67,7 +67,7 @@ class Transport:
         wait: float = 0.0,
         again: bool = True,
     ) -> T:
-        """What the answer says. `again`: to repeat the call does no harm."""
+        """Returns the decoded response. `again` says that the call is safe to repeat."""
         _, answer = await self.exchange(method, path, body, query=query, wait=wait, again=again)
         return msgspec.json.decode(answer, type=gives)
 
@@ -81,7 +81,7 @@ class Transport:
         wait: float = 0.0,
         again: bool = True,
     ) -> tuple[int, bytes]:
-        """The status and the bytes of a good answer; a bad one raises."""
+        """Returns the status and body. Raises on an error response."""
         sent = None if body is None else encode(body)
         timeout = aiohttp.ClientTimeout(total=wait + self.patience)
         asked = self.ask(method, path, sent, query=query, timeout=timeout, again=again)
@@ -97,7 +97,7 @@ class Transport:
         *,
         query: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Of any length, either way, as long as it goes on."""
+        """Streams bodies of any length in both directions, with an idle timeout only."""
         timeout = aiohttp.ClientTimeout(None, sock_connect=self.patience, sock_read=self.patience)
         async with self.ask(method, path, data, query=query, timeout=timeout) as response:
             yield response
@@ -113,7 +113,7 @@ class Transport:
         timeout: aiohttp.ClientTimeout,
         again: bool = True,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A good answer, yet to be read; a bad one raises."""
+        """Yields an unread response. Raises on an error response."""
         given = {
             name: format_query_value(value)
             for name, value in (query or {}).items()
@@ -146,7 +146,7 @@ def format_query_value(value: Any) -> str:
 
 
 def decode_error(answer: bytes, status: int) -> PenstockError:
-    """The error that the server raised; one that only a newer server knows is a plain one."""
+    """Rebuilds the server's error. Unknown codes of newer servers become StoreError."""
     try:
         failure = msgspec.json.decode(answer, type=Failed).error
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Accepts connections, and refuses them in words when file descriptors run out."""
+"""Accepts connections, and responds with 503 when file descriptors run out."""
 
 import asyncio
 import errno
@@ -15,9 +15,9 @@ from penstock.errors import TooManyConnections
 from penstock.http.lingering_close import LingeringClose, error_response
 
 log: FilteringBoundLogger = structlog.get_logger()
-# Kept for the store, artifacts, callbacks, and connections that are being refused.
+# Reserved for the store, artifacts, callbacks and connections being refused.
 RESERVED_FILES = 256
-# macOS takes no limit above this one.
+# macOS accepts no higher limit.
 MAX_FILES_FALLBACK = 10_240
 ACCEPTS_PER_ROUND = 64
 RETRY_S = 1.0
@@ -26,7 +26,7 @@ OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 def raise_file_limit() -> int:
-    """Allows this process as many open files as the system lets it. Returns how many."""
+    """Raises the limit of open files as far as the system allows, and returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (hard, MAX_FILES_FALLBACK):
         if wanted == soft:
@@ -40,8 +40,8 @@ def raise_file_limit() -> int:
 class Acceptor:
     """Hands connections over to the protocol.
 
-    The system gives a new file the lowest free number, so the number of a connection tells how many
-    files are open, whatever opened them.
+    The kernel assigns the lowest free file descriptor, so a new connection's descriptor tells how
+    many files are open, including files opened elsewhere.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Acceptor:
             self.retry.cancel()
 
     def accept(self) -> None:
-        """A bounded number, so that those who are connected get their turn."""
+        """Accepts a bounded number, so that open connections are not starved."""
         for _ in range(ACCEPTS_PER_ROUND):
             try:
                 connection, _ = self.listener.accept()
@@ -96,7 +96,7 @@ class Acceptor:
         task.add_done_callback(self.tasks.discard)
 
     def refuse(self, connection: socket.socket, spare: int) -> None:
-        """Waits until the client has read the answer, while there are files to do so."""
+        """Responds with 503. Lingers until the client has read it while descriptors allow."""
         answer = error_response(TooManyConnections("server has no file descriptors left"), [])
         self.refused += 1
         self.report("connections_refused", refused=self.refused, max_files=self.max_files)
@@ -107,7 +107,7 @@ class Acceptor:
             connection.send(answer)
 
     def pause(self, error: OSError) -> None:
-        """Leaves clients in the backlog until there may be files again."""
+        """Leaves clients in the backlog for RETRY_S."""
         self.report("accept_failed", error=error.strerror)
         self.loop.remove_reader(self.listener)
         self.retry = self.loop.call_later(RETRY_S, self.listen)

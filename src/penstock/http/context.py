@@ -38,14 +38,14 @@ class ClientDisconnected(Exception):
 
 
 class Responder(Protocol):
-    """Answers one request, and notices that its client disconnects."""
+    """Sends the response of one request and reports a disconnect."""
 
     @property
     def has_unread_body(self) -> bool:
-        """The connection has to close after the answer, since the client is still sending."""
+        """True if the connection must close after the response, because input is unread."""
 
     def body(self) -> bytes | None:
-        """The body, if all of it is here already."""
+        """Returns the body if it has been received completely."""
 
     def watch(self, on_disconnect: Callable[[], None]) -> None:
         """Starts watching for a disconnect. The body must have been read."""
@@ -182,7 +182,7 @@ class BodyReader:
         self.timeout = self.left = timeout
 
     async def next_piece(self) -> tuple[bytes, bool]:
-        """And whether there are more."""
+        """Returns the next piece, and whether there are more."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -205,7 +205,7 @@ def fitting(body: bytes, limits: ServerLimits) -> bytes:
 
 
 async def next_piece(receive: Receive) -> tuple[bytes, bool]:
-    """And whether there are more."""
+    """Returns the next piece, and whether there are more."""
     message = await receive()
     if message["type"] == "http.disconnect":
         raise ClientDisconnected

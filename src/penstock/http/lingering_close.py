@@ -1,7 +1,7 @@
-"""Closes a connection so that the client can read the last answer.
+"""Closes a connection so that the client can read the last response.
 
-A socket that is closed while bytes are unread sends a reset, and the reset destroys an answer that
-the client has not read yet.
+Closing a socket with unread bytes sends a reset, which destroys a response that the client has not
+read yet.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ LINGER_TIMEOUT_S = 5.0
 
 
 class LingeringClose(asyncio.Protocol):
-    """Sends the last answer, then discards what the client still sends until it closes, too."""
+    """Sends the last response, then discards input until the client closes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, answer: bytes = b"") -> None:
         self.loop = loop
@@ -44,7 +44,7 @@ class LingeringClose(asyncio.Protocol):
 
 
 class AnswerTransport(asyncio.Transport):
-    """What uvicorn writes answers to. `close` lets the client read the answer first."""
+    """The transport uvicorn writes to. `close` lets the client read the response first."""
 
     lingers = False
 
@@ -64,7 +64,7 @@ class AnswerTransport(asyncio.Transport):
 
 
 def error_response(error: PenstockError, default_headers: Headers) -> bytes:
-    """The answer to what never became a request."""
+    """Builds the error response to input that is not a valid request."""
     status, request_id = find_status(error), make_identity()
     body = encode_error(error, request_id)
     headers = [

@@ -1,4 +1,4 @@
-"""Lock tokens and cursors that only this store's servers can have given."""
+"""Signs and verifies lock tokens and page cursors."""
 
 from base64 import urlsafe_b64encode
 from functools import lru_cache
@@ -8,22 +8,22 @@ from hmac import compare_digest
 from penstock.errors import Forbidden, InvalidToken
 from penstock.model.store_types import Lock
 
-# Bytes of what says to whom a token was given, and of what says that we gave it.
+# Lengths in bytes of the subject digest and of the MAC.
 SUBJECT, MAC = 6, 12
 MAX_DIGITS = 19
 
 
 class HeldLock(Lock, frozen=True, gc=False):
-    """A lock, and the queue whose right is needed to use it."""
+    """A lock and the queue whose right it requires."""
 
     queue_id: int
-    # Claimed from the dead letters, which takes the right to consume those as well.
+    # Claimed from the dead letters, so it also requires the right to consume those.
     from_dead: bool = False
 
 
 class Tokens:
-    """`id.fence.queue.mac`: the same on every server of a store, and of use to its subject alone.
-    The queue is its id, with a `d` for a message claimed from the dead letters."""
+    """A token is `id.fence.queue.mac`. It is valid on every server of the store, for its subject
+    only. `queue` is the queue id, with a `d` for a message claimed from the dead letters."""
 
     def __init__(self, secret: bytes) -> None:
         self.secret = blake2s(b"penstock", key=secret[:32]).digest()
@@ -45,7 +45,7 @@ class Tokens:
         return keyed.hexdigest()
 
     def read(self, token: str, subject: str) -> HeldLock:
-        """What bears our mac has the form we gave it."""
+        """Verifies the MAC first, so the format needs no further check."""
         text, mac = token[: -2 * MAC], token[-2 * MAC :]
         if not token.isascii() or not compare_digest(mac, self.compute_mac(text)):
             raise InvalidToken("invalid lock token")
@@ -55,7 +55,7 @@ class Tokens:
         return HeldLock(int(id), int(fence), int(queue.rstrip("d")), queue.endswith("d"))
 
     def seal_cursor(self, before: int, filter: tuple[object, ...]) -> str:
-        """A cursor: where a list goes on, of use with the same filter alone."""
+        """Signs a cursor, which is valid only with the same filter."""
         return f"{before}.{self._filter_mac(before, filter)}"
 
     def unseal_cursor(self, cursor: str, filter: tuple[object, ...]) -> int:

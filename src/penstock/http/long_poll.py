@@ -1,4 +1,8 @@
-"""Claims in line: served in the order they came, many by one claim of the store."""
+"""Long polling of claims.
+
+Claims with the same key wait in one queue and are served in order of arrival. One claim of the
+store serves many of them.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -11,14 +15,14 @@ from penstock.broker.local import Broker
 from penstock.errors import PenstockError, TooManyWaiting
 from penstock.model.message import Leased, Release
 
-# So many messages at most are claimed at once for whoever waits.
+# Most messages that one claim of the store takes for all waiters together.
 MAX_CLAIM_BATCH = 500
-# Wake-ups are hints; this is how often the store is asked without one.
+# Wake-ups are hints. The store is polled at this interval without one.
 POLL_INTERVAL_S = 1.0
 
 
 class ClaimKey(Struct, frozen=True):
-    """What is claimed. Those who wish the same are in one line."""
+    """The parameters of a claim. Claims with equal keys share a wait queue."""
 
     tenant: str
     scope: str
@@ -26,12 +30,12 @@ class ClaimKey(Struct, frozen=True):
     lease: float | None
     begins: bool
     merge: str | None
-    # Queues whose dead letters are claimed with `_dead_letter`; None is all of the scope.
+    # Queues whose dead letters `_dead_letter` delivers. None means all of the scope.
     dead_of: tuple[int, ...] | None = None
 
 
 class Waiter:
-    """One claim: `future` is its answer."""
+    """One waiting claim. `future` holds its result."""
 
     __slots__ = ("consumer", "future", "limit", "line", "number", "patient", "timer")
 
@@ -64,13 +68,13 @@ class Waiter:
 
 
 class WaitQueue:
-    """The claims of one wish. One claim of the store at a time, for the first of those who wait."""
+    """The claims with one key. Runs one claim of the store at a time, for the first waiters."""
 
     def __init__(self, wish: ClaimKey, broker: Broker) -> None:
         self.wish = wish
         self.broker = broker
         self.joined = 0
-        # For everybody who joined up to this one there was a look.
+        # The store was asked for every waiter up to this number.
         self.looked = 0
         self.patients: OrderedDict[int, Waiter] = OrderedDict()
         self.others: OrderedDict[int, Waiter] = OrderedDict()
@@ -92,7 +96,7 @@ class WaitQueue:
         if waiter.patient:
             waiter.timer = asyncio.get_running_loop().call_later(wait, waiter.give_up)
         else:
-            # A patient one need not wake anybody: there was nothing for those before it.
+            # A patient waiter need not wake the loop: the earlier ones found nothing.
             self.wake()
         if not self.open:
             self.serving = asyncio.ensure_future(self.serve())
@@ -112,7 +116,7 @@ class WaitQueue:
             waiter.fail(error)
 
     async def serve(self) -> None:
-        """Until nobody waits."""
+        """Serves until no waiter is left."""
         while self.patients or self.others:
             since = self.broker.store.wakes
             try:
@@ -122,7 +126,7 @@ class WaitQueue:
                 self.fail(error)
 
     async def look(self) -> bool:
-        """One claim of the store, for the first in line. True if there may be more."""
+        """Claims once for the first waiters. True if there may be more messages."""
         group, joined = self.take_first_group(), self.joined
         wanted = sum(waiter.limit for waiter in group)
         taken = await self.claim(group[0].consumer, wanted)
@@ -137,7 +141,7 @@ class WaitQueue:
         return False
 
     def take_first_group(self) -> list[Waiter]:
-        """Those from the front who claim as the same consumer."""
+        """Returns the waiters at the front that claim as the same consumer."""
         group: list[Waiter] = []
         wanted = 0
         for line in (self.patients, self.others):
@@ -162,7 +166,7 @@ class WaitQueue:
         )
 
     async def pause(self, since: int) -> None:
-        """Until there may be work, or somebody who does not wait."""
+        """Waits until there may be work, or a claim without a wait arrives."""
         self.woken = asyncio.get_running_loop().create_future()
         ready = asyncio.ensure_future(
             self.broker.store.wait_ready(self.list_served_queues(), POLL_INTERVAL_S, since)
@@ -184,7 +188,7 @@ class WaitQueue:
 
 
 def hand_out(group: Sequence[Waiter], taken: ClaimResult) -> list[Leased]:
-    """To each in turn as much as it wants; what nobody is there for any more is left."""
+    """Gives each waiter its share in turn. Returns messages whose waiters have left."""
     given = 0
     for waiter in group:
         share = taken.messages[given : given + waiter.limit]
@@ -199,7 +203,7 @@ async def give_back(broker: Broker, messages: Sequence[Leased]) -> None:
 
 
 class LongPoller:
-    """All lines of a server."""
+    """All wait queues of a server."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -223,16 +227,16 @@ class LongPoller:
         return line.join(consumer, limit, wait)
 
     def forget(self) -> None:
-        """Lines that nobody is in."""
+        """Drops wait queues without waiters."""
         self.lines = {wish: line for wish, line in self.lines.items() if line.open}
 
     def wake(self) -> None:
-        """A queue was changed, and may serve now."""
+        """Wakes all wait queues after a queue changed, since it may deliver now."""
         for line in self.lines.values():
             line.wake()
 
     def close(self) -> None:
-        """Whoever waits is answered now, and nobody waits from now on."""
+        """Answers all waiters now. Later claims do not wait."""
         self.closed = True
         for line in self.lines.values():
             for waiter in list(line.patients.values()):
@@ -240,6 +244,6 @@ class LongPoller:
             line.wake()
 
     async def wait_until_drained(self) -> None:
-        """What is being claimed is handed out or given back."""
+        """Waits until messages being claimed are delivered or released."""
         if serving := [line.serving for line in self.lines.values() if line.serving is not None]:
             await asyncio.wait(serving)

@@ -1,14 +1,14 @@
-"""Timeouts of one connection: the head of a request, an idle connection, an unread answer."""
+"""Timeouts of a connection: request head, idle connection, unread response."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class ReadTimer:
-    """Calls `expire` when a head takes too long, or when a connection is idle for too long.
+    """Calls `expire` when a request head takes too long or a connection is idle for too long.
 
-    One timer serves many requests: to set and cancel one for each is a twentieth of its work. When
-    it fires it finds out whether anything is due.
+    One timer serves many requests, because setting one per request costs 5 % of the request. When
+    it fires, it checks whether a deadline has passed.
     """
 
     def __init__(
@@ -22,9 +22,9 @@ class ReadTimer:
         self.head_timeout = head_timeout
         self.keep_alive = keep_alive
         self.expire = expire
-        # When the head that is awaited or being read began.
+        # When the server began to wait for or read a request head.
         self.head_since: float | None = None
-        # When the last answer was given, while no request has begun since.
+        # When the last response was sent, if no request has begun since.
         self.idle_since: float | None = None
         self.handle: asyncio.TimerHandle | None = None
 
@@ -34,7 +34,7 @@ class ReadTimer:
         self.check_after(self.head_timeout)
 
     def await_request(self) -> None:
-        """The client may take as long as a connection may be idle."""
+        """Starts the keep-alive timeout."""
         self.idle_since = self.loop.time()
         if self.handle is None:
             self.check_after(self.keep_alive)
@@ -65,7 +65,7 @@ class ReadTimer:
 
 
 class WriteTimer:
-    """Cuts off a client that reads nothing of its answer for `timeout` seconds."""
+    """Aborts the connection if the client reads no response bytes for `timeout` seconds."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, timeout: float

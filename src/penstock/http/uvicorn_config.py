@@ -1,4 +1,4 @@
-"""How uvicorn is set up, and the limits of a connection beside it."""
+"""Configures uvicorn and carries our connection limits."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What uvicorn leaves open: time limits, heads without an end, and answers in one write."""
+"""Extends uvicorn's protocol with timeouts, head limits and single-write responses."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from penstock.http.lingering_close import (
 from penstock.http.timeouts import ReadTimer, WriteTimer
 from penstock.http.uvicorn_config import UvicornConfig
 
-# Of a head; of a chunk's extension or anything else around a body, too.
+# Bounds a request head, and chunk extensions and other framing bytes of a body.
 MAX_HEAD_BYTES = 65_536
 MAX_HEADERS = 200
 MAX_PIPELINED = 32
-# While the server stops: how long it waits for the next byte of a request.
+# How long a stopping server waits for the next byte of a request.
 STOP_STALL_TIMEOUT_S = 3.0
 TOO_LONG = "request head is too large"
 NOT_HTTP = "invalid HTTP request"
@@ -33,20 +33,20 @@ ONE_HOST = "exactly one Host header is required"
 
 class HttpProtocol(HttpToolsProtocol):
     whole: "ConnectionResponder | None" = None
-    # Bytes since the last progress: a complete head, a piece of a body, the end of a request.
+    # Bytes since the last progress: a complete head, a body chunk, the end of a request.
     unframed = 0
     in_head = False
     received = 0
-    # Why the parser was stopped by one of the callbacks.
+    # Why a callback stopped the parser.
     problem = NOT_HTTP
-    # The connection ends with the answer that is due; what else the client sends is dropped.
+    # The connection closes after the pending response; further input is dropped.
     ignoring = False
     half_closed = False
     closing = False
 
     @property
     def running(self) -> RequestResponseCycle | None:
-        """The request that is being answered."""
+        """The request being processed."""
         if self.whole is None or self.whole.cycle.response_complete:
             return None
         return self.whole.cycle
@@ -103,7 +103,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.in_head, self.timer.head_since, self.unframed = False, None, 0
         super().on_headers_complete()
         if self.pipeline and len(self.pipeline) < MAX_PIPELINED:
-            # While nothing is read, a client that leaves goes unnoticed.
+            # A disconnect goes unnoticed while reading is paused.
             self.flow.resume_reading()
 
     def stop_parsing(self, problem: str) -> None:
@@ -125,8 +125,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def keep_open_after_eof(self) -> bool:
-        """Answers a complete request whose client has closed its side. A waiting claim is answered
-        with no messages: the client may be gone altogether."""
+        """Still answers a complete request after a half-close. A waiting claim gets no messages,
+        because the client may be gone."""
         running = self.running
         if running is None or running.more_body or running.response_started:
             return False
@@ -156,8 +156,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.timer.await_request()
 
     def refuse(self, error: PenstockError) -> None:
-        """Answers with the error and closes. A request before it that is complete, or whose answer
-        has begun, is answered instead, and then the connection is closed."""
+        """Responds with the error and closes. An earlier request that is complete, or whose
+        response has begun, is answered instead before the connection closes."""
         running = self.running
         if running is not None and (running.response_started or not running.more_body):
             running.keep_alive = False
@@ -168,7 +168,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.linger(error_response(error, self.server_state.default_headers))
 
     def disconnect(self, cycle: RequestResponseCycle) -> None:
-        """Tells the application that the client has left."""
+        """Signals the disconnect to the application."""
         cycle.disconnected = True
         cycle.message_event.set()
         if self.whole is not None:
@@ -182,7 +182,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.close()
 
     def close(self) -> None:
-        """Closes when all is sent, or when the client reads none of it."""
+        """Closes when everything is sent or the client stops reading."""
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self.unread.start()
@@ -208,7 +208,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.disconnect(running)
 
     def _unset_keepalive_if_required(self) -> None:
-        """The timer stays."""
+        """Does nothing, because ReadTimer handles keep-alive."""
 
     def expire(self) -> None:
         if self.in_head:
@@ -230,7 +230,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.check_stalled(None)
 
     def check_stalled(self, received: int | None) -> None:
-        """While the server stops: refuses a request of which nothing more comes."""
+        """Refuses an incomplete request that stalls while the server stops."""
         running = self.running
         if running is None or not running.more_body or self.closing:
             return
@@ -242,7 +242,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class ConnectionResponder:
-    """Reads a body and writes an answer at once, where uvicorn takes several calls for each."""
+    """Reads a body and writes a response in one call each, where uvicorn needs several."""
 
     __slots__ = ("cycle", "gone", "left")
 
@@ -268,7 +268,7 @@ class ConnectionResponder:
             on_disconnect()
 
     def stop_watching(self) -> bool:
-        """True if the caller has left."""
+        """True if the client has disconnected."""
         self.gone = None
         return self.left
 

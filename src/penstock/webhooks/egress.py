@@ -1,4 +1,4 @@
-"""How far this server reaches when others say where it is to send: seen where it connects."""
+"""Egress policy of outgoing webhooks, enforced at connect time (SSRF protection)."""
 
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -12,12 +12,12 @@ from penstock.errors import InvalidInput
 
 Address: TypeAlias = IPv4Address | IPv6Address
 PORTS = frozenset({80, 443, 8080, 8443})
-# An address inside of an address: where they lead to is another's to say.
+# Tunnelled addresses embed another address and could bypass the policy.
 TUNNELS = [
     ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
 ]
 SHARED = ip_network("100.64.0.0/10")
-# What clouds tell their machines, keys among it. Some of these are otherwise like any other.
+# Cloud metadata services, which hand out credentials. Some have public addresses.
 METADATA = frozenset(
     map(
         ip_address,
@@ -27,11 +27,11 @@ METADATA = frozenset(
 
 
 class EgressDenied(OSError):
-    """It leads to where this server does not send."""
+    """The egress policy denies the address or port."""
 
 
 class EgressPolicy(Struct, frozen=True):
-    """`private`: also to this machine and its neighbours. Without `ports`, to any."""
+    """`private` also allows loopback and private networks. `ports` of None allows any port."""
 
     private: bool = False
     ports: frozenset[int] | None = PORTS
@@ -51,7 +51,7 @@ class EgressPolicy(Struct, frozen=True):
         return address.is_global or (self.private and (address.is_private or address in SHARED))
 
     def open_socket(self, info: AddrInfoType) -> socket.socket:
-        """For the very address that is connected to, whatever name led to it."""
+        """Checks the resolved address, so DNS rebinding cannot bypass the policy."""
         family, kind, protocol, _, where = info
         host, port = str(where[0]), int(where[1])
         if (wrong := self.explain_refusal(ip_address(host.partition("%")[0]), port)) is not None:
@@ -59,7 +59,7 @@ class EgressPolicy(Struct, frozen=True):
         return socket.socket(family, kind, protocol)
 
     def refuse(self, field: str, url: str) -> None:
-        """What is plain from the URL alone."""
+        """Refuses a URL that the policy denies without resolving its name."""
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         host = (parts.hostname or "").rstrip(".")
@@ -77,13 +77,13 @@ PUBLIC = IPv4Address("1.1.1.1")
 
 
 def unwrap_ipv4(address: Address) -> Address:
-    """What an IPv4 address that is written as IPv6 stands for."""
+    """Unwraps an IPv4-mapped IPv6 address."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 
 
 def parse_literal(host: str) -> Address | None:
-    """The address that the host is, however it is written: 127.1, 0x7f.1 and the like, too."""
+    """Parses an IP literal, including short and hex forms such as 127.1 and 0x7f.1."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:

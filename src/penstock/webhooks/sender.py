@@ -1,4 +1,4 @@
-"""Posts what is to be told, signed as Standard Webhooks say, as far as this server reaches."""
+"""Sends webhooks, signed according to Standard Webhooks, within the egress policy."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,14 +11,14 @@ from yarl import URL
 
 from penstock.webhooks.egress import EgressDenied, EgressPolicy
 
-# Seconds for all of it; bytes of an answer, of which nothing but the status matters.
+# Bounds of one request. Only the status of the response matters.
 REQUEST_TIMEOUT_S = 10.0
 MAX_RESPONSE_BYTES = 65_536
 GONE = 410
 
 
 class WebhookRequest(Struct, frozen=True):
-    """`id` stays the same when it is sent again: by it receivers know what they have seen."""
+    """`id` stays the same across retries, so receivers can deduplicate."""
 
     url: str
     id: str
@@ -27,7 +27,7 @@ class WebhookRequest(Struct, frozen=True):
 
 
 class WebhookResult(Struct, frozen=True):
-    """`status`: None if there was no answer, and then `trouble` says why."""
+    """`status` is None without a response; then `trouble` says why."""
 
     status: int | None
     trouble: str = ""
@@ -38,7 +38,7 @@ class WebhookResult(Struct, frozen=True):
 
     @property
     def gone(self) -> bool:
-        """The receiver wants to hear nothing more of it."""
+        """The receiver asked to stop (410)."""
         return self.status == GONE
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class WebhookResult(Struct, frozen=True):
 
 
 class WebhookSender:
-    """Connections to receivers, on one loop; opened on first use."""
+    """Holds the HTTP session of one event loop, opened on first use."""
 
     def __init__(self, reach: EgressPolicy, patience: float = REQUEST_TIMEOUT_S) -> None:
         self.reach = reach
@@ -66,7 +66,7 @@ class WebhookSender:
 
     def ensure_session(self) -> aiohttp.ClientSession:
         if self.session is None:
-            # A name is resolved at each connection, and what it led to is what is looked at.
+            # No DNS cache: the policy checks the address of each connection.
             connector = aiohttp.TCPConnector(
                 socket_factory=self.reach.open_socket, use_dns_cache=False, limit=0
             )
@@ -80,7 +80,7 @@ class WebhookSender:
         return self.session
 
     async def post(self, letter: WebhookRequest) -> WebhookResult:
-        """Whatever goes wrong is an answer, too."""
+        """Sends a webhook. Errors become a result, not an exception."""
         try:
             async with self.ensure_session().post(
                 URL(letter.url, encoded=True),
@@ -97,7 +97,7 @@ class WebhookSender:
 
 
 async def drain(response: aiohttp.ClientResponse) -> None:
-    """What is longer than it may be ends the connection."""
+    """Reads and discards the response. Closes the connection if it is too long."""
     read = 0
     async for chunk in response.content.iter_any():
         read += len(chunk)
@@ -119,7 +119,7 @@ def make_headers(letter: WebhookRequest, now: datetime) -> dict[str, str]:
 
 
 def describe_error(error: Exception) -> str:
-    """Without the addresses that a name led to: they are nobody else's business."""
+    """Describes an error without revealing resolved addresses."""
     match error:
         case aiohttp.ClientConnectorDNSError():
             return "connection failed: host name not found"

@@ -1,4 +1,4 @@
-"""Lets callers in: by what they show, or, where nothing is asked, by where they come from."""
+"""Authenticates callers by API key, JWT or opaque token, or as the local operator."""
 
 import asyncio
 import time
@@ -17,13 +17,13 @@ from penstock.http.auth.principal import Principal, local_caller, refuse_remote
 from penstock.http.auth.rate_limit import RateLimiter
 from penstock.store import Store
 
-# A key that was revoked, a role that was changed: seconds until every server goes by it.
+# Seconds until a revoked key or changed role takes effect on every server.
 CACHE_TTL_S = 3.0
 MAX_CACHED_IDENTITIES = 10_000
 MAX_TOKEN_LENGTH = 8_192
-# Wrong credentials of one address: so many at once, then so many a second.
+# Failed attempts per address: a burst, then a rate per second.
 FAILED_ATTEMPT_RATE, TRIES_A_SECOND = 30, 0.5
-# Credentials from addresses beyond that rate that are looked up at the same time.
+# Concurrent lookups of credentials from addresses over that rate.
 MAX_SUSPECT_LOOKUPS = 8
 NOT_SHOWN = "missing credentials; send Authorization: Bearer KEY"
 INVALID_CREDENTIAL = "invalid API key or token"
@@ -80,7 +80,7 @@ class Authenticator:
         return caller
 
     async def recognise(self, scope: Mapping[str, Any]) -> Principal:
-        """With rights that are at most FRESH seconds old, also of a request that takes long."""
+        """Returns the caller with rights at most CACHE_TTL_S seconds old."""
         token = read_credential(scope)
         digest = sha256(token).digest()
         known = self.known.get(digest)
@@ -93,8 +93,8 @@ class Authenticator:
     async def authenticate_new(
         self, token: str, digest: bytes, known: CachedIdentity | None, address: str
     ) -> CachedIdentity:
-        """Somebody new, or somebody whose rights may have changed."""
-        # A valid credential is never refused because of others' wrong ones: it waits its turn.
+        """Authenticates a caller that is not cached or whose rights may have changed."""
+        # Failed attempts of others only delay a valid credential; they never refuse it.
         suspect = known is None and self.tries.is_spent(address)
         try:
             async with self.suspects if suspect else nullcontext():

@@ -1,4 +1,4 @@
-"""Who was refused what: counted, and written down once a minute."""
+"""Counts denied requests and writes them to the audit log once a minute."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ class Denial(NamedTuple):
 
 
 class DenialLog:
-    """The first of a kind at once, how many came after it within the minute."""
+    """Records the first denial of a kind at once, and the number of later ones each minute."""
 
     name = "refusal_recorder"
     every = 60.0
@@ -37,7 +37,7 @@ class DenialLog:
     def note(
         self, caller: Principal | None, scope: Mapping[str, Any], route: str, error: PenstockError
     ) -> None:
-        """The route is told by its template: what a request puts into its path may be a secret."""
+        """Records the route's template, because a requested path may contain a secret."""
         if not isinstance(error, COUNTED):
             return
         refusal = make_denial(caller, scope, route, error)

@@ -1,4 +1,4 @@
-"""What is known of a caller, and what a server is told about whom to believe."""
+"""The identity of a caller, and the settings of trusted token issuers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -15,25 +15,25 @@ GRANT_PREFIX = "penstock:"
 
 
 class TrustedIssuers(Struct, frozen=True):
-    """Settings: with none of these there are API keys alone."""
+    """Settings of token issuers. Without any, only API keys are accepted."""
 
     issuer: str | None = None
     audience: str | None = None
     jwks_url: str | None = None
     algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
-    # The claim that says the tenant; without it every token is of the owner's.
+    # The claim that names the tenant. Without it, tokens belong to the owner.
     tenant_claim: str | None = None
     introspect_url: str | None = None
     introspect_client: str = ""
     introspect_secret: str = ""
-    # Requests a second of one caller, unless its key says otherwise.
+    # Requests per second of one caller, unless its key has a rate.
     rate: float = 0.0
-    # Refuse tokens without the claim `eventTypes`, instead of serving them every type.
+    # Refuse tokens without an eventTypes claim instead of allowing every type.
     require_event_types: bool = False
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """`until` is when it has to be asked again, in seconds since 1970."""
+    """`until` is the Unix time at which it must be verified again."""
 
     subject: str
     tenant: str = "default"
@@ -42,7 +42,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = (EVERY,)
     types: tuple[str, ...] = (EVERY,)
     rate: float | None = None
-    # Of an API key.
+    # Set for API keys.
     expires_at: Moment = NEVER
     until: float = float("inf")
 
@@ -54,8 +54,8 @@ def make_identity(
     *,
     kind: Literal["jwt", "opaque"],
 ) -> Identity:
-    """What an issuer says of a subject. The kind of token marks the subject, so that an issuer
-    cannot name an API key or a user of the command line."""
+    """Maps token claims to an identity. The subject is prefixed with the kind of token, so an
+    issuer cannot impersonate an API key or a CLI user."""
     return Identity(
         subject=f"{kind}:{read_subject(claims)}",
         tenant=read_tenant(claims, believed.tenant_claim),
@@ -84,7 +84,7 @@ def read_tenant(claims: Mapping[str, Any], claim: str | None) -> str:
 
 
 def read_grants(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """`penstock:publish` and the like, among what other services mean."""
+    """Returns the grants among the scopes, such as `penstock:publish`."""
     return tuple(
         word.removeprefix(GRANT_PREFIX)
         for word in split_words(claims.get("scope", claims.get("scp")))
@@ -100,7 +100,7 @@ def is_grant(text: str) -> bool:
 
 
 def read_types(claims: Mapping[str, Any], *, required: bool = False) -> tuple[str, ...]:
-    """The types a token may claim. An empty list is none at all."""
+    """Returns the message types a token may claim. An empty list allows none."""
     if "eventTypes" not in claims and not required:
         return (EVERY,)
     given = claims.get("eventTypes")

@@ -1,4 +1,4 @@
-"""Tokens that only their issuer can read: it is asked about each, at most once a minute."""
+"""Token introspection (RFC 7662), cached for a minute per token."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Asks an issuer: briefly, for little, and nowhere else than where it is said to be."""
+"""Requests to a token issuer: short timeout, bounded response, no redirects."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ NEARBY = ("127.0.0.1", "::1", "localhost")
 
 
 def check_url(name: str, url: str) -> None:
-    """What is said on the way could be changed: only this machine may be asked in the clear."""
+    """Requires https, except for issuers on this machine."""
     parts = urlsplit(url)
     nearby = parts.scheme == "http" and parts.hostname in NEARBY
     if not (parts.hostname and (parts.scheme == "https" or nearby)):
@@ -22,7 +22,7 @@ def check_url(name: str, url: str) -> None:
 
 
 async def fetch(method: str, url: str, **request: Any) -> Any:
-    """The JSON it answers with."""
+    """Returns the decoded JSON response."""
     try:
         async with (
             aiohttp.ClientSession(timeout=REQUEST_TIMEOUT, trust_env=False) as session,

@@ -1,4 +1,4 @@
-"""The public keys of an issuer: the last good set, asked for again now and then."""
+"""Fetches and caches the JSON Web Key Set of an issuer."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from penstock.http.auth.rate_limit import TokenBucket
 
 log: FilteringBoundLogger = structlog.get_logger()
 CACHE_TTL_S = 300.0
-# A flood of unknown keys asks the issuer this often at once, and then once an interval.
+# Fetches for unknown keys: a burst, then one per interval.
 FETCH_BURST, FETCH_INTERVAL_S = 3, 30.0
 MAX_KEYS, MOST_RETIRED = 100, 1_000
 MIN_RSA_BITS = 2_048
@@ -28,7 +28,7 @@ class JsonWebKeySet:
         self.url = url
         self.clock = clock
         self.keys: list[dict[str, Any]] | None = None
-        # Names of keys that the issuer had once: their tokens are wrong, not unknown.
+        # Key ids that the issuer has removed. Their tokens are invalid, not unknown.
         self.retired: set[str] = set()
         self.fetched_at = -float("inf")
         self.allowance = TokenBucket(1 / FETCH_INTERVAL_S, FETCH_BURST, clock())
@@ -41,7 +41,7 @@ class JsonWebKeySet:
         return self.clock() - self.fetched_at > CACHE_TTL_S
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK | None:
-        """None if the issuer has no such key; IdentityUnavailable while that is not known."""
+        """Returns None if the issuer has no such key. Raises IdentityUnavailable if unknown."""
         seen = self.begun
         if self.stale:
             await self.refresh()
@@ -54,7 +54,7 @@ class JsonWebKeySet:
         return found or self.lookup(kid, algorithm)
 
     async def refresh(self) -> None:
-        """Callers that come during a fetch use the keys there are."""
+        """Refreshes stale keys. Callers that arrive during a fetch use the cached keys."""
         if self.turn.locked() and self.keys is not None:
             return
         async with self.turn:
@@ -62,14 +62,14 @@ class JsonWebKeySet:
                 await self.fetch()
 
     async def fetch_after(self, seen: int) -> bool:
-        """Fetches unless a fetch began since number `seen`. True if one of those succeeded."""
+        """Fetches unless a fetch began after number `seen`. True if such a fetch succeeded."""
         async with self.turn:
             if self.begun == seen:
                 await self.fetch()
         return self.succeeded > seen
 
     async def fetch(self) -> None:
-        """Does nothing while the allowance is used up."""
+        """Fetches unless the rate limit is exhausted."""
         if self.allowance.take(self.clock()):
             self.begun += 1
             if await self.load():
@@ -102,7 +102,7 @@ class JsonWebKeySet:
             and key.get("use", "sig") == "sig"
             and (kid is None or key.get("kid") == kid)
         ]
-        # Which of several is meant, nobody says.
+        # Without a kid, several matching keys are ambiguous.
         return parse_key(fitting[0], algorithm) if len(fitting) == 1 else None
 
 

@@ -1,4 +1,4 @@
-"""Signed tokens of an issuer that we believe."""
+"""Verifies JWTs of a trusted issuer."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from penstock.http.auth.jwks import KIND, JsonWebKeySet
 LEEWAY = 60
 MAX_KID_LENGTH = 200
 REQUIRED = ["exp", "iss", "aud", "sub", "jti"]
-# After this long a key that was taken out of the set counts no more.
+# A verified token is cached this long, which bounds the use of a removed key.
 BELIEVED_FOR = 60.0
 MAX_TIMESTAMP = 2**53
 
@@ -39,7 +39,7 @@ class JwtVerifier:
         try:
             return self.verify_claims(token, await self.key(kid, algorithm), algorithm)
         except jwt.InvalidSignatureError:
-            # The issuer may have replaced the key and kept its name.
+            # The issuer may have replaced the key and kept its kid.
             if not await self.keys.fetch_after(seen):
                 raise
         return self.verify_claims(token, await self.key(kid, algorithm), algorithm)
@@ -84,7 +84,7 @@ class JwtVerifier:
 
 
 def is_moment(value: object) -> bool:
-    """Seconds as a number, and not as a text that looks like one."""
+    """True for a number of seconds, not for a numeric string."""
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -93,7 +93,7 @@ def is_moment(value: object) -> bool:
 
 
 def check(believed: TrustedIssuers) -> None:
-    """What an operator said of an issuer is enough, and safe."""
+    """Checks that the issuer settings are complete and safe."""
     said = (believed.issuer, believed.audience, believed.jwks_url)
     if any(said) and not all(said):
         raise InvalidInput("JWT authentication requires jwt_issuer, jwt_audience and jwks_url")
@@ -107,7 +107,7 @@ def check(believed: TrustedIssuers) -> None:
         )
 
 
-# Whoever may check a signature with a shared secret may also make one.
+# Asymmetric algorithms only: a shared secret that verifies tokens can also forge them.
 ALGORITHMS = tuple(
     name
     for name in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",

@@ -1,4 +1,4 @@
-"""Who calls, and what a route asks of its callers."""
+"""The authenticated caller, and what a route requires of it."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -14,39 +14,39 @@ from penstock.webhooks.egress import unwrap_ipv4
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NAMES = frozenset({b"127.0.0.1", b"[::1]", b"localhost"})
-# What browsers say of a page that was not served from here: another site, or another port.
+# Sec-Fetch-Site values of requests from pages of another site or port.
 OTHER_SITES = frozenset({b"cross-site", b"same-site"})
 SAFE_METHODS = frozenset({"GET", "HEAD"})
-# What tells where a request comes from. All but the first three are written by proxies.
+# Headers that show where a request comes from. Proxies write all but the first three.
 ORIGIN_HEADERS = frozenset(
     {b"host", b"origin", b"sec-fetch-site", b"forwarded", b"via", b"x-real-ip"}
 )
-# The owner of the store: what concerns all tenants is for its callers alone.
+# The tenant that owns the store. Only its callers may act across tenants.
 OWNER = "default"
 
 
 class Extent(StrEnum):
-    """What the right of a route has to cover."""
+    """The range that the right of a route must cover."""
 
-    # The queue in question, which the route checks; lists show what the caller may see.
+    # One queue, which the route checks. Lists show what the caller may see.
     QUEUE = "queue"
-    # All queues of the scope in question, which the route checks.
+    # All queues of one scope, which the route checks.
     SCOPE = "scope"
     # All queues of all scopes of the tenant.
     TENANT = "tenant"
-    # The same, and only for the tenant that owns the store.
+    # Like TENANT, but only for the tenant that owns the store.
     STORE = "store"
 
 
 class Requirement(Struct, frozen=True):
-    """What a route asks of its caller. Without a right, any caller is let in."""
+    """The right a route requires. Without one, it admits any caller."""
 
     right: Right | None
     extent: Extent = Extent.QUEUE
 
 
 class Principal:
-    """Queues are the tenant's; a lock token is of use to its holder alone."""
+    """The caller of a request. Queues belong to its tenant, lock tokens to its holder."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Principal:
         self.access = access
         self.types = frozenset(types)
         self.rate = rate
-        # Of an API key. The issuer of a token renews it, so the end of a token is none.
+        # Set for API keys. Issuers renew tokens, so their expiry does not count.
         self.expires_at = expires_at
 
     @cached_property
     def holder(self) -> str:
-        """Unique among all callers: a tenant's name has no slash, and a subject begins with its
+        """Unique among all callers: tenant names have no slash, and subjects start with their
         kind."""
         return f"{self.tenant}/{self.subject}"
 
@@ -81,7 +81,7 @@ class Principal:
             self.access.check(required.right, EVERY)
 
     def filter_types(self, types: Iterable[str]) -> tuple[str, ...]:
-        """The types a claim is to be served: those asked for, or all the caller may have."""
+        """Returns the requested types, or all types the caller may claim."""
         asked = tuple(types)
         if EVERY in self.types:
             return asked
@@ -92,7 +92,7 @@ class Principal:
         return asked or tuple(sorted(self.types))
 
 
-# Without credentials there is one caller: whoever can reach the loopback of this machine.
+# The only caller without --auth. It may do everything.
 OPERATOR = Principal("local", OWNER, EVERYTHING)
 
 
@@ -123,8 +123,8 @@ def is_remote(address: str) -> bool:
 
 
 def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
-    """A web page that the operator looks at is not the operator: its browser says where it is from,
-    and a name that was made to lead here is not one of ours. Nor is the client of a proxy."""
+    """Admits local requests. Refuses those of foreign web pages (CSRF), of host names that resolve
+    here (DNS rebinding) and those forwarded by a proxy."""
     host = origin = None
     for name, value in headers:
         if name not in ORIGIN_HEADERS and name[:12] != b"x-forwarded-":
@@ -154,6 +154,6 @@ def refuse_foreign(host: bytes | None, origin: bytes | None) -> None:
 
 @lru_cache(64)
 def is_local_host(host: bytes) -> bool:
-    """With its port or without."""
+    """Accepts a host with or without a port."""
     name, colon, port = host.rpartition(b":")
     return (name if colon and port.isdigit() else host) in NAMES

@@ -1,4 +1,4 @@
-"""How often somebody may: a bucket of requests that fills up again."""
+"""Rate limits: token buckets by name."""
 
 import time
 from collections import OrderedDict
@@ -25,7 +25,7 @@ class TokenBucket:
 
 
 class RateLimiter:
-    """One a name; whoever was not heard of for longest is forgotten, and begins anew."""
+    """One bucket per name. The least recently used bucket is dropped when there are too many."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -43,6 +43,6 @@ class RateLimiter:
         return bucket.take(now)
 
     def is_spent(self, name: str) -> bool:
-        """Without taking."""
+        """True if the bucket is empty. Takes nothing."""
         bucket = self.all.get(name)
         return bucket is not None and bucket.left + (self.clock() - bucket.at) * bucket.rate < 1

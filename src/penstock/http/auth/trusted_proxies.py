@@ -1,4 +1,4 @@
-"""The address of a client behind reverse proxies, as X-Forwarded-For tells it."""
+"""Finds the client address behind reverse proxies by X-Forwarded-For."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -12,15 +12,15 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 
 class TrustedProxies:
-    """Believes X-Forwarded-For as far as it was written by these proxies: each one appends the
-    address it was called from, and what stands before that, anyone may have written."""
+    """Trusts the X-Forwarded-For entries that these proxies appended. Earlier entries may be
+    forged by the client."""
 
     def __init__(self, networks: Iterable[str]) -> None:
         self.networks = [network_of(text) for text in networks]
         self.find_client = lru_cache(10_000)(self._find_client)
 
     def client_of(self, scope: Mapping[str, Any]) -> tuple[str, int] | None:
-        """The address of the client, as ASGI has it."""
+        """Returns the client address in the form of ASGI."""
         peer: tuple[str, int] | None = scope.get("client")
         if peer is None:
             return None
@@ -28,7 +28,7 @@ class TrustedProxies:
         return self.find_client(peer[0], b",".join(forwarded)), 0
 
     def _find_client(self, peer: str, forwarded: bytes) -> str:
-        """The right-most address that is not a trusted proxy's."""
+        """Returns the right-most address that is not a trusted proxy."""
         address = address_in(peer) or peer
         for text in reversed(forwarded.decode("latin-1").split(",")):
             if not self.trusts(address):
@@ -52,7 +52,7 @@ def network_of(text: str) -> Network:
 
 
 def address_in(text: str) -> str | None:
-    """The address of 192.0.2.1, 192.0.2.1:4711, 2001:db8::1 or [2001:db8::1]:4711."""
+    """Parses 192.0.2.1, 192.0.2.1:4711, 2001:db8::1 or [2001:db8::1]:4711."""
     host = text.strip()
     if host.startswith("["):
         host = host[1:].partition("]")[0]

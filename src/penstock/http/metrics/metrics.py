@@ -1,4 +1,4 @@
-"""What this server counts, for Prometheus. Label sets are bounded; a scrape counts no table."""
+"""The Prometheus metrics of a server. Label sets are bounded; a scrape runs no count query."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -14,14 +14,14 @@ from penstock.http.metrics.queue_stats import MICROS_PER_SECOND, QueueCounts, Qu
 from penstock.stores.pool import ConnectionPool
 
 T = TypeVar("T")
-# Names of queues past these are "other".
+# Further queues share the label "other".
 MAX_QUEUE_LABELS = 200
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 OTHER = "other"
 
 
 def count_values(values: Sequence[T]) -> Iterable[tuple[T, int]]:
-    """Each with how often it is there; most often they are all the same."""
+    """Counts each value. Fast if all are equal, which is the common case."""
     if values and values.count(values[0]) == len(values):
         return ((values[0], len(values)),)
     return Counter(values).items()
@@ -65,12 +65,12 @@ class Metrics:
         return name
 
     def observe_request(self, route: str, status: int, took: float) -> None:
-        """A route is one of ours, never what a caller typed."""
+        """`route` is a template, never a requested path, so labels stay bounded."""
         self.requests.add(route, str(status))
         self.seconds.add(route, took)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """A gauge that is read when it is scraped."""
+        """Adds a gauge that is read at each scrape."""
         Gauge(name, text, registry=self.registry).set_function(value)
 
     def render(self) -> bytes:
@@ -78,7 +78,7 @@ class Metrics:
 
 
 class Depths(Collector):
-    """The last count there is, as gauges."""
+    """Exposes the last snapshot of queue counts as gauges."""
 
     def __init__(self, counts: QueueCounts, directory: QueueCache, metrics: Metrics) -> None:
         self.counts = counts
@@ -98,7 +98,7 @@ class Depths(Collector):
         yield self.collect_ages()
 
     def collect_ages(self) -> Metric:
-        """Of queues that share a name, the longest."""
+        """Queues of the same name share a gauge, which shows the longest wait."""
         family = GaugeMetricFamily(
             "penstock_oldest_claimable_seconds", "Age of the oldest claimable message.",
             labels=["queue"],
@@ -115,7 +115,7 @@ class Depths(Collector):
         return family
 
     def sum_depths(self) -> dict[tuple[str, str], int]:
-        """Queues of the same name in several scopes, and those past the limit, are added up."""
+        """Adds up queues of the same name, and those beyond MAX_QUEUE_LABELS."""
         snapshot = self.counts.ask()
         sums: dict[tuple[str, str], int] = {}
         for (queue_id, place), count in snapshot.depths.items() if snapshot else ():
@@ -127,7 +127,7 @@ class Depths(Collector):
 
 
 def watch_pool(metrics: Metrics, pool: ConnectionPool[Any]) -> None:
-    """The connections to the store."""
+    """Adds gauges of the store's connection pool."""
     metrics.watch("penstock_pool_used", "Store connections in use.", lambda: float(len(pool.used)))
     metrics.watch("penstock_pool_idle", "Idle store connections.", lambda: float(len(pool.idle)))
     metrics.watch(
@@ -138,7 +138,7 @@ def watch_pool(metrics: Metrics, pool: ConnectionPool[Any]) -> None:
 
 
 class LagWatch:
-    """How late a timer comes is how long everybody else waited."""
+    """Measures event loop lag: how late a timer fires."""
 
     name = "loop_lag_watch"
     every = 1.0

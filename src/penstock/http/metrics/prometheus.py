@@ -1,5 +1,7 @@
-"""Counters and histograms for Prometheus that cost a request little: plain numbers, made into
-families when they are scraped. A server counts on one thread."""
+"""Cheap counters and histograms for Prometheus.
+
+They are plain numbers, updated on one thread without locks and converted at each scrape.
+"""
 
 from bisect import bisect_left
 from collections import Counter
@@ -46,11 +48,11 @@ class CounterMetric(MetricFamily):
 
 
 class HistogramMetric(MetricFamily):
-    """How long something took, by one label."""
+    """Durations in seconds, by one label."""
 
     def __init__(self, registry: CollectorRegistry, name: str, text: str, label: str) -> None:
         super().__init__(registry, name, text, (label,))
-        # How many fell below each bound and not below the one before it, and the sum of all.
+        # The count of each bucket (not cumulative), and the sum of all values.
         self.seen: dict[str, tuple[list[int], list[float]]] = {}
 
     def add(self, label: str, seconds: float) -> None:

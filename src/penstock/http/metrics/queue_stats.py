@@ -1,4 +1,4 @@
-"""How many messages are where, and how fast they end: counted now and then, for everybody."""
+"""Snapshots of queue counts and processing rates, shared by all requests."""
 
 import asyncio
 import math
@@ -11,28 +11,28 @@ from penstock.http.events.tail import find_newest
 from penstock.model.message import HistoryRow, Moment
 from penstock.store import Store
 
-# Of those that ended, only so many of the latest are counted.
+# Ended messages are counted among this many of the latest.
 ENDED = 10_000
-# A count is not repeated before so many times its own length have passed.
+# A count is repeated after this many times its own duration at the earliest.
 COUNT_COST_FACTOR = 20
-# Nobody asked for so long: nothing is counted.
+# Counting stops when no request asked for this long.
 IDLE_TIMEOUT_S = 120.0
 SAMPLE_SIZE = 500
 SMOOTHING_FACTOR = 0.3
 MICROS_PER_SECOND = 1_000_000
-# How long a run takes, while nothing is known of a queue.
+# Assumed run time in seconds of a queue without history.
 UNKNOWN_RUN = 1.0
 
 
 class QueueSnapshot(Struct, frozen=True):
     at: Moment
     depths: dict[tuple[int, str], int]
-    # By queue id, since when its next message waits.
+    # By queue id, since when its oldest claimable message has been waiting.
     since: dict[int, Moment] = {}
 
 
 class QueueRate(Struct, frozen=True):
-    """Ended deliveries a second, and the seconds of a run."""
+    """Ended deliveries per second, and the average run time in seconds."""
 
     rate: float = 0.0
     run: float = UNKNOWN_RUN
@@ -47,12 +47,12 @@ class QueueCounts:
         self.asked_at = -math.inf
 
     def ask(self) -> QueueSnapshot | None:
-        """The last one, whenever it was; from now on there are newer ones."""
+        """Returns the last snapshot, however old, and keeps the sampler running."""
         self.asked_at = time.monotonic()
         return self.latest
 
     async def get_snapshot(self) -> QueueSnapshot:
-        """Not older than a second, or than what counting it cost allows."""
+        """Returns a snapshot at most a second old, or older if counting is slow."""
         self.ask()
         async with self.counting:
             if self.latest is None or time.monotonic() >= self.next_at:
@@ -71,7 +71,7 @@ class QueueCounts:
 
 
 class QueueRates:
-    """By queue id, from a sample of history."""
+    """Rates by queue id, estimated from a sample of history."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -110,13 +110,13 @@ def smooth(old: float, new: float) -> float:
 
 
 def compute_workers_needed(pace: QueueRate, ready: int, concurrency: int, catch_up: float) -> int:
-    """To keep pace, and to work off in `catch_up` seconds what is ready."""
+    """Workers to keep up with the rate and clear the backlog in `catch_up` seconds."""
     runs = pace.rate * pace.run + ready * pace.run / catch_up
     return max(math.ceil(runs / concurrency), 1 if ready or runs else 0)
 
 
 class QueueStatsSampler:
-    """Counts while somebody asks."""
+    """Takes snapshots while requests ask for them."""
 
     name = "metrics_snapshotter"
     every = 5.0
