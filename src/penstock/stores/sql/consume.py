@@ -107,7 +107,7 @@ class ServerConsume(ABC):
     async def free_ones(
         self, do: Callable[[Sequence[Locked]], Awaitable[list[Any]]], items: Sequence[Locked]
     ) -> list[Any]:
-        """Completes as one set; leaves out rows locked by another transaction."""
+        """Runs the verb as one set; leaves out rows locked by another transaction."""
         if not items:
             return []
         try:
