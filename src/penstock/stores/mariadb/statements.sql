@@ -1,11 +1,11 @@
--- The names are the verbs, the same in every engine's file. A name may have several statements:
--- they travel together, and what the last one with rows says is the answer.
+-- Names are verbs and the same in every engine's file. A name may have several statements: they
+-- are sent together, and the result is that of the last one with rows.
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
--- A set names its index, or a small table would be read from end to end, past rows that others
--- hold; and what is to be deleted by a set is locked by a look first, for which nobody waits.
+-- Set statements force an index, or a small table would be scanned across locked rows. Rows to
+-- delete are first locked by a SELECT that skips locked ones.
 
 -- name: enter
--- Until we commit, nothing that is written after this look is taken for final.
+-- Until this commits, the export treats nothing written after this read as final.
 SELECT number FROM penstock_generation ORDER BY number DESC LIMIT 1 LOCK IN SHARE MODE;
 -- name: next_number
 UPDATE penstock_counter SET value = value + 1 WHERE name = :name;
@@ -50,7 +50,7 @@ RETURNING id;
 SELECT id, digest FROM penstock_dedup
 WHERE queue_id = :queue_id AND `key` = :key AND expires_at > :now;
 -- name: dedup_place
--- Over since ever, so it says nothing; what sweeps old keys takes it if nobody fills it.
+-- A placeholder that is already expired; the sweep of old keys removes it if it stays unused.
 INSERT IGNORE INTO penstock_dedup (queue_id, `key`, id, digest, expires_at)
 VALUES (:queue_id, :key, 0, '', 0);
 -- name: dedup_remember
@@ -121,7 +121,7 @@ ORDER BY position LIMIT 1;
 -- name: get_in_line
 UPDATE penstock_scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
 -- name: end_of_line
--- A number that no message will have.
+-- An id that no message will have.
 INSERT INTO penstock_message (queue_id, type, priority, rank, created_at, body)
 VALUES (0, '', 0, 0, 0, '');
 DELETE FROM penstock_message WHERE id = last_insert_id();
@@ -130,8 +130,8 @@ SELECT last_insert_id();
 -- name: any_ready
 SELECT 1 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id IN (:queues) LIMIT 1;
 -- name: look
--- The server looks by itself: that costs neither a packet nor a client. News are told by their
--- queues; without any, those of the wanted that have work for another reason.
+-- Polls inside the server, without round trips. Returns the queues of new messages; without any,
+-- the wanted queues that have work for another reason.
 BEGIN NOT ATOMIC
     DECLARE look INT DEFAULT 0;
     DECLARE newest BIGINT;
@@ -147,8 +147,8 @@ END;
 -- name: listen
 DO :locks;
 -- name: ring
--- Before the commit: who is woken takes longer to ask than we to commit. Another user's session
--- goes on sleeping.
+-- Runs before the commit: the woken session needs longer to poll than this one to commit.
+-- Sessions of other users cannot be woken.
 BEGIN NOT ATOMIC
     DECLARE listener BIGINT;
     DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
@@ -160,7 +160,7 @@ SELECT DISTINCT queue_id FROM (
     SELECT queue_id FROM penstock_message FORCE INDEX (PRIMARY)
     WHERE id > :seen ORDER BY id LIMIT :most) AS news;
 -- name: ready_queues
--- Not EXISTS, which would become a join that reads all of them.
+-- EXISTS would be turned into a join that reads every row.
 SELECT q.id FROM penstock_queue AS q FORCE INDEX (PRIMARY)
 WHERE q.id IN (:queues) AND (
     SELECT 1 FROM penstock_ready AS r FORCE INDEX (PRIMARY) WHERE r.queue_id = q.id LIMIT 1);
@@ -177,13 +177,13 @@ FROM penstock_ready
 WHERE queue_id = :queue AND type = :type AND expires_at > @now
 ORDER BY rank, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: number_claim
--- A claim that finds nothing writes nothing, and takes no number.
--- Not by SET, which would lock what it reads.
+-- A claim that finds nothing writes nothing and takes no number.
+-- SET would lock the rows it reads.
 SELECT CASE WHEN EXISTS (
     SELECT 1 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id IN (:queues) LIMIT 1)
     THEN nextval(penstock_fence) END, NULL INTO @fence, @at;
 -- name: claim
--- Its moment is that of the first ticket in hand: what it sees was committed before.
+-- Takes the time after locking the first ticket, so everything it sees was committed before.
 INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length)
@@ -193,7 +193,7 @@ SELECT id, @fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
 FROM (:picks) AS first WHERE @fence IS NOT NULL
 ORDER BY rank, id LIMIT :limit;
 -- name: claimed
--- By the one value that all leases of a claim share and that has an index.
+-- Finds the leases by lease_until, which all leases of a claim share and which has an index.
 SELECT l.id, l.queue_id, l.type, m.priority, m.created_at, m.body, m.meta, l.fence, l.attempts,
        l.deliveries, l.lease_until, l.flags, l.rank, l.dead_at
 FROM penstock_lease AS l FORCE INDEX (until)
@@ -209,15 +209,15 @@ DELETE d FROM penstock_lease AS l FORCE INDEX (until)
 STRAIGHT_JOIN penstock_dead AS d FORCE INDEX (PRIMARY) ON d.id = l.id
 WHERE l.lease_until = @at + :length AND l.fence = @fence;
 -- name: own_lengths
--- Of those that were published with a lease of their own. The last step: it moves them away from
--- the others of their claim.
+-- Messages published with their own lease. Runs last, because it changes lease_until, by which
+-- the leases of a claim are found.
 UPDATE penstock_lease AS l FORCE INDEX (until)
 STRAIGHT_JOIN penstock_message AS m FORCE INDEX (PRIMARY) ON m.id = l.id
 SET l.length = CAST(json_value(m.meta, '$.lease') * 1000000 AS INT),
     l.lease_until = @at + CAST(json_value(m.meta, '$.lease') * 1000000 AS INT)
 WHERE l.lease_until = @at + :length AND l.fence = @fence AND l.flags & 32;
 -- name: take
--- One statement, so that what is not needed is not sent, and nobody waits for its answer.
+-- One compound statement, so that unneeded parts are skipped without a round trip.
 BEGIN NOT ATOMIC
     START TRANSACTION;
     :clock;
@@ -284,8 +284,8 @@ ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), body = VALUES(body);
 DELETE l FROM penstock_lease AS l FORCE INDEX (PRIMARY)
 WHERE (:locks) AND flags & 67 = 0;
 -- name: keys_of_leases
--- Of those with an ordering key or a unique key to free. NULL if no line waits for its end: a dead
--- letter's has gone on.
+-- Leases with an ordering key or unique key to free. NULL if no line waits for its end: the line
+-- of a dead letter has moved on.
 SELECT l.id, l.fence, h.queue_id, h.`key`
 FROM (SELECT id, fence FROM penstock_lease FORCE INDEX (PRIMARY)
       WHERE (:locks) AND flags & 3 AND NOT flags & 64) AS l
@@ -294,7 +294,7 @@ LEFT JOIN penstock_head AS h FORCE INDEX (id) ON h.id = l.id;
 DELETE l FROM json_table(:array, '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
 STRAIGHT_JOIN penstock_lease AS l FORCE INDEX (PRIMARY) ON l.id = gone.id;
 -- name: free_leases
--- Those of the leases that nobody's open transaction holds.
+-- Leases that are not locked by another transaction.
 SELECT id, fence FROM penstock_lease FORCE INDEX (PRIMARY)
 WHERE (:locks) FOR UPDATE SKIP LOCKED;
 -- name: keep_result
@@ -377,7 +377,7 @@ LEFT JOIN (SELECT id FROM penstock_lease WHERE id = :id FOR UPDATE SKIP LOCKED) 
 WHERE l.id = :id;
 
 -- name: promote_many
--- Of the first that are due, those that need no look at their key.
+-- Due tickets without an ordering key, or that hold theirs.
 INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM (SELECT * FROM penstock_scheduled FORCE INDEX (due)
@@ -386,7 +386,7 @@ FROM (SELECT * FROM penstock_scheduled FORCE INDEX (due)
 WHERE flags & 1 = 0 OR EXISTS (SELECT 1 FROM penstock_head AS h WHERE h.id = due.id)
 RETURNING id, queue_id;
 -- name: leave_scheduled
--- Of a small table a list of ids would be looked for from end to end.
+-- With a list of ids, a small table would be scanned.
 DELETE s FROM json_table(:array, '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
 STRAIGHT_JOIN penstock_scheduled AS s FORCE INDEX (PRIMARY) ON s.id = gone.id;
 -- name: due
@@ -411,7 +411,7 @@ SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id = :queue_id AND id = :id
 FOR UPDATE SKIP LOCKED;
 -- name: expire_ready
--- Those that free no key.
+-- Expired messages that free no key.
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (expiry)
 WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 67 = 0
@@ -707,7 +707,7 @@ VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
 SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
 WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
 -- name: old_acts
--- A year is kept.
+-- Keeps one year.
 SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;

@@ -10,7 +10,7 @@ from penstock.stores.sql.transaction import Ticket
 
 
 async def promote(tx: MariaTransaction, limit: int) -> list[int]:
-    """Promotes due tickets without an ordering key; returns their queues."""
+    """Promotes due tickets that need not wait for their key; returns their queues."""
     rows = await tx.all("promote_many", limit=limit)
     if rows:
         await tx.add(fill_statement("leave_scheduled", array=to_json_array(id for id, _ in rows)))

@@ -1,9 +1,8 @@
--- One statement a name; the names are the verbs, the same in every engine's file.
+-- One statement per name; names are verbs and the same in every engine's file.
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
--- Nothing here waits for a row of somebody's open transaction: it is skipped.
--- What is LATERAL, a value of its own, or BETWEEN a number and itself could be a plain join: but that
--- is planned by the size of a table when the plan was made, and one that was empty then would be
--- read from end to end ever after.
+-- No statement waits for a row locked by another transaction; it is skipped.
+-- LATERAL, scalar subqueries and BETWEEN n AND n replace plain joins: those are planned by the
+-- table size at plan time, and a table that was empty then would be scanned ever after.
 
 -- name: moment
 SELECT penstock.moment();
@@ -86,7 +85,7 @@ placed AS (
     FROM known WHERE due <= penstock.moment())
 SELECT id FROM known;
 -- name: publish_keyed
--- The locks of the keys are held since an earlier statement, so that this one sees every head.
+-- An earlier statement locked the keys, so this one sees every head.
 WITH asked AS MATERIALIZED (
     SELECT nextval('penstock.message_id') AS id, given.*,
            coalesce(run_at, penstock.moment() + delay) AS due
@@ -237,8 +236,8 @@ CROSS JOIN LATERAL (
     ORDER BY r.rank, r.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS first
 ORDER BY first.rank, first.id LIMIT :limit;
 -- name: claim
--- The last row is all NULL if expired messages stand in line: they are for another step to end.
--- The + 0 keeps it from looking for them all along the line.
+-- The last row is all NULL if there are expired messages in line; another statement ends them.
+-- The + 0 keeps the planner from searching the whole line for them.
 WITH taken AS (
     DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(/*pick*/))
     RETURNING queue_id, rank, id, attempts, deliveries, flags),
@@ -333,8 +332,8 @@ SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer
        claimed_at, penstock.moment(), true
 FROM ended RETURNING id, fence;
 -- name: keys_of_leases
--- Of those with an ordering key or a unique key to free. NULL if no line waits for its end: a dead
--- letter's has gone on.
+-- Leases with an ordering key or unique key to free. NULL if no line waits for its end: the line
+-- of a dead letter has moved on.
 SELECT l.id, l.fence, h.queue_id, h.key
 FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
 CROSS JOIN LATERAL (
@@ -344,8 +343,8 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT queue_id, key FROM penstock.head WHERE id = l.id OFFSET 0) AS h ON true;
 -- name: complete_keyed
--- The locks of the keys are held since an earlier statement, so that this one sees every line.
--- A lease stays if the next in its line is about to leave it: that may not happen after all.
+-- An earlier statement locked the keys, so this one sees every line.
+-- Skips a lease whose successor is locked: that transaction may still roll back.
 WITH held AS MATERIALIZED (
     SELECT l.*, asked.result, (
         SELECT s.id FROM penstock.scheduled AS s
@@ -398,7 +397,7 @@ told AS (
     FROM ended)
 SELECT id, fence, CASE WHEN next IS NOT NULL THEN queue_id END FROM ended;
 -- name: free_leases
--- Those of the leases that nobody's open transaction holds.
+-- Leases that are not locked by another transaction.
 SELECT l.id, l.fence
 FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
 JOIN penstock.lease AS l ON l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence
@@ -527,7 +526,7 @@ LEFT JOIN (SELECT id FROM penstock.lease WHERE id = :id FOR UPDATE SKIP LOCKED) 
 WHERE l.id = :id;
 
 -- name: promote_many
--- Of the first that are due, those that wait for nobody else of their key.
+-- Due tickets without an ordering key, or that hold theirs.
 WITH first AS MATERIALIZED (
     SELECT ctid AS place, id, flags FROM penstock.scheduled
     WHERE due_at <= penstock.moment() AND due_at < 9007199254740991
@@ -650,7 +649,7 @@ DELETE FROM penstock.result WHERE id = ANY (:ids::bigint[]);
 UPDATE penstock.counter SET value = greatest(value, :id) WHERE name = 'pruned';
 
 -- name: schedules_move
--- One that another transaction holds is fired by that one, or later.
+-- A locked schedule is fired by the transaction that holds it, or later.
 WITH held AS MATERIALIZED (
     SELECT s.id, asked.seen_at, asked.next_at
     FROM unnest(:ids::int[], :seen_ats::bigint[], :next_ats::bigint[])
@@ -713,7 +712,7 @@ SELECT EXISTS (SELECT 1 FROM penstock.queue
    AND NOT EXISTS (SELECT 1 FROM pg_index
                    WHERE indexrelid = to_regclass('penstock.ready_type') AND indisvalid);
 -- name: index_types
--- Every type is >= '': but only a statement that says so may walk this index.
+-- The condition is always true; it keeps statements without it from using this index.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS ready_type ON penstock.ready (queue_id, type, rank, id)
 WHERE type >= '';
 
@@ -796,7 +795,7 @@ WHERE m.queue_id = ANY (:queues::int[]) AND m.id < :before
   AND (:type::text IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
 
 -- name: horizon
--- What was written by transactions before this one is all there will ever be.
+-- Rows of transactions before this one are final.
 SELECT txid_snapshot_xmin(txid_current_snapshot());
 -- name: feed_messages
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, tx
@@ -914,7 +913,7 @@ VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
 SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock.act
 WHERE (:tenant::text IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
 -- name: old_acts
--- A year is kept.
+-- Keeps one year.
 SELECT id FROM penstock.act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock.act

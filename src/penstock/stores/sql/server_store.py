@@ -37,7 +37,7 @@ class ServerStore(ServerConsume, SqlStore, WaitMixin[W]):
 
     @abstractmethod
     async def promote_set(self, limit: int) -> list[int]:
-        """Promotes due tickets without an ordering key as a set; returns their queues."""
+        """Promotes due tickets that need not wait for their key; returns their queues."""
 
     @abstractmethod
     async def now(self) -> Moment: ...

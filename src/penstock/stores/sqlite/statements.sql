@@ -1,4 +1,4 @@
--- One statement a name; the names are the verbs, the same in every engine's file.
+-- One statement per name; names are verbs and the same in every engine's file.
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
 
 -- name: next_number
@@ -71,7 +71,7 @@ SELECT queue_id, key FROM head WHERE id = :id;
 -- name: free_head
 DELETE FROM head WHERE id = :id;
 -- name: first_in_line
--- By name: after ANALYZE the planner would rather read and sort every line there is.
+-- Names the index: after ANALYZE the planner would scan and sort the whole table.
 SELECT id FROM scheduled INDEXED BY scheduled_line
 WHERE queue_id = :queue_id AND key = :key AND due_at = 9007199254740991
 ORDER BY position LIMIT 1;
@@ -308,8 +308,8 @@ SELECT EXISTS (SELECT 1 FROM ready WHERE queue_id = :id)
 -- name: queue_unschedule
 DELETE FROM schedule WHERE queue_id = :id;
 -- name: index_types
--- The type first, or claims without one would walk it, and sort. It has all that pick_type reads,
--- or claims by type would not.
+-- The type comes first, or claims without one would use this index and sort. It covers all that
+-- pick_type reads, or claims by type would not use it.
 CREATE INDEX IF NOT EXISTS ready_type ON ready (type, queue_id, rank, id);
 
 -- name: message
@@ -351,7 +351,7 @@ SELECT 1 FROM dead WHERE id = :id;
 DELETE FROM dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 -- name: take_some_ready
--- Up to the last of them, and +, or the planner might read every ticket of a rank.
+-- The upper bound and the + keep the planner from reading every ticket of a rank.
 DELETE FROM ready WHERE queue_id = :queue_id AND (rank, id) <= (
     SELECT +rank, +id
     FROM (SELECT rank, id FROM ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit)
@@ -454,7 +454,7 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 -- name: skip_counters
 UPDATE counter SET value = value + 1048576 WHERE name = 'fence';
 -- name: begin_sequences
--- A sequence has no row before its first number, or when all of them were lost.
+-- A sequence has no row before its first number, or after all were lost.
 INSERT INTO sqlite_sequence (name, seq)
 SELECT value, 0 FROM json_each('["message", "history"]')
 WHERE value NOT IN (SELECT name FROM sqlite_sequence);
@@ -487,7 +487,7 @@ VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
 SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM act
 WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
 -- name: old_acts
--- A year is kept.
+-- Keeps one year.
 SELECT id FROM act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM act WHERE id IN (SELECT id FROM act WHERE at < :now - 31536000000000 LIMIT :limit);

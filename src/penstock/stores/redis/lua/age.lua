@@ -1,5 +1,5 @@
 -- with: ticket
--- now, queue, waited, how many. The longest-waiting tickets move up to the next rank there is.
+-- ARGV: now, queue, waited, limit. Moves the longest-waiting tickets to the next existing rank.
 local queue, before, limit = ARGV[2], now - tonumber(ARGV[3]), tonumber(ARGV[4])
 local found, above, place = {}, nil, queue
 for _ = 1, 64 do

@@ -1,5 +1,5 @@
 -- with: lease audit
--- now, force, then the ids.
+-- ARGV: now, force, then the ids.
 local force = ARGV[2] == '1'
 
 local function cancel_claimed(t)

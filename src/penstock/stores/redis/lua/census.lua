@@ -1,9 +1,9 @@
 -- with: lease ids
--- now, after which message and which row, the last of both, how many of each. Says how far it
--- came, and how many it found where.
+-- ARGV: now, first message and row (exclusive), last of both, limit of each. Returns how far it
+-- read and the counts per place.
 local after, last_row, limit = tonumber(ARGV[2]), ARGV[5], tonumber(ARGV[6])
 last_id = math.min(last_id, tonumber(ARGV[4]))
--- Of messages with large bodies a few are enough.
+-- Fewer messages per call if their bodies are large.
 local room = 1000000
 local tallies = {}
 
@@ -37,7 +37,7 @@ local function count_dead(id)
     if call('ZSCORE', dead_line, dead_member(t, t.dead_at)) then count(t.queue, 'dead', id) end
 end
 
--- A message with all its places: between two scripts it may move from one to another.
+-- Counts a message with all its places: between two scripts it may move.
 local function look(id, value, remembered, leased, died)
     if value then count_message(id, value, remembered) end
     if remembered then count_ticket(id, remembered) end

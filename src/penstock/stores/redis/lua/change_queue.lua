@@ -1,6 +1,6 @@
 -- keys: queue queue_name
 -- with: audit
--- now, queue, its text as it was, its text now, the field of its name before and now.
+-- ARGV: now, queue, its old text, its new text, its old and new name field.
 if call('HGET', queue, ARGV[2]) ~= ARGV[3] then return 'again' end
 local holder = call('HGET', queue_name, ARGV[6])
 if ARGV[6] ~= '' and holder and holder ~= ARGV[2] then return 'taken' end

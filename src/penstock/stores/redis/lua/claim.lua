@@ -1,5 +1,5 @@
 -- with: lease
--- now, limit, length, consumer, begins, how many types, the types, the queues.
+-- ARGV: now, limit, length, consumer, begins, number of types, types, queues.
 local limit, length, consumer = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local begins = ARGV[5] == '1'
 local types, queues = {}, {}
@@ -8,7 +8,7 @@ for place = 7, #ARGV do
     list[#list + 1] = ARGV[place]
 end
 
--- Without an index, stepping over the others.
+-- Without the type index: skips other types.
 local function scan(queue, wanted, found)
     local from, to = '[' .. queue, '(' .. queue .. 'g'
     local count = 0
@@ -37,7 +37,7 @@ local function of_types(queue, found)
     end
 end
 
--- The first in line; several queues or types are one line, by rank and id.
+-- The first tickets; several queues or types are merged by rank and id.
 local function picked()
     if #queues == 1 and #types == 0 then return of_queue(ready, queues[1], limit) end
     local found = {}
@@ -93,7 +93,7 @@ for place, member in ipairs(members) do
     local id, text = ids[place], tickets[place]
     local t = text and ticket_of(id, text)
     if leased[place] then
-        -- A torn script left it here, too: its lease decides.
+        -- An interrupted script left a stale ticket: the lease decides.
     elseif t and tonumber(t.expires) <= now then
         expired[#expired + 1] = t
     else
@@ -124,7 +124,7 @@ if indexed then
     in_parts(entries, 'ZREM', typed)
 end
 for _, t in ipairs(remembered) do forget(t) end
--- Only now: what ends may free a key, and its next one enters this very line.
+-- After the claim: ending one may free a key and make another message of this queue ready.
 for _, t in ipairs(expired) do
     forget(t)
     finish(t, 'expire', 'expired')

@@ -1,5 +1,5 @@
 -- with: lease
--- now, limit, length, consumer, how many types, the types, the queues. The longest dead first.
+-- ARGV: now, limit, length, consumer, number of types, types, queues. Oldest dead first.
 local limit, length, consumer = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local wanted, filtered, found = {}, ARGV[5] ~= '0', {}
 for place = 6, 5 + ARGV[5] do wanted[ARGV[place]] = true end

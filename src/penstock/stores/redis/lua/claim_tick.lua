@@ -1,5 +1,5 @@
 -- keys: agent
--- now, agent, every, by.
+-- ARGV: now, agent, every, by.
 local text = call('HGET', agent, ARGV[2])
 if text then
     local at, length, start = match(text, '^(%d+) (%d+) ()')

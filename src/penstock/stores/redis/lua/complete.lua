@@ -1,8 +1,8 @@
 -- keys: result result_until queue
 -- with: lease
--- now, how many, id and fence of each, then place and result of those that have one.
--- On a server that is full a first write of this kind lets the others through: room comes from
--- what is completed.
+-- ARGV: now, count, id and fence of each, then index and result of those that have one.
+-- A full server rejects a script at its first write unless that write frees memory, so begin
+-- with a deletion: completing frees memory.
 call('HDEL', fact, '')
 local many = tonumber(ARGV[2])
 local ids, fences, results, lengths = {}, {}, {}, {}

@@ -1,6 +1,6 @@
 -- keys: queue queue_name
 -- with: audit
--- now, the field of its name, its text.
+-- ARGV: now, its name field, its text.
 if call('HEXISTS', queue_name, ARGV[2]) == 1 then return 0 end
 local id = call('HINCRBY', fact, 'queue', 1)
 local field = format('%08x', id)

@@ -1,7 +1,7 @@
 -- keys: scope scope_name queue queue_name
 -- with: audit
--- now, the field of its name, its text, the name of its dead letters, their text but for its
--- number.
+-- ARGV: now, its name field, its text, the name of its dead-letter queue, and that queue's text
+-- without the scope number.
 if call('HEXISTS', scope_name, ARGV[2]) == 1 then return 0 end
 local id = call('HINCRBY', fact, 'scope', 1)
 local dead_letters = format('%08x', call('HINCRBY', fact, 'queue', 1))

@@ -1,6 +1,6 @@
 -- keys: document document_line document_until
 -- with: audit
--- now, then kind and name of each.
+-- ARGV: now, then kind and name of each.
 local count = 0
 for place = 2, #ARGV do
     local field = ARGV[place]

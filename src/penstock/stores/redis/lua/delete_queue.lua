@@ -1,7 +1,7 @@
 -- keys: queue queue_name schedule schedule_name
 -- with: lease audit
--- now, queue, its text as it was, its text now, the field of its name, then its schedules by id
--- and field.
+-- ARGV: now, queue, its old text, its new text, its name field, then id and name field of each
+-- schedule.
 local queue_id = ARGV[2]
 for _, set in ipairs({ready, scheduled, dead_line}) do
     if #of_queue(set, queue_id, 1) > 0 then return 'holds' end

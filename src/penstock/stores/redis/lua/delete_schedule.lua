@@ -1,6 +1,6 @@
 -- keys: schedule schedule_name
 -- with: audit
--- now, schedule, the field of its name.
+-- ARGV: now, schedule, its name field.
 if call('HDEL', schedule, ARGV[2]) == 0 then return 0 end
 call('HDEL', schedule_name, ARGV[3])
 acted()

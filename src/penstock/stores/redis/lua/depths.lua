@@ -1,5 +1,5 @@
 -- with: lease
--- now, the queues.
+-- ARGV: now, the queues.
 local leased = {}
 for _, text in ipairs(call('HVALS', lease)) do
     local queue_id = match(text, '^%d+ %a %d+ %d+ (%x+)')

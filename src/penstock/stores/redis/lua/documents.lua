@@ -1,5 +1,5 @@
 -- keys: document document_line
--- now, behind which kind and name, before which, how many.
+-- ARGV: now, lower and upper bound (kind and name), limit.
 local found, after = {}, ARGV[2]
 local limit = tonumber(ARGV[4])
 while #found < limit * 2 do

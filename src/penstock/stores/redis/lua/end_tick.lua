@@ -1,5 +1,5 @@
 -- keys: agent
--- now, agent, by, result.
+-- ARGV: now, agent, by, result.
 local text = call('HGET', agent, ARGV[2]) or ''
 local length, start = match(text, '^%d+ (%d+) ()')
 if not start or sub(text, start, start + length - 1) ~= ARGV[3] then return 0 end

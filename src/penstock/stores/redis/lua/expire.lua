@@ -1,5 +1,5 @@
 -- with: dead
--- now, how many.
+-- ARGV: now, limit.
 local ended_now = 0
 for _, id in ipairs(call('ZRANGEBYSCORE', expiry, '-inf', now_text, 'LIMIT', 0, ARGV[2])) do
     local t = waiting(id)

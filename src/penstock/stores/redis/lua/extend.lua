@@ -1,5 +1,5 @@
 -- with: lease
--- now, then id, fence and length of each.
+-- ARGV: now, then id, fence and length of each.
 local answers = {}
 for place = 2, #ARGV, 3 do
     local id, fence, length = ARGV[place], ARGV[place + 1], tonumber(ARGV[place + 2])

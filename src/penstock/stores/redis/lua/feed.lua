@@ -1,6 +1,6 @@
 -- keys: history
 -- with: message ids
--- now, after which message, after which row, how many of each. Says how far it looked.
+-- ARGV: now, last message, last row, limit of each. Also returns how far it read.
 local after, limit = tonumber(ARGV[2]), tonumber(ARGV[4])
 local messages, more = {}, true
 for _ = 1, 20 do

@@ -1,6 +1,6 @@
 -- with: lease ids
--- now, below which id, how many, state, type, the queues. Newest first; one look goes over some
--- thousands, and says below which id the next one goes on, or nothing at the end.
+-- ARGV: now, upper id bound, limit, state, type, queues. Newest first. One call scans some
+-- thousands of ids and returns the bound of the next call, or nothing at the end.
 local below, limit, state, type_ = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local wanted, found = {}, {}
 for place = 6, #ARGV do wanted[ARGV[place]] = true end

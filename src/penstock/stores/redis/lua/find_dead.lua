@@ -1,5 +1,5 @@
 -- with: dead
--- now, the queues. All the dead of them, with their types.
+-- ARGV: now, queues. Returns all their dead letters with types.
 local found = {}
 for place = 2, #ARGV do
     for _, member in ipairs(of_queue(dead_line, ARGV[place], -1)) do

@@ -1,6 +1,6 @@
 -- keys: schedule
 -- with: publishing
--- now, schedule, the tick it was seen at, the next one, then groups of entries.
+-- ARGV: now, schedule, its tick as read, the next tick, then entry groups.
 local text = call('HGET', schedule, ARGV[2])
 local paused, next_at, rest = match(text or '', '^(%d) (%d+) %S+ ()')
 if paused ~= '0' or next_at ~= ARGV[3] then return woke(0) end

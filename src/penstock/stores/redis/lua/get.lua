@@ -1,6 +1,6 @@
 -- with: lease
--- now, whether with tracebacks, then the ids. Of each: message, lease, until, mark, ticket, whether
--- it is scheduled, due, dead, rows.
+-- ARGV: now, whether to return tracebacks, ids. Returns for each: message, lease, until, mark,
+-- ticket, whether it is scheduled, due, dead, rows.
 local full = ARGV[2] == '1'
 
 local function told_of(id)

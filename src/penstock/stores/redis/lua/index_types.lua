@@ -1,5 +1,5 @@
 -- with: ticket
--- now. Claims by type need not step over the others any more.
+-- ARGV: now. Builds the type index, so that claims by type skip no tickets.
 call('HSET', fact, 'typed', '1')
 local start = 0
 repeat

@@ -1,6 +1,6 @@
 -- with: lease
--- now, then id and fence of each; or none, and how many of those that ran out.
--- Of each: lease, until, what is said before the body, why it was dead, its rows.
+-- ARGV: now, then id and fence of each; or a limit, for expired leases.
+-- Returns for each: lease, until, message head, dead letter, history rows.
 local function told_of(id, fence)
     local text = call('HGET', lease, id)
     if not text or (fence and match(text, '^%d+') ~= fence) then return '' end

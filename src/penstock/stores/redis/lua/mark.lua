@@ -1,8 +1,8 @@
 -- with: lease
--- now, then id, fence, begin, percent and note of each.
+-- ARGV: now, then id, fence, begin, percent and note of each.
 local answers = {}
 
--- "begun_at percent note"; a note that is given begins with a letter that says so.
+-- "begun_at percent note"; a present note begins with a marker letter.
 local MARK = '^(%d+) (%S+) (.*)$'
 
 local function keep_mark(t, percent, note)

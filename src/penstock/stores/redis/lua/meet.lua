@@ -1,6 +1,6 @@
 -- keys: gap
--- now, the server's run, whether it may have lost what it had confirmed. After a start, numbers
--- that may have been handed out and forgotten are skipped.
+-- ARGV: now, the server's run id, whether it may have lost acknowledged writes. After a restart,
+-- skips ids that may have been used and lost.
 local before = call('HGET', fact, 'server')
 if before == ARGV[2] then return 0 end
 call('HSET', fact, 'server', ARGV[2])

@@ -1,6 +1,6 @@
 -- keys: scope
 -- with: audit
--- now, scope, paused.
+-- ARGV: now, scope, paused.
 local text = call('HGET', scope, ARGV[2])
 if text then call('HSET', scope, ARGV[2], ARGV[3] .. sub(text, 2)) end
 call('HINCRBY', fact, 'directory', 1)

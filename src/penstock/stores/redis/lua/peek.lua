@@ -1,5 +1,5 @@
 -- with: ticket
--- now, queue, the types. Without an index, the first few in line are looked at.
+-- ARGV: now, queue, types. Without the type index, checks the first few in line.
 local queue, wanted = ARGV[2], {}
 for place = 3, #ARGV do
     wanted[ARGV[place]] = true

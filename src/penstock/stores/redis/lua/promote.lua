@@ -1,5 +1,5 @@
 -- with: keys
--- now, how many.
+-- ARGV: now, limit.
 local ids = call('ZRANGEBYSCORE', due, '-inf', now_text, 'LIMIT', 0, ARGV[2])
 for _, id in ipairs(ids) do
     local t = ticket_of(id, call('HGET', ticket, id))

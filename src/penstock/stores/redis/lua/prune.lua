@@ -1,6 +1,6 @@
 -- keys: name result result_until correlation
 -- with: message history ids
--- now, then id, name and correlation of each message that may go.
+-- ARGV: now, then id, name and correlation of each message to remove.
 local latest = call('HGET', fact, 'pruned') or '0'
 for place = 2, #ARGV, 3 do
     local id, field, entry = ARGV[place], ARGV[place + 1], ARGV[place + 2]
@@ -18,7 +18,7 @@ for place = 2, #ARGV, 3 do
 end
 call('HSET', fact, 'pruned', latest)
 
--- The stretch at the beginning that has none any more grows along.
+-- Extends the gap at the beginning, which has no messages.
 local start = gaps[1] and gaps[1][1] == 1 and gaps[1] or {1, 0}
 local ids, numbers = ids_from(start[2], 1, 2000)
 local reached = start[2]

@@ -1,5 +1,5 @@
 -- with: publishing
--- All of them, or, if the second argument says so, none if one is refused.
+-- Publishes all entries; with the second argument, all or none.
 local groups = groups_from(3)
 local refused = ARGV[2] == 'atomic' and refusals(groups)
 if refused then return woke(refused) end

@@ -1,5 +1,5 @@
 -- with: dead audit
--- now, queue, how many, the places.
+-- ARGV: now, queue, limit, places.
 local queue, limit, taken = ARGV[2], tonumber(ARGV[3]), {}
 
 local function take(place, member)
@@ -16,7 +16,7 @@ for argument = 4, #ARGV do
         taken[#taken + 1] = take(ARGV[argument], member)
     end
 end
--- Only now: what ends may free a key, and its next one moves to another place.
+-- After taking all: ending one may free a key and so move another ticket.
 for _, t in ipairs(taken) do finish(t, 'cancel', 'cancelled', 'purged') end
 if #taken > 0 then acted() end
 return woke(#taken)

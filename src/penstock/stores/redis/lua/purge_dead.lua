@@ -1,5 +1,5 @@
 -- with: lease audit
--- now, then the ids.
+-- ARGV: now, then the ids.
 local answers = {}
 for place = 2, #ARGV do
     local t = take_dead(ARGV[place])

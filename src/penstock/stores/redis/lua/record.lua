@@ -1,4 +1,4 @@
 -- with: audit
--- now, then the acts.
+-- ARGV: now, audit entries.
 for place = 2, #ARGV do put_act(ARGV[place]) end
 return 1

@@ -1,5 +1,5 @@
 -- with: lease audit
--- now, then the ids.
+-- ARGV: now, then the ids.
 local function redrive_one(id)
     local t = take_dead(id)
     if not t then

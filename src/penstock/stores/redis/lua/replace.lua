@@ -1,5 +1,5 @@
 -- with: publishing audit
--- now, the dead one, then the group of the entry in its stead.
+-- ARGV: now, the dead message, then the entry group that replaces it.
 local t = take_dead(ARGV[2])
 if not t then return woke({}) end
 finish(t, 'redrive', 'cancelled', 'replaced')

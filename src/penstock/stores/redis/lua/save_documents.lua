@@ -1,6 +1,6 @@
 -- keys: document document_line document_until
 -- with: audit
--- now, then of each: kind and name, the version that is there or '-', until when, its body.
+-- ARGV: now, then for each: kind and name, the expected version or '-', expiry, body.
 local function version_of(field)
     local version, expires = match(call('HGET', document, field) or '', '^(%d+) (%d+)')
     return version and tonumber(expires) > now and version or '0'

@@ -1,6 +1,6 @@
 -- keys: schedule schedule_name
 -- with: audit
--- now, the field of its name, paused, next tick, queue and plan. When it last fired stays.
+-- ARGV: now, its name field, paused, next tick, queue and plan. Keeps when it last fired.
 local id = call('HGET', schedule_name, ARGV[2])
 local last = id and match(call('HGET', schedule, id), '^%d %d+ (%S+)') or NONE
 if not id then

@@ -1,5 +1,5 @@
 -- keys: worker
--- now, worker, what it says of itself.
+-- ARGV: now, worker, its description.
 local text = call('HGET', worker, ARGV[2])
 local started, stopping, said = match(text or '', '^(%d+) %d+ (%d) (.*)$')
 call('HSET', worker, ARGV[2], table.concat({

@@ -1,8 +1,8 @@
 -- with: lease
--- now, then of each move: id, fence, flags as they were seen, the moment it had to have run out
--- by, verb, state, attempts, deliveries, reason, error, delay, whether its rank is its due time,
--- traceback.
-call('HDEL', fact, '')  -- A full server lets through what comes after it: see complete.
+-- ARGV: now, then for each move: id, fence, flags as read, the time by which the lease must have
+-- expired, verb, state, attempts, deliveries, reason, error, delay, whether its rank is its due
+-- time, traceback.
+call('HDEL', fact, '')  -- Lets later writes pass on a full server: see complete.
 
 local function moved(t, move)
     t.attempts, t.deliveries = tonumber(move.attempts), tonumber(move.deliveries)
@@ -32,13 +32,13 @@ local function apply(t, move)
     if move.state == 'scheduled' then put_scheduled(t, whole(due_at)) end
     if move.state == 'dead' then place_dead(t, move, corpse) end
     drop_lease(t)
-    -- A dead letter that stays dead was told of when it died.
+    -- A dead letter that stays dead is not announced twice.
     if corpse and move.state == 'dead' then t.flags = bit.band(t.flags, bit.bnot(CALLBACK)) end
     if move.state == 'dead' or FINAL[move.state] then over(t, move.state, move.reason) end
     return 'done'
 end
 
--- A text that is given begins with a letter that says so.
+-- A present text begins with a marker letter.
 local function given(text) return text ~= '' and sub(text, 2) or nil end
 
 local answers = {}

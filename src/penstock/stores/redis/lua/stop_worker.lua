@@ -1,6 +1,6 @@
 -- keys: worker
 -- with: audit
--- now, worker.
+-- ARGV: now, worker.
 local text = call('HGET', worker, ARGV[2])
 local started, seen, said = match(text or '', '^(%d+) (%d+) %d (.*)$')
 if not started then return 0 end

@@ -1,5 +1,5 @@
 -- keys: dedup dedup_until result result_until document document_line document_until act
--- now, how many of each.
+-- ARGV: now, limit of each.
 local keys = call('ZRANGEBYSCORE', dedup_until, '-inf', now_text, 'LIMIT', 0, ARGV[2])
 for _, key in ipairs(keys) do
     local text = call('HGET', dedup, key)
@@ -17,7 +17,7 @@ for _, field in ipairs(old) do
     call('ZREM', document_line, field)
     call('ZREM', document_until, field)
 end
--- Acts of a year are kept.
+-- Keeps audit entries of one year.
 local acts = 0
 for _, each in ipairs(call('XRANGE', act, '-', '+', 'COUNT', ARGV[2])) do
     if tonumber(match(each[2][2], '^%d+')) >= now - 31536000000000 then break end

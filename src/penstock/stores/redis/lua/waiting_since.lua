@@ -1,5 +1,5 @@
 -- with: lease
--- now, the queues.
+-- ARGV: now, the queues.
 local since = {}
 for place = 2, #ARGV do
     local member = of_queue(ready, ARGV[place], 1)[1]

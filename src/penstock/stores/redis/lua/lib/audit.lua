@@ -1,4 +1,4 @@
--- Who answers for what a script does: behind the moment, if anybody does.
+-- The audit entry of a script, appended to the time argument, if any.
 -- keys: act
 
 local moment, said = match(ARGV[1], '^(%d*)|(.*)$')
@@ -16,7 +16,7 @@ local function acted()
     if said then put_act(said) end
 end
 
--- One of them at least was done.
+-- True if at least one was done.
 local function acted_if(answers)
     for _, answer in ipairs(answers) do
         if answer == 'done' or answer == 'requested' or answer == 1 then return acted() end

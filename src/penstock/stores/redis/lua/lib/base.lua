@@ -1,7 +1,7 @@
--- What every script begins with.
+-- The preamble of every script.
 -- keys: fact
 
--- Redis before 7 has to be told that what a script did is replicated, not the script.
+-- Redis before 7 replicates the script itself unless effects replication is requested.
 if redis.replicate_commands then redis.replicate_commands() end
 
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
@@ -11,10 +11,10 @@ local KEYED, UNIQUE, UNBEGUN, CANCEL_REQUESTED, FROM_DEAD = 1, 2, 4, 8, 16
 local CALLBACK, LASTING = 64, 99
 local FINAL = {completed = true, failed = true, expired = true, cancelled = true}
 
--- `..` would round what has more than 14 digits.
+-- `..` rounds numbers with more than 14 digits.
 local function whole(number) return format('%.0f', number) end
 
--- Numbers that sort as text.
+-- Encodes a number so that it sorts as text.
 local function hex(number) return format('%014x', number) end
 
 local function has(flags, flag) return bit.band(flags, flag) ~= 0 end
@@ -26,10 +26,10 @@ if not now then
 end
 local now_text = whole(now)
 
--- The queues that have work since.
+-- Queues that have new work.
 local woken = {}
 
--- Tells everybody of them, and whoever asked along with what it asked for.
+-- Publishes the notice and returns the queues to the caller with its result.
 local function woke(reply)
     local queues = {}
     for queue_id in pairs(woken) do queues[#queues + 1] = whole(tonumber(queue_id, 16)) end
@@ -38,7 +38,7 @@ local function woke(reply)
     return {reply, told_of}
 end
 
--- Calls take some thousands of arguments, and no more.
+-- unpack is limited to some thousands of values.
 local function in_parts(arguments, command, key)
     for start = 1, #arguments, 2000 do
         call(command, key, unpack(arguments, start, math.min(start + 1999, #arguments)))

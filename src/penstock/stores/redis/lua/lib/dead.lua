@@ -28,7 +28,7 @@ local function dead_of(id)
     return t
 end
 
--- Nil if it is not dead, or in somebody's hands.
+-- Returns nil if it is not dead, or is claimed.
 local function take_dead(id)
     local t = dead_of(id)
     if not t or call('ZREM', dead_line, dead_member(t, t.dead_at)) == 0 then return nil end
@@ -36,7 +36,7 @@ local function take_dead(id)
     return t
 end
 
--- A ticket that nobody holds is over.
+-- Ends a ticket that has no lease.
 local function finish(t, verb, state, reason)
     record(t, verb, state, {reason = reason})
     over(t, state, reason)

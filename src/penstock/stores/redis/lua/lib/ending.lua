@@ -1,4 +1,4 @@
--- What a message leaves behind when it ends: its keys to others, word of it to whoever asked.
+-- Finalizes a message: frees its keys and publishes its callback.
 -- keys: dedup unique correlation scope_name queue_name
 -- with: keys
 
@@ -15,7 +15,7 @@ local function free_keys(t)
     end
 end
 
--- A message in the queue of callbacks.
+-- Publishes a message to the callback queue.
 local function call_back(t, state, reason)
     local home = call('HGET', scope_name, '["default","default"]')
     local queue_id = call('HGET', queue_name, home .. ':_callback')
@@ -33,7 +33,7 @@ local function call_back(t, state, reason)
     put_ready(plain_ticket(id, {queue = queue_id, rank = rank, type = 'callback'}))
 end
 
--- The message is finished or dead.
+-- Call it when the message is finished or dead.
 local function over(t, state, reason)
     free_keys(t)
     if has(t.flags, CALLBACK) then call_back(t, state, reason) end

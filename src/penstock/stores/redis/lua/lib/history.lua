@@ -1,8 +1,8 @@
--- What happened, one row each: the only thing that is never moved.
+-- History, append-only, one row per change.
 -- keys: history story
 
 -- "verb state at due attempts deliveries reason_length error_length id queue reason error lease".
--- An attempts of + is one more than the lease says, a - is what the lease says.
+-- An attempts field of + is the lease's value plus one, - is the lease's value.
 local ROW = '^(%a+) (%a+) %d+ %S+ %S+ %S+ (%S+) (%S+) %x+ %S+ ()'
 
 local function length_of(text) return text and #text or NONE end
@@ -27,13 +27,13 @@ local function record(t, verb, state, also)
     tell(t.id, position)
 end
 
--- Its verb, its state, and the fence it was done under.
+-- Returns the verb, state and fence of a row.
 local function told(row)
     local verb, state, reasons, errors, rest = match(row, ROW)
     return verb, state, match(row, '^%d+', rest + (tonumber(reasons) or 0) + (tonumber(errors) or 0))
 end
 
--- The rows of a message, oldest first, as position, text and traceback.
+-- Returns the rows of a message, oldest first, as position, text and traceback.
 local function rows_of(id)
     local rows = {}
     for position in string.gmatch(call('HGET', story, id) or '', '%d+') do
@@ -45,7 +45,7 @@ local function rows_of(id)
     return rows
 end
 
--- The state it ended in, if it did: that row is the last.
+-- Returns the final state, if any: that row is the last.
 local function ended(id)
     local last = match(call('HGET', story, id) or '', '%d+$')
     local found = last and call('XRANGE', history, last, last)[1]

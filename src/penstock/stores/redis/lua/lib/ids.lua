@@ -1,4 +1,4 @@
--- Which ids there may be messages of: long stretches were skipped, or left by retention.
+-- Ids that may have messages: long ranges were skipped or removed by retention.
 -- keys: gap
 
 local gaps = {}
@@ -8,7 +8,7 @@ for _, text in ipairs(call('ZRANGE', gap, 0, -1)) do
 end
 local last_id = tonumber(call('HGET', fact, 'message')) or 0
 
--- Up to so many, the smallest above, or with a step of -1 the largest below.
+-- Returns up to `limit` ids, the smallest above, or with a step of -1 the largest below.
 local function ids_from(number, step, count)
     local ids, numbers = {}, {}
     local place = step > 0 and 1 or #gaps

@@ -8,7 +8,7 @@ local function leave_line(t)
     if t.position ~= NONE then call('ZREM', line, in_line(t)) end
 end
 
--- The first in line becomes ready, unless another one's turn is not over.
+-- Makes the key's next message ready, unless another still holds the key.
 local function advance(key)
     while not call('HGET', head, key) do
         local first = call('ZRANGEBYLEX', line, '[' .. key, '(' .. key .. 'g', 'LIMIT', 0, 1)[1]

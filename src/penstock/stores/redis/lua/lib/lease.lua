@@ -1,5 +1,5 @@
--- Leases: "fence kind claimed_at length ticket consumer"; kind is p if nothing else is to be done
--- when it ends, or else x.
+-- Leases: "fence kind claimed_at length ticket consumer"; kind is p if its end frees and
+-- announces nothing, otherwise x.
 -- keys: lease lease_until mark
 -- with: ticket history ending dead
 
@@ -17,7 +17,7 @@ local function lease_text(t, kind)
     return table.concat({t.fence, kind, t.claimed_at, t.length, ticket_text(t)}, ' ') .. t.consumer
 end
 
--- Nil if another fence holds it, or nobody.
+-- Returns nil unless this fence holds it.
 local function held(id, fence)
     local text = call('HGET', lease, id)
     if not text then return nil end
@@ -33,7 +33,7 @@ local function drop_lease(t)
     call('HDEL', mark, t.id)
 end
 
--- Where a message is; nil if it is nowhere. What is in no other place is ready.
+-- Returns the state of a message, or nil if it does not exist. In no other place, it is ready.
 local function state_of(id)
     if call('HEXISTS', lease, id) == 1 then return 'claimed' end
     local over = ended(id)
@@ -44,7 +44,7 @@ local function state_of(id)
     return call('HEXISTS', message, id) == 1 and 'ready' or nil
 end
 
--- Why a verb with this fence changed nothing.
+-- Explains why a verb with this fence changed nothing.
 local function explain(id, fence, verb)
     local text = call('HGET', lease, id)
     if text and match(text, '^%d+') == fence then return 'changed' end

@@ -3,7 +3,7 @@
 
 local HEAD = '^(%d+) (%x+) (%S+) (%S+) (%x+) (%-?%d+) (%d+) (%d+) ()'
 
--- What is said of it before its body.
+-- Returns the fields before the body.
 local function heading(value)
     local created, rank, run_at, expires, queue, priority, types, metas, start = match(value, HEAD)
     return {

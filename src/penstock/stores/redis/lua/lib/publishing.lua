@@ -1,4 +1,4 @@
--- Writes entries, in groups that differ in nothing but their texts.
+-- Publishes entries in groups that differ only in their bodies.
 -- keys: dedup_until name
 -- with: ticket history ending dead
 
@@ -8,7 +8,7 @@ local FIELDS = {
 }
 local DEDUP = '^(%x+) (%x*) (%d+)$'
 
--- What was asked for in moments to come, by the store's clock.
+-- Converts delays to times by the store's clock.
 local function dated(group)
     local due_at = tonumber(group.run_at) or now + tonumber(group.delay)
     local rank = tonumber(group.rank) + 9007199254740992
@@ -25,7 +25,7 @@ local function dated(group)
     return group
 end
 
--- Heading, type, dedup key, name, count, and that many texts.
+-- A group: heading, type, dedup key, name, count, and that many bodies.
 local function group_at(place)
     local group, field = {}, 0
     for word in string.gmatch(ARGV[place], '%S+') do
@@ -50,7 +50,7 @@ local function groups_from(place)
     return groups
 end
 
--- Many at once that nothing has to be looked up for, and nothing remembered of.
+-- Writes plain entries in bulk.
 local function publish_bare(group)
     local count = group.last - group.first + 1
     local last = call('HINCRBY', fact, 'message', count)
@@ -72,8 +72,8 @@ local function publish_bare(group)
     return '= ' .. hex(last - count + 1) .. ' ' .. count
 end
 
--- An outcome if it is not to be written: the duplicate's, or a refusal's. `told` has what the
--- same call is about to write.
+-- Returns the outcome of a duplicate or refused entry, otherwise nil. `told` has what the same
+-- call is about to write.
 local function seen_before(group, told)
     if group.dedup == '' then return nil end
     local digest = told and told['d' .. group.dedup]
@@ -152,7 +152,7 @@ local function publish_one(group, text)
     return id
 end
 
--- One outcome an entry, or one for a whole group of bare ones.
+-- Returns one outcome per entry, or one for a whole group of plain ones.
 local function publish(groups)
     local outcomes = {}
     for _, group in ipairs(groups) do
@@ -167,7 +167,7 @@ local function publish(groups)
     return outcomes
 end
 
--- What would become of each, as far as it is refused; nothing is written.
+-- Returns the refusals without writing anything.
 local function refusals(groups)
     local told, outcomes, any = {}, {}, false
     for _, group in ipairs(groups) do

@@ -1,4 +1,4 @@
--- Tickets that wait: in ready, in order of queue, rank and id; in scheduled, until they are due.
+-- Waiting tickets: in ready, ordered by queue, rank and id; in scheduled, until they are due.
 -- keys: ready typed due scheduled ticket expiry
 -- with: message
 
@@ -22,7 +22,7 @@ local function ticket_of(id, text, start)
     }, rest + length
 end
 
--- One that was published without anything to remember.
+-- The ticket of a plain message.
 local function plain_ticket(id, head)
     return {
         id = id, queue = head.queue, rank = head.rank, attempts = 0, deliveries = 0,
@@ -85,7 +85,7 @@ local function take_ready(t)
     return true
 end
 
--- Without a moment it waits in its key's line.
+-- Without a due time it waits for its ordering key.
 local function put_scheduled(t, moment)
     call('HSET', ticket, t.id, ticket_text(t))
     watch_expiry(t)
