@@ -16,6 +16,8 @@ from starlette.routing import Mount
 
 from penstock.errors import InvalidInput, StoreUnusable
 from penstock.http import PenstockApp, TrustedIssuers, create_app
+from penstock.http.asgi import AsgiResponder
+from penstock.http.context import Message
 from tests.app.scenes import until_true
 from tests.cli.terminal import until
 from tests.http.asgi_client import AsgiClient, lifespan
@@ -116,7 +118,7 @@ async def test_a_claim_whose_client_disconnects_leaves_the_message_to_others(
     assert (message["id"], message["deliveries"]) == (id, 1)
 
 
-async def test_a_message_handed_to_a_client_that_has_just_left_is_given_back(
+async def test_a_client_that_leaves_before_its_claim_is_served_takes_no_message(
     client: AsgiClient,
 ) -> None:
     id = await publish(client)
@@ -126,6 +128,23 @@ async def test_a_message_handed_to_a_client_that_has_just_left_is_given_back(
     assert gone.outbox.qsize() == 0
     (message,) = (await client.claim("mail").reply()).json["messages"]
     assert message["id"] == id
+
+
+async def test_a_responder_notices_a_disconnect_and_answers_no_more() -> None:
+    inbox: asyncio.Queue[Message] = asyncio.Queue()
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    responder, noticed = AsgiResponder(inbox.get, send), asyncio.Event()
+    responder.watch(noticed.set)
+    inbox.put_nowait({"type": "http.disconnect"})
+    async with asyncio.timeout(60):
+        await noticed.wait()
+    assert responder.stop_watching()
+    await responder(200, [], b"{}")
+    assert sent == []
 
 
 async def test_events_are_streamed_until_the_client_disconnects(client: AsgiClient) -> None:

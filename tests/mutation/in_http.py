@@ -8,6 +8,7 @@ DISPATCHER, NOTICE = "tests/http/test_dispatcher.py", "tests/unit/test_notice.py
 SENDING, GUARD = "tests/http/test_sending.py", "tests/unit/test_guard.py"
 BODIES, PARKING = "tests/http/test_bodies.py", "tests/http/test_parking.py"
 FRAMING, RESTING = "tests/http/test_framing.py", "tests/http/test_resting.py"
+PLAIN = "tests/http/test_plain_asgi.py"
 CONNECTIONS, PROXIES = "tests/http/test_many_connections.py", "tests/http/test_proxies.py"
 SETTLE_RIGHTS, BOUNDS = "tests/http/test_settle_rights.py", "tests/http/test_access_bounds.py"
 REVOCATION = "tests/http/test_revocation.py"
@@ -39,6 +40,16 @@ HTTP = (
     Mutation("half_a_request_kept_alive", "http/uvicorn_protocol.py", "encode_response",
              "elif cycle.more_body or not cycle.keep_alive:", "elif not cycle.keep_alive:",
              FRAMING),
+    Mutation("plain_claims_outlive_their_clients", "http/asgi.py", "report_disconnect",
+             "on_disconnect()", "pass", PLAIN),
+    Mutation("plain_clients_that_left_keep_messages", "http/asgi.py", "stop_watching",
+             "return self.disconnected", "return False", PLAIN),
+    Mutation("mounted_routes_not_found", "http/context.py", "route_path_of",
+             "prefix and path.startswith(prefix + \"/\")", "False", PLAIN),
+    Mutation("open_to_other_machines", "http/auth/authenticate.py", "",
+             "refuse_remote(get_peer_address(scope))", "pass", PLAIN),
+    Mutation("claims_wait_past_the_lifespan", "http/mount.py", "run",
+             "service.close()", "pass", PLAIN),
     Mutation("half_a_request_kept_alive_on_cold_routes", "http/asgi.py", "send_marked",
              "self.responder.has_unread_body", "False", FRAMING),
     Mutation("answers_lost_by_a_reset", "http/uvicorn_protocol.py", "close_after_answer",
@@ -64,7 +75,7 @@ HTTP = (
     Mutation("files_at_the_soft_limit", "http/accept.py", "raise_file_limit",
              "resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))", "pass", CONNECTIONS),
     Mutation("probe_by_head", "http/asgi.py", "serve_cold",
-             'scope["method"] != "HEAD" or scope["path"] not in PUBLIC_PATHS', "True", FRAMING),
+             'scope["method"] != "HEAD" or path not in PUBLIC_PATHS', "True", FRAMING),
     Mutation("shell_jobs_over_http", "http/handlers/publish.py", "refuse_shell",
              "if not call.service.limits.allow_shell:", "if False:", ERRORS),
     Mutation("a_denial_among_grants", "rules/access.py", "is_granted",
