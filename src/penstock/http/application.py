@@ -1,4 +1,4 @@
-"""The whole service as one ASGI application."""
+"""Builds the ASGI app from the hot operations and the FastAPI routes."""
 
 from functools import cache
 from importlib.metadata import version
@@ -56,7 +56,7 @@ def make_app(service: ServerState) -> AsgiApp:
 
 
 def make_fastapi_app() -> FastAPI:
-    """Those that need not be quick. What they serve comes with each call."""
+    """Makes the app of all routes but the hot ones. Each request brings its RequestContext."""
     app = FastAPI(title="Penstock", version=version("penstock"), redirect_slashes=False,
                   docs_url=None, redoc_url=None)  # fmt: skip
     routes: dict[str, list[Route]] = {}
@@ -105,12 +105,12 @@ async def handle_penstock_error(request: Request, error: Exception) -> Response:
 
 
 async def handle_invalid_request(request: Request, error: Exception) -> Response:
-    """What FastAPI found wrong with the path, the query or the headers."""
+    """Answers what FastAPI found wrong with the path, the query or the headers."""
     assert isinstance(error, RequestValidationError)
     details = tuple((".".join(map(str, each["loc"][1:])), each["msg"]) for each in error.errors())
-    told = InvalidInput("; ".join(f"{field}: {text}" for field, text in details))
-    told.details = details
-    return answer(request, told)
+    invalid = InvalidInput("; ".join(f"{field}: {text}" for field, text in details))
+    invalid.details = details
+    return answer(request, invalid)
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
@@ -126,6 +126,6 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
 
 
 async def handle_unexpected_error(request: Request, error: Exception) -> Response:
-    """The front logs it."""
+    """AsgiApp logs the error."""
     call: RequestContext = request.scope[KEY]
     return Response(encode_internal_error(call.request_id), 500, media_type="application/json")

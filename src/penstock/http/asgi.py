@@ -191,8 +191,7 @@ class AsgiResponder:
         return self.disconnected
 
     async def __call__(self, status: int, headers: Headers, body: bytes) -> None:
-        if self.disconnected:
-            return
+        # Sent even to a client that has left: middleware of a host may insist on a response.
         try:
             await self.to({"type": "http.response.start", "status": status, "headers": headers})
             await self.to({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""What every request needs: the brokers, the tokens, who waits, who listens, what is counted."""
+"""The state that all requests of a server share: brokers, long polls, event hub, metrics."""
 
 import time
 from datetime import UTC, datetime
@@ -36,16 +36,16 @@ from penstock.webhooks.sender import WebhookSender
 
 
 class ServerLimits(Struct, frozen=True):
-    """Past these a request is refused."""
+    """Requests beyond these limits are refused."""
 
     body: int = 32 * 1_048_576
-    # Seconds from the connection, or from the first byte of a later request, to a whole head.
+    # Seconds until the head of a request is complete. Only `penstock serve` enforces it.
     head_timeout: float = 15.0
-    # Seconds a client may send nothing of a body, or read nothing of an answer.
+    # Seconds a client may stall while it sends a body or reads an answer.
     body_timeout: float = 30.0
     waiting: int = 20_000
     allow_shell: bool = False
-    # Of callbacks and notices.
+    # Where callbacks and webhooks may be sent.
     reach: EgressPolicy = EgressPolicy()
 
 
@@ -69,7 +69,7 @@ class ServerState:
         self.limits = limits
         self.tokens = Tokens(secret)
         self.brokers: dict[str, Broker] = {}
-        # Row ids of workers that were here before.
+        # Ids of workers that have a row in the store already.
         self.workers_seen: set[str] = set()
         self.outages = Outages()
         self.parking = LongPoller(limits.waiting)
@@ -92,7 +92,7 @@ class ServerState:
         self.measure(broker)
 
     def measure(self, broker: Broker) -> None:
-        """What is read when it is scraped."""
+        """Registers the gauges that are read when metrics are scraped."""
         self.metrics.registry.register(Depths(self.counts, broker.directory, self.metrics))
         if isinstance(pool := getattr(self.store, "pool", None), ConnectionPool):
             watch_pool(self.metrics, pool)
@@ -108,7 +108,7 @@ class ServerState:
         return [*upkeep, self.callbacks, self.notices, *self.make_local_agents()]
 
     def make_local_agents(self) -> list[Agent]:
-        """What a server does for itself alone."""
+        """Agents that serve only this process."""
         return [
             self.follower,
             self.refusals,
@@ -118,7 +118,7 @@ class ServerState:
         ]
 
     def observe_run(self, row: HistoryRow) -> None:
-        """Of a sample: how long it ran, or that its lease was lost."""
+        """Counts how long a sampled message ran, or that its lease was lost."""
         queue = self.follower.directory.by_id.get(row.queue_id)
         if queue is None:
             return
@@ -136,12 +136,12 @@ class ServerState:
         return self.brokers[tenant]
 
     def wake_tail(self) -> None:
-        """Whoever listens hears of what was just done."""
+        """Sends new events to listeners now, instead of at the next tick."""
         if self.hub.wanted:
             self.runner.nudge(self.follower.name)
 
     def tell_of_agent(self, name: str, error: str | None) -> None:
-        """The owner of the store hears of it."""
+        """Sends an event to listeners of the tenant that owns the store."""
         kind = "agent.recovered" if error is None else "agent.failed"
         event = Event(kind, datetime.now(UTC), "", "", type=name, error=error)
         self.hub.tell((EncodedEvent(event, OWNER),))
@@ -150,6 +150,6 @@ class ServerState:
         self.runner.nudge(self.refusals.name)
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Answers waiting claims with no messages, and ends event streams."""
         self.parking.close()
         self.hub.close()
