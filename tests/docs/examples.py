@@ -1,6 +1,7 @@
 """Runs the examples of a documentation page, as its reader would."""
 
 import doctest
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from sybil.parsers.markdown import SkipParser
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 from sybil.typing import Evaluator
 
+ROOT = Path(__file__).parents[2]
 FENCES = RawFencedCodeBlockLexer(re.compile(r"(?P<language>\w+)[^\n]*\n"))
 COMMAND = re.compile(r"^\$ (?P<command>.*)\n(?P<shown>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 
@@ -46,6 +48,8 @@ def differ(command: str, shown: str) -> str | None:
         command,
         shell=True,
         check=False,
+        # Pages on crash tests run modules of the repository.
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
