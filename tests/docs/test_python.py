@@ -25,8 +25,8 @@ PAGE = page("reference/python.md")
 INSIDE = {
     "Penstock": {
         "add", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
-        "is_missing", "make_job", "prepare", "publish_calls", "publish_on", "refuse_open_transaction",
-        "call_hooks", "run",
+        "is_missing", "make_job", "prepare", "publish_calls", "publish_on",
+        "refuse_open_transaction", "call_hooks", "run",
     },
     "BaseTask": {"call_in_place", "handler"},
     "Job": {"read", "wait_for_end"},
