@@ -92,7 +92,7 @@ async def test_a_handler_that_returns_neither_bytes_nor_none_is_an_error(
     await publish(simulation.broker, "default", 1)
     handler: Any = len
     simulation.handle("default", lambda message: handler(message.body))
-    with pytest.raises(InvalidInput, match="'default' gave int"):
+    with pytest.raises(InvalidInput, match="bytes or None, not int"):
         await simulation.run_until_idle()
 
 

@@ -117,7 +117,7 @@ def test_a_torn_manifest_is_named(url: str, lake: Path, cut: int) -> None:
     run(url, lake)
     path = manifest_of(lake, 1)
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(InvalidState, match=r"0000000001-0000000001.json' is torn"):
+    with pytest.raises(InvalidState, match=r"0000000001-0000000001.json' is damaged"):
         run(url, lake)
 
 
@@ -246,7 +246,7 @@ def test_a_lake_is_found_by_a_file_url(url: str, lake: Path) -> None:
 def test_a_label_that_is_torn_is_named(url: str, lake: Path) -> None:
     run(url, lake)
     (lake / "lake.json").write_bytes(msgspec.json.encode({"schema": 1}))
-    with pytest.raises(InvalidState, match=r"lake.json' is torn"):
+    with pytest.raises(InvalidState, match=r"lake.json' is damaged"):
         run(url, lake)
 
 

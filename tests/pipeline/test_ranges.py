@@ -137,7 +137,7 @@ def test_reading_makes_no_store(tmp_path: Path) -> None:
     missing = tmp_path / "missing.db"
     with pytest.raises(StoreUnusable, match="no store at"):
         use_store(f"sqlite:///{missing}", lambda store: store.now())
-    with pytest.raises(StoreUnusable, match="in memory"):
+    with pytest.raises(StoreUnusable, match="in-memory"):
         use_store("sqlite://", lambda store: store.now())
     assert not missing.exists()
 
