@@ -1,4 +1,4 @@
-"""The command: python -m bench sqlite."""
+"""Command line: python -m bench sqlite."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -33,28 +33,28 @@ MEASURES: dict[str, Measures] = {
 
 TERMS = f"""\
 Bodies of {BODY} bytes. {{terms}}
-Every run has a fresh store and a fresh process, which begins with {WARM_UP} untimed messages. Both
-sides run in turn and their medians are compared; repeats: {{repeats}}. "low to high" is of single
-turns. A worker has the default settings and decodes with msgspec; the hand-written loop claims
-{{batch}} and decodes with json. "client" is the thread of the worker's loop; SQLite is written by
-another. "must" is for a disk, and a machine with nothing else to do.
+Every run has a fresh store and a fresh process with {WARM_UP} untimed warm-up messages. Both sides
+run in turn and their medians are compared; repeats: {{repeats}}. "low to high" is the range of
+single runs. A worker has the default settings and decodes with msgspec; the hand-written loop
+claims {{batch}} and decodes with json. "client" is the thread of the worker's loop; another thread
+writes SQLite. "must" applies to a disk and an otherwise idle machine.
 """
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     names = sorted({name for each in MEASURES.values() for group in each for name in group})
-    parser = argparse.ArgumentParser(prog="bench", description="Measure a store.")
+    parser = argparse.ArgumentParser(prog="bench", description="Benchmark a store.")
     parser.add_argument("store", choices=list(SUBJECTS))
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
-    parser.add_argument("--peers", action="store_true", help="other queues on PostgreSQL as well")
+    parser.add_argument("--peers", action="store_true", help="also benchmark other queues")
     parser.add_argument(
-        "--page", action="store_true", help="keep the figures in docs/benchmarks.md"
+        "--page", action="store_true", help="write the results to docs/benchmarks.md"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="see that it runs; figures mean little"
+        "--quick", action="store_true", help="smoke test with few messages; the results mean little"
     )
-    parser.add_argument("--dir", type=Path, help="where the files go; .bench unless given")
+    parser.add_argument("--dir", type=Path, help="directory for files (default: .bench)")
     return parser.parse_args(words)
 
 
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def own_directory() -> Path:
-    """On the disk the sources are on, unseen by git."""
+    """Returns a git-ignored directory on the disk of the sources."""
     HOME.mkdir(exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")
     return HOME

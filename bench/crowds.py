@@ -1,4 +1,4 @@
-"""What a child process publishes when a store has many queues and types."""
+"""Publishing to a store with many queues and types, in a child process."""
 
 import time
 
@@ -13,7 +13,7 @@ TYPES = 10
 
 
 def bulk_mixed(start: Start, url: str, count: int) -> float:
-    """Messages a second, 1000 a call, of ten queues and ten types."""
+    """Returns messages per second, 1000 per call, to ten queues with ten types."""
     return run(_bulk_mixed(start, url, count))
 
 
@@ -30,7 +30,7 @@ async def _bulk_mixed(start: Start, url: str, count: int) -> float:
 
 
 def fill_others(start: Start, url: str, queues: int, each: int) -> None:
-    """Queues beside the one that is measured, with messages that nobody takes."""
+    """Fills other queues with messages that no consumer claims."""
     run(_fill_others(start, url, queues, each))
 
 

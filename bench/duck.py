@@ -1,4 +1,4 @@
-"""What a run of the pipeline makes, asked of DuckDB: the same tables, from the same files."""
+"""Computes the result tables of the pipeline with DuckDB, from the same files."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ STEP = re.compile(r"^-- step: (\w+)$", re.MULTILINE)
 
 
 def run(lake: Path, folder: Path) -> dict[str, float]:
-    """Seconds of each step, on two threads as Spark has. Each writes files, one for a day."""
+    """Returns the seconds of each step, on two threads like Spark. Writes one file per day."""
     folder.mkdir(exist_ok=True)
     took = {}
     macros, *steps = STEP.split(QUERIES.read_text())

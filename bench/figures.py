@@ -1,4 +1,4 @@
-"""What a measure comes to: medians, and how far the single turns were apart."""
+"""Results of a measure: medians and the range of single runs."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -7,9 +7,9 @@ from msgspec import Struct
 
 
 class Figure(Struct, frozen=True):
-    """One line of the table. `reference` is what `value` is compared with, in the same unit.
+    """One line of the table. `value` is compared with `reference`, in the same unit.
 
-    `low` and `high` bound the single turns: their ratios, or their values without a reference.
+    `low` and `high` bound the ratios of single runs, or their values without a reference.
     """
 
     measure: str
@@ -28,7 +28,7 @@ class Figure(Struct, frozen=True):
 def compared(
     measure: str, unit: str, references: Sequence[float], values: Sequence[float]
 ) -> Figure:
-    """Turn by turn, a value with the reference that ran just before it."""
+    """Compares each value with the reference that ran just before it."""
     ratios = [value / reference for reference, value in zip(references, values, strict=True)]
     return Figure(
         measure, median(values), unit, median(references), low=min(ratios), high=max(ratios)

@@ -1,4 +1,4 @@
-"""Where the measures take place, and how much is run."""
+"""The store under test and the sizes of the runs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from bench.subjects import Subject
 
-# Given the URL of an empty store.
+# Called with the URL of an empty store.
 Run: TypeAlias = Callable[[str], float]
 
 
 class Sizes(Struct, frozen=True):
-    """How much is run. Each side runs `repeats` times, in turn, and the median counts."""
+    """Sizes of the runs. Both sides run `repeats` times in turn, and the median counts."""
 
     repeats: int = 5
     seconds: float = 1.0
@@ -25,9 +25,9 @@ class Sizes(Struct, frozen=True):
     pause: float = 0.03
     idle: float = 10.0
     lives: int = 200_000
-    # Fills the page cache, which is kept and does not grow.
+    # Fills the page cache first, which then stops growing.
     first_lives: int = 250_000
-    # Of the message whose worker is killed; None is a queue's default.
+    # The lease of the message whose worker is killed; None is the queue's default.
     lease: float | None = None
 
 
@@ -46,7 +46,7 @@ class Ground:
             yield url
 
     def in_turn(self, *runs: Run) -> list[list[float]]:
-        """The results of each: the first, the second, the first again, and so on."""
+        """Alternates between the runs, and returns the results of each."""
         results: list[list[float]] = [[] for _ in runs]
         for _ in range(self.sizes.repeats):
             for run, kept in zip(runs, results, strict=True):

@@ -1,4 +1,4 @@
-"""A lake of a week that never was, written by Spark, for runs of the pipeline to be measured on."""
+"""Generates a synthetic lake of one week with Spark, to benchmark pipeline runs."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ from penstock.pipeline.store_access import make_identity, use_store
 QUEUES, TYPES, CONSUMERS = 20, 6, 40
 WEEK = 7 * 86_400
 BEGIN = 1_790_000_000 - 1_790_000_000 % 86_400
-# Attempts of a message, so many of a thousand messages have as many.
+# Number of attempts, and how many of 1000 messages have it.
 RETRIED = (850, 110, 30, 7, 3)
 ROWS_OF_A_MESSAGE = 1.203
 FILLER = "x" * 120
@@ -31,7 +31,7 @@ ERRORS = (
 
 
 def draw(seed: int, most: int) -> str:
-    """A number below `most` that an id always has."""
+    """Returns a deterministic number below `most` for each id."""
     return f"pmod(xxhash64(id, {seed}), {most})"
 
 
@@ -53,7 +53,7 @@ def messages(spark: SparkSession, count: int) -> DataFrame:
 
 
 def history(messages: DataFrame) -> DataFrame:
-    """Retries a minute after a failure. The last attempt of most ends well."""
+    """Retries follow a minute after a failure. The last attempt mostly succeeds."""
     bounds = [sum(RETRIED[: n + 1]) for n in range(len(RETRIED))]
     tries = "case " + " ".join(
         f"when {draw(6, 1000)} < {bound} then {n + 1}" for n, bound in enumerate(bounds)
@@ -98,7 +98,7 @@ def shaped(rows: DataFrame, table: Table) -> DataFrame:
 
 
 class Week:
-    """In two batches: all but the last hour, and that."""
+    """A week in two batches: all but the last hour, and the last hour."""
 
     def __init__(self, spark: SparkSession, url: str, lake: str, rows: int) -> None:
         asyncio.run(make_store(url))

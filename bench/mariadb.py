@@ -1,4 +1,4 @@
-"""MariaDB as a store that is measured: a private server on a disk, as it is shipped."""
+"""Benchmarks MariaDB: a private server on disk with default settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,14 +16,14 @@ WHERE variable_name IN ('innodb_os_log_written', 'com_commit') ORDER BY variable
 
 
 class MariaDB:
-    """Each run has a database of its own. The server ends with this process."""
+    """Gives each run its own database. The server stops with this process."""
 
     name = "mariadb"
     reference: Reference = mariadb_loops
     peer: Peer | None = None
 
     def __init__(self, directory: Path) -> None:
-        # No settings of our own: every commit is flushed, and pages are written twice.
+        # Default settings: every commit is flushed, and the doublewrite buffer is on.
         self.server = mariadb.MariaDB({}, parent=directory)
         ((version,),) = self.server.execute("SELECT version()")
         self.terms = (

@@ -1,4 +1,4 @@
-"""The measures: what is run, in which order, and what is made of the runs."""
+"""The measures of every store."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
@@ -37,7 +37,7 @@ def bulk(ground: Ground) -> list[Figure]:
 
 
 def drain_by_verbs(ground: Ground) -> list[Figure]:
-    """Without a worker: what claim and complete of a broker can do."""
+    """Measures claim and complete of a broker, without a worker."""
     count = ground.sizes.messages
     hand, ours = ground.in_turn(
         lambda url: worker_measures.drain_by(ground.reference, url, count),
@@ -57,7 +57,7 @@ def drain_head(url: str, count: int) -> float:
 
 
 def backlog_1m(ground: Ground) -> list[Figure]:
-    """The head of a long line against a line that is no longer than that. Filled once."""
+    """Compares draining the head of a queue of a million with a short queue. Filled once."""
     head = ground.sizes.head
     with ground.store() as full:
         alone(verbs.fill, full, ground.sizes.backlog)
@@ -93,7 +93,7 @@ MEASURES: Measures = {
 
 
 def measure(ground: Ground, measures: Measures, wanted: Collection[str]) -> Iterator[Figure]:
-    """The wanted figures, each as soon as it is known."""
+    """Yields each requested figure as soon as it is measured."""
     for names, take in measures.items():
         if not set(names).isdisjoint(wanted):
             yield from (figure for figure in take(ground) if figure.measure in wanted)

@@ -1,6 +1,6 @@
-"""The command: python -m bench.pipeline [--rows N]. Against bare Spark and against DuckDB.
+"""Command line: python -m bench.pipeline [--rows N]. Compares with bare Spark and with DuckDB.
 
-Each part in a process of its own.
+Each part runs in its own process.
 """
 
 import argparse
@@ -40,7 +40,7 @@ one before, `run_cpu` how long the processors worked for a run; the reference is
 threads, making the same tables of the same files. `next_hour`: a run over one new hour after \
 that week, in a new process; the reference is the start of Spark, which it includes.\
 """
-# Messages of one transaction, as a busy producer sends them.
+# Messages per transaction of a busy producer.
 TRANSACTION = 1_000
 FILL = """
 DO $$ BEGIN
@@ -61,7 +61,7 @@ END $$"""
 
 @contextmanager
 def timed(times: dict[str, float], name: str) -> Iterator[None]:
-    """And how long the processors worked, here and in Java."""
+    """Also records the CPU time, of this process and of Java."""
     begin, worked = perf_counter(), server_seconds(os.getpid())
     yield
     times[name] = perf_counter() - begin
@@ -94,7 +94,7 @@ def fill(url: str, first: int, end: int) -> None:
 
 
 def measure_run(folder: Path, rows: int) -> list[Figure]:
-    """All but the last hour of a week."""
+    """Measures a run over a week without its last hour."""
     whole, copy = folder / "week", folder / "week, copied"
     whole.mkdir()
     times: dict[str, float] = {}
@@ -120,7 +120,7 @@ def store_in(folder: Path) -> str:
 
 
 def measure_next(folder: Path, rows: int) -> list[Figure]:
-    """The week's last hour."""
+    """Measures a run over the last hour of the week."""
     begin = perf_counter()
     with started("local[2]") as spark:
         spark.range(10).count()
@@ -137,14 +137,14 @@ PARTS: dict[str, Callable[[Path, int], list[Figure]]] = {
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.pipeline", description="Measure the pipeline.")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of an extract")
-    parser.add_argument("--history", type=int, default=2_000_000, help="rows of a run")
-    parser.add_argument("--quick", action="store_true", help="see that it runs")
+    parser = argparse.ArgumentParser(prog="bench.pipeline", description="Benchmark the pipeline.")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the extract")
+    parser.add_argument("--history", type=int, default=2_000_000, help="history rows of the run")
+    parser.add_argument("--quick", action="store_true", help="smoke test with few rows")
     parser.add_argument("--only", choices=list(PARTS), nargs="+", default=list(PARTS))
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument(
-        "--page", action="store_true", help="keep the figures in docs/benchmarks.md"
+        "--page", action="store_true", help="write the results to docs/benchmarks.md"
     )
     parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args(words)

@@ -1,4 +1,4 @@
-"""A bar chart as SVG: few enough marks to write by hand."""
+"""Draws bar charts as SVG."""
 
 from collections.abc import Sequence
 from html import escape

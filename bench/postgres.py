@@ -1,4 +1,4 @@
-"""PostgreSQL as a store that is measured: a private server on a disk, as it is shipped."""
+"""Benchmarks PostgreSQL: a private server on disk with default settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tests.servers import postgres
 
 LOG = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
 COMMITS = "SELECT sum(xact_commit) FROM pg_stat_database"
-# A backend tells its numbers when it ends, a moment after its client.
+# A backend reports its statistics when it ends, shortly after its client.
 OTHERS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -21,14 +21,14 @@ WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
 
 
 class Postgres:
-    """Each run has a database of its own. The server ends with this process."""
+    """Gives each run its own database. The server stops with this process."""
 
     name = "postgres"
     reference: Reference = postgres_loops
     peer: Peer | None = None
 
     def __init__(self, directory: Path) -> None:
-        # No settings of our own: fsync, synchronous_commit and full_page_writes are on.
+        # Default settings: fsync, synchronous_commit and full_page_writes are on.
         self.server = postgres.Postgres({}, parent=directory)
         version = self.server.execute("SHOW server_version").split()[0]
         self.terms = f"PostgreSQL {version} with its default settings. Files in {directory.name}."
@@ -44,7 +44,7 @@ class Postgres:
 
 @contextmanager
 def old_snapshot(url: str) -> Iterator[None]:
-    """Somebody reads for a long time, as a backup does: no row that dies can be removed."""
+    """Holds a snapshot open, as a backup does, so that vacuum cannot remove dead rows."""
     with psycopg.connect(url) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM pg_class")
@@ -53,7 +53,7 @@ def old_snapshot(url: str) -> Iterator[None]:
 
 
 def usage(server: postgres.Postgres, readers: int = 0) -> Usage:
-    """All clients but so many readers must be gone, or going."""
+    """Waits until all clients except `readers` are gone."""
     seconds = server_seconds(server.postmaster)
     with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
         while one(connection, OTHERS) > readers:

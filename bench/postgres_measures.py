@@ -1,4 +1,4 @@
-"""The measures that only PostgreSQL has: an old snapshot beside the work."""
+"""Measures of PostgreSQL only: draining while an old snapshot is held."""
 
 from contextlib import nullcontext
 
@@ -11,7 +11,7 @@ from bench.worker_measures import fill_and_drain
 
 
 def drain_old_snapshot(ground: Ground) -> list[Figure]:
-    """The third drain beside an old snapshot, against one without; and against the first."""
+    """Compares the third drain under an old snapshot with one without, and with the first."""
     without: list[float] = []
     with_one: list[float] = []
     flat: list[float] = []
@@ -27,7 +27,7 @@ def drain_old_snapshot(ground: Ground) -> list[Figure]:
 
 
 def three_drains(ground: Ground, *, held: bool) -> list[float]:
-    """Two thirds are the 120,000 messages of the promise, the last third is measured."""
+    """The first two drains process the promised 120,000 messages; the third is measured."""
     count = ground.sizes.messages
     with ground.store() as url, old_snapshot(url) if held else nullcontext():
         return [count / fill_and_drain(url, count).seconds for _ in range(3)]

@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
-# Returns when every job of the run has prepared itself.
+# Returns when every job of the run is ready.
 Start: TypeAlias = Callable[[], object]
 
 Arguments = ParamSpec("Arguments")
@@ -17,7 +17,7 @@ PATIENCE = 300.0
 
 
 class Job(Generic[Result]):
-    """A call that will get its `start` in the process it runs in."""
+    """A call to run in its own process, where it receives `start`."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ def alone(
 class Child(NamedTuple):
     process: BaseProcess
     receiver: Connection
-    # Kept here until the child has it too.
+    # Kept open until the child has it.
     barrier: Barrier
 
 
 def together(*jobs: Job[Result]) -> list[Result]:
-    """The result of each, in order. Raises what a job raised."""
+    """Returns the results in order. Raises the error of a failed job."""
     children = launch(jobs)
     answers = [child.receiver.recv() for child in children]
     for child in children:
@@ -58,7 +58,7 @@ def together(*jobs: Job[Result]) -> list[Result]:
 
 
 def survivor(*jobs: Job[Result]) -> tuple[float, Result]:
-    """When the first process was gone, on the monotonic clock, and the result of the other."""
+    """Returns when the first process ended, on the monotonic clock, and the other's result."""
     children = launch(jobs)
     gone = wait([child.process.sentinel for child in children])
     gone_at = time.monotonic()

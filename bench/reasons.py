@@ -1,17 +1,16 @@
-"""Why a figure may fall short: told on the page beside by how much it does."""
+"""Reasons for missed targets, shown on the page."""
 
 SLOW_MACHINE = (
     "the bound is absolute and was set on a machine about twice as fast: the hand-written loop"
     " itself takes the reference's figure here"
 )
 ONE_THREAD = (
-    "one thread of Python does it all: parses, lets the caller in, checks, counts, answers; and"
-    " this machine is half as fast in one minute as in another. From run to run of one afternoon"
-    " it was between "
+    "one Python thread parses, authenticates, validates, counts and responds, and the speed of"
+    " this machine varies by a factor of two. Runs of one afternoon were between "
 )
 SHARED = (
-    "three threads are at work on two processors, that of the caller, that of the service and that"
-    " of the store, where the reference has little more than one: a message costs the service"
+    "the client, the service and the store have a thread each on two cores, and the reference"
+    " has little more than one thread. A message costs the service"
 )
 SERVICE = {
     "publish": ONE_THREAD + "0.35 and 0.38 on SQLite",
@@ -33,11 +32,11 @@ REASONS: dict[str, dict[str, str]] = {
         "client_cpu_us": "a worker also calls a handler, renews leases and settles under a fence;"
         " and " + SLOW_MACHINE.partition(":")[0],
         "cpu_us": SLOW_MACHINE,
-        "latency_p50_ms": "a NOTIFY goes out after the commit, never in it, or commits would wait"
-        " for each other: one round trip more than the reference, which tells in the same"
+        "latency_p50_ms": "NOTIFY is sent after the commit, because in it commits would wait for"
+        " each other. This is one round trip more than the reference, which notifies in the same"
         " transaction; and " + SLOW_MACHINE,
-        "latency_p99_ms": "not understood beyond the round trip above; the reference itself took"
-        " longer than the bound in this run",
+        "latency_p99_ms": "not understood beyond the round trip above; the reference itself"
+        " exceeded the bound in this run",
     },
     "mariadb": {
         "latency_p50_ms": "two bare commits of two sessions, one after the other, and the round"
@@ -45,32 +44,32 @@ REASONS: dict[str, dict[str, str]] = {
         " works 0.5 ms on a publish, 0.3 on the look for it and 0.9 on its claim. The reference,"
         " which polls every 10 ms, takes longer",
         "latency_p99_ms": "as the median; the reference misses it, too",
-        "idle_cpu_percent": "a worker that waits asks its server to look, 4 times a second;"
-        " `wake=redis://` does without",
+        "idle_cpu_percent": "an idle worker polls its server 4 times per second;"
+        " `wake=redis://` avoids that",
     },
     "redis": {
-        "latency_p50_ms": SLOW_MACHINE + ", by the same way: two waits for the disk, and a notice"
-        " in between. Ours takes 0.4 ms longer",
-        "latency_p99_ms": "the disk, which is waited for at the publish and at the claim; the"
-        " reference took longer in this run",
+        "latency_p50_ms": SLOW_MACHINE + ", with the same steps: two waits for the disk and a"
+        " notification in between. Penstock takes 0.4 ms longer",
+        "latency_p99_ms": "publish and claim each wait for the disk; the reference took longer"
+        " in this run",
         "backlog_1m": "probably memory that no cache holds: a message costs the server 12 us in a"
         " short line and 15 among a million, in reading the body and in freeing the ticket; to"
         " find the first in line takes 0.1 in both",
     },
     "http-sqlite": SERVICE
     | {
-        "batch_publish": SHARED + " 5 us with a processor to itself and 9 so, the store 8",
-        "batch_consume": SHARED + " 8 us with a processor to itself and 19 so, the store 19",
+        "batch_publish": SHARED + " 5 us with a core of its own and 9 us here, and the store 8 us",
+        "batch_consume": SHARED
+        + " 8 us with a core of its own and 19 us here, and the store 19 us",
         "parked_cpu_percent": "2,000 connections and the agents of an idle server; in an earlier"
         " run of the same hour it was 0.60",
-        "parked_wake_p50_ms": "a publish and a claim, which each wait for the disk; in seven runs"
-        " of one afternoon it was between 2.6 and 4.3",
+        "parked_wake_p50_ms": "a publish and a claim each wait for the disk; seven runs of one"
+        " afternoon were between 2.6 and 4.3",
     },
     "http-postgres": SERVICE,
     "pipeline": {
-        "run": "near the bound, and the spread between runs is larger than what is missing",
-        "next_hour": "six tables are planned and compiled by a Java that has just begun, and the"
-        " failures of a whole day, here its last hour, are sorted anew; from run to run it was"
-        " between 3.6 and 4.5",
+        "run": "near the target; the spread between runs is larger than the gap",
+        "next_hour": "a cold JVM plans and compiles six tables, and the failures of the whole day"
+        " are clustered again; runs were between 3.6 and 4.5",
     },
 }

@@ -1,4 +1,4 @@
-"""Redis as a store that is measured: a private server on a disk, which waits for it."""
+"""Benchmarks Redis: a private server with appendfsync always."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from tests.servers import redis
 
 
 class Redis:
-    """Each run has a database of its own. The server ends with this process."""
+    """Gives each run its own database. The server stops with this process."""
 
     name = "redis"
     reference: Reference = redis_loops

@@ -1,4 +1,4 @@
-"""The measures that only a server has: its costs, its neighbours, one core."""
+"""Measures of server stores: CPU, log and commits per message, many queues, one core."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ NEIGHBOURS_HOLD = 10
 
 
 class Costs(Struct, frozen=True):
-    """Of one message. The log and the commits are those of its whole life."""
+    """Costs of one message. Log and commits cover its whole life."""
 
     client: float
     server: float
@@ -31,7 +31,7 @@ class Costs(Struct, frozen=True):
 
 
 def costs(ground: Ground) -> list[Figure]:
-    """Microseconds of processor to drain a message, bytes of log and commits from publish on."""
+    """Measures CPU microseconds per drained message, and log bytes and commits from publish on."""
     hand: list[Costs] = []
     ours: list[Costs] = []
     for _ in range(ground.sizes.repeats):
@@ -84,7 +84,7 @@ def costs_of(ground: Ground, fill: Callable[[int], None], drain: Callable[[], fl
 
 
 def drain_with_client(start: Start, drain: Drain, url: str, count: int) -> float:
-    """Seconds of processor that the hand-written loop used in this process."""
+    """Returns the CPU seconds of the hand-written loop in this process."""
     used = 0.0
 
     def begin() -> None:
@@ -97,7 +97,7 @@ def drain_with_client(start: Start, drain: Drain, url: str, count: int) -> float
 
 
 def drain_one_core(ground: Ground) -> list[Figure]:
-    """Client and server share one core, as they do where there is no other."""
+    """Runs client and server on one core."""
     count = ground.sizes.messages
     with on_one_core(served(ground).server):
         hand, ours = ground.in_turn(
@@ -108,7 +108,7 @@ def drain_one_core(ground: Ground) -> list[Figure]:
 
 
 def drain_threads_by_hand(ground: Ground) -> list[Figure]:
-    """Handlers in threads against the hand-written loop."""
+    """Compares handlers in threads with the hand-written loop."""
     count = ground.sizes.messages
     hand, ours = ground.in_turn(
         lambda url: drain_by(ground.reference, url, count),
@@ -127,7 +127,7 @@ def bulk_mixed(ground: Ground) -> list[Figure]:
 
 
 def drain_among_1000(ground: Ground) -> list[Figure]:
-    """One queue among many that hold messages, against one queue alone."""
+    """Compares one queue among 1000 filled queues with one queue alone."""
     count = ground.sizes.messages
 
     def among(url: str) -> float:

@@ -1,4 +1,4 @@
-"""The stores that can be measured, each beside what it is compared with."""
+"""The stores to benchmark, and their references and peers."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,7 +13,7 @@ from tests.servers.server import Server
 
 
 class Loops(Protocol):
-    """Somebody else's way to fill a queue and to drain it, each in a process of its own."""
+    """Functions that fill and drain a queue, each in its own process."""
 
     def fill(self, start: Start, url: str, count: int) -> None: ...
 
@@ -21,7 +21,7 @@ class Loops(Protocol):
 
 
 class Reference(Loops, Protocol):
-    """What a programmer without Penstock would write."""
+    """A hand-written loop without Penstock."""
 
     BATCH: int
 
@@ -43,7 +43,7 @@ class Peer(Loops, Protocol):
 
 
 class Subject(Protocol):
-    """A store that is measured. The peer is None where there is none to compare with."""
+    """A store to benchmark. The peer may be None."""
 
     name: str
     terms: str
@@ -51,12 +51,12 @@ class Subject(Protocol):
     peer: Peer | None
 
     def fresh(self) -> AbstractContextManager[str]:
-        """The URL of an empty store, which is gone afterwards."""
+        """Yields the URL of an empty store, and removes it afterwards."""
 
 
 @runtime_checkable
 class Served(Subject, Protocol):
-    """A store on a server of its own."""
+    """A store with its own server."""
 
     server: Server
 
@@ -64,7 +64,7 @@ class Served(Subject, Protocol):
 
 
 class Sqlite:
-    """Each run has a file of its own below `directory`."""
+    """Gives each run its own file below `directory`."""
 
     name = "sqlite"
     reference: Reference = sqlite_loops

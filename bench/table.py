@@ -1,4 +1,4 @@
-"""The figures as lines to read, beside what they must reach."""
+"""Formats figures and targets as table lines."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from bench.peers.comparison import Result
 
 
 class Target(Struct, frozen=True):
-    """What must hold of the ratio to the reference, or of the value itself."""
+    """A bound on the ratio to the reference, or on the value."""
 
     of: Literal["ratio", "value"]
     bound: Literal[">=", "<="]

@@ -1,4 +1,4 @@
-"""What a server used: processor time, log and commits."""
+"""Resource usage of a server: CPU time, log bytes and commits."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(Struct, frozen=True):
-    """Seconds of processor, bytes of log, commits: since the server began, or in between."""
+    """CPU seconds, log bytes and commits, since the start of the server or of a measurement."""
 
     seconds: float
     wal: float
@@ -26,7 +26,7 @@ class Usage(Struct, frozen=True):
 
 
 def server_seconds(first: int) -> float:
-    """Of the first process of a server and its children, those that ended too."""
+    """Returns the CPU seconds of a server and its children, including ended ones."""
     alive = sum(own_ticks(pid) for pid in [first, *children(first)])
     ended = sum(ticks(first)[2:])
     return (alive + ended) / TICKS
@@ -40,7 +40,7 @@ def own_ticks(pid: int) -> int:
 
 
 def ticks(pid: int) -> list[int]:
-    """utime, stime, cutime and cstime of proc(5)."""
+    """Returns utime, stime, cutime and cstime, see proc(5)."""
     return [int(word) for word in fields(pid)[11:15]]
 
 
@@ -55,13 +55,13 @@ def children(pid: int) -> Iterator[int]:
 
 
 def fields(pid: int) -> list[str]:
-    """From the state on; the name before it may contain anything."""
+    """Returns the fields from the state on, because the name before it may contain spaces."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 @contextmanager
 def on_one_core(server: Server) -> Iterator[None]:
-    """The server, this process and whatever it starts meanwhile."""
+    """Pins the server, this process and its children to one core."""
     own = os.sched_getaffinity(0)
     pids = [0, *server.processes]
     try:
@@ -73,6 +73,6 @@ def on_one_core(server: Server) -> Iterator[None]:
 
 def pin(pids: list[int], cores: set[int]) -> None:
     for pid in pids:
-        # A backend may be going.
+        # A backend may have just ended.
         with suppress(ProcessLookupError):
             os.sched_setaffinity(pid, cores)

@@ -1,4 +1,4 @@
-"""What a child process does with the verbs of a broker while it is measured."""
+"""Benchmark jobs that use the verbs of a broker in a child process."""
 
 import asyncio
 import resource
@@ -19,7 +19,7 @@ from penstock.model.message import Draft, Leased
 from penstock.model.store_types import AnswerKind, Completion
 
 QUEUE = "bench"
-# As many as a worker claims at once.
+# The claim size of a worker.
 BATCH = 500
 RSS_UNIT = 1 if sys.platform == "darwin" else 1_024
 
@@ -51,7 +51,7 @@ def draft(text: str, queue: str = QUEUE) -> Draft:
 
 
 def publish(start: Start, url: str, seconds: float, callers: int) -> float:
-    """Messages a second, each caller waiting for its own."""
+    """Returns messages per second. Each caller waits for its own publish."""
     return run(_publish(start, url, seconds, callers))
 
 
@@ -80,7 +80,7 @@ async def call_until(broker: Broker, texts: list[str], over: Callable[[int], boo
 
 
 def bulk(start: Start, url: str, count: int) -> float:
-    """Messages a second, 1000 a call."""
+    """Returns messages per second, 1000 per call."""
     return run(_bulk(start, url, count))
 
 
@@ -113,7 +113,7 @@ async def _fill(start: Start, url: str, count: int) -> None:
 
 
 def drain(start: Start, url: str, most: int) -> tuple[int, float]:
-    """How many this process claimed and completed, and in how many seconds."""
+    """Returns how many messages this process drained, and in how many seconds."""
     return run(_drain(start, url, most))
 
 
@@ -127,7 +127,7 @@ async def _drain(start: Start, url: str, most: int) -> tuple[int, float]:
 
 
 async def drain_some(broker: Broker, most: int) -> int:
-    """The next claim overlaps the completion of the batch before."""
+    """Drains messages. The next claim overlaps the completion of the last batch."""
     batches: asyncio.Queue[list[Leased]] = asyncio.Queue(maxsize=1)
     claiming = asyncio.create_task(claim_into(batches, broker, most))
     count = 0
@@ -141,7 +141,7 @@ async def drain_some(broker: Broker, most: int) -> int:
 
 
 async def claim_into(batches: asyncio.Queue[list[Leased]], broker: Broker, most: int) -> None:
-    """Ends with an empty batch: the queue is empty, or `most` were claimed."""
+    """Claims until the queue is empty or `most` were claimed, and then adds an empty batch."""
     left = most
     try:
         while left:
@@ -160,7 +160,7 @@ async def complete(broker: Broker, batch: list[Leased]) -> None:
 
 
 def send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    """Each body says when it was sent."""
+    """Publishes bodies that contain their send time."""
     return run(_send(start, url, count, pause))
 
 
@@ -169,13 +169,13 @@ async def _send(start: Start, url: str, count: int, pause: float) -> list[float]
         await asyncio.to_thread(start)
         for number in range(count):
             await asyncio.sleep(pause)
-            # The monotonic clock is one for all processes of a machine.
+            # The monotonic clock is shared by all processes of a machine.
             await broker.publish(draft(body(number, time.monotonic())))
     return []
 
 
 def memory(start: Start, url: str, count: int, warm_up: int) -> float:
-    """Megabytes by which the peak grew over `count` messages, from publish to complete."""
+    """Returns the growth of peak memory in MB over `count` messages."""
     return run(_memory(start, url, count, warm_up))
 
 

@@ -1,4 +1,4 @@
-"""The measures of a real worker: how fast, how soon, how idle, and how it is outlived."""
+"""Measures of a real worker: throughput, latency, idle CPU and crash recovery."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -16,7 +16,7 @@ Receive: TypeAlias = Callable[[Start, str, int], list[float]]
 
 
 def drain(ground: Ground) -> list[Figure]:
-    """Against the hand-written loop; with what the worker's own thread used for a message."""
+    """Compares a worker with the hand-written loop, and measures its client CPU per message."""
     count = ground.sizes.messages
     client: list[float] = []
 
@@ -56,7 +56,7 @@ def fill_and_drain(url: str, count: int, kind: workers.Kind = "async") -> Draine
 
 
 def drain_threads(ground: Ground) -> list[Figure]:
-    """Handlers in threads against coroutines."""
+    """Compares handlers in threads with coroutines."""
     count = ground.sizes.messages
     coroutines, threads = ground.in_turn(
         lambda url: count / fill_and_drain(url, count).seconds,
@@ -66,7 +66,7 @@ def drain_threads(ground: Ground) -> list[Figure]:
 
 
 def drain_two_workers(ground: Ground) -> list[Figure]:
-    """Two processes against one; with the share of the one that got less."""
+    """Compares two worker processes with one, and reports the smaller share."""
     count = ground.sizes.messages
     shares: list[float] = []
 
@@ -86,7 +86,7 @@ def drain_two_workers(ground: Ground) -> list[Figure]:
 
 
 def latency(ground: Ground) -> list[Figure]:
-    """From the call of publish in one process to the start of the handler in another."""
+    """Measures from publish in one process to the start of the handler in another."""
     reference, sizes = ground.reference, ground.sizes
     hand: list[list[float]] = []
     ours: list[list[float]] = []
@@ -104,7 +104,7 @@ def latency(ground: Ground) -> list[Figure]:
 
 
 def waits(ground: Ground, url: str, send: Send, receive: Receive) -> list[float]:
-    """The first messages pay for connections and prepared statements, and are left out."""
+    """Skips the first messages, which pay for connections and prepared statements."""
     warm_up = ground.sizes.samples // 10
     count = ground.sizes.samples + warm_up
     return together(Job(send, url, count, ground.sizes.pause), Job(receive, url, count))[1][
@@ -113,7 +113,7 @@ def waits(ground: Ground, url: str, send: Send, receive: Receive) -> list[float]
 
 
 def share(seconds: list[float], part: float) -> float:
-    """Milliseconds that so large a part of them does not exceed."""
+    """Returns a quantile in milliseconds."""
     return 1e3 * sorted(seconds)[int(len(seconds) * part)]
 
 
@@ -124,7 +124,7 @@ def idle(ground: Ground) -> list[Figure]:
 
 
 def recovery(ground: Ground) -> list[Figure]:
-    """From the end of a killed worker to the same message in the hands of another."""
+    """Measures from the end of a killed worker to the redelivery of its message."""
     with ground.store() as url:
         alone(verbs.fill, url, 1)
         job = Job(workers.outlive, url, ground.sizes.lease)

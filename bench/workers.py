@@ -1,4 +1,4 @@
-"""What a real worker does in a child process while it is measured."""
+"""Benchmark jobs that run a real worker in a child process."""
 
 import asyncio
 import os
@@ -22,12 +22,12 @@ Body: TypeAlias = dict[str, Any]
 Kind: TypeAlias = Literal["async", "thread"]
 Handle: TypeAlias = Callable[[Message[Body]], Awaitable[None] | None]
 FIRST = "warm-up"
-# Long enough to be sure that no more comes.
+# Long enough to be sure that the queue is empty.
 QUIET = 0.3
 
 
 class Drained(Struct, frozen=True):
-    """`client` is the processor time of the thread that the worker's loop runs in."""
+    """Results of a drain. `client` is the CPU time of the thread of the worker's loop."""
 
     count: int
     seconds: float
@@ -50,7 +50,7 @@ async def opened(url: str, handle: Handle) -> AsyncIterator[Penstock]:
 async def working(
     app: Penstock, queue: str = QUEUE, lease: float | None = None
 ) -> AsyncIterator[Worker]:
-    """As the command line runs one: with the agents beside it."""
+    """Runs a worker with agents, as the command line does."""
     worker = await app.worker([queue], WorkerOptions(lease=lease))
     async with app.agents(worker.broker), worker:
         yield worker
@@ -68,7 +68,7 @@ HANDLERS: dict[Kind, Handle] = {"async": read, "thread": read_in_thread}
 
 
 def drain(start: Start, url: str, kind: Kind = "async") -> Drained:
-    """From the start of the worker to the last end that is durable."""
+    """Measures from the start of the worker to the last durable completion."""
     return run(_drain(start, url, kind))
 
 
@@ -87,7 +87,7 @@ async def _drain(start: Start, url: str, kind: Kind) -> Drained:
 
 
 async def last_end(worker: Worker) -> tuple[float, float]:
-    """When the worker had nothing left, and the time its thread had used: known a moment later."""
+    """Returns when the queue was drained, and the CPU time of the thread by then."""
     moment = time.monotonic(), time.thread_time()
     completed = -1
     while worker.held or completed < worker.completed:
@@ -101,7 +101,7 @@ async def last_end(worker: Worker) -> tuple[float, float]:
 
 
 def receive(start: Start, url: str, count: int) -> list[float]:
-    """Seconds from each call of publish to the start of its handler in this process."""
+    """Returns the seconds from each publish to the start of its handler in this process."""
     return run(_receive(start, url, count))
 
 
@@ -122,7 +122,7 @@ async def _receive(start: Start, url: str, count: int) -> list[float]:
 
 
 def idle(start: Start, url: str, seconds: float) -> float:
-    """Percent of one processor, all threads together, waiting for work that does not come."""
+    """Returns the percent of one core that an idle worker uses."""
     return run(_idle(start, url, seconds))
 
 
@@ -136,7 +136,7 @@ async def _idle(start: Start, url: str, seconds: float) -> float:
 
 
 def outlive(start: Start, url: str, lease: float | None) -> float:
-    """Dies of the first delivery; the moment at which the second one begins here."""
+    """Dies on the first delivery, and returns when the second one starts."""
     return run(_outlive(start, url, lease))
 
 

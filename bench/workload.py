@@ -1,8 +1,8 @@
-"""What both sides are given: the same bodies, the same batches, the same warm-up."""
+"""The workload of both sides: bodies, batches and warm-up."""
 
 BODY = 200
 BULK = 1_000
-# Untimed, at the begin of every timed process.
+# Untimed messages at the start of every timed process.
 WARM_UP = 200
 
 
@@ -11,6 +11,6 @@ def bodies(count: int) -> list[str]:
 
 
 def body(number: int, sent_at: float = 0.0) -> str:
-    """JSON of exactly `BODY` bytes."""
+    """Returns JSON of exactly `BODY` bytes."""
     head = f'{{"number":{number},"sent_at":{sent_at!r},"padding":"'
     return head + "x" * (BODY - len(head) - 2) + '"}'

@@ -1,1 +1,1 @@
-"""The service, measured against a raw echo of the same body."""
+"""Benchmarks the HTTP service against a raw echo of the same body."""

@@ -1,6 +1,6 @@
-"""The command: python -m bench.http [sqlite | postgres].
+"""Command line: python -m bench.http [sqlite | postgres].
 
-One server process, 64 connections, one process that asks. Echo and verbs run in turn.
+One server process, 64 connections and one client process. Echo and verbs run in turn.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from bench.targets import TARGETS
 from tests.servers.postgres import Postgres
 
 TERMS = (
-    "One server process at its default settings, 64 connections, bodies of 195 bytes; the reference"
-    " is a raw uvicorn that sends the same body back, batches of 100 are compared with the same"
-    " verbs in one process. Medians of turns."
+    "One server process with default settings, 64 connections, bodies of 195 bytes. The reference"
+    " is a bare uvicorn that echoes the body. Batches of 100 are compared with the same verbs in"
+    " one process. Values are medians."
 )
 CLAIM = request("/v1/claim", b'{"queues":[{"queue":"default"}]}')
 
@@ -67,7 +67,7 @@ async def beside_echo(
 
 async def in_batches(url: str, folder: Path, given: argparse.Namespace) -> list[Figure]:
     with penstock(folder, url) as server:
-        # What single publishes left is out of the way first.
+        # Drains what the single publishes left.
         await batches.finished(server, batches.consuming, batches.CALLERS)
         return await batches.figures(server, url, given.messages, given.repeats)
 
@@ -93,13 +93,13 @@ async def bench(url: str, folder: Path, given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("./dev bench http", description="Measure the service.")
+    parser = argparse.ArgumentParser("./dev bench http", description="Benchmark the HTTP service.")
     parser.add_argument("store", nargs="?", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
-    parser.add_argument("--repeats", type=int, default=20, help="turns")
-    parser.add_argument("--messages", type=int, default=10_000, help="of each turn in batches")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per run")
+    parser.add_argument("--repeats", type=int, default=20, help="number of runs")
+    parser.add_argument("--messages", type=int, default=10_000, help="messages per batch run")
     parser.add_argument(
-        "--page", action="store_true", help="keep the figures in docs/benchmarks.md"
+        "--page", action="store_true", help="write the results to docs/benchmarks.md"
     )
     given = parser.parse_args()
     with TemporaryDirectory(dir=own_directory()) as folder, store(given.store, folder) as url:

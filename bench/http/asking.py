@@ -1,4 +1,4 @@
-"""Callers on connections of their own, each with its next request when the last is answered."""
+"""HTTP clients that each send the next request when the last response arrives."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ from msgspec import Struct
 from bench.http.serving import Served
 
 CONNECTIONS = 64
-# What follows an answer; None ends the connection.
+# Maps a response to the next request; None closes the connection.
 Next: TypeAlias = Callable[[bytes], bytes | None]
 
 
@@ -26,7 +26,7 @@ def always(path: str, body: bytes) -> Next:
 
 
 def times(count: int, path: str, body: bytes) -> Next:
-    """So often in all, by whoever is free."""
+    """Sends `count` requests in total over all connections."""
     sent, left = request(path, body), itertools.repeat(None, count)
     return lambda _: sent if next(left, b"") is None else None
 
@@ -91,13 +91,13 @@ class Crowd:
 
 class Run(Struct, frozen=True):
     rate: float
-    # Microseconds of the server a request.
+    # Server CPU in microseconds per request.
     cpu: float
     p99: float
 
 
 async def measured(server: Served, next: Next, seconds: float) -> Run:
-    """Requests a second, after a moment to get going."""
+    """Measures requests per second after a warm-up."""
     crowd = Crowd(next)
     await crowd.come(server.port)
     await asyncio.sleep(0.3)
@@ -110,7 +110,7 @@ async def measured(server: Served, next: Next, seconds: float) -> Run:
 
 
 async def finished(server: Served, next: Next, connections: int) -> float:
-    """Seconds until nobody has anything left to ask."""
+    """Returns the seconds until all requests are answered."""
     crowd = Crowd(next, connections)
     began = time.perf_counter()
     await crowd.come(server.port)

@@ -1,4 +1,4 @@
-"""Batches of 100 by the service, against the same by the store itself in one process."""
+"""Benchmarks batches of 100 over HTTP against the same verbs in one process."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ CLAIM = request("/v1/claim", b'{"queues":[{"queue":"default"}],"limit":%d}' % BA
 
 
 async def figures(server: Served, url: str, count: int, repeats: int) -> list[Figure]:
-    """Fixed work, so that what was published is what is consumed."""
+    """Runs a fixed number of messages, so that all published ones are consumed."""
     rates: dict[str, list[float]] = {
         name: [] for name in ("put", "got", "put inside", "got inside")
     }
@@ -47,7 +47,7 @@ def publishing(count: int) -> Next:
 
 
 def consuming(answer: bytes) -> bytes | None:
-    """A claim, and a complete of all it gave, until it gives nothing."""
+    """Alternates claim and complete until the queue is empty."""
     if not answer.startswith(b'{"messages":['):
         return CLAIM
     items = b",".join(b'{"token":"%s"}' % token for token in TOKEN.findall(answer))

@@ -1,4 +1,4 @@
-"""What is published."""
+"""Request bodies."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Listeners to events, in a process of their own: what they read must not hold up who measures."""
+"""Event listeners in a separate process, so that they do not slow down the measurement."""
 
 import asyncio
 import subprocess
@@ -23,7 +23,7 @@ def listening(port: int, count: int) -> Iterator[None]:
 
 
 async def listen(port: int, count: int) -> None:
-    """Until the parent lets go."""
+    """Listens until the parent closes the pipe."""
     streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
     for _, writer in streams:
         writer.write(LISTEN)

@@ -1,4 +1,4 @@
-"""Processes that serve, and what they use."""
+"""Server processes and their resource usage."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ class Served:
 
     @property
     def cpu(self) -> float:
-        """Seconds of all its threads."""
+        """CPU seconds of all threads."""
         return own_ticks(self.pid) / TICKS
 
     @property
@@ -58,7 +58,7 @@ def penstock(folder: Path, url: str) -> AbstractContextManager[Served]:
 
 @contextmanager
 def served(folder: Path, port: int, *words: str) -> Iterator[Served]:
-    """What it says is for its log, and for us only if something goes wrong."""
+    """Starts a server. Its output is shown only if it fails."""
     with (
         (folder / f"{port}.log").open("a+") as said,
         subprocess.Popen([sys.executable, *words], stderr=said) as running,

@@ -1,4 +1,4 @@
-"""Thousands of long polls and hundreds of event streams: what they cost, and whom they hold up."""
+"""Measures the cost of thousands of long polls and hundreds of event streams."""
 
 import asyncio
 import statistics
@@ -12,18 +12,18 @@ from bench.http.serving import Served
 
 PARKED, LISTENERS = 2_000, 500
 WOKEN, PUBLISHED = 100, 400
-# Seconds: while nothing happens, and between two publishes.
+# Seconds of the idle measurement, and between two publishes.
 IDLE, PAUSE = 5.0, 0.05
 PARK = request("/v1/claim", b'{"queues":[{"queue":"awaited"}],"wait":30}')
 AWAITED = request("/v1/publish", PUBLISH.replace(b"default", b"awaited"))
-# Nobody waits for this one.
+# A queue without long polls.
 ELSEWHERE = request("/v1/publish", PUBLISH.replace(b"default", b"elsewhere"))
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def figures(server: Served, calm: Served) -> list[Figure]:
-    """The calm one has the same store and no crowd: both meet the same disk."""
+    """`calm` serves the same store without long polls, for comparison on the same disk."""
     publisher, beside = await connection(server), await connection(calm)
     for name in (b"awaited", b"elsewhere"):
         await ask(publisher, request("/v1/queues", b'{"name":"%s"}' % name))
@@ -84,7 +84,7 @@ async def idle_cpu(server: Served) -> float:
 
 
 async def wake(publisher: Connection, waiting: list[Connection]) -> list[float]:
-    """Whoever came first is answered first: of another's answer nobody would know here."""
+    """Long polls are answered in order, so this waits on one connection at a time."""
     took: list[float] = []
     for reader, _ in waiting:
         began = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Other queues on PostgreSQL, each in an environment of its own that is made for the run."""
+"""Benchmarks of other queues, each in its own temporary environment."""

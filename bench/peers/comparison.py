@@ -1,4 +1,4 @@
-"""Other queues on the same server: how fast one worker of each drains it."""
+"""Compares how fast one worker of other queues drains the same server."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -18,7 +18,7 @@ HAND = 30_000
 
 
 class Result(Struct, frozen=True, omit_defaults=True):
-    """Rates are messages a second, costs are those of one message that is drained.
+    """Rates are messages per second, and costs are per drained message.
 
     `ratio` is to the hand-written loop just before; `old_snapshot` is to the drain without one.
     """
@@ -83,7 +83,7 @@ def compare_on_postgres(subject: Any, peer: Peer, environment: Environment) -> R
 def fill_and_drain(
     subject: Postgres, peer: Peer, environment: Environment, *, held: bool = False
 ) -> tuple[Step, Step, Usage]:
-    """With an old snapshot held open, or without."""
+    """Fills and drains, with or without an old snapshot held open."""
     with subject.fresh() as url, old_snapshot(url) if held else nullcontext():
         fill = run(environment, "fill", url, peer.messages)
         before = usage(subject.server, readers=int(held))
@@ -92,7 +92,7 @@ def fill_and_drain(
 
 
 def compared(subject: Subject, repeats: int) -> Iterator[Result]:
-    """Each peer as soon as it is known; none for a store that peers are not measured on."""
+    """Yields the result of each peer; none for stores without peers."""
     if isinstance(subject, Postgres | Redis):
         for peer in POSTGRES if isinstance(subject, Postgres) else REDIS:
             yield measure(subject, peer, repeats)

@@ -1,4 +1,4 @@
-"""FastStream with its SQL broker, without an archive, which it does fastest."""
+"""FastStream with its SQL broker and no archive, its fastest setting."""
 
 import asyncio
 import json

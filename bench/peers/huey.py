@@ -30,7 +30,7 @@ def drain(drain: Drain) -> None:
         drain.run()
 
     huey, _ = tasks(drain.url, run)
-    # One thread: more of them wait for each other.
+    # One thread, because more of them block each other.
     consumer = huey.create_consumer(workers=1, periodic=False)
     drain.then(lambda: None)
     consumer.start()

@@ -1,4 +1,4 @@
-"""The peers, and how the environment of each is made: by uv or npm, only for the run."""
+"""The peers, and their temporary environments made with uv or npm."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ class Failed(Exception):
 
 
 class Peer(Struct, frozen=True):
-    """`messages` is as many as it drains in a few seconds."""
+    """A queue to compare with. It drains `messages` in a few seconds."""
 
     name: str
     packages: tuple[str, ...]
@@ -35,7 +35,7 @@ class Peer(Struct, frozen=True):
 
     @property
     def script(self) -> Path:
-        """For Node; the others are modules."""
+        """The script of a Node peer; other peers are modules."""
         return HERE / f"{self.name}.cjs"
 
 
@@ -76,7 +76,7 @@ REDIS = [
 
 
 class Step(Struct, frozen=True):
-    """What a script says of itself."""
+    """The result line of a script."""
 
     package: str
     version: str
@@ -91,7 +91,7 @@ Environment: TypeAlias = tuple[Sequence[str], dict[str, str]]
 
 @contextmanager
 def prepared(peer: Peer) -> Iterator[Environment]:
-    """The command that runs its script, and the variables it needs."""
+    """Yields the command that runs the script, and its environment variables."""
     if not peer.script.exists():
         yield python(peer), {}
         return
@@ -127,10 +127,10 @@ def call(command: Sequence[str], variables: dict[str, str]) -> str:
     try:
         output, complaint = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
-        # What uv started does not end with uv.
+        # Children of uv do not end with uv.
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        raise Failed(f"not done after {PATIENCE:g} s") from None
+        raise Failed(f"timed out after {PATIENCE:g} s") from None
     if process.returncode:
         raise Failed(complaint.strip().splitlines()[-1])
     return output

@@ -1,4 +1,4 @@
-"""pgmq: it has no worker, so a loop of 100 as its documentation shows.
+"""pgmq: it has no worker, so this uses the loop of its documentation with batches of 100.
 
 Its SQL is installed from its Python package; the extension itself is not in Debian.
 """

@@ -1,6 +1,6 @@
-"""What the scripts of all peers share.
+"""Shared code of all peer scripts.
 
-Their environments have the peer, psycopg and the standard library: nothing of Penstock.
+Their environments have only the peer, psycopg and the standard library, and no Penstock.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ Left: TypeAlias = Callable[[str], int]
 
 
 class Drain:
-    """Counts the runs of a handler that does nothing; the first ones are not timed.
+    """Counts the runs of an empty handler. The first ones are not timed.
 
-    It ends when `left`, which counts what is not settled, finds nothing.
+    Ends when `left`, the number of unsettled messages, is 0.
     """
 
     def __init__(self, url: str, count: int, left: Left) -> None:
@@ -40,7 +40,7 @@ class Drain:
             self.all_run.set()
 
     def then(self, stop: Callable[[], object]) -> None:
-        """Calls stop from another thread when everything is settled."""
+        """Calls `stop` from another thread when everything is settled."""
         threading.Thread(target=self.watch, args=(stop,), daemon=True).start()
 
     def then_set(self, stopping: asyncio.Event) -> None:
@@ -60,7 +60,7 @@ class Drain:
 
 
 class Fill:
-    """Times the calls that publish, and nothing that prepares them."""
+    """Times only the calls that publish."""
 
     def __enter__(self) -> None:
         self.began_at = time.monotonic()
@@ -75,7 +75,7 @@ def main(
     fill: Callable[[str, int, Fill], Coroutine[Any, Any, None] | None],
     drain: Callable[[Drain], Coroutine[Any, Any, None] | None],
 ) -> None:
-    """fill URL COUNT, or drain URL COUNT; prints one line of JSON."""
+    """Runs `fill URL COUNT` or `drain URL COUNT`, and prints one line of JSON."""
     step, url, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     counted = by_statement(left) if isinstance(left, str) else left
     timer = Fill() if step == "fill" else Drain(url, count, counted)

@@ -1,1 +1,1 @@
-"""What a programmer without Penstock would write: the least a queue on that store can cost."""
+"""Hand-written reference loops: the minimum cost of a queue on each store."""

@@ -1,4 +1,4 @@
-"""huey on SQLite: a small and popular queue for one machine, as its own consumer runs it."""
+"""huey on SQLite, run by its own consumer."""
 
 import itertools
 import threading
@@ -10,7 +10,7 @@ from bench.processes import Start
 from bench.workload import BULK, WARM_UP, bodies
 
 NAME = "huey"
-# Faster here than one or two.
+# Faster than one or two.
 THREADS = 4
 
 
@@ -19,7 +19,7 @@ def installed() -> bool:
 
 
 class Tasks:
-    """Tasks that do nothing; the first ones are not timed."""
+    """Runs empty tasks. The first ones are not timed."""
 
     def __init__(self, url: str, count: int, *, safe: bool) -> None:
         from huey import SqliteHuey
@@ -28,7 +28,7 @@ class Tasks:
         self.huey: Any = SqliteHuey(filename=path, results=False, fsync=safe)
         self.task: Any = self.huey.task()(self.run)
         self.count = count
-        # Atomic: several threads count.
+        # Atomic, because several threads count.
         self.numbers = itertools.count(1)
         self.began_at = self.ended_at = 0.0
         self.over = threading.Event()
@@ -50,7 +50,7 @@ def fill(start: Start, url: str, count: int) -> None:
 
 
 def drain(start: Start, url: str, count: int) -> float:
-    """Tasks a second."""
+    """Returns tasks per second."""
     tasks = Tasks(url, count, safe=True)
     consumer = tasks.huey.create_consumer(workers=THREADS, periodic=False)
     start()

@@ -15,7 +15,7 @@ from bench.verbs import run
 from bench.workload import BULK, WARM_UP, bodies, body
 
 BATCH = 100
-# Nobody tells of a new row.
+# Polls, because MariaDB has no notifications.
 POLL = 0.01
 
 Cursor: TypeAlias = Any
@@ -48,7 +48,7 @@ async def connected(url: str) -> AsyncIterator[Cursor]:
 
 
 async def insert(cursor: Cursor, texts: Sequence[str]) -> None:
-    """A driver that gets the rows by themselves sends them as one statement."""
+    """Passes the rows separately, so that the driver sends them as one statement."""
     await cursor.execute("BEGIN")
     await cursor.executemany("INSERT INTO message (body) VALUES (%s)", [(text,) for text in texts])
     first = cursor.lastrowid
@@ -67,7 +67,7 @@ async def insert_one(cursor: Cursor, text: str) -> None:
 
 
 def publish_one(start: Start, url: str, seconds: float) -> float:
-    """Messages a second, one a transaction."""
+    """Returns messages per second, one per transaction."""
     return run(_publish_one(start, url, seconds))
 
 
@@ -86,7 +86,7 @@ async def _publish_one(start: Start, url: str, seconds: float) -> float:
 
 
 def bulk(start: Start, url: str, count: int) -> float:
-    """Messages a second, 1000 a transaction."""
+    """Returns messages per second, 1000 per transaction."""
     return run(_bulk(start, url, count))
 
 
@@ -114,7 +114,7 @@ async def _fill(start: Start, url: str, count: int) -> None:
 
 
 def drain(start: Start, url: str, count: int) -> float:
-    """Messages a second, claimed and acknowledged 100 at a time."""
+    """Returns messages per second, claimed and acknowledged 100 at a time."""
     return run(_drain(start, url, count))
 
 
@@ -171,7 +171,7 @@ def listed(ids: Sequence[int]) -> str:
 
 
 def send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    """Each body says when it was sent."""
+    """Publishes bodies that contain their send time."""
     return run(_send(start, url, count, pause))
 
 
@@ -185,7 +185,7 @@ async def _send(start: Start, url: str, count: int, pause: float) -> list[float]
 
 
 def receive(start: Start, url: str, count: int) -> list[float]:
-    """Seconds from each insert to its row in the hands of this process."""
+    """Returns the seconds from each insert to its claim in this process."""
     return run(_receive(start, url, count))
 
 

@@ -16,7 +16,7 @@ from bench.workload import BULK, WARM_UP, bodies, body
 
 BATCH = 100
 CHANNEL = "q"
-# Nobody waits for ever for a notice that was lost.
+# A lost notification must not stop the loop.
 POLL = 1.0
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
@@ -53,7 +53,7 @@ DELETE = "DELETE FROM q WHERE id = ANY ($1::bigint[]) AND token = $2::uuid"
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(url)
-    # An index, even one that is there, would wait for whoever has only prepared a statement.
+    # Even IF NOT EXISTS would wait for sessions that have prepared a statement.
     if await connection.fetchval("SELECT to_regclass('q_ready')") is None:
         await connection.execute(TABLE)
         await connection.execute(INDEX)
@@ -64,7 +64,7 @@ async def connected(url: str) -> AsyncIterator[Connection]:
 
 
 def publish_one(start: Start, url: str, seconds: float) -> float:
-    """Rows a second, one row a transaction."""
+    """Returns rows per second, one row per transaction."""
     return run(_publish_one(start, url, seconds))
 
 
@@ -83,7 +83,7 @@ async def _publish_one(start: Start, url: str, seconds: float) -> float:
 
 
 def bulk(start: Start, url: str, count: int) -> float:
-    """Rows a second, 1000 rows a transaction."""
+    """Returns rows per second, 1000 rows per transaction."""
     return run(_bulk(start, url, count))
 
 
@@ -108,12 +108,12 @@ async def _fill(start: Start, url: str, count: int) -> None:
         start()
         for done in range(0, count, BULK):
             await insert.fetch(texts[: count - done])
-        # The loop below gets the best plan there is.
+        # Gives the loop below the best plan.
         await connection.execute("ANALYZE q")
 
 
 def drain(start: Start, url: str, count: int) -> float:
-    """Rows a second, claimed and deleted 100 at a time."""
+    """Returns rows per second, claimed and deleted 100 at a time."""
     return run(_drain(start, url, count))
 
 
@@ -157,7 +157,7 @@ class Loop:
 
 
 def send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    """Each body says when it was sent."""
+    """Publishes bodies that contain their send time."""
     return run(_send(start, url, count, pause))
 
 
@@ -172,7 +172,7 @@ async def _send(start: Start, url: str, count: int, pause: float) -> list[float]
 
 
 def receive(start: Start, url: str, count: int) -> list[float]:
-    """Seconds from each insert to its row in the hands of this process."""
+    """Returns the seconds from each insert to its claim in this process."""
     return run(_receive(start, url, count))
 
 

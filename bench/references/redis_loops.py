@@ -15,7 +15,7 @@ from bench.workload import BULK, WARM_UP, bodies, body
 
 BATCH = 100
 CHANNEL = "q"
-# Nobody waits for ever for a notice that was lost.
+# A lost notification must not stop the loop.
 POLL = 1.0
 
 Client: TypeAlias = "redis.Redis"
@@ -57,7 +57,7 @@ async def connected(url: str) -> AsyncIterator[Client]:
 
 
 def publish_one(start: Start, url: str, seconds: float) -> float:
-    """Pushes a second, one a call."""
+    """Returns pushes per second, one per call."""
     return run(_publish_one(start, url, seconds))
 
 
@@ -76,7 +76,7 @@ async def _publish_one(start: Start, url: str, seconds: float) -> float:
 
 
 def bulk(start: Start, url: str, count: int) -> float:
-    """Pushes a second, 1000 a pipeline."""
+    """Returns pushes per second, 1000 per pipeline."""
     return run(_bulk(start, url, count))
 
 
@@ -111,7 +111,7 @@ async def _fill(start: Start, url: str, count: int) -> None:
 
 
 def drain(start: Start, url: str, count: int) -> float:
-    """Messages a second, claimed and deleted 100 at a time."""
+    """Returns messages per second, claimed and deleted 100 at a time."""
     return run(_drain(start, url, count))
 
 
@@ -154,7 +154,7 @@ class Loop:
 
 
 def send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    """Each body says when it was sent."""
+    """Publishes bodies that contain their send time."""
     return run(_send(start, url, count, pause))
 
 
@@ -170,7 +170,7 @@ async def _send(start: Start, url: str, count: int, pause: float) -> list[float]
 
 
 def receive(start: Start, url: str, count: int) -> list[float]:
-    """Seconds from each publish to its message in the hands of this process."""
+    """Returns the seconds from each publish to its claim in this process."""
     return run(_receive(start, url, count))
 
 

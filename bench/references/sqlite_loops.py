@@ -45,7 +45,7 @@ def connect(url: str) -> sqlite3.Connection:
 
 
 def publish_one(start: Start, url: str, seconds: float) -> float:
-    """Rows a second, one row a transaction."""
+    """Returns rows per second, one row per transaction."""
     connection, texts = connect(url), bodies(BULK)
     for text in texts[:WARM_UP]:
         connection.execute(INSERT, (text,))
@@ -59,7 +59,7 @@ def publish_one(start: Start, url: str, seconds: float) -> float:
 
 
 def bulk(start: Start, url: str, count: int) -> float:
-    """Rows a second, 1000 rows a transaction."""
+    """Returns rows per second, 1000 rows per transaction."""
     connection, texts = connect(url), bodies(BULK)
     insert_many(connection, texts)
     start()
@@ -84,7 +84,7 @@ def insert_many(connection: sqlite3.Connection, texts: Sequence[str]) -> None:
 
 
 def drain(start: Start, url: str, count: int) -> float:
-    """Rows a second, claimed and deleted 100 at a time."""
+    """Returns rows per second, claimed and deleted 100 at a time."""
     connection, token = connect(url), os.urandom(16)
     for _ in range(WARM_UP // BATCH):
         take(connection, token)
@@ -118,7 +118,7 @@ def delete(connection: sqlite3.Connection, token: bytes, rows: Rows) -> None:
 
 
 def send(start: Start, url: str, count: int, pause: float) -> list[float]:
-    """Each body says when it was sent."""
+    """Publishes bodies that contain their send time."""
     connection = connect(url)
     start()
     for number in range(count):
@@ -128,7 +128,7 @@ def send(start: Start, url: str, count: int, pause: float) -> list[float]:
 
 
 def receive(start: Start, url: str, count: int) -> list[float]:
-    """Seconds from each insert to its row in the hands of this process, which polls."""
+    """Returns the seconds from each insert to its claim in this process, which polls."""
     connection, token = connect(url), os.urandom(16)
     waits: list[float] = []
     start()
