@@ -79,6 +79,6 @@ def await_listening(port: int) -> None:
         try:
             socket.create_connection(("127.0.0.1", port)).close()
         except ConnectionRefusedError:
-            time.sleep(0.05)  # noqa: TID251 - nobody turns a clock here
+            time.sleep(0.05)  # noqa: TID251 - a benchmark uses the real clock
         else:
             return

@@ -144,4 +144,4 @@ def receive(start: Start, url: str, count: int) -> list[float]:
 
 
 def sleep(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: TID251 - nobody turns a clock here
+    time.sleep(seconds)  # noqa: TID251 - a benchmark uses the real clock

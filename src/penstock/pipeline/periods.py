@@ -6,7 +6,6 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 
 def to_datetime(hour: int) -> datetime:
-    """Of seconds since 1970, as Spark takes it."""
     return datetime.fromtimestamp(hour, UTC)
 
 

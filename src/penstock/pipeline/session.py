@@ -53,7 +53,7 @@ FEW_ROWS, PARTITION_ROWS = 200_000, 250_000
 # Collects lists in memory. By default Spark sorts all rows once there are 128 lists.
 LISTS = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(PARTITION_ROWS)}
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
-# What fails is raised in Python as well.
+# Errors are raised in Python as well.
 QUIET = """rootLogger.level = fatal
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = fatal

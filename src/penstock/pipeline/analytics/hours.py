@@ -20,11 +20,11 @@ class HourSpan(Struct, frozen=True):
 
 def make_span(history: DataFrame, messages: DataFrame) -> HourSpan:
     """An attempt affects the hour of its claim and the hour of its end."""
-    nobody = f.lit(None).cast("long").alias("id")
+    no_id = f.lit(None).cast("long").alias("id")
     moments = (
         history.select(f.explode(f.array("at", "claimed_at")).alias("moment"), "id")
         .filter("moment is not null")
-        .union(messages.select(f.col("created_at").alias("moment"), nobody))
+        .union(messages.select(f.col("created_at").alias("moment"), no_id))
     )
     hour = f.unix_seconds(floor_time("moment", HOUR)).alias("hour")
     found = moments.groupBy(hour).agg(

@@ -18,16 +18,16 @@ MAX_NAME_LENGTH = 64
 
 
 class SinkOptions(Struct, frozen=True):
-    """Where rows are published, and the name that scopes their keys."""
+    """Options of the sink. `name` scopes the keys of rows."""
 
     url: str
     name: str
-    # For rows without a queue.
+    # Default for rows without a queue.
     queue: str | None = None
     scope: str = "default"
     # Rows per second and task.
     rate: float | None = None
-    # For a row whose key was published with a different body.
+    # Applies to a row whose key was published with a different body.
     conflict: Literal["refuse", "ignore"] = "refuse"
     # If False, rows are validated and not published.
     publish: bool = True
