@@ -155,12 +155,12 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(
         database.stop()
         until(lambda: "store unreachable" in read_log(shop))
         database.start()
-        until(lambda: "store back" in read_log(shop))
+        until(lambda: "store recovered" in read_log(shop))
         process.terminate()
         assert process.wait(60) == 0
     errors = [line for line in read_log(shop).splitlines() if " ERROR " in line]
     assert [line for line in errors if "ERROR store unreachable: source=" not in line] == []
-    assert " WARNING store back: seconds=" in read_log(shop)
+    assert " WARNING store recovered: seconds=" in read_log(shop)
     # One more for every half minute that a busy machine takes.
     assert len(errors) <= 4
 

@@ -91,7 +91,7 @@ BAD = {
     "a setting without a value": (["set", "default", "lease"], "must have the form name=value"),
     "a setting out of range": (["set", "default", "lease=0"], "lease is 0"),
     "a setting of another type": (["set", "default", "lease=long"], "lease"),
-    "what is not built": (["set", "default", "ordering=fair"], "not built yet"),
+    "what is not built": (["set", "default", "ordering=fair"], "not supported yet"),
     "an unknown queue": (["pause", "emials"], "no queue named 'emials'"),
 }
 

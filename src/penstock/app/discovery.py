@@ -11,7 +11,7 @@ from types import ModuleType
 from penstock.app.app import Penstock
 from penstock.errors import InvalidInput, InvalidState
 
-OUR_FILES = os.path.dirname(__file__) + os.sep
+OUR_FILES = f"{Path(__file__).parents[1]}{os.sep}"
 SCRIPT_HINT = "; put code that must run only as a script under if __name__ == '__main__':"
 
 
