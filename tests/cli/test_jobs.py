@@ -215,7 +215,7 @@ def test_a_module_that_enqueues_when_it_is_imported_is_told_how_not_to(shop: Ter
     shop.write("eager.py", f"{APP}\nadd.enqueue(1, 2)\n")
     said = shop.run("worker", "start", "eager:app", code=1)
     assert "eager.py" in said.err
-    assert "what only a script is to do goes under if __name__ == '__main__':" in said.err
+    assert "put code that must run only as a script under if __name__ == '__main__':" in said.err
 
 
 def test_the_environment_names_the_app_where_the_command_line_does_not(shop: Terminal) -> None:

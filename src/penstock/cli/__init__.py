@@ -1,1 +1,1 @@
-"""The command line: thin commands over the same verbs as everybody's."""
+"""The command line, a thin layer over the broker."""

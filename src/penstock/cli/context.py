@@ -48,7 +48,7 @@ INVALID_STATE_ADVICE = {
 class CommandContext:
     def __init__(self, url: str | None, as_json: bool, scope: str) -> None:
         # --url overrides the URL of an app. PENSTOCK_URL and files do not.
-        self.said = url
+        self.url_option = url
         self.url = url or os.environ.get("PENSTOCK_URL") or read_configured_url() or DEFAULT_URL
         self.as_json = as_json
         self.scope = scope

@@ -30,10 +30,10 @@ SHELL_LEASE_S = 30.0
 
 
 class WorkerPlan(Struct, frozen=True):
-    """Options of one worker process. `said` is the value of --url, if given."""
+    """Options of one worker process. `url_option` is the value of --url, if given."""
 
     url: str
-    said: str | None
+    url_option: str | None
     scope: str
     reference: str | None
     queues: tuple[str, ...]
@@ -53,7 +53,7 @@ class WorkerPlan(Struct, frozen=True):
         words += ["--log-level", self.log_level]
         words += ["--count", str(self.count), "--grace", str(self.grace)]
         words += [] if self.reference is None else [self.reference]
-        words += [] if self.said is None else ["--url", self.said]
+        words += [] if self.url_option is None else ["--url", self.url_option]
         words += [word for queue in self.queues for word in ("--queue", queue)]
         words += [] if self.lease is None else ["--lease", str(self.lease)]
         words += [] if self.prefetch is None else ["--prefetch", str(self.prefetch)]
@@ -63,7 +63,7 @@ class WorkerPlan(Struct, frozen=True):
 
 
 async def run_one(plan: WorkerPlan) -> None:
-    app = find_app(plan.reference, plan.said)
+    app = find_app(plan.reference, plan.url_option)
     configure_standard_logging(plan.log, plan.log_level)
     url, tenant = (plan.url, "default") if app is None else (app.url, app.tenant)
     plan = plan if app is None else replace(plan, scope=app.scope)

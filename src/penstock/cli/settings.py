@@ -57,13 +57,13 @@ class SettingSource(Struct, frozen=True):
 
 def resolve(flags: Mapping[str, Any] | None = None) -> dict[str, SettingSource]:
     """Resolve all settings. Options override the environment, which overrides the file."""
-    said = {name: value for name, value in (flags or {}).items() if value not in (None, ())}
+    options = {name: value for name, value in (flags or {}).items() if value not in (None, ())}
     file, written = read_file()
     found: dict[str, SettingSource] = {}
     for field in msgspec.structs.fields(Settings):
         name, variable = field.name, f"PENSTOCK_{field.name.upper()}"
-        if name in said:
-            found[name] = SettingSource(said[name], f"--{name.replace('_', '-')}")
+        if name in options:
+            found[name] = SettingSource(options[name], f"--{name.replace('_', '-')}")
         elif os.environ.get(variable):
             found[name] = SettingSource(read(variable, os.environ[variable], field.type), variable)
         elif name in written:

@@ -148,7 +148,7 @@ def show(session: CommandContext) -> None:
     penstock config show
     PENSTOCK_PORT=8080 penstock config show --json
     """
-    found = resolve({"url": session.said})
+    found = resolve({"url": session.url_option})
     if found["artifacts"].value is None:
         found["artifacts"] = SettingSource(default_location(found["url"].value), "default")
     shown = {name: (hide_secret(name, each.value), each.source) for name, each in found.items()}

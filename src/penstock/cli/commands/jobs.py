@@ -184,7 +184,7 @@ def parse_env(word: str) -> tuple[str, str]:
 @click.argument("task")
 @click.argument("arguments", nargs=-1)
 @click.option("--app", "reference", metavar="MODULE:APP", help="App to use. Env: PENSTOCK_APP.")
-@click.option("--callback", metavar="URL", help="Where the end of the job is told.")
+@click.option("--callback", metavar="URL", help="URL to notify when the job ends.")
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait with --wait.")
 def send(
@@ -210,7 +210,7 @@ def send(
     from penstock.app.discovery import find_app
 
     args, kwargs = parse_arguments(arguments)
-    app = find_app(reference, session.said)
+    app = find_app(reference, session.url_option)
     if app is None:
         raise InvalidInput(
             "no app given; use --app module:app, PENSTOCK_APP or app in [tool.penstock]"

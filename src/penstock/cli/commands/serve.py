@@ -26,7 +26,7 @@ class ServePlan(Struct, frozen=True):
     """Options of one server process. `descriptor` is a socket inherited from the supervisor."""
 
     settings: Settings
-    said: str | None
+    url_option: str | None
     log: Literal["text", "json"]
     descriptor: int | None = None
 
@@ -36,7 +36,7 @@ class ServePlan(Struct, frozen=True):
         for name, value in msgspec.structs.asdict(self.settings).items():
             if name not in NOT_PASSED_ON and value is not None:
                 words += to_flag(name, value)
-        words += [] if self.said is None else ["--url", self.said]
+        words += [] if self.url_option is None else ["--url", self.url_option]
         words += [] if self.descriptor is None else ["--descriptor", str(self.descriptor)]
         return words
 
@@ -158,11 +158,11 @@ def serve(
     from penstock.cli.logs import configure, configure_standard_logging
     from penstock.http.auth.principal import refuse_exposed
 
-    given = load_settings({"url": session.said, **flags})
+    given = load_settings({"url": session.url_option, **flags})
     configure(log, given.log_level)
     configure_standard_logging(log, given.log_level)
     refuse_exposed(given.host, asks=read_trusted_issuers(given) is not None)
-    plan = ServePlan(given, session.said, log, descriptor)
+    plan = ServePlan(given, session.url_option, log, descriptor)
     listener = open_listener(given) if descriptor is None else socket.socket(fileno=descriptor)
     if given.workers > 1 and descriptor is None:
         sys.exit(run_servers(plan, listener))
@@ -281,7 +281,7 @@ def up(
     from penstock.cli.supervisor import Supervisor
     from penstock.http.auth.principal import refuse_exposed
 
-    given = load_settings({"url": session.said, "app": app, **flags})
+    given = load_settings({"url": session.url_option, "app": app, **flags})
     configure(log, given.log_level)
     refuse_exposed(given.host, asks=read_trusted_issuers(given) is not None)
     listener = open_listener(given)
@@ -290,7 +290,7 @@ def up(
         # The worker has no option for it and reads the environment.
         os.environ["PENSTOCK_ARTIFACTS"] = given.artifacts
     worker = plan_worker(session, given, log, count, prefetch)
-    server = ServePlan(given, session.said, log, listener.fileno())
+    server = ServePlan(given, session.url_option, log, listener.fileno())
     sys.exit(Supervisor([server, worker]).run())
 
 
@@ -305,7 +305,7 @@ def plan_worker(
 
     return WorkerPlan(
         url=given.url,
-        said=session.said,
+        url_option=session.url_option,
         scope=session.scope,
         reference=given.app,
         queues=(),

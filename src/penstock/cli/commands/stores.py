@@ -57,7 +57,9 @@ def doctor(session: CommandContext) -> None:
     penstock doctor
     penstock doctor --json
     """
-    artifacts = load_settings({"url": session.said}).artifacts or default_location(session.url)
+    artifacts = load_settings({"url": session.url_option}).artifacts or default_location(
+        session.url
+    )
 
     async def work(broker: Broker) -> list[Check]:
         storage = open_storage(artifacts, await broker.store.secret())
@@ -117,7 +119,7 @@ def bench(session: CommandContext, messages: int) -> None:
     """
     from penstock.cli.bench import measure
 
-    if session.said is not None:
+    if session.url_option is not None:
         raise InvalidInput("bench uses a temporary SQLite file and does not accept --url")
     measured = measure(messages)
     if session.as_json:

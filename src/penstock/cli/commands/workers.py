@@ -91,7 +91,7 @@ def start(
     from penstock.cli.run_worker import WorkerPlan, run_one
     from penstock.cli.supervisor import Supervisor, run_reloading
 
-    common = {"url": session.url, "said": session.said, "scope": session.scope}
+    common = {"url": session.url, "url_option": session.url_option, "scope": session.scope}
     level = load_settings({"log_level": log_level}).log_level
     plan = msgspec.convert({**common, "log_level": level, **given}, WorkerPlan)
     configure(plan.log, plan.log_level)
