@@ -42,8 +42,8 @@ async def found(store: MariaStore) -> list[int]:
 async def looking(store: MariaStore) -> "asyncio.Future[None]":
     """Somebody waits, and the lookout knows of all there is."""
     heard = store.waiters.wait([QUEUE])
-    store.waiters.lookout.begin()
-    await wait_for(lambda: store.waiters.lookout.session is not None)
+    store.waiters.poller.begin()
+    await wait_for(lambda: store.waiters.poller.session is not None)
     return heard
 
 
@@ -51,7 +51,7 @@ async def test_a_waiter_finds_what_another_process_published(
     store: MariaStore, other: MariaStore
 ) -> None:
     waiting = asyncio.ensure_future(found(store))
-    await wait_for(lambda: store.waiters.lookout.session is not None)
+    await wait_for(lambda: store.waiters.poller.session is not None)
     ids = await publish(other)
     assert await asyncio.wait_for(waiting, CAP) == ids
 
@@ -61,7 +61,7 @@ async def test_a_waiter_is_told_of_its_queue_only(store: MariaStore, other: Mari
     elsewhere = store.waiters.wait([QUEUE + 1])
     *_, last = await publish(other, 3)
     await asyncio.wait_for(heard, CAP)
-    assert (elsewhere.done(), store.waiters.lookout.seen) == (False, last)
+    assert (elsewhere.done(), store.waiters.poller.seen) == (False, last)
     elsewhere.cancel()
 
 
@@ -78,16 +78,16 @@ async def promoted(store: MariaStore) -> bool:
 
 async def test_with_nobody_waiting_nobody_looks(store: MariaStore) -> None:
     await store.wait_ready([QUEUE], 0.01, store.wakes)
-    await wait_for(lambda: store.waiters.lookout.task is None)
+    await wait_for(lambda: store.waiters.poller.task is None)
 
 
 async def test_a_lookout_whose_session_was_killed_looks_again(
     store: MariaStore, other: MariaStore, mariadb_server: MariaDB
 ) -> None:
     waiting = asyncio.ensure_future(found(store))
-    await wait_for(lambda: store.waiters.lookout.session is not None)
-    assert store.waiters.lookout.session is not None
-    mariadb_server.execute(f"KILL {store.waiters.lookout.session.connection.thread_id()}")
+    await wait_for(lambda: store.waiters.poller.session is not None)
+    assert store.waiters.poller.session is not None
+    mariadb_server.execute(f"KILL {store.waiters.poller.session.connection.thread_id()}")
     ids = await publish(other)
     assert await asyncio.wait_for(waiting, CAP) == ids
 
@@ -105,7 +105,7 @@ async def test_a_closed_store_waits_and_looks_no_more(url: str) -> None:
     async with await open_store(url) as store:
         heard = await looking(store)
     await asyncio.wait_for(heard, CAP)
-    assert store.waiters.lookout.task is None
+    assert store.waiters.poller.task is None
 
 
 # Whoever publishes rings.
@@ -115,7 +115,7 @@ async def sleeping(store: MariaStore) -> "asyncio.Task[list[tuple[int]]]":
     """Fails if somebody ends its sleep."""
     session = await store.address.connect()
     session.deadline = None
-    listening = store.bell.listen([QUEUE])
+    listening = store.wakeups.listen([QUEUE])
     task = asyncio.create_task(session.rows(*listening, f"SELECT sleep({LONG})"))
     task.add_done_callback(lambda _: session.terminate())
     return task
@@ -146,13 +146,13 @@ async def test_who_listens_to_another_queue_sleeps_on(store: MariaStore, other: 
 
 async def test_a_lookout_goes_on_after_many_rings(store: MariaStore, other: MariaStore) -> None:
     waiting = asyncio.ensure_future(found(store))
-    await wait_for(lambda: store.waiters.lookout.session is not None)
-    session = store.waiters.lookout.session
+    await wait_for(lambda: store.waiters.poller.session is not None)
+    session = store.waiters.poller.session
     for _ in range(100):
-        await other.ask(fill_statement("ring", lock=other.bell.lock(QUEUE)))
+        await other.ask(fill_statement("ring", lock=other.wakeups.lock(QUEUE)))
     ids = await publish(other)
     assert await asyncio.wait_for(waiting, CAP) == ids
-    assert store.waiters.lookout.session is session
+    assert store.waiters.poller.session is session
 
 
 async def test_who_may_not_ring_publishes_all_the_same(
@@ -163,7 +163,7 @@ async def test_who_may_not_ring_publishes_all_the_same(
         f"CREATE USER {database}@'127.0.0.1'; GRANT ALL ON {database}.* TO {database}@'127.0.0.1'"
     )
     waiting = asyncio.ensure_future(found(store))
-    listener = f"SELECT is_used_lock('{store.bell.lock(QUEUE)}')"
+    listener = f"SELECT is_used_lock('{store.wakeups.lock(QUEUE)}')"
     await wait_for(lambda: mariadb_server.execute(listener) != [(None,)])
     async with await open_store(mariadb_server.url(database, database)) as plain:
         ids = await publish(plain)
@@ -213,7 +213,7 @@ async def test_redis_wakes_a_waiter_of_another_process(
     heard = await woken(told)
     await publish(teller)
     await asyncio.wait_for(heard, CAP)
-    assert told.waiters.lookout.session is None
+    assert told.waiters.poller.session is None
 
 
 async def test_redis_tells_of_promotions_and_of_checked_publishes(
@@ -274,7 +274,7 @@ async def test_without_redis_everything_goes_on_by_looking(url: str) -> None:
         await open_store(url, wake=nowhere) as other,
     ):
         waiting = asyncio.ensure_future(found(store))
-        await wait_for(lambda: store.waiters.lookout.session is not None)
+        await wait_for(lambda: store.waiters.poller.session is not None)
         ids = await publish(other)
         assert await asyncio.wait_for(waiting, CAP) == ids
         checks = {check.name: check for check in await store.examine()}

@@ -50,9 +50,9 @@ async def wait(store: SqliteStore, queue_id: int) -> None:
 
 async def listening(store: SqliteStore, queue_id: int) -> "asyncio.Task[None]":
     """Somebody who has looked, found nothing, and waits."""
-    others = len(store.bell.waiting)
+    others = len(store.notifier.waiting)
     waiting = asyncio.ensure_future(wait(store, queue_id))
-    await wait_until(lambda: len(store.bell.waiting) > others)
+    await wait_until(lambda: len(store.notifier.waiting) > others)
     return waiting
 
 
@@ -86,7 +86,7 @@ async def test_every_waiter_of_a_queue_is_woken(any_store: SqliteStore) -> None:
 
 async def test_a_waiter_of_another_queue_is_not_woken() -> None:
     async with await open_sqlite("") as store:
-        other = store.bell.wait([await another_queue(store)])
+        other = store.notifier.wait([await another_queue(store)])
         waiting = await listening(store, (await default_queue(store)).id)
         await publish(store)
         await waiting
@@ -119,7 +119,7 @@ async def test_a_queue_that_has_work_is_not_waited_for(any_store: SqliteStore) -
     await publish(any_store)
     await wait(any_store, (await default_queue(any_store)).id)
     await asyncio.sleep(0)
-    assert not any_store.bell.waiting
+    assert not any_store.notifier.waiting
 
 
 @linux
@@ -136,12 +136,12 @@ async def test_no_wake_up_is_lost_between_looking_and_waiting(
         if statement == "COMMIT" and looks == 1:
             looks += 1
             child.tell("publish")
-            assert select.select([store.bell.watch], [], [], CAP)[0]
+            assert select.select([store.notifier.watch], [], [], CAP)[0]
 
     queue = await default_queue(store)
     # The bell alone, without the look at what others committed.
-    assert store.lookout is not None
-    store.lookout.close()
+    assert store.commit_watcher is not None
+    store.commit_watcher.close()
     store.reader.set_trace_callback(publish_after_the_snapshot)
     await wait(store, queue.id)
     store.reader.set_trace_callback(None)
@@ -182,7 +182,7 @@ async def test_a_wait_ends_with_its_timeout(any_store: SqliteStore) -> None:
     with anyio.fail_after(CAP):
         await any_store.wait_ready([queue.id], 0.01)
     await asyncio.sleep(0)
-    assert not any_store.bell.waiting
+    assert not any_store.notifier.waiting
 
 
 async def test_a_waiter_that_was_cancelled_is_forgotten(any_store: SqliteStore) -> None:
@@ -190,7 +190,7 @@ async def test_a_waiter_that_was_cancelled_is_forgotten(any_store: SqliteStore) 
     waiting.cancel()
     await asyncio.wait([waiting])
     await asyncio.sleep(0)
-    assert not any_store.bell.waiting
+    assert not any_store.notifier.waiting
     await publish(any_store)
 
 
@@ -198,7 +198,7 @@ async def test_a_waiter_that_was_cancelled_is_forgotten(any_store: SqliteStore) 
 async def test_closing_ends_every_wait(path: Path) -> None:
     store = await open_file(path)
     waiting = await listening(store, (await default_queue(store)).id)
-    watch = store.bell.watch
+    watch = store.notifier.watch
     await store.close()
     await waiting
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -208,7 +208,7 @@ async def test_closing_ends_every_wait(path: Path) -> None:
 async def test_ringing_writes_nothing(store: SqliteStore, path: Path) -> None:
     wake = path.with_name("queue.db.wake")
     before = wake.stat().st_mtime_ns, wake.read_bytes()
-    store.bell.ring()
+    store.notifier.ring()
     await publish(store)
     assert (wake.stat().st_mtime_ns, wake.read_bytes()) == before
 
@@ -223,10 +223,10 @@ async def test_a_file_that_is_not_there_cannot_be_watched(tmp_path: Path) -> Non
 def test_a_machine_without_watches_left_makes_waits_short(path: Path) -> None:
     program = """
 import os, resource, sys
-from penstock.stores.sqlite.bell import Bell
+from penstock.stores.sqlite.notifier import SocketNotifier
 most = max(map(int, os.listdir("/proc/self/fd"))) + 1
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-bell = Bell(sys.argv[1])
+bell = SocketNotifier(sys.argv[1])
 print(bell.watch, bell.file >= 0, bell.longest_wait < 0.1)
 bell.ring()
 bell.close()
@@ -240,8 +240,8 @@ bell.close()
 @pytest.fixture
 def deaf(store: SqliteStore) -> SqliteStore:
     """A store on a machine without watches."""
-    os.close(store.bell.watch)
-    store.bell.watch = -1
+    os.close(store.notifier.watch)
+    store.notifier.watch = -1
     return store
 
 
@@ -257,8 +257,8 @@ async def test_a_store_without_a_watch_hears_of_other_processes_all_the_same(
 
 async def test_a_store_without_a_watch_closes(path: Path) -> None:
     store = await open_file(path)
-    os.close(store.bell.watch)
-    store.bell.watch = -1
+    os.close(store.notifier.watch)
+    store.notifier.watch = -1
     waiting = await listening(store, (await default_queue(store)).id)
     await store.close()
     await waiting

@@ -155,7 +155,7 @@ async def test_a_closed_store_says_that_it_is_closed(path: Path, name: str) -> N
 
 async def test_closing_twice_is_closing_once(path: Path) -> None:
     store = await open_file(path)
-    store.bell.wait([1])
+    store.notifier.wait([1])
     await store.close()
     await store.close()
 

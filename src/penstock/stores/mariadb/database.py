@@ -52,8 +52,8 @@ class MariaDatabase(ServerHandle):
         self.seal = seal
         self.capabilities = Capabilities("mariadb", address.durability)
         self.pool = MariaPool(address.connect, address.pool_size, DEADLINE)
-        self.bell = LocalWakeups(seal)
-        self.waiters = make_waiters(address, seal, self.bell)
+        self.wakeups = LocalWakeups(seal)
+        self.waiters = make_waiters(address, seal, self.wakeups)
         # Every packet first reads the time that all its statements use.
         self.clock = f"SELECT {address.moment} INTO @now"
         # sysdate advances while a statement runs. It is UTC in our sessions.
@@ -92,7 +92,7 @@ class MariaDatabase(ServerHandle):
 
     def notify_statements(self, queue_ids: Collection[int]) -> list[str]:
         """Returns the statements that wake waiters; none if Redis carries wake-ups."""
-        return self.bell.ring(queue_ids) if self.address.wake is None else []
+        return self.wakeups.ring(queue_ids) if self.address.wake is None else []
 
     async def act_once(self, *texts: str) -> list[StatementOutcome]:
         self.refuse_closed()
@@ -167,11 +167,11 @@ class MariaDatabase(ServerHandle):
         return moment
 
 
-def make_waiters(address: MariaDsn, seal: str, bell: LocalWakeups) -> Waiting:
+def make_waiters(address: MariaDsn, seal: str, wakeups: LocalWakeups) -> Waiting:
     if address.wake is None:
-        return ReadyProbe(address.connect, bell)
+        return ReadyProbe(address.connect, wakeups)
     try:
         from penstock.stores.mariadb.redis_notifier import RedisPubSub
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{error}: install penstock[redis]") from None
-    return RedisPubSub(address.connect, address.wake, seal, bell)
+    return RedisPubSub(address.connect, address.wake, seal, wakeups)

@@ -21,7 +21,7 @@ DRIVER = range(2000, 3000)
 ENDED = frozenset({0, 1053, 1077, 1158, 1159, 1160, 1161, 1184, 1927, 4031})
 READ_ONLY = frozenset({1290, 1792, 1836})
 # The first match wins.
-TOLD: tuple[tuple[frozenset[int], type[StoreError], str], ...] = (
+ERROR_TABLE: tuple[tuple[frozenset[int], type[StoreError], str], ...] = (
     (READ_ONLY, StoreUnreachable,
      "is read-only (a replica, or a failover is in progress)"),
     (frozenset({1040, 1203, 1226}), StoreUnreachable, "accepts no connections now"),
@@ -67,7 +67,7 @@ def translate_error(error: BaseException, where: str, *, sent: bool = False) -> 
         if sent:
             return OutcomeUnknown(f"{where} did not answer; the change may have been made: {text}")
         return StoreUnreachable(f"{where} cannot be reached: {text}")
-    for numbers, told, what in TOLD:
+    for numbers, kind, what in ERROR_TABLE:
         if get_error_number(error) in numbers:
-            return told(f"{where} {what}: {text}")
+            return kind(f"{where} {what}: {text}")
     return StoreError(f"{where}: {text}")

@@ -67,10 +67,10 @@ class MariaPoller:
         self,
         connect: Callable[[], Awaitable[MariaConnection]],
         waiters: NullNotifier,
-        bell: LocalWakeups,
+        wakeups: LocalWakeups,
     ) -> None:
         self.connect = connect
-        self.bell = bell
+        self.wakeups = wakeups
         self.waiters = waiters
         self.session: MariaConnection | None = None
         self.task: asyncio.Task[None] | None = None
@@ -98,7 +98,7 @@ class MariaPoller:
         session, wanted, pause = await self.ensure_session(), self.waiters.wanted, self.pause()
         looking = self.make_look_statement(wanted, max(1, int(CALL / pause)), pause)
         try:
-            found = await session.send(*self.bell.listen(wanted), looking, SILENT)
+            found = await session.send(*self.wakeups.listen(wanted), looking, SILENT)
         except MySQLError as error:
             if get_error_number(error) != INTERRUPTED:
                 raise
@@ -160,14 +160,14 @@ class ReadyProbe(NullNotifier):
         return POLL_INTERVAL_LISTENING_S
 
     def __init__(
-        self, connect: Callable[[], Awaitable[MariaConnection]], bell: LocalWakeups
+        self, connect: Callable[[], Awaitable[MariaConnection]], wakeups: LocalWakeups
     ) -> None:
         super().__init__()
-        self.lookout = MariaPoller(connect, self, bell)
+        self.poller = MariaPoller(connect, self, wakeups)
 
     def listen(self) -> None:
-        self.lookout.begin()
+        self.poller.begin()
 
     async def close(self) -> None:
         await super().close()
-        await self.lookout.close()
+        await self.poller.close()

@@ -35,10 +35,10 @@ class RedisPubSub(Notifier):
         connect: Callable[[], Awaitable[MariaConnection]],
         url: str,
         seal: str,
-        bell: LocalWakeups,
+        wakeups: LocalWakeups,
     ) -> None:
         super().__init__()
-        self.lookout = MariaPoller(connect, self, bell)
+        self.poller = MariaPoller(connect, self, wakeups)
         self.redis = make_client(url)
         # Stores may share a Redis; the digest keeps the secret out of the channel name.
         self.channel = f"penstock:{blake2b(seal.encode(), digest_size=8).hexdigest()}"
@@ -46,7 +46,7 @@ class RedisPubSub(Notifier):
     def listen(self) -> None:
         super().listen()
         if not self.hears:
-            self.lookout.begin()
+            self.poller.begin()
 
     async def send(self, notice: str) -> None:
         await self.redis.publish(self.channel, notice)
@@ -84,7 +84,7 @@ class RedisPubSub(Notifier):
 
     async def close(self) -> None:
         await super().close()
-        await self.lookout.close()
+        await self.poller.close()
         await self.redis.aclose()
 
 

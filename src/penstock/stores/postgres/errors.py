@@ -35,7 +35,7 @@ GONE = (
     TimeoutError,
 )
 # The first match wins.
-TOLD: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] = (
+ERROR_TABLE: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] = (
     ((asyncpg.ReadOnlySQLTransactionError,), StoreUnreachable,
      "is read-only (a replica, or a failover is in progress)"),
     ((asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError), StoreUnreachable,
@@ -65,9 +65,9 @@ def translate_error(error: BaseException, where: str, *, sent: bool = False) -> 
         return error
     # Joins the lines of hints and details.
     text = " ".join(str(error).split()) or type(error).__name__
-    for kinds, told, what in TOLD:
+    for kinds, kind, what in ERROR_TABLE:
         if isinstance(error, kinds):
-            return told(f"{where} {what}: {text}")
+            return kind(f"{where} {what}: {text}")
     if not is_connection_gone(error):
         return StoreError(f"{where}: {text}")
     if sent:

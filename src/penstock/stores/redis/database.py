@@ -27,9 +27,9 @@ class RedisDatabase(ServerHandle):
         self.address = address
         self.clock = clock
         self.capabilities = Capabilities("redis", address.durability)
-        self.meeting = RedisConnector(address)
-        self.pool = RedisPool(self.meeting.session, address.pool_size, 5.0)
-        self.waiters = RedisNotifier(self.meeting.session, address.key("fact") + b":wake")
+        self.connector = RedisConnector(address)
+        self.pool = RedisPool(self.connector.session, address.pool_size, 5.0)
+        self.waiters = RedisNotifier(self.connector.session, address.key("fact") + b":wake")
         self.keys: dict[str, list[bytes]] = {}
 
     async def let_go(self) -> None:
@@ -62,7 +62,7 @@ class RedisDatabase(ServerHandle):
                 return await do(session)
         except MovedError as error:
             # The script did not run: the store has moved to another shard.
-            self.meeting.move(error)
+            self.connector.move(error)
             self.pool.drop_idle()
             return await self.call(do, writes)
         except ERRORS as error:

@@ -17,7 +17,7 @@ ERRORS = (exceptions.RedisError, OSError, TimeoutError)
 GONE = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError)
 # Matched in the server's message, which a script may wrap, or the driver's class name.
 # The first match wins.
-TOLD: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
+ERROR_TABLE: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
     (("READONLY", "ReadOnlyError"), StoreUnreachable,
      "is read-only (a replica, or a failover is in progress)"),
     (("MISCONF",), StoreFull, "cannot write to its disk"),
@@ -50,7 +50,7 @@ def translate_error(error: BaseException, where: str, *, sent: bool = False) -> 
         if sent:
             return OutcomeUnknown(f"{where} did not answer; the change may have been made: {text}")
         return StoreUnreachable(f"{where} cannot be reached: {text}")
-    for marks, told, what in TOLD:
+    for marks, kind, what in ERROR_TABLE:
         if any(mark in words for mark in marks):
-            return told(f"{where} {what}: {text}")
+            return kind(f"{where} {what}: {text}")
     return StoreError(f"{where}: {text}")

@@ -31,13 +31,13 @@ async def open_store(url: str, *, clock: Clock | None = None) -> RedisStore:
 
 async def exists(url: str) -> bool:
     address = parse(url)
-    meeting = RedisConnector(address)
+    connector = RedisConnector(address)
     while True:
-        session = await meeting.plain_session()
+        session = await connector.plain_session()
         try:
             return bool(await session.ask("HEXISTS", address.key("fact"), "secret"))
         except MovedError as error:
-            meeting.move(error)
+            connector.move(error)
         except ERRORS as error:
             raise translate_error(error, address.where) from error
         finally:

@@ -48,19 +48,21 @@ class SqliteDatabase:
         # Guards the reader.
         self.reading = threading.Lock()
         self.capabilities = Capabilities("sqlite", durability)
-        self.bell = SocketNotifier(None if files is None else f"{files.path}.wake")
+        self.notifier = SocketNotifier(None if files is None else f"{files.path}.wake")
         self.writing = Applier(db, self.path, clock, files)
         self.writer: InlineWriter | ThreadWriter
-        self.lookout: CommitWatcher | None = None
+        self.commit_watcher: CommitWatcher | None = None
         if files is None:
-            self.writer = InlineWriter(self.writing, self.bell)
+            self.writer = InlineWriter(self.writing, self.notifier)
             self.reader = db
         else:
             self.gate = WriteTurns(f"{files.path}.lock")
             sync = None if durability == "safe" else files.sync
-            self.writer = ThreadWriter(self.writing, self.bell, self.gate, sync)
+            self.writer = ThreadWriter(self.writing, self.notifier, self.gate, sync)
             log = f"{self.path}-wal"
-            self.lookout = CommitWatcher(log, self.bell, self.read_data_version, self.find_ready)
+            self.commit_watcher = CommitWatcher(
+                log, self.notifier, self.read_data_version, self.find_ready
+            )
             self.pool = ThreadPoolExecutor(READERS, "penstock-reader")
             self.readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
             self.open_readers()
@@ -88,10 +90,10 @@ class SqliteDatabase:
         if self.closed:
             return
         self.closed = True
-        if self.lookout is not None:
-            self.lookout.close()
+        if self.commit_watcher is not None:
+            self.commit_watcher.close()
         await self.writer.close()
-        self.bell.close()
+        self.notifier.close()
         if self.files is not None:
             self.pool.shutdown()
             for _ in range(READERS):
@@ -129,8 +131,8 @@ class SqliteDatabase:
         # The -wal file may be new after reopening; a read creates it.
         read_floor(self.writing.db)
         files.remember_identity()
-        if self.lookout is not None:
-            self.lookout.seen = -1
+        if self.commit_watcher is not None:
+            self.commit_watcher.seen = -1
 
     def forget(self) -> None:
         """Closes the inherited lock file, or its lock would outlive the process that took it."""

@@ -91,12 +91,12 @@ class CommitWatcher:
     def __init__(
         self,
         log: str,
-        bell: SocketNotifier,
+        notifier: SocketNotifier,
         version: Callable[[], int],
         ready: Callable[[Collection[int]], set[int]],
     ) -> None:
         self.log = os.fsencode(log)
-        self.bell = bell
+        self.notifier = notifier
         self.version = version
         self.ready = ready
         self.seen = -1
@@ -130,7 +130,7 @@ class CommitWatcher:
         if version == self.seen:
             return False
         self.seen = version
-        self.bell.wake(self.ready(self.bell.wanted))
+        self.notifier.wake(self.ready(self.notifier.wanted))
         return True
 
     def handle_change(self) -> None:
@@ -141,7 +141,7 @@ class CommitWatcher:
 
     def poll_again(self, steps: Iterator[float]) -> None:
         self.timer = None
-        if not self.bell.waiting:
+        if not self.notifier.waiting:
             return
         if self.look() or (step := next(steps, None)) is None:
             self.arm()

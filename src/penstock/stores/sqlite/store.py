@@ -50,7 +50,7 @@ class SqliteStore(SqliteDatabase, SqlStore):
         self.refuse_replaced()
         outcomes = caller_transaction.publish(connection, self.path, self.clock(), entries)
         if not caller_transaction.in_transaction(connection):
-            self.bell.ring()
+            self.notifier.ring()
         return outcomes
 
     async def aenqueue_on(
@@ -96,21 +96,23 @@ class SqliteStore(SqliteDatabase, SqlStore):
 
     @property
     def wakes(self) -> int:
-        return self.bell.wakes
+        return self.notifier.wakes
 
     async def wait_ready(
         self, queue_ids: Collection[int], timeout: float, since: int | None = None
     ) -> None:
         self.refuse_closed()
-        heard = self.bell.wait(queue_ids)
+        heard = self.notifier.wait(queue_ids)
         # Check after starting to listen, so that nothing in between is missed.
-        missed = self.look_now(any_ready, queue_ids) if since is None else since != self.bell.wakes
+        missed = (
+            self.look_now(any_ready, queue_ids) if since is None else since != self.notifier.wakes
+        )
         if missed:
             heard.cancel()
             return
-        if self.lookout is not None:
-            self.lookout.begin()
-        await wait_until_heard(heard, min(timeout, self.bell.longest_wait))
+        if self.commit_watcher is not None:
+            self.commit_watcher.begin()
+        await wait_until_heard(heard, min(timeout, self.notifier.longest_wait))
 
     async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
         return self.look_now(any_of_types, queue_id, types)

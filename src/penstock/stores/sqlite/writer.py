@@ -107,13 +107,13 @@ class Applier:
 class InlineWriter:
     """Writes on the caller's thread, for a store in memory."""
 
-    def __init__(self, applier: Applier, bell: SocketNotifier) -> None:
+    def __init__(self, applier: Applier, notifier: SocketNotifier) -> None:
         self.applier = applier
-        self.bell = bell
+        self.notifier = notifier
 
     async def run(self, order: int, work: Callable[[SqliteTransaction], T]) -> T:
         (outcome,), woken = self.applier.apply([WriteJob(order, work, None)])
-        self.bell.wake(woken)
+        self.notifier.wake(woken)
         if outcome.error is not None:
             raise outcome.error
         value: T = outcome.value
@@ -129,7 +129,7 @@ class ThreadWriter:
     def __init__(
         self,
         applier: Applier,
-        bell: SocketNotifier,
+        notifier: SocketNotifier,
         gate: WriteTurns,
         sync: Callable[[], None] | None = None,
     ) -> None:
@@ -137,7 +137,7 @@ class ThreadWriter:
         # Durability `fast`: syncs commits later; and when the next sync is due.
         self.sync = sync
         self.sync_at: float | None = None
-        self.bell = bell
+        self.notifier = notifier
         self.gate = gate
         self.loop = asyncio.get_running_loop()
         self.inbox: deque[WriteJob] = deque()
@@ -215,7 +215,7 @@ class ThreadWriter:
         self.jobs = []
         self.loop.call_soon_threadsafe(self.deliver, outcomes, woken)
         if woken:
-            self.bell.ring()
+            self.notifier.ring()
         if self.sync is not None and self.sync_at is None:
             self.sync_at = time.monotonic() + SYNC_WITHIN
         self.sync_if_due()
@@ -223,7 +223,7 @@ class ThreadWriter:
     def deliver(self, outcomes: list[WriteOutcome], woken: set[int]) -> None:
         for outcome in outcomes:
             outcome.deliver()
-        self.bell.wake(woken)
+        self.notifier.wake(woken)
 
 
 def order_of(job: WriteJob) -> int:
