@@ -202,7 +202,7 @@ class TestTimeouts:
             go_on.set()
         text = (await record(app, job.id)).traceback
         assert text is not None
-        assert text.startswith("Where it was when its time was over")
+        assert text.startswith("Stack when the timeout expired")
         assert ", in stubborn" in text
         assert "await go_on.wait()" in text
 

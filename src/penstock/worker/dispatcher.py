@@ -1,4 +1,4 @@
-"""Which handler takes a message, in which lane, and which queues feed which lanes."""
+"""Dispatches claimed messages to handlers and their executors."""
 
 import asyncio
 import time
@@ -29,7 +29,10 @@ Route: TypeAlias = tuple[Handler, Executor]
 
 
 class HandlerRoutes:
-    """A lane of coroutines, one of threads, one of processes, and one for each batch handler."""
+    """Maps queue and type to a handler and its executor.
+
+    Async, thread and process handlers share an executor each. A batch handler has its own.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class HandlerRoutes:
         self.ack_before_run = ack_before_run
         self.options = options
         self.queues: dict[int, Queue] = {}
-        # By queue and type; type None is for whoever takes any.
+        # By queue and type. Type None is the handler for any type.
         self.table: dict[tuple[int, str | None], Route] = {}
         self.shared: dict[str, Executor] = {}
         self.executors: list[Executor] = []
@@ -59,7 +62,7 @@ class HandlerRoutes:
                 what = "messages of any type" if handler.type is None else repr(handler.type)
                 raise InvalidInput(f"queue {queue.name!r} has two handlers for {what}")
             kept = AckFirstHandler(handler, self.ack_before_run) if handler.ack_first else handler
-            # What runs in another process is not seen from here.
+            # Runs in other processes cannot be traced from here.
             if tracing.is_enabled() and handler.executor in ("async", "thread"):
                 kept = TracedHandler(kept)
             lane = self.make_executor(kept)
@@ -94,7 +97,7 @@ class HandlerRoutes:
         return lane
 
     def group_queues(self) -> list[tuple[list[str], list[Executor]]]:
-        """Queues that share a lane are fetched together; a full lane holds up no other group."""
+        """Groups queues that share an executor, so that a full one does not block the others."""
         groups: list[tuple[list[str], list[Executor]]] = []
         for name, lanes in self.executors_by_queue.items():
             names, fed = [name], list(dict.fromkeys(lanes))
@@ -110,6 +113,8 @@ log = structlog.get_logger()
 
 
 class Dispatcher:
+    """Routes claimed messages to executors, parks unknown types and quarantines suspects."""
+
     def __init__(
         self,
         held: dict[int, Context],
@@ -129,7 +134,7 @@ class Dispatcher:
         self.refuse = refuse
         self.settings = settings
         self.unknown: set[str] = set()
-        # Set while there may be runs that have to be looked at.
+        # Set while there may be runs with a timeout.
         self.timed = asyncio.Event()
 
     def take(self, deliveries: list[Leased], lease: float) -> None:

@@ -1,4 +1,4 @@
-"""Claims for free slots, and ahead of need while runs are short."""
+"""Claims messages for free slots, and prefetches while runs are short."""
 
 import asyncio
 import time
@@ -19,12 +19,12 @@ from penstock.worker.quarantine import Quarantine
 
 log = structlog.get_logger()
 RETRY_DELAY_S = 1.0
-# Longer than the interval at which other workers look for messages, unless they are told.
+# Longer than the poll interval of other workers, so that they can claim first.
 PAUSE_S = 1.25
 
 
 class Fetcher:
-    """Feeds some lanes from some queues. A claim under way is never cancelled: it would be lost."""
+    """Feeds executors from queues. It never cancels a claim: its messages would be lost."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Fetcher:
             except StoreError as error:
                 self.broker.outages.report_failure("fetch", error)
                 await self.rest(asyncio.sleep(RETRY_DELAY_S))
-            except Exception as error:  # noqa: BLE001 - whatever it was, it must not end here
+            except Exception as error:  # noqa: BLE001 - the fetch loop must not end
                 log.error("fetch_failed", queues=self.queues, error=repr(error))
                 await self.rest(asyncio.sleep(RETRY_DELAY_S))
 
     def stop(self) -> None:
-        """Ends after the claim that is under way, or at once if there is none."""
+        """Stops after the claim in flight, or at once if there is none."""
         self.stopping = True
         if self.resting and self.task is not None:
             self.task.cancel()
@@ -104,14 +104,14 @@ class Fetcher:
             await self.rest(asyncio.sleep(left))
 
     def stop_prefetch(self) -> None:
-        """What could be claimed again at once, another worker may claim first."""
+        """Stops prefetching, and pauses so that another worker can claim released messages."""
         self.prefetch.stop()
         if self.free > 0:
             self.paused_until = asyncio.get_running_loop().time() + PAUSE_S
             self.room.set()
 
     def adapt_target(self) -> None:
-        """Refilled below half of what is ahead: the claim overlaps the rest."""
+        """Updates the prefetch target. Executors ask for more below half of it."""
         now, loads = time.monotonic(), [lane.load for lane in self.lanes]
         pace = Pace(
             sum(load.timed for load in loads),
@@ -124,11 +124,11 @@ class Fetcher:
 
     @property
     def free(self) -> int:
-        """Slots that nothing runs in; below 0 if that many messages wait for one."""
+        """The number of free slots, or below 0 the number of messages that wait for one."""
         return sum(lane.free for lane in self.lanes) - self.suspects.starting(self.lanes)
 
     def limit(self) -> int:
-        """How many to claim now. Suspects take no slot while they wait in line."""
+        """Returns how many messages to claim now. Waiting suspects take no slot."""
         suspects, options = self.suspects.count_waiting(self.lanes), self.options
         unstarted = sum(lane.waiting for lane in self.lanes) + suspects
         free, ahead = self.free, self.prefetch.ahead
@@ -141,7 +141,7 @@ class Fetcher:
         return min(wanted, options.fetch_batch_size, options.max_unstarted - unstarted)
 
     async def claim(self, limit: int) -> int:
-        """One claim names only so many queues; those that come first take turns."""
+        """Splits the queues over several claims if needed, and rotates which come first."""
         step = MAX_CLAIM_QUEUES
         rounds = [self.queues[at : at + step] for at in range(0, len(self.queues), step)]
         self.turn = (self.turn + 1) % len(rounds)
@@ -168,13 +168,13 @@ class Fetcher:
         return len(taken.messages)
 
     async def queue(self, name: str) -> Queue:
-        """Its settings may have changed: what is claimed must be renewed in time."""
+        """Returns the current queue: a changed lease setting applies at once."""
         directory, tenant = self.broker.directory, self.broker.tenant
         cached = directory.get_cached(tenant, self.scope, name)
         return cached or await directory.get_by_name(tenant, self.scope, name)
 
     async def wait_for_work(self, wakes: int) -> None:
-        """Until there may be work: something came since `wakes`, or the longest interval passed."""
+        """Waits for a notification since `wakes`, at most for the maximum interval."""
         store, loop = self.broker.store, asyncio.get_running_loop()
         ids = [(await self.queue(name)).id for name in self.queues]
         until = loop.time() + self.options.max_interval

@@ -1,4 +1,4 @@
-"""Notices when a handler copies the process: the copy must not go on as a worker."""
+"""Detects forks by handlers, so that the copy does not continue as a worker."""
 
 import os
 import weakref
@@ -10,7 +10,7 @@ class ForkAware(Protocol):
 
 
 def notice_forks(worker: ForkAware) -> None:
-    """Sets `forked` in the copy, for as long as the worker lives."""
+    """Sets `forked` in every forked copy of the process."""
     watched = weakref.ref(worker)
 
     def forked() -> None:

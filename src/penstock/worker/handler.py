@@ -1,4 +1,4 @@
-"""A function that handles messages, and how to run it."""
+"""Handlers: functions that process messages, and how they are called."""
 
 import asyncio
 import inspect
@@ -18,16 +18,16 @@ anything = Values(Any, "result")
 
 
 class App(Protocol):
-    """What a handler belongs to."""
+    """The app of a handler."""
 
     url: str
 
     def use(self, url: str) -> None:
-        """Everything from now on happens in that store."""
+        """Switches the app to another store."""
 
 
 class FunctionReference(NamedTuple):
-    """A function by its module and its name there, and where its app's store is."""
+    """The module and name of a function, and the store URL of its app."""
 
     module: str
     name: str
@@ -35,7 +35,7 @@ class FunctionReference(NamedTuple):
 
 
 class Handler:
-    """Takes the messages of a queue, of one type or (type None) of any."""
+    """Processes the messages of a queue, of one type or (type None) of any."""
 
     app: App | None = None
 
@@ -61,9 +61,9 @@ class Handler:
         self.batch = batch
         self.ack_first = self.rules.policy is AckPolicy.ACK_FIRST
         self.manual = self.rules.policy is AckPolicy.MANUAL
-        # A run that returns nothing is an ack.
+        # A run that returns None is an ack without further checks.
         self.plain = not self.ack_first and not self.manual
-        # Its runs are to be looked at while they last.
+        # Its runs are checked for timeout and cancellation.
         self.watched = timeout is not None or self.executor == "process"
         if batch is not None and not (batch >= 1 and self.executor in ("async", "thread")):
             raise InvalidInput(
@@ -72,16 +72,16 @@ class Handler:
 
     @property
     def reference(self) -> FunctionReference:
-        """Where another process finds the function, and the app's messages."""
+        """Locates the function for another process."""
         url = None if self.app is None else self.app.url
         return FunctionReference(self.function.__module__, self.function.__qualname__, url)
 
     async def run(self, context: Context) -> bytes | None:
-        """The result, ready to be stored; None if there is none."""
+        """Runs the handler and returns its encoded result, or None."""
         raise NotImplementedError
 
     def begin(self, context: Context) -> Awaitable[Any]:
-        """The same in two steps, for less work in between: what it comes to is kept by `keep`."""
+        """Starts a run. `keep` encodes its value. Two steps save an await on the hot path."""
         return self.run(context)
 
     def keep(self, value: Any) -> bytes:
@@ -89,21 +89,21 @@ class Handler:
         return kept
 
     def admit(self, context: Context) -> bool:
-        """Asked in a thread: may it run?"""
+        """Decides in the handler's thread whether the message may run."""
         return True
 
     def run_in_thread(self, context: Context) -> bytes | None:
         raise NotImplementedError
 
     async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
-        """What each message ended with."""
+        """Runs a batch and returns the error or None of each message."""
         raise NotImplementedError
 
 
 def choose_executor(
     function: Callable[..., Any], wanted: ExecutorKind | None, name: str
 ) -> ExecutorKind:
-    """Where it runs: a coroutine function on the loop, any other in a thread, unless told."""
+    """Picks the executor: the event loop for coroutine functions, else threads, by default."""
     is_async = inspect.iscoroutinefunction(function)
     if wanted is None:
         return "async" if is_async else "thread"
@@ -168,9 +168,9 @@ class SubscriberHandler(Handler):
         return encode_result(anything, value)
 
     async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
-        """The handler returns None for all well, or one error or None for each message.
+        """Calls the handler, which returns None, or an error or None for each message.
 
-        It does not get to see a message whose body does not fit.
+        Messages whose body does not match the annotation are left out.
         """
         messages = [self.wrap(context, self.values) for context in contexts]
         errors: list[BaseException | None] = [
@@ -202,10 +202,10 @@ def encode_result(values: Values, value: Any) -> bytes:
 
 
 def find_misfit(message: Any, values: Values) -> Unfit | None:
-    """Only what is annotated is read before the handler asks for it."""
+    """Decodes an annotated body, and returns the error if it does not match."""
     if values.kind is not Any:
         try:
-            message.body  # noqa: B018 - it is kept
+            message.body  # noqa: B018 - the property caches the body
         except Unfit as error:
             return error
     return None
@@ -222,15 +222,15 @@ def check_outcomes(outcomes: Iterable[Any], count: int) -> list[BaseException | 
 
 
 async def run_in_thread(function: Callable[[Any], T], argument: Any) -> T:
-    """In a thread that nobody waits for at exit: one that hangs does not keep the process."""
-    # The value, or the error: not every error can be put into a future.
+    """Runs the function in a daemon thread: one that hangs does not keep the process alive."""
+    # A future cannot hold every exception (StopIteration), so errors are passed as values.
     ended: Future[tuple[T, None] | tuple[None, BaseException]] = Future()
     ended.set_running_or_notify_cancel()
 
     def main() -> None:
         try:
             ended.set_result((function(argument), None))
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+        except BaseException as error:  # noqa: BLE001 - passed to the caller
             ended.set_result((None, error))
 
     threading.Thread(target=main, name="penstock-batch", daemon=True).start()

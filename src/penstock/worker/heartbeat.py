@@ -1,6 +1,7 @@
-"""Renews leases from a thread of its own, so that a busy handler does not stop it.
+"""Renews leases in a separate thread, so that a busy event loop does not stop it.
 
-A handler that holds the GIL stops every thread: the standby process renews meanwhile."""
+A handler that holds the GIL stops every thread; then the standby process renews the leases.
+"""
 
 import asyncio
 import contextlib
@@ -21,12 +22,12 @@ from penstock.worker.standby import Standby
 
 log = structlog.get_logger()
 RETRY_DELAY_S = 0.5
-# A cancel is to be noticed long before the next renewal.
+# Cancel requests must be noticed long before the next renewal.
 CHECK_INTERVAL_S = 1.0
 
 
 class Heartbeat:
-    """Renews what is held at a third of its lease; a run past its time and grace it lets go."""
+    """Renews each lease after a third of it. Runs past timeout and grace are not renewed."""
 
     def __init__(
         self,
@@ -44,26 +45,26 @@ class Heartbeat:
         self.worker_loop = asyncio.get_running_loop()
         self.thread: threading.Thread | None = None
         self.stopping = False
-        # Its own loop, if it beats in a thread.
+        # The loop of the heartbeat thread, if there is one.
         self.loop = self.worker_loop
         self.nudged = asyncio.Event()
         self.asleep_until = 0.0
-        # What was held at the last look.
+        # Contexts that were held at the last check.
         self.seen: dict[int, Context] = {}
         self.next_check_at = 0.0
 
     def watch(self, renew_at: float) -> None:
-        """Something is to be renewed then."""
+        """Wakes the heartbeat in time for a renewal at `renew_at`."""
         if renew_at < self.asleep_until:
             self.wake()
 
     def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
-        """Before any of them runs; `plain` as in Standby."""
+        """Reports claimed messages to the standby, before any of them runs."""
         if self.standby is not None:
             self.standby.claimed(deliveries, lease, plain=plain)
 
     def wake(self) -> None:
-        # Its loop may have closed meanwhile.
+        # The loop may already be closed.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.nudged.set)
 
@@ -74,12 +75,12 @@ class Heartbeat:
                 await self.check_leases(broker)
             except StoreError as error:
                 self.outages.report_failure("heartbeat", error)
-            except Exception as error:  # noqa: BLE001 - whatever it was, the next beat must come
+            except Exception as error:  # noqa: BLE001 - the heartbeat must continue
                 log.error("heartbeat_failed", error=repr(error))
             await self.sleep()
 
     async def sleep(self) -> None:
-        """Until the next renewal. What is watched from here on ends it, if it is due earlier."""
+        """Sleeps until the next renewal, or until `watch` reports an earlier one."""
         self.nudged.clear()
         self.asleep_until = inf
         due = [context.renew_at for context in self.held.copy().values() if not context.lost]
@@ -102,8 +103,10 @@ class Heartbeat:
             await self.renew(broker, due)
 
     async def check_leases(self, broker: Broker) -> None:
-        """Once a second: of what has been held since the last look, that which was cancelled or
-        lost is due at once, and the answer to its renewal tells."""
+        """Checks once a second for cancelled and lost leases among those held for longer.
+
+        They are renewed at once, and the answer to the renewal says which it is.
+        """
         now = time.monotonic()
         if now < self.next_check_at:
             return
@@ -120,7 +123,7 @@ class Heartbeat:
                 context.renew_at = now
 
     async def mark_begun(self, broker: Broker, contexts: list[Context]) -> None:
-        """Runs of a second or more are shown as running: shorter ones cost no write."""
+        """Records that runs began. Runs shorter than a second cost no write."""
         if contexts:
             await broker.store.mark([Mark(each.id, each.fence, begin=True) for each in contexts])
             for context in contexts:
@@ -142,14 +145,14 @@ class Heartbeat:
         if answer.cancel_requested:
             context.cancelled = True
         held = answer.kind in (AnswerKind.DONE, AnswerKind.BUSY)
-        # One that is over may have been settled just now, or by its own transaction.
+        # A run that is over may just have been settled, or by its own transaction.
         if not held and not (context.lost or context.over or context.inside):
             context.lost = True
             with contextlib.suppress(RuntimeError):
                 self.worker_loop.call_soon_threadsafe(self.lost, context)
 
     def run_in_thread(self, connect: Callable[[], Awaitable[Broker]]) -> None:
-        """With a loop and a connection of its own."""
+        """Starts the heartbeat in a thread with its own loop and connection."""
         self.thread = threading.Thread(
             target=lambda: asyncio.run(self.run_connected(connect)),
             name="penstock-heart",
@@ -178,7 +181,7 @@ class Heartbeat:
                 self.outages.report_failure("heartbeat", error)
                 await asyncio.sleep(RETRY_DELAY_S)
                 continue
-            except Exception as error:  # noqa: BLE001 - without it every lease would be lost
+            except Exception as error:  # noqa: BLE001 - without a heartbeat every lease is lost
                 log.error("heartbeat_failed", error=repr(error))
                 await asyncio.sleep(RETRY_DELAY_S)
                 continue
@@ -193,7 +196,7 @@ class Heartbeat:
 
 
 def is_watched(context: Context) -> bool:
-    """As far as is known here."""
-    told = context.cancelled or context.lost
+    """True if the run goes on, and no cancel request or lost lease is known yet."""
+    stopped = context.cancelled or context.lost
     ended = context.over or context.inside
-    return not told and not ended and context.renew_at < inf
+    return not stopped and not ended and context.renew_at < inf

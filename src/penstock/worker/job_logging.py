@@ -1,16 +1,16 @@
-"""Which run a log record belongs to."""
+"""Adds the job id to log records."""
 
 import logging
 from contextvars import ContextVar
 
 from penstock.worker.context import Context
 
-# The run that this task or thread works on; the last one, once it is over.
+# The current run of this task or thread, or its last one.
 running: ContextVar[Context | None] = ContextVar("penstock_running", default=None)
 
 
 class JobLogFilter(logging.Filter):
-    """Gives every log record `job_id` and `job_type`: of the job that logs, else None."""
+    """Adds `job_id` and `job_type` of the running job to log records, or None outside of one."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         context = running.get()

@@ -1,4 +1,4 @@
-"""Loops that must not end: a worker without one would hold its messages and do nothing."""
+"""Runs the worker's background loops, which must not end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,7 +11,7 @@ RETRY_DELAY_S = 1.0
 
 
 async def repeat_forever(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Step by step, until cancelled; an error is logged, and after a moment it goes on."""
+    """Repeats a step until cancelled. Errors are logged, and the step is retried."""
     while True:
         try:
             await step()

@@ -1,4 +1,4 @@
-"""A message as a subscriber sees it."""
+"""The message that a subscriber receives."""
 
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Message(Struct, Generic[T], eq=False):
-    """`body` is read by the subscriber's annotation: `Message[Order]`."""
+    """A message whose `body` is decoded by the subscriber's annotation, e.g. `Message[Order]`."""
 
     context: Context
     _values: Values

@@ -1,4 +1,4 @@
-"""A handler around another one."""
+"""Handlers that wrap another handler: ack before run, and tracing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,7 +40,7 @@ class HandlerMiddleware(Handler):
 
 
 class AckFirstHandler(HandlerMiddleware):
-    """`acked` is False if the message is not this worker's any more."""
+    """Acks a message before its run. `acked` returns False if the lease was lost."""
 
     def __init__(self, inner: Handler, acked: Callable[[Context], Awaitable[bool]]) -> None:
         super().__init__(inner)
@@ -57,7 +57,7 @@ class AckFirstHandler(HandlerMiddleware):
         return asyncio.run_coroutine_threadsafe(ask(), self.loop).result()
 
     async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
-        """Whatever it raises comes too late; those that are lost are left out."""
+        """Runs the acked messages. Their errors are ignored, because the acks are final."""
         acked = await asyncio.gather(*map(self.acked, contexts))
         kept = [context for context, held in zip(contexts, acked, strict=True) if held]
         if kept:

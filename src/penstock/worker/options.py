@@ -1,4 +1,4 @@
-"""How much a worker takes on."""
+"""Options of a worker."""
 
 from msgspec import Struct
 
@@ -6,8 +6,10 @@ from penstock.model.settings import check_range
 
 
 class WorkerOptions(Struct, frozen=True):
-    """`horizon`: it holds about this many seconds of work, if runs are shorter than that; at most
-    batch size x overfetch, and at most `prefetch` beyond what can run at once.
+    """Concurrency, fetching and timing of a worker.
+
+    It prefetches about `horizon` seconds of work if runs are shorter than that: at most
+    fetch_batch_size x overfetch_factor, and at most `prefetch` more than can run at once.
     """
 
     concurrency: int = 10
@@ -33,12 +35,12 @@ class WorkerOptions(Struct, frozen=True):
 
     @property
     def max_unstarted(self) -> int:
-        """Claimed and not started, at the most."""
+        """The maximum number of claimed messages that have not started."""
         return max(1, int(self.fetch_batch_size * self.overfetch_factor))
 
     @property
     def max_prefetch(self) -> int:
-        """Claimed at a time beyond the free slots, at the most."""
+        """The maximum number of messages to claim beyond the free slots."""
         return (
             self.max_unstarted if self.prefetch is None else min(self.max_unstarted, self.prefetch)
         )

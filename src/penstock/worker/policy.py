@@ -1,4 +1,4 @@
-"""Rules: what the end of a run becomes, by ack policy and retry strategy."""
+"""Ack policies and retry strategies: how the outcome of a run settles its message."""
 
 import random
 from enum import StrEnum
@@ -16,7 +16,7 @@ from penstock.worker.tracebacks import Reported
 
 
 class Retry(Reported):
-    """Raised by a handler: try again, after `delay` seconds if given."""
+    """Raise it in a handler to retry, after `delay` seconds if given."""
 
     def __init__(self, delay: float | None = None, reason: str = "") -> None:
         super().__init__(reason or "retry")
@@ -25,19 +25,19 @@ class Retry(Reported):
 
 
 class Reject(Exception):
-    """Raised by a handler: to the dead letters, whatever attempts are left."""
+    """Raise it in a handler to move the message to the dead letters at once."""
 
 
 class Cancelled(Exception):
-    """Raised by `context.raise_if_cancelled()`: somebody asked for this run to stop."""
+    """Raised by `context.raise_if_cancelled()` to stop a run that was cancelled."""
 
 
 class TimedOut(Reported):
-    """A run run exceeded its timeout."""
+    """A run exceeded its timeout."""
 
 
 class Unfit(Exception):
-    """Arguments or a result that do not fit their annotations, and will not the next time."""
+    """Arguments or a result do not match their annotations, so a retry is pointless."""
 
 
 class AckPolicy(StrEnum):
@@ -49,16 +49,16 @@ class AckPolicy(StrEnum):
 
 
 class Strategy(Protocol):
-    """Your own retry strategy: seconds to wait after run number `attempt`, None to give up.
+    """A custom retry strategy: returns the delay after an attempt, or None to give up.
 
-    `max_attempts` and `max_total_delay` are kept to as well, if it has them.
+    If it has attributes `max_attempts` and `max_total_delay`, they apply as well.
     """
 
     def delay(self, attempt: int) -> float | None: ...
 
 
 class RetryStrategy(Struct, frozen=True):
-    """By a backoff, until `max_attempts` runs or `max_total_delay` seconds since the first."""
+    """Retries with a backoff, until `max_attempts` or `max_total_delay` seconds since the first."""
 
     backoff: Backoff
     max_attempts: int | None = None
@@ -114,7 +114,7 @@ def no_retry() -> RetryStrategy:
 
 
 class AckRules(Struct, frozen=True):
-    """How the runs of one handler are judged."""
+    """The ack policy and retry rules of one handler."""
 
     policy: AckPolicy = AckPolicy.NACK_ON_ERROR
     strategy: Strategy | None = None
@@ -122,7 +122,7 @@ class AckRules(Struct, frozen=True):
     no_retry_on: tuple[type[BaseException], ...] = ()
 
 
-# None is an ack.
+# None means ack.
 Verdict: TypeAlias = Settlement | None
 
 
@@ -130,7 +130,7 @@ NOT_SETTLED = "the handler ended without ack, nack or reject"
 
 
 def judge(rules: AckRules, delivery: Leased, error: BaseException | None) -> Verdict:
-    """What a run that returned (error None) or raised becomes."""
+    """Decides the settlement of a run that returned (error None) or raised."""
     if error is None:
         return message.SettleReject(NOT_SETTLED) if rules.policy is AckPolicy.MANUAL else None
     match error:
@@ -166,14 +166,14 @@ def retry(rules: AckRules, delivery: Leased, error: BaseException) -> Verdict:
         return plain
     try:
         return apply_strategy(rules.strategy, delivery.attempts + 1, plain)
-    except Exception as broken:  # noqa: BLE001 - the strategy is the user's, and so is its error
+    except Exception as broken:  # noqa: BLE001 - user code, reported with the message
         return message.Nack(
             f"{plain.error}; its retry strategy raised {format_error(broken)}", None, reason
         )
 
 
 def apply_strategy(strategy: Strategy, attempt: int, nack: message.Nack) -> Settlement:
-    """Raises if what the strategy says is no delay."""
+    """Asks the strategy for a delay. Raises if it is invalid."""
     delay = strategy.delay(attempt)
     if delay is None:
         return message.SettleReject(nack.error)
@@ -183,9 +183,9 @@ def apply_strategy(strategy: Strategy, attempt: int, nack: message.Nack) -> Sett
 
 
 def format_error(error: BaseException) -> str:
-    """One line that names the error; long ones are cut."""
+    """Returns the type and message of an error, clipped."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even be told is still an error
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the error
         text = "(its message cannot be read)"
     return f"{type(error).__name__}: {text}"[:4_000] if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""Decides how much a worker claims ahead of its free slots, and gives back what waits too long."""
+"""Decides how many messages to prefetch, and releases those that wait too long to start."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -11,16 +11,16 @@ from penstock.worker.executors.base import Executor
 from penstock.worker.quarantine import Quarantine
 
 log = structlog.get_logger()
-# A message that has waited this long for a slot goes back, so that another worker may run it.
+# A message that waited this long for a slot is released, so that another worker can run it.
 PATIENCE_S = 1.0
-# One that comes back to this worker was wanted by no other: it may wait longer each time.
+# If it comes back, no other worker wanted it, and it may wait longer each time.
 PATIENCE_GROWTH = 4.0
 MAX_PATIENCE_S = 300.0
 CHECK_INTERVAL_S = 0.25
 
 
 class Pace(NamedTuple):
-    """How many runs were timed, how long they took, and how long there was something to run."""
+    """The number of timed runs, their total duration, and the time with work to do."""
 
     runs: int
     run_seconds: float
@@ -28,10 +28,10 @@ class Pace(NamedTuple):
 
 
 class Prefetch:
-    """How many messages to claim beyond the free slots, by the pace of the last runs.
+    """Computes how many messages to claim beyond the free slots, from recent run times.
 
-    None if runs are longer than the horizon; else about a horizon of work, but never more than
-    twice as many as have just ended.
+    It is 0 if runs are longer than the horizon; else about a horizon of work, but never more than
+    twice as many as just ended.
     """
 
     def __init__(self, slots: int, horizon: float, most: int) -> None:
@@ -39,12 +39,12 @@ class Prefetch:
         self.horizon = horizon
         self.most = most
         self.ahead = 0
-        # Seconds that a run takes: rises at once, and falls by half at most.
+        # Estimated run time in seconds. It rises at once, and falls by half at most.
         self.run_seconds = 0.0
         self.last = Pace(0, 0.0, 0.0)
 
     def adapt(self, pace: Pace) -> None:
-        """Looks at as many runs as there are slots: those that began together end together."""
+        """Adapts after as many runs as there are slots, because these tend to end together."""
         runs = pace.runs - self.last.runs
         if runs < self.slots:
             return
@@ -55,27 +55,27 @@ class Prefetch:
         if self.run_seconds > self.horizon:
             self.ahead = 0
             return
-        # Handlers that keep the loop to themselves have fewer slots than it seems.
+        # Handlers that block the loop cannot use all slots, so the measured rate is a bound too.
         work = int(min(rate, self.slots / self.run_seconds) * self.horizon)
         self.ahead = min(self.most, work, max(self.ahead, 2 * runs))
 
     def stop(self) -> None:
-        """What was claimed ahead was not begun: runs are long, until they are seen to be short."""
+        """Assumes long runs, because prefetched messages did not start in time."""
         self.ahead = 0
         self.run_seconds = max(self.run_seconds, PATIENCE_S)
 
 
 class Feeder(Protocol):
-    """Claims messages for some lanes."""
+    """Claims messages for some executors."""
 
     lanes: Sequence[Executor]
 
     def stop_prefetch(self) -> None:
-        """Runs are long: claim for free slots only, and first let other workers claim."""
+        """Claims for free slots only, after other workers had a chance to claim."""
 
 
 class Patience:
-    """How long the messages at one place may wait; doubles as the memory of what went back."""
+    """How long unstarted messages may wait. It remembers which were released last."""
 
     def __init__(self) -> None:
         self.seconds = PATIENCE_S
@@ -90,17 +90,17 @@ class Patience:
 
 
 class LaneWatch:
-    """Notices that messages of a lane have waited too long, by counts: none is looked at."""
+    """Detects by counters alone that messages of an executor have waited too long."""
 
     def __init__(self, lane: Executor) -> None:
         self.lane = lane
         self.patience = Patience()
-        # How many had been put into the lane at a moment.
+        # How many messages the executor had accepted at `marked_at`.
         self.mark = 0
         self.marked_at = 0.0
 
     def take_overdue(self, now: float) -> list[Context]:
-        """All that wait, if some have waited too long: the order among them stays."""
+        """Takes all unstarted messages if some are overdue, so that their order is kept."""
         accepted = self.lane.load.accepted
         if accepted - self.lane.waiting >= self.mark:
             self.mark, self.marked_at = accepted, now
@@ -114,7 +114,7 @@ class LaneWatch:
 
 
 class GiveBack:
-    """Releases messages that were claimed and have not begun for a while."""
+    """Releases messages that were claimed but did not start in time."""
 
     def __init__(self, suspects: Quarantine, release: Callable[[list[Context]], None]) -> None:
         self.suspects = suspects
@@ -127,7 +127,7 @@ class GiveBack:
         self.feeders.append((feeder, [LaneWatch(lane) for lane in feeder.lanes]))
 
     async def step(self) -> None:
-        """Looks now and then while there are messages that have not begun."""
+        """Checks for overdue messages while there are unstarted ones."""
         if not self.has_waiting():
             self.claimed.clear()
             await self.claimed.wait()

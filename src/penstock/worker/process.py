@@ -1,4 +1,4 @@
-"""A worker as a process: signals, registration, agents beside it, and its end."""
+"""Runs a worker as a process: signals, registration, agents and shutdown."""
 
 import asyncio
 import os
@@ -22,9 +22,9 @@ PAGE_SIZE = 200
 
 
 class WorkerProcess:
-    """Runs one worker until a signal, a request in the store, or (if asked) nothing is left.
+    """Runs one worker until a signal, a stop request in the store, or (optionally) empty queues.
 
-    With a `parent`, also until that process is gone: nobody else would stop it.
+    With a `parent`, it also stops when that process exits.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class WorkerProcess:
         log.info("worker_stopped", **counts, lost=self.worker.lost)
 
     def handle_signal(self, number: int) -> None:
-        """The first one asks; the second is a crash, and the leases will tell."""
+        """Stops gracefully on the first signal, and exits at once on the second."""
         if self.signalled:
             os._exit(128 + number)
         self.signalled = True
@@ -74,7 +74,7 @@ class WorkerProcess:
         self.stopped.set()
 
     async def register(self, me: WorkerInfo) -> None:
-        """On the list, and off it, are only notices: without them it works as well."""
+        """Registers the worker. A failure is not fatal: registration is informational."""
         try:
             await self.remove_gone_workers()
         except StoreError as error:
@@ -88,14 +88,14 @@ class WorkerProcess:
             self.broker.outages.report_failure("registration", error)
 
     async def remove_gone_workers(self) -> None:
-        """Workers that could not say goodbye are taken off the list."""
+        """Deletes the registrations of workers that died."""
         now = await self.broker.store.now()
         for row in await self.broker.store.workers():
             if is_gone(row, now):
                 await self.broker.store.delete_worker(row.id)
 
     async def watch(self, me: WorkerInfo) -> None:
-        """Looks for a reason to stop; says now and then that it is still here."""
+        """Checks for a reason to stop, and renews the registration."""
         loop = asyncio.get_running_loop()
         said_at = loop.time()
         while not self.stopped.is_set():
@@ -134,7 +134,7 @@ class WorkerProcess:
             log.error("worker_stop_check_failed", error=str(error))
 
     async def is_empty(self) -> bool:
-        """Nothing held, ready or claimed, and no retry to wait for; a paused queue has no say."""
+        """True if nothing is held, ready, claimed or due for retry. Paused queues are ignored."""
         if self.worker.held:
             return False
         found = [await self.broker.directory.get_by_id(queue_id) for queue_id in self.worker.queues]
@@ -142,11 +142,11 @@ class WorkerProcess:
         for queue in queues:
             if not await self.is_queue_still(queue) or await self.has_retries(queue.name):
                 return False
-        # A retry may have become due between two looks.
+        # A retry may have become ready between the two queries.
         return all([await self.is_queue_still(queue) for queue in queues])
 
     async def is_queue_still(self, queue: Queue) -> bool:
-        """At one moment none of its messages was ready or claimed."""
+        """True if none of its messages is ready or claimed."""
         ready = await self.broker.admin.find(
             queue.name, state=State.READY, limit=1, scope=self.worker.scope
         )
@@ -156,7 +156,7 @@ class WorkerProcess:
         return not any(depths.get((queue.id, place)) for place in ("ready", "lease"))
 
     async def has_retries(self, queue: str) -> bool:
-        """Some message has run before and will run again."""
+        """True if a message that ran before is scheduled to run again."""
         before: int | None = None
         while True:
             page = await self.broker.admin.find(

@@ -1,4 +1,4 @@
-"""Messages that were delivered before: work on them begins with a word to the store."""
+"""Runs redelivered messages one at a time, so that one that kills its worker is found."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -18,21 +18,22 @@ BUSY = Answer(AnswerKind.BUSY)
 
 
 def may_be_killer(delivery: Leased, settings: QueueSettings) -> bool:
-    """It may have ended a worker: some delivery of it did not come back, or nobody can tell."""
+    """True if an earlier delivery may have killed its worker."""
     return delivery.deliveries > delivery.attempts + 1 or settings.retry.on_expiry != "keep"
 
 
 class Waiting(NamedTuple):
-    """A message in line, and since when, by the loop's clock."""
+    """A quarantined message, and since when it waits, by the loop's clock."""
 
     place: PlacedRun
     since: float
 
 
 class Quarantine:
-    """Runs those that may have ended a worker one at a time, those with the fewest deliveries
-    first: a message that kills every worker comes after the neighbours it took with it. Retries
-    that came back run at will.
+    """Runs suspects one at a time, those with the fewest deliveries first.
+
+    So a message that kills every worker runs after the neighbours that died with it. Ordinary
+    retries run at once. The store records the begin of each run first.
     """
 
     def __init__(self, broker: Broker, on_lost: Callable[[Context], None]) -> None:
@@ -52,8 +53,10 @@ class Quarantine:
         self.changed.set()
 
     def release_turn(self, context: Context) -> None:
-        """Lets the next one begin. Call it once the store has answered: the next one may kill this
-        process, and an end that was not written would be lost with it."""
+        """Lets the next suspect begin.
+
+        Call it after the result was written: the next run may kill this process.
+        """
         if self.current is context:
             self.current = None
             self.changed.set()
@@ -62,7 +65,7 @@ class Quarantine:
         return sum(lane in lanes for lane, _ in self.places)
 
     def starting(self, lanes: Collection[Executor]) -> int:
-        """How many are about to take a slot in these lanes."""
+        """Returns how many are about to take a slot in these executors."""
         count = sum(lane in lanes for lane, _ in [*self.retries, *self.beginning])
         next_one = self.queue and (self.current is None or self.current.over)
         return count + bool(next_one and any(each.place[0] in lanes for each in self.queue))
@@ -72,7 +75,7 @@ class Quarantine:
         return [*(each.place for each in self.queue), *self.retries, *self.beginning]
 
     def take_back(self) -> list[Context]:
-        """All that have not begun, also those of which the store is just told."""
+        """Takes all that have not started, including those whose begin is being recorded."""
         back = [get_context(place) for place in self.places]
         self.queue.clear()
         self.retries.clear()
@@ -80,7 +83,7 @@ class Quarantine:
         return back
 
     def take_overdue(self, lanes: Collection[Executor], since: float) -> list[Context]:
-        """Those of the lanes that have waited in line since then, or longer, out of the line."""
+        """Takes the suspects of these executors that have waited since `since` or longer."""
         overdue = [each for each in self.queue if each.since <= since and each.place[0] in lanes]
         self.queue = [each for each in self.queue if each not in overdue]
         return [get_context(each.place) for each in overdue]
@@ -97,7 +100,7 @@ class Quarantine:
             await self.changed.wait()
 
     def take_next(self) -> PlacedRun:
-        """The first in line among those with the fewest deliveries."""
+        """Takes the first one with the fewest deliveries."""
         first = min(self.queue, key=lambda each: get_context(each.place).delivery.deliveries)
         self.queue.remove(first)
         return first.place
@@ -113,7 +116,7 @@ class Quarantine:
             answers = [BUSY] * len(marks)
         else:
             self.broker.outages.report_success("suspects")
-        # Empty by now if they were taken back.
+        # `take_back` may have emptied the list meanwhile.
         self.beginning = []
         for place, answer in zip(places, answers, strict=False):
             self.handle_begun(place, answer)

@@ -1,4 +1,4 @@
-"""One line for every run that ended, with its traceback if it failed."""
+"""Logs one line per run, with the traceback if it failed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,14 +14,16 @@ from penstock.worker.policy import Cancelled, Retry, format_error
 from penstock.worker.tracebacks import format_traceback
 
 log: FilteringBoundLogger = structlog.get_logger()
-# Of completed runs. Those that fail have a line each.
+# Applies to completed runs. Every failed run is logged.
 MAX_LINES_PER_SECOND = 100
 MAX_LOGGED_ERROR = 1_000
 
 
 class RunLog:
-    """`names` tells the handler of a run. Completed runs are logged if `completions` is set: by a
-    worker that is a process of its own, not by one inside of another program."""
+    """Logs the outcome of runs. `names` returns the handler's name of a run.
+
+    Completed runs are logged only if `completions` is set, as worker processes do.
+    """
 
     def __init__(self, names: Callable[[Context], str]) -> None:
         self.names = names
@@ -37,20 +39,20 @@ class RunLog:
             self.log_left_out(now)
         room = max(0, MAX_LINES_PER_SECOND - self.lines)
         for end in ends[:room]:
-            # One that failed and is acknowledged all the same had its line when it failed.
+            # A failed run that is acked anyway was logged when it failed.
             if end.error is None:
                 log.info("run_completed", **self.fields(end.context))
         self.lines += min(room, len(ends))
         self.left_out += max(0, len(ends) - room)
 
     def log_left_out(self, now: float) -> None:
-        """Another second begins, or the worker ends."""
+        """Logs how many completed runs were left out in the last second."""
         if self.left_out:
             log.info("runs_completed", not_shown=self.left_out, seconds=round(now - self.second, 1))
         self.second, self.lines, self.left_out = now, 0, 0
 
     def log_settled(self, end: RunEnd, state: State | None) -> None:
-        """`state` is what the settlement led to; None if the lease was lost before it."""
+        """Logs a settled run. `state` is None if the lease was lost."""
         if isinstance(end.verdict, Release | Park):
             return
         fields = self.fields(end.context, error_text(end.verdict, end.error))
@@ -65,7 +67,7 @@ class RunLog:
             log.warning("run_failed", state=word, **fields, **traceback_of(end.verdict))
 
     def log_ignored(self, context: Context, error: BaseException) -> None:
-        """The message is acknowledged whatever its handler raises."""
+        """Logs the error of a run whose message is acked regardless."""
         trace = format_traceback(error)
         shown = {} if trace is None else {"exception": trace}
         log.warning(

@@ -1,8 +1,8 @@
-"""Keeps leases while a handler holds the GIL, which stops every thread of the worker.
+"""Keeps leases alive while a handler holds the GIL and stops every thread of the worker.
 
-A small process beside the worker takes over its heartbeat: it is told what is held, once for each
-claim before anything of it runs, and about once a second from then on. When it hears nothing for a
-third of a lease, it renews that lease itself (standby_process.py).
+The worker reports its leases to a small standby process: at each claim before anything runs, and
+about once a second. After a third of a lease without a report, that process renews the lease
+itself (standby_process.py).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 PROGRAM = Path(__file__).with_name("standby_process.py")
 HEADER = struct.Struct("!I")
 BEAT_INTERVAL_S = 1.0
-# The process takes over after a third of a lease: so many beats would have come by then.
+# The process takes over after a third of a lease; this many beats must fit into it.
 BEATS_PER_THIRD = 3
 SEND_BUFFER_SIZE = 1 << 20
 FIRST_RESTART_S, LONGEST_RESTART_S = 1.0, 60.0
@@ -43,19 +43,19 @@ GIL_ADVICE = (
     " or the process was stopped"
 )
 LOOP_ADVICE = 'a coroutine blocked the event loop; make it a plain def, or use executor="process"'
-# Its fence, lease, bound, ids and tokens, as the process reads them.
+# Fence, lease, bound, ids and tokens, as standby_process.py reads them.
 Group: TypeAlias = tuple[int, float, float | None, list[int], list[str | None] | None]
 encode = msgspec.json.Encoder().encode
 
 
 def is_supported() -> bool:
-    """Where a stopped worker can be told from a busy one, and Python can be started."""
+    """True where a stopped worker can be distinguished from a busy one (Linux)."""
     frozen = getattr(sys, "frozen", False)
     return os.path.exists("/proc/self/stat") and bool(sys.executable) and not frozen
 
 
 class StandbyProcess:
-    """The process, and the socket it hears the worker by. Nothing here waits for it."""
+    """Starts the standby process and writes to its socket. It never blocks."""
 
     def __init__(self, address: StoreAddress) -> None:
         self.address = address
@@ -67,13 +67,13 @@ class StandbyProcess:
         self.reported = False
 
     def send(self, kind: str, content: object) -> None:
-        """Or not, if the process does not read: the next beat says it all again."""
+        """Sends a record, or skips it if the process does not read: the next beat repeats it."""
         if self.ready() and self.flush():
             self.unsent = frame(kind, content)
             self.flush()
 
     def flush(self) -> bool:
-        """True if everything is sent."""
+        """Sends the rest of the last record. Returns True if everything is sent."""
         if self.link is not None and self.unsent:
             try:
                 self.unsent = self.unsent[self.link.send(self.unsent) :]
@@ -108,7 +108,7 @@ class StandbyProcess:
             far.close()
 
     def give_up(self, why: str) -> None:
-        """It is started again, later each time; without it a run goes on as well."""
+        """Schedules a restart with growing delay. Runs continue without the standby."""
         if not self.reported:
             self.reported = True
             log.warning("standby_heartbeat_exited", reason=why)
@@ -126,7 +126,7 @@ class StandbyProcess:
 
 
 class Standby:
-    """Tells the process what is held, and logs afterwards what kept the worker from doing so."""
+    """Reports held leases to the standby process, and logs stalls of the GIL or the loop."""
 
     def __init__(
         self,
@@ -139,21 +139,20 @@ class Standby:
         self.grace = grace
         self.running = running
         self.tokens = address.tokens
-        # None where the worker is on its own.
+        # None where a standby is not supported.
         self.process = StandbyProcess(address) if is_supported() else None
-        # Held while something is said to the process.
+        # Guards writes to the process.
         self.mutex = threading.Lock()
-        # It knows of something.
+        # The last report to the process contained leases.
         self.reported = False
         self.home = asyncio.get_running_loop()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.claims = asyncio.Event()
-        # Nothing is held, and the next claim has to end the pause.
+        # Nothing is held, and the next claim must end the pause.
         self.idle = True
         self.due_at = inf
         self.shortest_lease = inf
-        # As of the last beat: the handlers that ran, what was held and had not ended, and what was
-        # claimed since.
+        # As of the last beat: running handlers, held runs that had not ended; and claims since.
         self.names: list[str] = []
         self.open: list[Context] = []
         self.recent: list[Sequence[Leased]] = []
@@ -161,8 +160,10 @@ class Standby:
         self.late_at = -inf
 
     def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
-        """On the worker's loop, before any of them runs. `plain`: all have that lease, and may
-        run for as long as they want."""
+        """Reports claimed messages before any of them runs. Called on the worker's loop.
+
+        `plain` means that all have that lease, and no timeout.
+        """
         self.shortest_lease = min(self.shortest_lease, lease)
         self.recent.append(deliveries)
         if self.process is not None:
@@ -179,7 +180,7 @@ class Standby:
         self, deliveries: Sequence[Leased], lease: float, plain: bool
     ) -> list[Group]:
         fence = deliveries[0].fence
-        # Fences grow: one claim call has one, and all between two equal ones are the same.
+        # Fences only grow, so an equal first and last fence means one fence for all.
         if plain and self.tokens is None and fence == deliveries[-1].fence:
             return [(fence, lease, None, [each.id for each in deliveries], None)]
         contexts = (self.held.get(each.id) for each in deliveries)
@@ -197,7 +198,7 @@ class Standby:
         return [(*key, ids, tokens_of(self.tokens, key[0], ids)) for key, ids in groups.items()]
 
     async def run(self) -> None:
-        """In the thread of the heartbeat."""
+        """Sends beats forever. Runs in the heartbeat thread."""
         self.loop, self.claims = asyncio.get_running_loop(), asyncio.Event()
         while True:
             began = time.monotonic()
@@ -220,11 +221,11 @@ class Standby:
                 self.home.call_soon_threadsafe(self.answer_ping, self.pinged_at)
 
     async def pause(self, began: float) -> None:
-        """Until the next beat is due, counted from the moment the last one began."""
+        """Sleeps until the next beat, counted from when the last one began."""
         self.due_at = began + min(BEAT_INTERVAL_S, self.shortest_lease / 3 / BEATS_PER_THIRD)
         self.claims.clear()
         self.idle = True
-        # Looked at after the flag: a claim that comes from here on ends the wait.
+        # Checked after the flag is set: a later claim ends the wait.
         if not self.held:
             await self.claims.wait()
             return
@@ -239,7 +240,7 @@ class Standby:
             log.warning("gil_held", seconds=round(late, 1), tasks=names, advice=GIL_ADVICE)
 
     def suspects(self) -> Iterator[str]:
-        """The handlers that may have run since the last beat: one may have ended by now."""
+        """Yields the handlers that may have run since the last beat, also ended ones."""
         yield from self.names
         yield from self.running()
         for context in self.open:
@@ -249,10 +250,10 @@ class Standby:
             yield delivery.type
 
     def answer_ping(self, pinged_at: float) -> None:
-        """On the worker's loop."""
+        """Measures the delay of the worker's loop, on which it runs."""
         now = time.monotonic()
         self.pinged_at, late = None, now - pinged_at
-        # If the beats were late as well, no thread ran.
+        # If the beats were late as well, no thread ran: the GIL was held.
         gil_held = self.late_at >= pinged_at or now - self.due_at > LATE_BEAT_S
         if late > LOOP_STALL_S and not gil_held:
             log.warning(

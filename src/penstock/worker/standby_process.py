@@ -1,16 +1,16 @@
-"""The standby heartbeat: renews the leases of a worker that does not run Python for a while.
+"""The standby process: renews the leases of a worker whose Python threads are stalled.
 
 Started as `python -P standby_process.py WORKER_PID`. It imports nothing of penstock before it has
-to renew something, so that it stays small. Its standard input is a socket from the worker, with
-records of JSON, each after its length:
+to renew a lease, so that it stays small. Its standard input is a socket from the worker, with
+length-prefixed JSON records:
 
-    ["open", {"url", "key", "path"}]        the store to open, and where modules are found
-    ["claimed", groups]                     held from now on, beside what is known
-    ["held", groups]                        all that is held; the rest is forgotten
+    ["open", {"url", "key", "path"}]        the store, and the module search path
+    ["claimed", groups]                     leases in addition to the known ones
+    ["held", groups]                        all leases; others are dropped
 
 A group is [fence, lease, bound, ids, tokens]: it is not renewed after the moment `bound`, and
-`tokens` are the lock tokens of what was claimed over HTTP. Every record is a sign of life. The
-socket ends with the worker, and so does this process.
+`tokens` are the lock tokens of messages claimed over HTTP. Every record is a sign of life. The
+process exits when the socket closes.
 """
 
 import json
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct("!I")
 RECEIVE_SIZE = 1 << 16
-# Where a copy of the worker keeps the socket open, its death is noticed by looking.
+# A forked copy of the worker may keep the socket open, so the parent is polled as well.
 PARENT_CHECK_INTERVAL_S = 5.0
-# A shorter lease leaves no time to import the store's driver when it is needed.
+# A shorter lease leaves no time to import the store's driver on demand.
 PRELOAD_LEASE_S = 15.0
 RETRY_INTERVAL_S = 0.5
 
 
 class Held:
-    """A claimed message, and when its lease is to be renewed from here."""
+    """A claimed message, and when this process renews its lease next."""
 
     __slots__ = ("bound", "lease", "renew_at", "token")
 
@@ -63,7 +63,7 @@ class LeaseRenewer:
         self.preloaded = False
 
     def run(self) -> None:
-        """Until the worker is gone."""
+        """Runs until the worker is gone."""
         while self.worker_lives():
             wait = min(PARENT_CHECK_INTERVAL_S, max(0.0, self.next_due() - monotonic()))
             if select.select([self.link], [], [], wait)[0]:
@@ -76,7 +76,7 @@ class LeaseRenewer:
         return os.getppid() == self.worker
 
     def receive(self) -> bool:
-        """Reads what is there; False at the end."""
+        """Reads available records. Returns False at end of file."""
         chunk = self.link.recv(RECEIVE_SIZE)
         self.received += chunk
         while len(self.received) >= HEADER.size:
@@ -104,7 +104,7 @@ class LeaseRenewer:
                 self.preload()
 
     def next_due(self) -> float:
-        """A sign of life puts off everything by a third of its lease."""
+        """Returns the next renewal. A sign of life postpones each by a third of its lease."""
         moments = [
             max(each.renew_at, self.heard_at + each.lease / 3) for each in self.held.values()
         ]
@@ -134,13 +134,13 @@ class LeaseRenewer:
         return bool(self.address["url"].startswith(("http://", "https://")))
 
     def renew_until_heard(self) -> None:
-        """With a connection that is open for so long only."""
+        """Renews over a temporary connection until the worker reports again."""
         import asyncio
 
         sys.path[:] = self.address["path"]
         try:
             asyncio.run(self.renew_by_store())
-        except Exception:  # noqa: BLE001 - no driver's error may end this process
+        except Exception:  # noqa: BLE001 - a driver error must not end this process
             select.select([self.link], [], [], RETRY_INTERVAL_S)
 
     async def renew_by_store(self) -> None:
@@ -178,7 +178,7 @@ class LeaseRenewer:
             loop.remove_reader(self.link)
 
     async def renew(self, extend: "Extend", due: "dict[tuple[int, int], Held]") -> None:
-        """By the ordinary fenced call: one that has ended meanwhile is refused, and forgotten."""
+        """Extends by the ordinary fenced call. Leases that are refused are dropped."""
         from penstock.model.store_types import AnswerKind, Extension
 
         items = [Extension(id, fence, each.lease) for (id, fence), each in due.items()]
@@ -189,7 +189,7 @@ class LeaseRenewer:
 
 
 def worker_runs(pid: int) -> bool:
-    """False if it was stopped: its leases are to run out then, as those of a dead one."""
+    """Returns False if the process is stopped or dead: then its leases must expire."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             state = file.read().rpartition(")")[2].split()[0]
@@ -199,7 +199,7 @@ def worker_runs(pid: int) -> bool:
 
 
 def main() -> None:
-    # A signal for the worker's group is the worker's to answer, which needs its leases meanwhile.
+    # Signals to the process group are for the worker, which needs its leases while it stops.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     LeaseRenewer(int(sys.argv[1]), socket.socket(fileno=0)).run()

@@ -1,4 +1,4 @@
-"""Formats where a run failed: file, line, function and source line, never the values there."""
+"""Formats tracebacks of failed runs, never with the values of variables."""
 
 import os
 import sys
@@ -17,11 +17,11 @@ from penstock.rules.validation import clip_traceback
 
 MAX_FRAMES = 40
 MAX_CAUSES = 10
-# Of the errors in one exception group.
+# Bounds the errors shown of one exception group.
 MAX_GROUPED = 3
 MAX_ERROR_TEXT = 1_000
 HEADER = "Traceback (most recent call last):\n"
-TIMEOUT_HEADER = "Where it was when its time was over (most recent call last):\n"
+TIMEOUT_HEADER = "Stack when the timeout expired (most recent call last):\n"
 CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 OUR_FILES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -46,13 +46,13 @@ class Reported(Exception):
 
 
 class Tracebacks:
-    """Formats an error once that many messages of a batch share."""
+    """Formats an error only once if all messages of a batch share it."""
 
     def __init__(self) -> None:
         self.last: tuple[BaseException, object, str | None] | None = None
 
     def attach(self, verdict: Settlement | None, error: BaseException | None) -> Settlement | None:
-        """The settlement of a failed run, with where it failed."""
+        """Adds the traceback to the settlement of a failed run."""
         if error is None or not isinstance(
             verdict, message.Nack | message.SettleReject | message.Fail
         ):
@@ -62,12 +62,12 @@ class Tracebacks:
         return replace(verdict, traceback=self.last[2])
 
     def forget(self) -> None:
-        """An error keeps all that its frames refer to."""
+        """Drops the last error, which keeps its frames alive."""
         self.last = None
 
 
 def format_traceback(error: BaseException) -> str | None:
-    """None if the error of ours says all there is to say: no code of the user had a part in it."""
+    """Formats the traceback, or returns None for Penstock errors without user frames."""
     if isinstance(error, Reported) and error.report is not None:
         return clip_traceback(error.report)
     if is_explained(error):
@@ -86,7 +86,7 @@ def is_explained(error: BaseException) -> bool:
 
 
 def format_chain(formatted: TracebackException) -> Iterator[str]:
-    """The first cause first, as Python prints it."""
+    """Yields the exception chain, first cause first, as Python prints it."""
     links: list[tuple[TracebackException, str]] = [(formatted, "")]
     while len(links) < MAX_CAUSES:
         last = links[-1][0]
@@ -116,14 +116,14 @@ def clip_text(text: str) -> str:
 
 
 def without_worker(stack: StackSummary) -> StackSummary:
-    """The user's frames, and what they called; all of them if there are none."""
+    """Drops the worker's frames, unless there are no others."""
     calls = [n for n, frame in enumerate(stack, 1) if frame.filename in CALLING_FILES]
     kept = stack[calls[-1] :] if calls else list(stack)
     return StackSummary.from_list(kept or list(stack))
 
 
 def format_thread(name: str) -> str | None:
-    """Where the thread of that name is now."""
+    """Formats the current stack of the named thread."""
     for thread in threading.enumerate():
         if thread.name == name and thread.ident is not None:
             frame = sys._current_frames().get(thread.ident)
@@ -132,7 +132,7 @@ def format_thread(name: str) -> str | None:
 
 
 def format_coroutine(coroutine: Any) -> str:
-    """Where a suspended coroutine waits."""
+    """Formats the stack of a suspended coroutine."""
     frames: list[tuple[FrameType, int]] = []
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         frames.append((frame, frame.f_lineno))

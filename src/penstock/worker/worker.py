@@ -1,4 +1,4 @@
-"""The worker: what is claimed runs in its lane, and its end is written."""
+"""The worker: connects fetchers, dispatcher, executors, heartbeat and completer."""
 
 import asyncio
 import time
@@ -33,12 +33,12 @@ from penstock.worker.standby import Standby
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
-# What becomes of a message whose completion was part of a transaction that was not committed.
+# Settles a message whose completion was rolled back with the handler's transaction.
 ROLLED_BACK = Nack("its transaction was rolled back", reason="ROLLED_BACK")
-# Must not raise.
+# A hook must not raise.
 Hook = Callable[[str, Context, BaseException | None], None]
 WATCH_INTERVAL_S = 0.05
-# To write what ended when the grace time is over.
+# Time to write results after the grace period.
 FINAL_FLUSH_TIMEOUT_S = 5.0
 
 
@@ -103,15 +103,15 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Something runs, or is held."""
+        """True if a message is running or held."""
         return bool(self.held) or any(lane.running for lane in self.routes.executors)
 
     def running(self) -> list[str]:
-        """The handlers that run now, by name."""
+        """Returns the names of the running handlers."""
         return [name for lane in self.routes.executors for name in lane.names()]
 
     def counts(self) -> dict[str, int]:
-        """How many messages run, and how many are held but do not: fetched, or just ended."""
+        """Counts the running messages, and those held that have not started or just ended."""
         running = sum(lane.running for lane in self.routes.executors)
         return {"running": running, "waiting": max(0, len(self.held) - running)}
 
@@ -156,17 +156,17 @@ class Worker:
         self.give_back.claimed.set()
 
     def refuse(self, context: Context, settlement: Settlement) -> None:
-        """It does not run here."""
+        """Settles a message without running it."""
         self.finish_run(context)
         self.completer.add(RunEnd(context, settlement))
 
     def get_settings(self, context: Context) -> QueueSettings:
-        """As they are now; a claim has just looked."""
+        """Returns the current settings of the message's queue."""
         queue_id = context.delivery.queue_id
         return self.broker.directory.by_id.get(queue_id, self.queues[queue_id]).settings
 
     async def ack_before_run(self, context: Context) -> bool:
-        """For a message acknowledged before its run; False if it may not run any more."""
+        """Acks a message before its run. Returns False if it must not run."""
         try:
             (answer,) = await self.broker.complete_many([context.make_completion(None)])
         except StoreError as error:
@@ -227,7 +227,7 @@ class Worker:
             fetch.room.set()
 
     def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None:
-        """The ends of runs are durable, or their leases were lost."""
+        """Handles written results: counts, logs, hooks, and the quarantine's next run."""
         self.tracebacks.forget()
         if self.hook is None and answers.count(DONE) == len(ends) and ends[0].verdict is None:
             self.completed += len(ends)
@@ -236,7 +236,7 @@ class Worker:
             for end, answer in zip(ends, answers, strict=True):
                 self.handle_answer(end, answer)
         alone = self.quarantine.current
-        # Still held if the store has to be asked again, not over if it was acked before its run.
+        # It is still held if the write is retried, and not over if it was acked before its run.
         if alone is not None and alone.over and self.held.get(alone.id) is not alone:
             self.quarantine.release_turn(alone)
         if not self.held:
@@ -261,13 +261,13 @@ class Worker:
             self.emit(answer.state.value if answer.state else "settled", end.context, end.error)
 
     def let_go(self, context: Context) -> None:
-        """It is not this worker's any more."""
+        """Removes the message from the held ones."""
         if self.held.get(context.id) is context:
             del self.held[context.id]
         self.idle.set()
 
     def drop_suspect(self, context: Context) -> None:
-        """It was lost before it began: its slot is free."""
+        """Drops a suspect that was lost before it began, and frees its slot."""
         self.let_go(context)
         self.notify_room()
 
@@ -283,7 +283,7 @@ class Worker:
             self.hook(event, context, error)
 
     async def watch(self) -> None:
-        """One look at all runs, instead of a timer for each; none while no run has a limit."""
+        """Checks all runs for timeouts periodically, while there are runs with a timeout."""
         if not self.busy:
             self.dispatcher.timed.clear()
         await self.dispatcher.timed.wait()
@@ -292,7 +292,7 @@ class Worker:
             lane.sweep(time.monotonic())
 
     async def stop(self) -> None:
-        """What is not started goes back, what runs may finish; leases are kept until then."""
+        """Releases unstarted messages, and lets running ones finish within the grace period."""
         for fetch in self.fetchers:
             fetch.stop()
         await asyncio.gather(*self.fetching, return_exceptions=True)
@@ -313,7 +313,7 @@ class Worker:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def release(self, contexts: Iterable[Context]) -> None:
-        """Back unworked, unless the handler has said what is to become of it."""
+        """Releases messages, unless their handler has settled them."""
         for context in contexts:
             self.finish_run(context)
             drop(context)
@@ -322,7 +322,7 @@ class Worker:
                 self.completer.add(RunEnd(context, verdict))
 
     async def wait_until_drained(self, patience: float) -> bool:
-        """True when nothing runs and nothing is held any more."""
+        """Waits until nothing is held or running. Returns False on timeout."""
         try:
             async with asyncio.timeout(patience):
                 while self.busy:

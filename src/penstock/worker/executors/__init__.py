@@ -1,1 +1,1 @@
-"""Where handlers run: on the loop, in threads, in processes, in batches, as shell commands."""
+"""Executors: run handlers on the event loop, in threads, processes, batches or shells."""

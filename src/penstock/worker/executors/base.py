@@ -1,4 +1,4 @@
-"""Where handlers run: the lanes' common face, and the one of coroutines on the loop."""
+"""The executor protocol, and the executor of coroutines on the event loop."""
 
 import asyncio
 import os
@@ -20,18 +20,18 @@ log = structlog.get_logger()
 Run: TypeAlias = tuple[Handler, Context]
 Task: TypeAlias = "asyncio.Task[None]"
 
-# Handlers that never suspend must not starve the loops beside them.
+# Handlers that never suspend must not starve other tasks on the loop.
 YIELD_EVERY = 64
-# The clock is read once for so many runs, if they follow each other at once.
+# The clock is read once per this many back-to-back runs.
 TIME_EVERY = 8
-# How long a run that was cancelled may take to end.
+# How long a cancelled run may take to end.
 CANCEL_TIMEOUT_S = 2.0
 
 
 class ResultSink(Protocol):
-    """Whom a lane tells."""
+    """Receives the results of an executor."""
 
-    # This process is a copy that a handler made: it must not go on as a worker.
+    # A handler forked this process: it must not continue as a worker.
     forked: bool
 
     def handle_end(
@@ -39,20 +39,20 @@ class ResultSink(Protocol):
     ) -> None: ...
 
     def notify_room(self) -> None:
-        """A lane has fewer messages waiting than its low mark."""
+        """Reports that an executor has fewer messages waiting than its low mark."""
 
 
 class Load:
-    """Counts what a lane was given and what ended there. Written on the loop's thread only."""
+    """Counts accepted and ended runs of an executor. Only the loop's thread writes it."""
 
     __slots__ = ("accepted", "busy_seconds", "busy_since", "ended", "run_seconds", "timed")
 
     def __init__(self) -> None:
         self.accepted = self.ended = 0
-        # How many runs were timed, and how long they took, added up.
+        # The number of timed runs, and their total duration.
         self.timed = 0
         self.run_seconds = 0.0
-        # How long the lane had something to do, until it last had nothing.
+        # The total time with work to do, up to the last idle moment.
         self.busy_seconds = 0.0
         self.busy_since = inf
 
@@ -61,7 +61,7 @@ class Load:
         return self.accepted - self.ended
 
     def busy(self, now: float) -> float:
-        """Seconds for which the lane has had something to do."""
+        """Returns the total seconds with work to do."""
         return self.busy_seconds + max(0.0, now - self.busy_since)
 
     def accept(self, count: int) -> None:
@@ -99,9 +99,9 @@ class Load:
 
 
 class Executor(Protocol):
-    """Messages that wait to run, and what runs them. Never a task or a hop per message."""
+    """Queues messages and runs their handlers, without a task or thread hop per message."""
 
-    # How many it works on at once; when this many are left, or none, it says that it has room.
+    # How many run at once, and the number of waiting messages at which it asks for more.
     capacity: int
     low: int
     load: Load
@@ -112,30 +112,30 @@ class Executor(Protocol):
 
     @property
     def waiting(self) -> int:
-        """How many are not started."""
+        """The number of messages that have not started."""
 
     @property
     def running(self) -> int: ...
 
     def names(self) -> list[str]:
-        """Of the handlers that run now. From any thread."""
+        """Returns the names of the running handlers. May be called from any thread."""
 
     @property
     def free(self) -> int:
-        """How many more would start at once; below 0 if that many wait already."""
+        """The number of free slots, or below 0 the number of messages that wait for one."""
 
     def take_back(self) -> list[Context]:
-        """All that are not started, out of the lane."""
+        """Removes and returns all messages that have not started."""
 
     def sweep(self, now: float) -> None:
-        """Ends the runs whose time is over."""
+        """Ends runs that exceeded their timeout."""
 
     async def stop(self) -> list[Context]:
-        """Ends every run that is still going on; those that were cut off, which are not told."""
+        """Stops all runs. Returns those that were cut off, which report no result."""
 
 
 class AsyncExecutor:
-    """A fixed number of coroutines take turns at the messages."""
+    """Runs coroutine handlers in a fixed number of tasks."""
 
     def __init__(self, concurrency: int, sink: ResultSink, grace: float) -> None:
         self.capacity = concurrency
@@ -149,7 +149,7 @@ class AsyncExecutor:
         self.stopping = False
         self.active: dict[Task, Run] = {}
         self.runners: set[Task] = set()
-        # Cancelled because their time was over.
+        # Tasks that were cancelled because their run exceeded its timeout.
         self.late: set[Task] = set()
 
     def start(self) -> None:
@@ -162,7 +162,7 @@ class AsyncExecutor:
         runner.add_done_callback(self.replace_runner)
 
     def replace_runner(self, runner: Task) -> None:
-        """One that broke, which must not happen, leaves its place to another."""
+        """Replaces a task that failed because of a bug."""
         self.runners.discard(runner)
         if not runner.cancelled() and (error := runner.exception()) is not None:
             log.error("executor_task_failed", exc_info=error)
@@ -221,7 +221,7 @@ class AsyncExecutor:
                 value = await handler.begin(context)
                 if value is not None:
                     value = handler.keep(value)
-            except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
+            except BaseException as raised:  # noqa: BLE001 - it fails the run, not the worker
                 value, error = None, self.translate_error(me, raised)
             goes_on = self.finish_run(me, value, error)
             runs += 1
@@ -241,7 +241,7 @@ class AsyncExecutor:
         return not self.stopping
 
     def translate_error(self, me: Task, raised: BaseException) -> BaseException:
-        """The error of the run; raises it if it was meant for the runner."""
+        """Returns the error of the run. Re-raises a cancellation of the task itself."""
         if me in self.late:
             return TimedOut("run exceeded its timeout").with_traceback(raised.__traceback__)
         if isinstance(raised, asyncio.CancelledError) and me.cancelling():
@@ -249,8 +249,8 @@ class AsyncExecutor:
         return raised
 
     def finish_run(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
-        """False if the runner ends here: its run was given up before, and another took its place;
-        or the lane stops."""
+        """Reports the result. Returns False if the task ends: its run was abandoned before, or the
+        executor stops."""
         if self.sink.forked:
             os._exit(0)
         if self.late and me in self.late:
@@ -264,7 +264,7 @@ class AsyncExecutor:
         return not self.stopping
 
     def sweep(self, now: float) -> None:
-        """A run that does not heed its cancellation is given up after the grace time."""
+        """Cancels runs past their timeout, and abandons them after the grace period."""
         for runner, (handler, context) in list(self.active.items()):
             if context.until <= now and runner not in self.late:
                 self.late.add(runner)

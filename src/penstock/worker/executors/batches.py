@@ -1,4 +1,4 @@
-"""A handler that takes many messages at once; each of them ends for itself."""
+"""The executor of batch handlers. Each message of a batch is settled individually."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 class BatchExecutor:
-    """One batch at a time, of what is there, at most as many as the handler takes."""
+    """Runs one batch at a time, of the waiting messages up to the handler's batch size."""
 
     def __init__(self, handler: Handler, sink: ResultSink, grace: float) -> None:
         self.handler = handler
@@ -50,7 +50,7 @@ class BatchExecutor:
         self.runner.add_done_callback(self.replace_runner)
 
     def replace_runner(self, runner: Task) -> None:
-        """One that broke, which must not happen, leaves its place to another."""
+        """Replaces a task that failed because of a bug."""
         if not runner.cancelled() and (error := runner.exception()) is not None:
             log.error("executor_task_failed", exc_info=error)
             if not self.stopping and runner is self.runner:
@@ -74,7 +74,7 @@ class BatchExecutor:
 
     @property
     def free(self) -> int:
-        """None while a batch runs: the next one waits for its end."""
+        """The number of free slots; none while a batch runs."""
         return (0 if self.batch else self.capacity) - len(self.buffer)
 
     def take_back(self) -> list[Context]:
@@ -96,7 +96,7 @@ class BatchExecutor:
             errors = await self.run_batch(me, batch)
             if self.sink.forked:
                 os._exit(0)
-            # Given up: another runner took this one's place.
+            # The batch was abandoned, and another task took over.
             if self.batch is not batch:
                 return
             if self.late:
@@ -106,7 +106,7 @@ class BatchExecutor:
             await asyncio.sleep(0)
 
     def take(self) -> list[Context]:
-        """The batch has the shortest time that one of its messages or the handler gives it."""
+        """Takes a batch. Its timeout is the shortest of the handler and the messages."""
         size = min(len(self.buffer), self.capacity)
         batch = [self.buffer.popleft()[1] for _ in range(size)]
         limits = [context.limit for context in batch if context.limit is not None]
@@ -137,7 +137,7 @@ class BatchExecutor:
             self.sink.notify_room()
 
     def sweep(self, now: float) -> None:
-        """A batch that does not heed its cancellation is given up after the grace time."""
+        """Cancels a batch past its timeout, and abandons it after the grace period."""
         if self.runner is None or self.until > now:
             return
         if not self.late:

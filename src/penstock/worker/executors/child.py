@@ -25,40 +25,40 @@ from penstock.worker.handler import FunctionReference, Handler
 from penstock.worker.policy import Retry, format_error, judge
 from penstock.worker.tracebacks import format_thread, format_traceback
 
-# Order to report where the current run stands.
+# Requests a stack trace of the current run.
 WHERE = "where"
 
 
 class ChildResult(Struct, frozen=True):
-    """How a run ended in its process, judged there: only there are its errors what they were."""
+    """The result of a run, judged in the child, where exceptions have their real types."""
 
     result: bytes | None = None
     error: str | None = None
     settled: bool = False
     verdict: Settlement | None = None
     traceback: str | None = None
-    # The handler asked for it, by Retry.
+    # The handler raised Retry.
     retry: bool = False
 
 
 class Spooled(Struct, frozen=True):
-    """A file that a run attaches, where its worker can copy it."""
+    """An attached file, at a path from which the worker copies it."""
 
     name: str
     path: Path
 
 
 class TimeoutReport(Struct, frozen=True):
-    """Where a run was when its time was over."""
+    """The stack of a run when its timeout expired."""
 
     report: str | None
 
 
 def serve(pipe: Connection, orders: Connection, log_level: int | None) -> None:
-    """The child's whole life."""
+    """Runs messages from the pipe until it closes."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # The worker was asked to stop, and says when this process is to go.
+        # Signals are for the worker, which decides when this process ends.
         signal.signal(number, lambda *_: None)
     running: dict[tuple[int, int], Context] = {}
     mutex = threading.Lock()
@@ -80,13 +80,13 @@ def serve(pipe: Connection, orders: Connection, log_level: int | None) -> None:
 
 
 class PipeReporter(NullReporter):
-    """The worker, at the other end of the pipe."""
+    """Reports to the worker over the pipe."""
 
     def __init__(self, pipe: Connection, mutex: threading.Lock, log_level: int | None) -> None:
         self.pipe = pipe
         self.mutex = mutex
         self.log_level = log_level
-        # What is run now, or was last.
+        # The current or last run.
         self.context: Context | None = None
 
     def note(self, context: Context) -> None:
@@ -102,7 +102,7 @@ class PipeReporter(NullReporter):
         self.complete_on(connection, item)
 
     def spool(self, context: Context, name: str, content: Content) -> None:
-        """The worker copies it, and says what it thinks of it."""
+        """Lets the worker copy the file, and waits for its answer."""
         check_content(name, content)
         if isinstance(content, Path):
             self.hand_over(context, Spooled(name, content.absolute()))
@@ -134,7 +134,7 @@ def make_lock(context: Context) -> tuple[int, int]:
 def follow_orders(
     orders: Connection, running: dict[tuple[int, int], Context], reporter: PipeReporter
 ) -> None:
-    """Tells the run what became of its message; ends this process with the worker."""
+    """Passes cancellations to the run. Kills this process group when the worker is gone."""
     try:
         while True:
             lock, cancelled, lost = orders.recv()
@@ -157,7 +157,7 @@ def run_one(reference: FunctionReference, context: Context, reporter: PipeReport
         return ChildResult(error=text, traceback=format_traceback(raised))
     forward_records(reporter.log_level, reporter.send)
     if handler.app is not None and reference.url not in (None, handler.app.url):
-        # The worker was told another one than the code says.
+        # The worker was started with another store than the code names.
         handler.app.use(reference.url)
     try:
         if iscoroutinefunction(handler.function):
@@ -173,13 +173,13 @@ def run_one(reference: FunctionReference, context: Context, reporter: PipeReport
 
 
 def find(module: str, name: str) -> Handler:
-    """The handler made of that function."""
+    """Imports the module and returns the handler of the function."""
     home = importlib.import_module(module)
     target: Any = home
     for part in name.split("."):
         target = getattr(target, part)
     if not hasattr(target, "handler"):
-        # The task is known by another name than its function.
+        # The task has another name than its function.
         target = next(each for each in vars(home).values() if is_task_of(each, target))
     made: Callable[[], Handler] = target.handler
     return made()

@@ -1,4 +1,4 @@
-"""Handlers in processes of their own: what they break, or how long they take, hurts nobody else."""
+"""The process executor: runs handlers in child processes that can be killed."""
 
 import asyncio
 import atexit
@@ -29,30 +29,30 @@ from penstock.worker.handler import Handler
 from penstock.worker.policy import Cancelled, Retry, TimedOut
 from penstock.worker.tracebacks import Reported
 
-# Children are copies of a process that has no threads and has imported this module.
+# Children are forked from a server process that has no threads and has imported this module.
 server = multiprocessing.get_context("forkserver")
-# That process is reached by a socket, and the address of one has room for 104 bytes.
+# The server's socket path may have at most 104 bytes on some systems.
 MAX_SOCKET_PATH = 70
 SHORT_FOLDER = "/tmp"
-# A child whose time is over is asked where it is, and has so long to answer.
+# How long a child past its timeout may take to report its stack.
 ANSWER_S = 2.0
 
 
 class ProcessDied(Exception):
-    """The process of a run ended under it."""
+    """The child process exited during a run."""
 
 
 class ProcessError(Reported):
-    """What a handler raised in its process, as text."""
+    """An exception of a handler in a child process, as text."""
 
 
 class Child:
-    """One process; it imports the code once and then runs one message at a time."""
+    """One child process. It imports the code once, and runs one message at a time."""
 
     def __init__(self) -> None:
         server.set_forkserver_preload([__name__, "penstock.app.app"])
         self.near, far = server.Pipe()
-        # Its end tells the child that the worker is gone.
+        # When this pipe closes, the child knows that the worker is gone.
         heard, self.orders = server.Pipe(duplex=False)
         given = (far, heard, level_to_forward())
         self.process = server.Process(target=serve, args=given, name="penstock-child")
@@ -62,7 +62,7 @@ class Child:
         heard.close()
 
     def run(self, handler: Handler, context: Context) -> ChildResult:
-        """Blocks until it is done. Notes of progress come before the end."""
+        """Runs a message and blocks until it ends. Handles reports meanwhile."""
         try:
             self.near.send((handler.reference, context.delivery, context.queue))
             while not isinstance(said := self.near.recv(), ChildResult):
@@ -88,7 +88,7 @@ class Child:
                 context.progress(percent, note=note)
 
     def attach(self, context: Context, spooled: "Spooled") -> None:
-        """Its run waits for the answer."""
+        """Copies a file of the run, which waits for the answer."""
         try:
             context.attach(spooled.name, spooled.path)
         except (PenstockError, OSError) as error:
@@ -105,7 +105,7 @@ class Child:
             self.orders.send((make_lock(context), WHERE, False))
 
     def kill(self) -> None:
-        """With whatever it started."""
+        """Kills the child and the processes it started."""
         if self.process.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -114,7 +114,7 @@ class Child:
 
 
 class ProcessExecutor(ThreadExecutor):
-    """Each thread has a process for its runs, started when it first needs one."""
+    """Runs each message in the child process of a thread. Children start on first use."""
 
     def __init__(self, concurrency: int, sink: ResultSink) -> None:
         super().__init__(concurrency, sink)
@@ -122,7 +122,7 @@ class ProcessExecutor(ThreadExecutor):
         self.late: dict[int, Context] = {}
 
     def start(self) -> None:
-        # Before the interpreter waits for them at its exit.
+        # Runs before the interpreter waits for its children at exit.
         atexit.register(self.kill_all)
         choose_socket_folder()
         super().start()
@@ -180,7 +180,7 @@ def error_of(outcome: ChildResult, text: str) -> Exception:
 
 
 def choose_socket_folder() -> None:
-    """Where the first process puts its socket: beside other temporary files, if it fits there."""
+    """Puts the server's socket into the temporary directory, or /tmp if that path is too long."""
     usual = tempfile.gettempdir()
     if len(os.fsencode(usual)) > MAX_SOCKET_PATH:
         tempfile.tempdir = SHORT_FOLDER

@@ -1,4 +1,4 @@
-"""Runs shell jobs: a command under a guard, its output in files with a cap."""
+"""Runs shell jobs: a command under the subreaper, with capped output files."""
 
 import asyncio
 import os
@@ -23,12 +23,12 @@ from penstock.worker.policy import Unfit
 MAX_OUTPUT_BYTES = 10 * 1_048_576
 MAX_TAIL_BYTES = 300
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
-# How often a run looks whether it is still wanted; how long output may follow the end.
+# How often a run checks for cancellation, and how long to read output after its exit.
 CANCEL_CHECK_INTERVAL_S, OUTPUT_DRAIN_TIMEOUT_S = 0.5, 1.0
 
 
 class CommandFailed(Exception):
-    """The command ended otherwise than with 0."""
+    """The command did not exit with 0."""
 
 
 class ShellHandler(Handler):
@@ -54,7 +54,7 @@ class ShellHandler(Handler):
 
 
 def open_output(job: ShellJob, folder: Path, files: ExitStack) -> tuple[BinaryIO, BinaryIO]:
-    """Output may hold secrets: nobody else looks in, at it or at what is beside it."""
+    """Opens the output files. They may hold secrets, so only the owner can read them."""
     if job.cwd is not None and not os.path.isdir(job.cwd):
         raise CommandFailed(f"working directory {job.cwd!r} does not exist")
     for each in (folder.parent, folder):
@@ -77,11 +77,11 @@ class ShellRun:
         self.stderr = stderr
         self.stdin: asyncio.StreamWriter | None = None
         self.stopping = False
-        # The end of what it wrote to stderr: usually that says why it failed.
+        # The last bytes of stderr, which usually name the cause of a failure.
         self.stderr_tail = b""
 
     async def run_to_end(self) -> None:
-        """To its end; or, when it is cancelled, late or lost, to the end of its whole tree."""
+        """Runs the command. On cancellation, timeout or a lost lease its process tree is killed."""
         task = asyncio.create_task(self.finish())
         try:
             while not (await asyncio.wait([task], timeout=CANCEL_CHECK_INTERVAL_S))[0]:
@@ -93,13 +93,13 @@ class ShellRun:
         task.result()
 
     def stop(self) -> None:
-        """The guard ends the tree when its standard input does."""
+        """Closes the subreaper's standard input, which makes it kill the process tree."""
         self.stopping = True
         if self.stdin is not None:
             self.stdin.close()
 
     async def finish(self) -> None:
-        """Raises unless the command ends with 0."""
+        """Starts the command and waits for it. Raises unless it exits with 0."""
         status_read, status_write = os.pipe()
         try:
             process = await self.start(status_write)
@@ -128,7 +128,7 @@ class ShellRun:
             raise CommandFailed(self.describe_status(status.partition("\n")[0]))
 
     def give_back(self) -> None:
-        """Ctrl-C in the worker's terminal reaches a guard that has not left its group yet."""
+        """Releases the message: Ctrl-C in the worker's terminal hit the subreaper at its start."""
         self.context.settlement, self.context.settled = Release(), True
         raise CommandFailed("interrupted before it started")
 
@@ -145,7 +145,7 @@ class ShellRun:
         )  # fmt: skip
 
     def make_environment(self) -> dict[str, str]:
-        """Little of the worker's own, what the job gives, and who it is."""
+        """Returns a few variables of the worker, the job's own, and the job's identity."""
         kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
         own = {
             "PENSTOCK_JOB": str(self.context.id),
@@ -155,7 +155,7 @@ class ShellRun:
         return kept | self.job.env | own
 
     async def write_output(self, stream: asyncio.StreamReader, file: BinaryIO) -> None:
-        """Writes what comes under a line that says which attempt it is, until it is too much."""
+        """Copies a stream to its file under a header line, up to the size limit."""
         left = MAX_OUTPUT_BYTES
         write(file, self.make_header())
         while chunk := await stream.read(65_536):
@@ -174,7 +174,7 @@ class ShellRun:
         return f"--- {run}, {now}, {command} ---\n".encode()
 
     def describe_status(self, status: str) -> str:
-        """What became of the command, in words, and the last it said."""
+        """Describes the exit status, with the last line of stderr."""
         word, _, detail = status.partition(" ")
         lines = self.stderr_tail.decode(errors="replace").split("\n")
         said = next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
@@ -191,14 +191,14 @@ class ShellRun:
 
 
 def write(file: BinaryIO, chunk: bytes) -> None:
-    """A full disk costs the job its output, not its end."""
+    """Writes output. A full disk must not fail the job."""
     with suppress(OSError):
         file.write(chunk)
         file.flush()
 
 
 async def wait_until_done(task: "asyncio.Task[None]") -> None:
-    """Waits for the end, also when asked again not to: the guard does not take long."""
+    """Waits for the task, even if cancelled again: the subreaper ends soon."""
     while not task.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])

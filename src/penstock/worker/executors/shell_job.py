@@ -1,16 +1,16 @@
-"""Nouns: a shell job, as it is stored."""
+"""The body of a shell job."""
 
 import msgspec
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
 
-# What would load other code into the command than it names.
+# Variables that could load other code into the command.
 REFUSED = ("LD_", "DYLD_", "PYTHON")
 
 
 class ShellJob(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A text is run by /bin/sh, a list is run as it is."""
+    """A string is run by /bin/sh, a list is executed directly."""
 
     command: str | list[str]
     env: dict[str, str] = {}

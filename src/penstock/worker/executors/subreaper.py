@@ -1,8 +1,8 @@
-"""Runs one command and ends its whole tree: on request, or when the worker dies.
+"""Runs one command and kills its whole process tree on request, or when the worker dies.
 
-Started as `python -I -S guard.py STATUS_FD COMMAND...` for every run, so it must import nothing
-of penstock, and as little as it can. Its standard input is a pipe from the worker; when that
-closes, the command has to go.
+Started as `python -I -S subreaper.py STATUS_FD COMMAND...` for every run, so it must import
+nothing of penstock, and as little as it can. Its standard input is a pipe from the worker; when
+that closes, it kills the command.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from time import monotonic
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TERM, KILL, PIPE, XFSZ = 15, 9, 13, 25
-# Seconds between the request to end and the end.
+# Seconds between SIGTERM and SIGKILL.
 TERMINATE_GRACE_S = 1.0
 POLL_INTERVAL_S = 1.0
 
@@ -22,7 +22,7 @@ def main() -> None:
     status, command = int(sys.argv[1]), sys.argv[2:]
     os.set_inheritable(status, False)
     libc = ctypes.CDLL(None)
-    # Whoever leaves the command's process group becomes this process's child.
+    # Orphans of the command become children of this process.
     set_process_option(libc, PR_SET_CHILD_SUBREAPER, 1)
     pid = os.fork()
     if pid == 0:
@@ -39,12 +39,12 @@ def set_process_option(libc: ctypes.CDLL, what: int, value: int) -> None:
 
 
 def exec_command(command: "list[str]", status: int, libc: ctypes.CDLL) -> None:
-    """The command, in a session of its own, with nothing to read, and gone if the guard is."""
+    """Executes the command in its own session, without input. It dies with this process."""
     try:
         os.setsid()
         set_process_option(libc, PR_SET_PDEATHSIG, KILL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        # Python ignores these, and what is ignored would be so in the command too.
+        # Python ignores these signals, and the command would inherit that.
         for number in (PIPE, XFSZ):
             libc.signal(number, None)
         os.execvp(command[0], command)
@@ -55,7 +55,7 @@ def exec_command(command: "list[str]", status: int, libc: ctypes.CDLL) -> None:
 
 
 def wait(pid: int) -> "int | None":
-    """How the command ended; None if the worker closed the pipe before it did."""
+    """Returns the exit code, or None if the worker closed the pipe first."""
     bells = watch(pid)
     while (code := reap(pid)) is None:
         ready, _, _ = select.select(
@@ -68,7 +68,7 @@ def wait(pid: int) -> "int | None":
 
 
 def watch(pid: int) -> "list[int]":
-    """What can be read when the command ends; nothing where the system cannot tell."""
+    """Returns a pidfd that becomes readable when the command ends, if supported."""
     try:
         return [os.pidfd_open(pid)]
     except (AttributeError, OSError):
@@ -76,7 +76,7 @@ def watch(pid: int) -> "list[int]":
 
 
 def reap(pid: int) -> "int | None":
-    """How the command ended, if it has; orphans of its own are buried on the way."""
+    """Returns the exit code if the command has ended. Reaps its orphans as well."""
     while True:
         ended, status = os.waitpid(-1, os.WNOHANG)
         if ended == pid:
@@ -93,7 +93,7 @@ def end_politely(pid: int, bells: "list[int]") -> None:
 
 
 def end_tree(pid: int) -> None:
-    """Kills until nobody is left: a child may fork while its siblings are killed."""
+    """Kills until no process is left: a child may fork while its siblings are killed."""
     if not os.path.exists(children_file()):
         send(pid, KILL, group=True)
     while pids := list_children():

@@ -1,4 +1,4 @@
-"""Handlers in threads, which take their messages themselves and tell of their ends in bulk."""
+"""The thread executor: threads take messages from a queue and report results in bulk."""
 
 import asyncio
 import contextlib
@@ -20,12 +20,12 @@ from penstock.worker.policy import TimedOut
 from penstock.worker.tracebacks import format_thread
 
 log = structlog.get_logger()
-# When a run began, and what came of it.
+# When a run began, and its result.
 Ended: TypeAlias = tuple[float, tuple[Handler, Context, bytes | None, BaseException | None]]
 
 
 class ThreadExecutor:
-    """A fixed number of threads take turns at the messages."""
+    """Runs handlers in a bounded number of threads."""
 
     def __init__(self, concurrency: int, sink: ResultSink) -> None:
         self.capacity = concurrency
@@ -41,7 +41,7 @@ class ThreadExecutor:
         self.spawned = self.given_up = 0
 
     def start(self) -> None:
-        """Threads are hired when there is work for them."""
+        """Does nothing: threads are started when there is work for them."""
 
     def spawn(self) -> None:
         self.spawned += 1
@@ -65,7 +65,7 @@ class ThreadExecutor:
         return len(self.active) + len(self.finished)
 
     def names(self) -> list[str]:
-        """Also of those that the loop has not heard the end of."""
+        """Includes runs whose end the loop has not collected yet."""
         ended = [handler for _, (handler, *_) in self.finished.copy()]
         running = [handler for handler, _ in self.active.copy().values()]
         return [handler.name for handler in ended + running]
@@ -97,15 +97,15 @@ class ThreadExecutor:
             try:
                 if handler.admit(context):
                     result = self.call(me, handler, context)
-            except BaseException as raised:  # noqa: BLE001 - it ends a run, not a worker
+            except BaseException as raised:  # noqa: BLE001 - it fails the run, not the worker
                 error = raised
             if self.sink.forked:
                 os._exit(0)
-            # Taken away: the run was given up, and another thread took this one's place.
+            # The run was abandoned, and another thread took over.
             if self.active.pop(me, None) is None:
                 return
             self.finished.append((began, (handler, context, result, error)))
-            # What waits for the next message must not keep the last one.
+            # An idle thread must not keep the last message alive.
             del run, handler, context, result, error
             self.schedule_collect()
 
@@ -113,15 +113,15 @@ class ThreadExecutor:
         return handler.run_in_thread(context)
 
     def schedule_collect(self) -> None:
-        """One call to the loop for everything that ends meanwhile."""
+        """Schedules one call on the loop for all runs that end meanwhile."""
         if not self.collecting:
             self.collecting = True
-            # The loop may have closed: then nobody is left to be told.
+            # The loop may already be closed.
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self.collect)
 
     def collect(self) -> None:
-        # Before draining, never after: what ends from here on is told again.
+        # Cleared before draining: runs that end from here on schedule another call.
         self.collecting = False
         begins: list[float] = []
         while self.finished:
@@ -134,7 +134,7 @@ class ThreadExecutor:
             self.sink.notify_room()
 
     def sweep(self, now: float) -> None:
-        """A thread cannot be stopped: its run is given up, and another thread takes its place."""
+        """Abandons runs past their timeout. A thread cannot be stopped, so another replaces it."""
         for me, (handler, context) in self.active.copy().items():
             if context.until <= now and self.active.pop(me, None) is not None:
                 log.warning("thread_abandoned", id=context.id, handler=handler.name)
