@@ -1,4 +1,4 @@
-"""Logs trouble with a store once for all who notice it, and once more when it is over."""
+"""Logs store outages once per process, and their end."""
 
 import threading
 import time
@@ -8,14 +8,14 @@ from typing import Literal
 from penstock.errors import OutcomeUnknown, StoreError, StoreUnreachable
 
 REPEAT_INTERVAL_S = 30.0
-# Calls under way when a store comes back may still fail: they are no new outage.
+# Calls in flight when a store recovers may still fail; they are not a new outage.
 SETTLING_S = 5.0
-# The outage of all sources.
+# The key of an outage that all sources share.
 SHARED = ""
 
 
 class Outage:
-    """One stretch of trouble: since when, and when the next line about it is due."""
+    """One outage: when it began, and when it is logged next."""
 
     def __init__(self, began_at: float, next_line_at: float) -> None:
         self.began_at = began_at
@@ -24,10 +24,10 @@ class Outage:
 
 
 class Outages:
-    """Shared by everything in one process that talks to one store. Any thread may report.
+    """Tracks outages of one store for a whole process. Any thread may report.
 
-    A store that cannot be reached is one outage, whoever notices it, and ends when anybody reaches
-    it. Other trouble, a full disk for instance, is told apart by where it was noticed.
+    An unreachable store is one outage for all sources, and ends when any of them reaches it. Other
+    failures, such as a full disk, are tracked by source.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ class Outages:
         return outage
 
     def report_success(self, source: str) -> None:
-        """The source has just reached the store."""
+        """Ends the outage: the source has just reached the store."""
         if self.current:
             self._end(SHARED)
             self._end(source)
@@ -73,14 +73,14 @@ class Outages:
 
 
 def write(level: Literal["warning", "error"], event: str, **fields: object) -> None:
-    # Not quickly loaded, and few commands log.
+    # Imported late: it is slow to load, and few commands log.
     import structlog
 
     getattr(structlog.get_logger(), level)(event, **fields)
 
 
 def key_of(source: str, error: StoreError) -> str:
-    """Where trouble is told apart. A connection that breaks off is an outage of the store."""
+    """Returns the key of the outage. A broken connection counts as an unreachable store."""
     return SHARED if isinstance(error, StoreUnreachable | OutcomeUnknown) else source
 
 

@@ -1,4 +1,4 @@
-"""One background loop for callers that have none, also after a fork."""
+"""Runs coroutines for sync callers on a background event loop. Safe after a fork."""
 
 import asyncio
 import os
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 class Portal:
     def __init__(self) -> None:
-        # By process: a child must not inherit a lock that another thread of its parent held.
+        # By process id: a forked child must not inherit a lock that a thread of its parent held.
         self.locks: dict[int, threading.Lock] = {}
         self.loops: dict[int, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for the work, which runs on the background loop."""
+        """Runs the coroutine on the background loop and waits for it."""
         if is_loop_running():
             work.close()
             raise InvalidState(
@@ -30,7 +30,7 @@ class Portal:
         try:
             return future.result()
         finally:
-            # Interrupted: nobody waits for it any more.
+            # Cancels the work if this wait was interrupted.
             future.cancel()
 
     def ensure_loop(self) -> asyncio.AbstractEventLoop:
@@ -63,7 +63,7 @@ def is_loop_running() -> bool:
 
 
 def start() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-    """A loop in a thread of its own; what is under way when it stops is cancelled."""
+    """Starts a loop in a daemon thread. Its tasks are cancelled when it stops."""
     started: Future[asyncio.AbstractEventLoop] = Future()
 
     def main() -> None:

@@ -1,4 +1,4 @@
-"""The loop that runs agents: the only place that sleeps."""
+"""Runs background agents: schedules their ticks, and backs off on failures."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ from penstock.outage import Outages
 
 Changed: TypeAlias = Callable[[str, str | None], None]
 MAX_RETRY_WAIT_S = 30.0
-# Agents that run so often have others waiting for them: lost messages, and what is due.
+# Agents that run this often are urgent (reclaimer, scheduler) and retry sooner.
 FREQUENT_S = 1.0
 MAX_FREQUENT_RETRY_WAIT_S = 4.0
 log: FilteringBoundLogger = structlog.get_logger()
@@ -26,22 +26,22 @@ ID_ALPHABET = string.ascii_lowercase + string.digits
 
 
 def make_identity() -> str:
-    """Unique per process start: a host name or a pid comes back. Short: every message keeps it."""
+    """Returns a random id of this process. It is short, because every message stores it."""
     return "".join(secrets.choice(ID_ALPHABET) for _ in range(7))
 
 
 class Agent(Protocol):
-    """Background work, safe on every node at once."""
+    """Background work that is safe to run on every node at once."""
 
     name: str
     every: float
 
     async def tick(self) -> float:
-        """Does a bounded piece of work; says how long to wait. 0: there is more to do now."""
+        """Does a bounded piece of work. Returns the seconds to wait; 0 if there is more to do."""
 
 
 class AgentStatus(Struct, frozen=True):
-    """How one agent is doing in this process. `error` is None if the last run went well."""
+    """The status of an agent in this process. `error` is None if the last run succeeded."""
 
     name: str
     every: float
@@ -52,7 +52,7 @@ class AgentStatus(Struct, frozen=True):
 
 
 class AgentTurn:
-    """One agent's place in the loop: when it ran, when it runs again, and what came of it."""
+    """Runs one agent: tracks its runs, failures and waits."""
 
     def __init__(self, agent: Agent, outages: Outages, changed: Changed | None = None) -> None:
         self.agent = agent
@@ -66,7 +66,7 @@ class AgentTurn:
         self.nudged = asyncio.Event()
 
     async def run(self) -> float:
-        """One run. Whatever goes wrong is logged, and the agent goes on after a growing wait."""
+        """Runs the agent once. Errors are logged, and retried with a growing wait."""
         self.runs += 1
         self.ran_at = asyncio.get_running_loop().time()
         try:
@@ -91,11 +91,11 @@ class AgentTurn:
                 self.changed(self.agent.name, None)
         self.failures = 0
         self.error = None
-        # A shorter wait than usual is until a moment when something is due: keep to it.
+        # A shorter wait ends when something is due, so it gets no jitter.
         return add_jitter(wait) if wait >= self.agent.every else wait
 
     async def pause(self, wait: float) -> None:
-        """Sleeps until the wait is over or the agent is nudged; a wait of 0 only lets others in."""
+        """Sleeps until the wait is over or the agent is nudged. A wait of 0 only yields."""
         self.runs_at = asyncio.get_running_loop().time() + wait
         if wait <= 0:
             await asyncio.sleep(0)
@@ -114,9 +114,9 @@ class AgentTurn:
 
 
 class Runner:
-    """Runs every agent in a coroutine of its own, until `stop`.
+    """Runs every agent in its own task until `stop`.
 
-    `changed` hears of an agent that begins to fail, with its error, and of one that is well again.
+    `changed` is called with the error when an agent begins to fail, and with None on recovery.
     """
 
     def __init__(
@@ -141,13 +141,13 @@ class Runner:
         turn.runs_at = None
 
     def stop(self) -> None:
-        """Runs under way come to their end; no other begins."""
+        """Stops after the current runs."""
         self.stopping = True
         for turn in self.turns:
             turn.nudged.set()
 
     def nudge(self, name: str) -> None:
-        """The agent's wait ends now."""
+        """Makes the agent run now."""
         turns = [turn for turn in self.turns if turn.agent.name == name]
         if not turns:
             raise NotFound(f"no agent named {name!r}")
@@ -174,8 +174,8 @@ class Runner:
 
 
 def compute_retry_wait(failures: int, every: float, error: Exception) -> float:
-    """1, 2, 4 ... seconds, at most 30. An agent that runs every second comes back sooner, and at
-    once after STORE_BUSY, for which it has waited already."""
+    """Returns 1, 2, 4 ... up to 30 seconds. Agents that run every second retry sooner, and soonest
+    after STORE_BUSY, which has already waited."""
     longest = MAX_RETRY_WAIT_S
     if every <= FREQUENT_S:
         longest = FREQUENT_S if isinstance(error, StoreBusy) else MAX_FREQUENT_RETRY_WAIT_S
@@ -183,5 +183,5 @@ def compute_retry_wait(failures: int, every: float, error: Exception) -> float:
 
 
 def add_jitter(wait: float) -> float:
-    """Jitter, so that nodes started together do not stay together."""
+    """Adds jitter, so that nodes that started together drift apart."""
     return wait * random.uniform(0.9, 1.0)

@@ -1,6 +1,6 @@
-"""Traces, for apps that have them: from who publishes to who runs, across processes.
+"""OpenTelemetry tracing from publish to run, across processes.
 
-Without the SDK of OpenTelemetry nothing of it is loaded, and nothing is done.
+Without the OpenTelemetry SDK nothing is loaded or done.
 """
 
 import sys
@@ -30,7 +30,7 @@ def get_tracer() -> "Tracer":
 
 @contextmanager
 def trace_publish(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
-    """The drafts say whose they are, unless they do already."""
+    """Traces a publish, and adds its traceparent to drafts that have none."""
     from opentelemetry.trace import SpanKind
 
     queues = sorted({str(draft.queue) for draft in drafts})
@@ -46,7 +46,7 @@ def trace_publish(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
 
 @contextmanager
 def trace_run(messages: Sequence[Leased], queue: str) -> Iterator[None]:
-    """One run, as part of the trace that its message came from; of a batch, linked to each."""
+    """Traces a run as a child of its publish. A batch is linked to each publish instead."""
     from opentelemetry.trace import SpanKind
 
     first = messages[0]
@@ -72,7 +72,7 @@ def start_span(
     links: "Sequence[Link]" = (),
     more: dict[str, Any] | None = None,
 ) -> Iterator[None]:
-    """An error that leaves it is recorded, and is the span's outcome."""
+    """Starts a span. An exception is recorded as its outcome."""
     attributes = {
         "messaging.system": "penstock",
         "messaging.operation.type": verb,
@@ -95,7 +95,7 @@ def get_traceparent() -> str | None:
 
 
 def parse_traceparent(traceparent: str | None) -> Any:
-    """None if it is none: then the run begins a trace of its own."""
+    """Returns the parent context, or None to start a new trace."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     if traceparent is None:
@@ -115,7 +115,7 @@ def make_links(messages: Sequence[Leased]) -> "list[Link]":
 
 
 def export() -> bool:
-    """Sends traces to where OTEL_EXPORTER_OTLP_ENDPOINT says; False if the SDK is not there."""
+    """Exports traces to OTEL_EXPORTER_OTLP_ENDPOINT. Returns False without the SDK."""
     try:
         from opentelemetry import trace
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -1,4 +1,4 @@
-"""A run run exceeded its timeout ends, whatever it does about it."""
+"""A run that exceeds its timeout ends, whatever its handler does."""
 
 import asyncio
 import contextlib

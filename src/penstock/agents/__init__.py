@@ -1,4 +1,4 @@
-"""The background work that keeps a store in order, the same on every node."""
+"""Background agents: reclaim, schedule, expire, age, prune, monitor. Safe on every node."""
 
 from penstock.agents.ager import PriorityAger
 from penstock.agents.artifact_pruner import ArtifactPruner
@@ -16,7 +16,7 @@ from penstock.store import Store
 def make_agents(
     store: Store, directory: QueueCache, by: str, room: ArtifactRoom | None = None
 ) -> list[Agent]:
-    """One of each, for the process known as `by`; files are swept where they have a room."""
+    """Makes the agents of the process `by`. The artifact pruner needs an artifact storage."""
     sweepers = [] if room is None else [ArtifactPruner(store, room, by)]
     return [
         *sweepers,

@@ -1,4 +1,4 @@
-"""Moves messages that wait long to the next higher priority, so that none starves."""
+"""Raises the priority of messages that wait long, so that none starves."""
 
 from penstock.agents.report import report
 from penstock.broker.queue_cache import QueueCache
@@ -9,7 +9,7 @@ BATCH_SIZE = 1_000
 
 
 def is_aging(queue: Queue) -> bool:
-    """Only priorities age; other ranks are moments, and moving one would be a lie."""
+    """True if the queue ages. Only priorities can: other ranks are times."""
     settings, deleted = queue.settings, queue.state is QueueState.DELETED
     return settings.aging and settings.ordering == "priority" and not deleted
 
@@ -35,11 +35,11 @@ class PriorityAger:
         return self.every
 
     async def _seconds_left(self) -> float:
-        """Until the next tick is due. One more in between, by whomever, would age twice."""
+        """Returns the seconds until the next tick is due on any node."""
         now = await self.store.now()
         for run in await self.store.agent_runs():
             if run.name == self.name:
                 left = self.every - (now - run.at) / 1_000_000
-                # A run in the future dates from before the clock was set back.
+                # A run in the future means that the clock was set back.
                 return 0.0 if left > 2 * self.every else min(self.every, left)
         return 0.0

@@ -1,4 +1,4 @@
-"""Removes the files of messages that left the store, and of deliveries that did not end theirs."""
+"""Deletes artifacts of pruned messages, and of deliveries that did not end their message."""
 
 from penstock.agents.report import report
 from penstock.artifacts.rules import MessagePrefix, find_orphans
@@ -8,9 +8,9 @@ from penstock.model.message import Record
 from penstock.store import Store
 
 BATCH_SIZE = 500
-# Between two batches of one round.
+# The pause between two batches of one pass.
 BATCH_PAUSE_S = 1.0
-# An upload that nobody has finished for so long was cut off by a crash.
+# An upload that is unfinished for this long was interrupted by a crash.
 ABANDONED_AFTER_S = 86_400.0
 
 
@@ -22,14 +22,14 @@ class ArtifactPruner:
         self.store = store
         self.room = room
         self.by = by
-        # Where the round has come to.
+        # The last message of the current pass.
         self.last: MessagePrefix | None = None
 
     async def tick(self) -> float:
         place = self.room.place
         uploads = await self.room.run(place.tidy, ABANDONED_AFTER_S)
         owners = await self.room.run(place.owners, self.last, BATCH_SIZE)
-        # To look at them is the work: one node does it.
+        # Checking them is the expensive part, so only one node does it.
         if not owners or not await self.store.claim_tick(self.name, self.every, self.by):
             self.last = None
             return self.every
@@ -43,8 +43,8 @@ class ArtifactPruner:
         return self.every if self.last is None else BATCH_PAUSE_S
 
     async def sweep(self, owner: MessagePrefix) -> bool:
-        """Whether it had any."""
-        # Before the message is looked at: what is put there later is not swept by an older look.
+        """Deletes the orphaned artifacts of a message. Returns True if it had any."""
+        # Listed before the message is read, so that later uploads are not deleted.
         shelves = await self.room.run(self.room.place.shelves, owner)
         doomed = find_orphans(shelves, await self.find_record(owner), owner.tenant)
         for shelf in doomed:

@@ -1,4 +1,4 @@
-"""Tells whoever asked of the ends of messages: what is in the queue of callbacks is posted."""
+"""Sends callbacks: posts each message of the callback queue to its URL."""
 
 import asyncio
 from typing import Self
@@ -17,17 +17,17 @@ from penstock.rules.callbacks import Ended, decode
 from penstock.webhooks.sender import WebhookRequest, WebhookResult, WebhookSender
 from penstock.wire.webhooks import make_callback
 
-# At a time, in one server.
+# Per server.
 MAX_IN_FLIGHT = 32
-# The queue is looked at so often while it has more than is under way, while there are callbacks,
-# and for so long after the last one.
+# Poll intervals: with all slots in use, and with callbacks in flight or until MAX_POLL_INTERVAL_S
+# after the last one.
 FULL_POLL_INTERVAL_S, MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.01, 0.1, 30.0
 encode = msgspec.json.Encoder().encode
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 class CallbackLost(Exception):
-    """There is nothing to tell any more, and never will be."""
+    """The callback cannot be sent, now or later."""
 
 
 class CallbackDispatcher:
@@ -47,7 +47,7 @@ class CallbackDispatcher:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """What is under way is handed back, for another server or the next start of this one."""
+        """Releases the callbacks in flight, for another server or the next start."""
         for task in self.sending:
             task.cancel()
         if self.sending:
@@ -78,7 +78,7 @@ class CallbackDispatcher:
     def end(self, task: "asyncio.Task[None]") -> None:
         self.sending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Its lease runs out, and then it is tried again.
+            # It is retried when its lease expires.
             log.error("callback_failed", error=str(error), exc_info=error)
 
     async def deliver(self, message: Leased) -> None:
@@ -95,17 +95,17 @@ class CallbackDispatcher:
             log.warning("callback_not_settled", id=message.id, error=str(error))
 
     async def attempt(self, message: Leased) -> Settlement | None:
-        """None if it was taken."""
+        """Sends a callback. Returns None if it was accepted."""
         try:
-            letter = await self.make_request(message)
+            request = await self.make_request(message)
         except CallbackLost as error:
             return Fail(str(error))
         except PenstockError as error:
             return Nack(f"not sent: {error}")
-        return choose_settlement(await self.sender.post(letter))
+        return choose_settlement(await self.sender.post(request))
 
     async def make_request(self, message: Leased) -> WebhookRequest:
-        """As the message it is about stands in the store now."""
+        """Builds the request from the current state of the message."""
         ended = parse_body(message)
         record = await self.load_record(ended)
         if (url := record.message.meta.callback) is None:
@@ -139,7 +139,7 @@ def parse_body(message: Leased) -> Ended:
 
 
 def find_end(record: Record, ended: Ended) -> HistoryRow:
-    """The row that tells of it: the last one, should there be several."""
+    """Returns the last history row with that state."""
     for row in reversed(record.timeline):
         if row.state is ended.state:
             return row
@@ -153,5 +153,5 @@ def choose_settlement(answered: WebhookResult) -> Settlement | None:
 
 
 def is_serving(queue: Queue) -> bool:
-    """By its own state: that its scope is paused is of no matter to other tenants."""
+    """True if the queue is active. A paused scope must not stop other tenants' callbacks."""
     return queue.state is QueueState.ACTIVE

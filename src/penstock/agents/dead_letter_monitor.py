@@ -14,7 +14,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 def compute_growth(before: dict[str, int], sizes: dict[str, int]) -> dict[str, int]:
-    """By how much each scope grew; scopes that did not are left out."""
+    """Returns the growth of each scope that grew."""
     deltas = {scope: size - before.get(scope, 0) for scope, size in sizes.items()}
     return {scope: delta for scope, delta in deltas.items() if delta > 0}
 
@@ -29,7 +29,7 @@ class DeadLetterMonitor:
         self.by = by
 
     async def tick(self) -> float:
-        """The sizes seen last are kept with the last run, so that one node warns, once."""
+        """Compares with the counts stored by the last run, so that one node warns once."""
         scopes, sizes = await self._count_dead_letters()
         before = await self._read_last_counts()
         if sizes != before and await self.store.claim_tick(self.name, self.every, self.by):
@@ -39,7 +39,7 @@ class DeadLetterMonitor:
         return self.every
 
     async def _count_dead_letters(self) -> tuple[dict[str, Scope], dict[str, int]]:
-        """The scopes that have dead letters, and how many, by the scope's id."""
+        """Returns the scopes with dead letters and their counts, by scope id."""
         scopes: dict[str, Scope] = {}
         sizes: Counter[str] = Counter()
         for queue_id, count in (await self.store.dead_counts()).items():

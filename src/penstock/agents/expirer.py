@@ -1,4 +1,4 @@
-"""Expires the messages whose time to live or deadline has passed."""
+"""Expires messages whose TTL or deadline has passed."""
 
 from penstock.agents.report import report
 from penstock.broker.queue_cache import QueueCache
@@ -17,7 +17,7 @@ class Expirer:
 
     async def tick(self) -> float:
         expired = await self.store.expire(BATCH_SIZE)
-        # Whoever has the tick goes on with a long line; the other nodes leave it to them.
+        # The node that has the tick continues with a long backlog; the others wait.
         if not expired or not await self.store.claim_tick(self.name, self.every, self.by):
             return self.every
         await self.store.end_tick(self.name, self.by, report({"expired": expired}))

@@ -1,4 +1,4 @@
-"""Takes ended messages out of the store when their retention is over."""
+"""Deletes finished messages when their retention is over."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class RetentionGroup(Struct, frozen=True):
-    """The queues that keep their messages equally long."""
+    """Queues with the same retention."""
 
     retention: float
     queue_ids: tuple[int, ...]
@@ -43,8 +43,7 @@ class Pruner:
         self.store = store
         self.directory = directory
         self.by = by
-        # Where each look begins. A queue that joins a group was not looked at with it:
-        # the group is another key then, and begins at 0.
+        # Where each pass starts. A group with a new queue is another key, and starts at 0.
         self.positions: dict[RetentionGroup, int] = {}
 
     async def tick(self) -> float:
@@ -54,14 +53,14 @@ class Pruner:
         wait = 0.0 if more or keys >= BATCH_SIZE else self.every
         if not pruned and not keys:
             return wait
-        # Whoever has the tick goes on with a long line; the other nodes leave it to them.
+        # The node that has the tick continues with a long backlog; the others wait.
         if not await self.store.claim_tick(self.name, self.every, self.by):
             return self.every
         await self.store.end_tick(self.name, self.by, report({"messages": pruned, "keys": keys}))
         return wait
 
     async def _warn(self) -> None:
-        """An export that stands still holds retention back; after a month it does no longer."""
+        """Warns about stalled exports, which delay pruning for up to a month."""
         now = await self.store.now()
         for name, exported in (await self.store.cursors()).items():
             age = (now - exported.advanced_at) / 1_000_000
@@ -71,7 +70,7 @@ class Pruner:
                 log.warning("export_behind", export=name, hours=int(age / 3_600))
 
     async def _prune(self) -> tuple[int, bool]:
-        """One batch of each group: how many went, and whether any has more."""
+        """Prunes one batch per group. Returns the count, and whether there is more."""
         groups = group_by_retention(await self.directory.list_queues())
         self.positions = {keep: self.positions.get(keep, 0) for keep in groups}
         now = await self.store.now()

@@ -1,4 +1,4 @@
-"""Reclaims the leases that ran out."""
+"""Reclaims messages whose lease expired."""
 
 from collections import Counter
 
@@ -19,14 +19,14 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class ReclaimWatch(Struct, frozen=True):
-    """Since when the leases were looked at without a gap, and the last look."""
+    """Since when leases were checked without a gap, and the last check."""
 
     since: Moment
     last_at: Moment
 
 
 def advance_watch(watch: ReclaimWatch | None, now: Moment, every: float) -> ReclaimWatch:
-    """The watch after a look at `now`. After a gap, or a clock set back, it begins anew."""
+    """Returns the watch after a check at `now`. A gap or a clock set back restarts it."""
     longest_gap = max(5.0, 2 * every) * MICROS_PER_SECOND
     if watch is None or not 0 <= now - watch.last_at <= longest_gap:
         return ReclaimWatch(now, now)
@@ -34,7 +34,7 @@ def advance_watch(watch: ReclaimWatch | None, now: Moment, every: float) -> Recl
 
 
 def may_reclaim(lease: float, watch: ReclaimWatch) -> bool:
-    """After a gap, consumers that live get a third of their lease to extend it first."""
+    """True if live consumers had a third of their lease to extend it after a gap."""
     return watch.last_at - watch.since >= lease / 3 * MICROS_PER_SECOND
 
 
@@ -51,17 +51,17 @@ class Reclaimer:
 
     async def tick(self) -> float:
         moves, _ = await self._find_moves()
-        # Half of `every`: if whoever has the tick dies with it, the next one is not late.
+        # Half of `every`: if the node that has the tick dies, the next one is not late.
         if not moves or not await self.store.claim_tick(self.name, self.every / 2, self.by):
             return self.every
-        # The tick may have been long in coming, and others now leave to us what ran out meanwhile.
+        # Winning the tick may have taken time, and other nodes leave newly expired leases to us.
         moves, more = await self._find_moves()
         reclaimed = await self._reclaim(moves[:BATCH_SIZE]) if moves else 0
         return 0 if more and reclaimed else self.every
 
     async def _find_moves(self) -> tuple[list[Move], bool]:
-        """What to reclaim, and whether there is more of it than one batch."""
-        # Leases spared now are found again; the look goes past them to the others.
+        """Returns the moves, and whether there is more than one batch."""
+        # Leases that were spared are found again, so the limit must reach beyond them.
         limit = BATCH_SIZE + self.spared
         sweep = await self.store.expired_leases(limit)
         self.watch = advance_watch(self.watch, sweep.now, self.every)
@@ -80,7 +80,7 @@ class Reclaimer:
         return None
 
     async def _reclaim(self, moves: list[Move]) -> int:
-        """Settles, tells, and says how many were still there to reclaim."""
+        """Settles the moves, logs them, and returns how many applied."""
         answers = await self.store.settle(moves)
         states: Counter[State] = Counter(
             move.state

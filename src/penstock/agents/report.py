@@ -1,4 +1,4 @@
-"""What an agent did, as the text that is kept with its last run."""
+"""Encodes an agent's counts for its last-run record."""
 
 from collections.abc import Mapping
 

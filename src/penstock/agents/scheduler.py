@@ -1,4 +1,4 @@
-"""Promotes what is due, and fires the ticks of cron schedules."""
+"""Promotes due messages, and fires cron schedules."""
 
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -18,19 +18,19 @@ from penstock.store import Store
 PROMOTE_BATCH = 1_000
 FIRE_BATCH = 100
 MIN_WAIT_S = 0.001
-# A scheduler that was asleep this long must still not fire a tick twice.
+# A scheduler that was suspended this long must still not fire a tick twice.
 TICK_DEDUP_WINDOW_S = 7 * 86_400.0
 MICROS_PER_SECOND = 1_000_000
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 def accepts_ticks(queue: Queue) -> bool:
-    """A paused queue takes them, one that is being closed does not."""
+    """True if the queue is active or paused, not draining, archived or deleted."""
     return queue.state in (QueueState.ACTIVE, QueueState.PAUSED)
 
 
 def stamp_draft(draft: Draft, tick: Moment) -> Draft:
-    """The draft of one tick. A name, too, is used once per tick."""
+    """Returns the draft of one tick, with a name that is unique per tick."""
     time = datetime.fromtimestamp(tick / MICROS_PER_SECOND, UTC).isoformat()
     name = None if draft.name is None else f"{draft.name}@{time}"
     headers = {**(draft.headers or {}), "penstock-tick": time}
@@ -38,9 +38,9 @@ def stamp_draft(draft: Draft, tick: Moment) -> Draft:
 
 
 def make_tick_entry(schedule: Schedule, queue: Queue, tick: Moment) -> Entry:
-    """What one tick publishes, under a key that makes it the only one.
+    """Makes the entry of one tick, with a dedup key so that it is published once.
 
-    Nobody would hear of a refusal, so a tick that finds its queue full is a dead letter.
+    A refusal would go unnoticed, so a tick for a full queue becomes a dead letter.
     """
     entry = drafts.make_entry(stamp_draft(schedule.draft, tick), queue)
     digest = blake2b(entry.body, digest_size=16).digest()
@@ -49,7 +49,7 @@ def make_tick_entry(schedule: Schedule, queue: Queue, tick: Moment) -> Entry:
 
 
 def wait_until(moments: list[Moment], now: Moment, longest: float) -> float:
-    """Seconds until the first moment: 0 if it is here, otherwise never so short as to spin."""
+    """Returns the seconds until the first moment: 0 if it has passed, else at least MIN_WAIT_S."""
     left = (min(moments) - now) / MICROS_PER_SECOND if moments else longest
     return 0.0 if left <= 0 else min(max(left, MIN_WAIT_S), longest)
 
@@ -72,7 +72,7 @@ class Scheduler:
         return wait_until(moments, promoted.now, self.every)
 
     async def _fire(self, now: Moment) -> list[Moment]:
-        """Fires what is due, and says when these schedules and the next ones tick again."""
+        """Fires due schedules, and returns when schedules fire next."""
         horizon = now + int(self.every * MICROS_PER_SECOND)
         schedules = [each for each in await self.store.schedules(due_by=horizon) if not each.paused]
         due = [each for each in schedules if each.next_at <= now]
@@ -88,7 +88,7 @@ class Scheduler:
             queue = await self.directory.get_by_id(schedule.queue_id)
             ticks, next_at = cron.find_due_ticks(schedule, now)
         except (InvalidInput, NotFound) as error:
-            # One schedule this node cannot read must not stop the others.
+            # One invalid schedule must not stop the others.
             log.error("schedule_invalid", schedule=schedule.name, error=str(error))
             return None
         if not accepts_ticks(queue):

@@ -1,4 +1,4 @@
-"""Removes the output of shell jobs whose messages have left the store."""
+"""Deletes the output of shell jobs whose messages were pruned."""
 
 import os
 import shutil
@@ -12,13 +12,13 @@ BATCH_SIZE = 100
 
 
 class Messages(Protocol):
-    """What it needs of a store."""
+    """The part of a store that the agent needs."""
 
     async def get(self, id: int) -> object: ...
 
 
 class ShellOutputPruner:
-    """An agent: safe in every worker at once, for it only removes what nobody can ask for."""
+    """Deletes output folders of archived messages. Safe in every worker at once."""
 
     name = "shell_output_tidier"
     every = INTERVAL_S
@@ -26,7 +26,7 @@ class ShellOutputPruner:
     def __init__(self, store: Messages, directory: Path) -> None:
         self.store = store
         self.directory = directory
-        # The last one looked at; the round begins anew when it comes to the end.
+        # The last id checked. It is reset to 0 at the end of a pass.
         self.after = 0
 
     async def tick(self) -> float:

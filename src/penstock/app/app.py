@@ -1,4 +1,4 @@
-"""Penstock for people: tasks, subscribers, and the worker that runs them."""
+"""The Penstock app: tasks, subscribers, schedules, hooks and workers."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ EVENTS = ("completed", "scheduled", "ready", "dead", "cancelled", "lease_lost", 
 
 
 class TaskDecorator(Protocol):
-    """What `@app.task(...)` gives: a context as first parameter is filled in by the worker."""
+    """The decorator of `@app.task(...)`. The worker passes a Context as first parameter."""
 
     @overload
     def __call__(
@@ -49,7 +49,7 @@ class TaskDecorator(Protocol):
 
 
 class Penstock(Enqueuer):
-    """An application: what can be enqueued, where it is stored, how it is run."""
+    """An application: its tasks and subscribers, its store, and its workers."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Penstock(Enqueuer):
         artifacts: str | os.PathLike[str] | None = None,
         key: str | None = None,
     ) -> None:
-        """`key` is for a store behind a server that asks for one; or PENSTOCK_KEY."""
+        """`key` is the API key of a Penstock server; the default is PENSTOCK_KEY."""
         place = os.fspath(artifacts) if artifacts else os.environ.get("PENSTOCK_ARTIFACTS")
         url = url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL
         super().__init__(url, scope, tenant, place or None, key)
@@ -112,7 +112,7 @@ class Penstock(Enqueuer):
         missed: Missed | str = Missed.ONE,
         **options: Any,
     ) -> Any:
-        """A function that can be enqueued. `options` as in `Options`: queue, max_attempts, ..."""
+        """Makes a function a task. `options` are those of `TaskOptions`: queue, max_attempts..."""
         rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
         base = apply_choices(TaskOptions(), options)
 
@@ -145,7 +145,7 @@ class Penstock(Enqueuer):
         no_retry_on: Sequence[type[BaseException]] = (),
         timeout: float | None = None,
     ) -> Callable[[F], F]:
-        """A function for the messages of a queue, from anyone; of one type, or of any."""
+        """Makes a function the handler of a queue's messages, of one type or of any."""
         rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
 
         def decorate(function: F) -> F:
@@ -157,8 +157,11 @@ class Penstock(Enqueuer):
         return decorate
 
     def on(self, event: str, hook: Hook) -> None:
-        """Calls `hook(event, context, error)` in the worker: completed, scheduled or ready (again),
-        dead, cancelled, lease_lost; `*` for all. An error in a hook is only logged."""
+        """Calls `hook(event, context, error)` in the worker after each run.
+
+        Events are completed, scheduled and ready (retries), dead, cancelled and lease_lost, or `*`
+        for all. An error in a hook is only logged.
+        """
         if event not in EVENTS:
             raise InvalidInput(f"no event {event!r}; expected one of {', '.join(EVENTS)}")
         if iscoroutinefunction(hook):
@@ -172,7 +175,7 @@ class Penstock(Enqueuer):
     async def worker(
         self, queues: Sequence[str] = (), options: WorkerOptions | None = None
     ) -> Worker:
-        """A worker over these queues, or all that the app has handlers for. Start it yourself."""
+        """Makes a worker for these queues, or for all queues with handlers. Start it yourself."""
         broker = await self.broker()
         handlers = self.handlers(queues)
         if not handlers:
@@ -190,7 +193,7 @@ class Penstock(Enqueuer):
         )
 
     async def prepare(self, broker: Broker) -> None:
-        """Makes the cron schedules that the tasks declare; what is as declared stays as it is."""
+        """Creates or updates the cron schedules that tasks declare."""
         found = await broker.admin.schedules(scope=self.scope) if self.schedules else []
         for schedule in self.schedules:
             await self.ensure_queues(broker, {schedule.draft.queue})
@@ -201,7 +204,7 @@ class Penstock(Enqueuer):
                 await broker.admin.schedule(placed, scope=self.scope)
 
     def agents(self, broker: Broker) -> Runner:
-        """The upkeep every worker does beside its work; a server does it for those it serves."""
+        """Makes the agents that run beside a worker. A Penstock server runs its own."""
         if self.connections.remote:
             return Runner(())
         room = broker.artifacts.given
@@ -214,7 +217,7 @@ class Penstock(Enqueuer):
                 continue
             try:
                 hook(event, context, error)
-            except (Exception, SystemExit) as raised:  # noqa: BLE001 - a hook only looks on
+            except (Exception, SystemExit) as raised:  # noqa: BLE001 - a hook must not affect the run
                 log.error(
                     "hook_failed",
                     hook=event, id=context.id, error=format_error(raised),
@@ -236,7 +239,7 @@ def make_ack_rules(
 def make_schedule(
     task: BaseTask[Any, Any], cron: str, timezone: str, missed: Missed | str
 ) -> Schedule:
-    """Refuses a line that never ticks, and a task that cannot run without arguments."""
+    """Refuses a cron expression that never fires, and a task with required arguments."""
     find_next_tick(cron, timezone, 0)
     if missed not in list(Missed):
         raise InvalidInput(f"missed is {missed!r}; expected one of {', '.join(Missed)}")
@@ -252,7 +255,7 @@ def get_definition(schedule: Schedule) -> tuple[object, ...]:
 
 
 def derive_task_name(function: Callable[..., Any]) -> str:
-    """module.function; a program run as a script has the name it would be imported by."""
+    """Returns module.function. A script is named by the module it would be imported as."""
     if not hasattr(function, "__qualname__"):
         raise InvalidInput(f"{function!r} is not a function; only functions can be tasks")
     module = function.__module__

@@ -1,4 +1,4 @@
-"""Finds the app a command is to work with: an argument, the environment, or pyproject.toml."""
+"""Finds the app of a command: by argument, environment or pyproject.toml."""
 
 import importlib
 import os
@@ -16,7 +16,7 @@ SCRIPT_HINT = "; put code that must run only as a script under if __name__ == '_
 
 
 def find_app(reference: str | None, url: str | None = None) -> Penstock | None:
-    """None if nobody says where it is. A `url` takes the place of the app's own."""
+    """Loads the app, or returns None if none is configured. A `url` replaces the app's own."""
     reference = (
         reference or os.environ.get("PENSTOCK_APP") or from_pyproject(Path("pyproject.toml"))
     )
@@ -42,7 +42,7 @@ def from_pyproject(path: Path) -> str | None:
 
 
 def load(reference: str) -> Penstock:
-    """`module:app`, imported from the working directory first."""
+    """Imports `module:app`, from the working directory first."""
     name, colon, attribute = reference.partition(":")
     if not name or not colon or not attribute:
         raise InvalidInput(f"app {reference!r} is not of the form module:app")
@@ -76,7 +76,7 @@ def import_module(name: str) -> ModuleType:
 
 
 def make_import_error(name: str, error: BaseException) -> InvalidInput:
-    """Says where: the last line of the traceback that is neither ours nor of the importing."""
+    """Names the last line of the traceback outside of Penstock and importlib."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Enqueues tasks and publishes messages, for callers with a loop and without."""
+"""Enqueues tasks and publishes messages, from sync and async code."""
 
 from collections.abc import Coroutine, Iterable, Sequence
 from contextvars import ContextVar
@@ -20,13 +20,15 @@ from penstock.store import Store
 R = TypeVar("R")
 T = TypeVar("T")
 
-# A connection of the caller's own with our messages in it: where it leads to, and the store there.
+# The caller's connection that was last enqueued on: its store's URL, the store, the connection.
 caller_transaction: ContextVar[tuple[str, Store, Any] | None] = ContextVar(
     "penstock_held", default=None
 )
 
 
 class Enqueuer:
+    """The enqueueing part of an app."""
+
     def __init__(
         self,
         url: str,
@@ -45,26 +47,29 @@ class Enqueuer:
         self.declared: dict[str, dict[str, Any]] = {}
 
     def use(self, url: str) -> None:
-        """Everything from now on happens in that store."""
+        """Switches to another store."""
         self.url = url
         self.connections = BrokerPool(url, self.tenant, self.artifacts, self.key)
 
     async def broker(self) -> Broker:
-        """The verbs beneath, on the running loop."""
+        """Returns the broker of the running event loop."""
         return await self.connections.get_broker()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """For callers without a loop."""
+        """Runs a coroutine for sync callers."""
         return self.portal.run(work)
 
     def queue(self, name: str, *, preset: str = "default", **settings: Any) -> None:
-        """Declares a queue: made with these settings when it is first used."""
+        """Declares a queue. It is created with these settings on first use."""
         change(settings_of(preset), settings)
         self.declared[name] = {"preset_name": preset, **settings}
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, atomic: bool = False) -> list[Job[R]]:
-        """One durable step. Each call answers for itself, by `refused` of its job; of a single
-        call, or with `atomic`, one that is refused raises, and then none is enqueued."""
+        """Enqueues all calls in one durable step.
+
+        A refused call is reported by `refused` of its job. With `atomic`, or for a single call, it
+        raises instead, and nothing is enqueued.
+        """
         listed = list(calls)
         connection = find_connection(listed)
         if connection is not None:
@@ -103,7 +108,7 @@ class Enqueuer:
     async def admit(
         self, connection: Any, calls: Sequence[Call[Any]]
     ) -> tuple[Broker, list[Entry]]:
-        """Everything of an enqueue on a caller's connection but the writing."""
+        """Prepares an enqueue on the caller's connection, without writing."""
         broker = await self.broker()
         for name in {call.draft.queue for call in calls}:
             if await self.is_missing(broker, name) and broker.store.in_transaction(connection):
@@ -117,7 +122,7 @@ class Enqueuer:
     def publish_on(
         self, connection: Any, calls: Sequence[Call[R]], admitted: tuple[Broker, list[Entry]]
     ) -> list[Job[R]]:
-        """In the caller's own transaction, on its thread: published if and when it commits."""
+        """Publishes in the caller's transaction, on its thread."""
         broker, entries = admitted
         jobs = [
             self.make_job(call, broker.publish_on(connection, call.draft, entry, wake=call.wake))
@@ -140,7 +145,7 @@ class Enqueuer:
         return jobs
 
     def refuse_open_transaction(self) -> None:
-        """A plain enqueue would wait for its own caller to commit."""
+        """Raises if the caller's transaction is open: a plain enqueue would deadlock with it."""
         found = caller_transaction.get()
         if found is None or found[0] != self.url:
             return
@@ -152,7 +157,7 @@ class Enqueuer:
         caller_transaction.set(None)
 
     def publish(self, draft: Draft) -> Published:
-        """A message for subscribers, in any language."""
+        """Publishes a message for subscribers, in any language."""
         self.refuse_open_transaction()
         return self.run(self.apublish(draft))
 
@@ -163,7 +168,7 @@ class Enqueuer:
         return await broker.publish(draft, scope=self.scope)
 
     async def ensure_queues(self, broker: Broker, names: Iterable[str]) -> None:
-        """Queues named in code are made on first use; two processes may do it at once."""
+        """Creates missing queues. Another process may create them at the same time."""
         for name in names:
             if await self.is_missing(broker, name):
                 try:
@@ -182,18 +187,18 @@ class Enqueuer:
         return False
 
     async def aclose(self) -> None:
-        """Closes what was opened on the running loop."""
+        """Closes the connections of the running event loop."""
         await self.connections.close()
 
     def close(self) -> None:
-        """Closes what sync callers used."""
+        """Closes the connections of sync callers."""
         if self.portal.open:
             self.run(self.aclose())
             self.portal.close()
 
 
 def find_connection(calls: Sequence[Call[Any]]) -> Any:
-    """The one they are to be enqueued on, or None."""
+    """Returns the common connection of the calls, or None."""
     connections = {id(call.connection): call.connection for call in calls}
     if len(connections) > 1:
         raise InvalidInput("calls that are enqueued together must use the same connection")

@@ -1,4 +1,4 @@
-"""A handle on an enqueued job: its state, its result, its end."""
+"""The handle of an enqueued job: status, result, cancel, artifacts."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -27,7 +27,7 @@ class Home(Protocol):
 
 
 class Job(Generic[R]):
-    """Sync methods wait on the app's background loop; their a-twins on yours."""
+    """A handle of a job. Sync methods block; methods with prefix `a` are awaited."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Job(Generic[R]):
         self.app = app
         self.id = id
         self.results = results
-        # An earlier job with the same key stands in for this one.
+        # True if this is an earlier job with the same dedup key.
         self.duplicate = duplicate
-        # One of many that was not accepted: whatever is asked of it raises this.
+        # The error of a refused call of `enqueue_many`. All methods raise it.
         self.refused = refused
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class Job(Generic[R]):
         return await broker.admin.get(self.id, scope=self.app.scope)
 
     def record(self) -> Record:
-        """The message with its whole timeline."""
+        """Returns the message with its timeline."""
         return self.app.run(self.arecord())
 
     async def astatus(self) -> State:
@@ -71,12 +71,15 @@ class Job(Generic[R]):
         await broker.admin.cancel(self.id, force=force, scope=self.app.scope)
 
     def cancel(self, *, force: bool = False) -> None:
-        """A running job is only asked to stop, unless forced: then its end counts no more."""
+        """Cancels the job. A running one is asked to stop, or with `force` ended at once."""
         self.app.run(self.acancel(force=force))
 
     async def aresult(self, timeout: float | None = None) -> R:
-        """What the task returned. Raises JobFailed if there never will be a result (JobCancelled if
-        the job was cancelled), TimeoutError if there is none yet."""
+        """Waits for the job and returns its result.
+
+        Raises JobFailed if the job ended without one, JobCancelled if it was cancelled, and
+        TimeoutError if it has not ended in time.
+        """
         try:
             async with asyncio.timeout(timeout):
                 record = await self.wait_for_end()
@@ -88,7 +91,7 @@ class Job(Generic[R]):
         return self.read(body)
 
     def read(self, body: bytes | None) -> R:
-        """Nothing is stored of a task that returned None."""
+        """Decodes the result. A task that returned None has none stored."""
         try:
             result: R = self.results.decode(b"null" if body is None else body)
         except InvalidInput:
@@ -108,7 +111,7 @@ class Job(Generic[R]):
         )
 
     def artifacts(self) -> list[Artifact]:
-        """The files its run attached; none while it has not ended."""
+        """Lists the files that the run attached, once it has ended."""
         return self.app.run(self.aartifacts())
 
     async def aartifact(self, name: str) -> bytes:
@@ -122,11 +125,11 @@ class Job(Generic[R]):
         await broker.artifacts.download(self.id, name, to, scope=self.app.scope)
 
     def download(self, name: str, to: Path) -> None:
-        """The artifact, into that file."""
+        """Saves the artifact to a file."""
         self.app.run(self.adownload(name, to))
 
     async def wait_for_end(self) -> Record:
-        """The record, once the job has ended or is among the dead letters."""
+        """Polls until the job has ended or is a dead letter."""
         wait = MIN_POLL_INTERVAL_S
         while True:
             record = await self.arecord()
@@ -137,7 +140,7 @@ class Job(Generic[R]):
 
 
 def failure_of(what: str, record: Record) -> JobFailed:
-    """Why there is no result. The traceback of the run is a note, which Python prints with it."""
+    """Makes the error of a failed job. The traceback of the run is added as a note."""
     kind = JobCancelled if record.state is State.CANCELLED else JobFailed
     error = kind(f"{what} is {record.state}: {record.error or record.reason}")
     if record.traceback is not None:
@@ -146,7 +149,7 @@ def failure_of(what: str, record: Record) -> JobFailed:
 
 
 async def await_many(jobs: Iterable[Job[R]], timeout: float | None = None) -> list[R]:
-    """The results in the order of the jobs; raises for the first of them that has none."""
+    """Returns the results in the order of the jobs. Raises for the first without a result."""
     async with asyncio.timeout(timeout):
         return [await job.aresult() for job in jobs]
 

@@ -1,4 +1,4 @@
-"""Makes a subscription of a function: what it takes, by its annotation."""
+"""Makes subscriber handlers from annotated functions."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -34,13 +34,13 @@ def make_subscriber(
     )
     made.values = RawBody(name) if kind is bytes else Values(kind, f"message for {name!r}")
     made.wrap = Message
-    # Where a process looks for it.
+    # The process executor finds the handler here.
     vars(function)["handler"] = lambda: made
     return made
 
 
 def infer_body_type(function: Callable[..., Any], name: str, batch: bool) -> Any:
-    """Order, of a parameter annotated Message[Order], or list[Message[Order]] for a batch."""
+    """Returns Order for a parameter annotated Message[Order], or list[Message[Order]]."""
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) != 1:
         raise InvalidInput(f"subscriber {name!r} must take one parameter, the message or messages")

@@ -1,4 +1,4 @@
-"""A function that can be enqueued."""
+"""Tasks: functions that can be enqueued, and their options."""
 
 import copy
 import inspect
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class TaskOptions(Struct, frozen=True, kw_only=True):
-    """What one enqueue may say beside the arguments."""
+    """The options of an enqueue, besides the arguments."""
 
     queue: str = "default"
     priority: int = 0
@@ -43,7 +43,7 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     lease: float | None = None
     callback: str | None = None
     connection: Any = None
-    # For a `connection` to PostgreSQL: a commit tells those who wait for work.
+    # For a PostgreSQL `connection`: the commit notifies waiting workers.
     wake: bool = True
 
     def draft(self, type_: str, body: bytes) -> Draft:
@@ -74,7 +74,7 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
 
 
 class TaskChoices(TypedDict, total=False):
-    """The same as keywords, for type checkers: what a task may say of all its jobs."""
+    """The options of a task as keywords, for type checkers."""
 
     queue: str
     priority: int
@@ -144,7 +144,7 @@ class Publishes(Home, App, Protocol):
 
 
 class BaseTask(Generic[P, R]):
-    """Enqueueing is explicit; calling runs the function in place."""
+    """A task. Calling it runs the function directly; `enqueue` publishes a job."""
 
     def __init__(
         self,
@@ -170,35 +170,35 @@ class BaseTask(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
-        # Refuses an executor that cannot run it.
+        # Raises if the executor cannot run the function.
         self.handler()
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
     def options(self, **choices: Unpack[Choices]) -> Self:
-        """The same task, enqueued otherwise."""
+        """Returns the task with other options."""
         task = copy.copy(self)
         task.base = apply_choices(self.base, choices)
         return task
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """For enqueue_many."""
+        """Binds arguments, for `enqueue_many`."""
         draft = self.base.draft(self.name, self.arguments.encode(args, kwargs))
         return Call(self, draft, self.base.connection, self.base.wake)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Durable when it returns; with a `connection`, when that commits."""
+        """Enqueues a job. It is durable on return, or with a `connection` when that commits."""
         (job,) = await self.app.aenqueue_many([self.call(*args, **kwargs)])
         return job
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Durable when it returns; with a `connection`, when that commits. Not in a coroutine."""
+        """Does the same as `aenqueue`, for sync code."""
         (job,) = self.app.enqueue_many([self.call(*args, **kwargs)])
         return job
 
     def job(self, id: int) -> Job[R]:
-        """The handle of a job enqueued before, perhaps by another process."""
+        """Returns the handle of an existing job."""
         return Job(self.app, id, self.results)
 
     def call_in_place(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -235,7 +235,7 @@ class AsyncTask(BaseTask[P, R]):
 
 
 def find_context_parameter(function: Callable[..., Any], name: str) -> str | None:
-    """The name of the first parameter, if it is annotated as Context."""
+    """Returns the name of the first parameter if it is annotated as Context."""
     hints = read_hints(function, name)
     wanting = [
         each for each in inspect.signature(function).parameters if hints.get(each) is Context

@@ -1,4 +1,4 @@
-"""The broker: every verb of producers, consumers and operators, over one store."""
+"""The broker: operations of producers, consumers and operators on one store."""
 
 from penstock.broker.local import Broker
 

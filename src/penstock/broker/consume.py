@@ -1,4 +1,4 @@
-"""The verbs of consumers: claim, settle, extend."""
+"""Claims, settles and extends messages."""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -38,14 +38,14 @@ MERGES = (None, "rotate", "rank")
 
 
 class ClaimResult(Struct, frozen=True):
-    """What a claim handed out, and the state of each queue it asked."""
+    """The claimed messages, and the state of each requested queue."""
 
     messages: list[Leased]
     queues: dict[str, QueueState]
 
 
 class Consumer(Publisher):
-    # By the queues of a claim: which of them was the first one last time.
+    # By the queues of a claim: the index of the queue that was tried first last time.
     turns: dict[tuple[int, ...], int]
 
     async def claim(
@@ -94,7 +94,7 @@ class Consumer(Publisher):
         begins: bool,
         merge: str | None,
     ) -> list[tuple[Queue, Claim]]:
-        """One claim a queue, the first one moving on each time; or one for all, by rank."""
+        """Plans one claim per queue in rotating order, or one claim by rank over all queues."""
         serving = [(queue, types) for queue, types in asks if queue.serves]
         if not serving:
             return []
@@ -115,8 +115,10 @@ class Consumer(Publisher):
         ]
 
     def _next_turn(self, queue_ids: tuple[int, ...]) -> int:
-        """Each set of queues has turns of its own: consumers that ask for others, in step with
-        these, would make the same queue the first one every time."""
+        """Rotates which queue comes first, separately for each set of queues.
+
+        With one shared counter, consumers in lockstep could always start at the same queue.
+        """
         if len(self.turns) > MAX_TURNS:
             self.turns.clear()
         turn = self.turns[queue_ids] = (self.turns.get(queue_ids, 0) + 1) % len(queue_ids)
@@ -171,12 +173,12 @@ class Consumer(Publisher):
         return await settle_each(items, self.lanes.complete)
 
     async def settle(self, held: Held, settlement: Settlement) -> Answer:
-        """nack, fail, reject, release, park, cancelled: what it becomes is the rules' to say."""
+        """Nacks, fails, rejects, releases, parks or cancels a claimed message."""
         (answer,) = await self.settle_many([(held, settlement)])
         return expect(answer, held.id)
 
     async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
-        """Each item answers for itself."""
+        """Settles many messages, with one answer per item."""
         checked = [(held, drafts.check_settlement(settlement)) for held, settlement in items]
         return await settle_each(checked, self._settle, itemgetter(0))
 
@@ -196,7 +198,7 @@ class Consumer(Publisher):
     async def _settle_changed(
         self, items: Sequence[tuple[Held, Settlement]], answers: list[Answer]
     ) -> list[Answer]:
-        """A cancel request came between the look and the move: decide those again."""
+        """Settles again where a cancel request came in between."""
         changed = [n for n, answer in enumerate(answers) if answer.kind is AnswerKind.CHANGED]
         if changed:
             again = await self._settle([items[n] for n in changed])
@@ -215,7 +217,7 @@ class Consumer(Publisher):
         return await self.store.explain(locks, [settlement.verb for _, settlement in items])
 
     async def extend(self, held: Held, lease: float) -> Answer:
-        """The answer has the new end of the lease, and tells of a cancel request."""
+        """Extends a lease. The answer has its new end, and reports a cancel request."""
         (answer,) = await self.extend_many((Extension(held.id, held.fence, lease),))
         return expect(answer, held.id)
 
@@ -225,7 +227,7 @@ class Consumer(Publisher):
         return await settle_each(items, self.lanes.extend)
 
     async def begin(self, held: Held) -> Answer:
-        """Just before running a suspect."""
+        """Records that the run of a suspect begins."""
         return await self._mark(Mark(held.id, held.fence, begin=True))
 
     async def progress(
@@ -245,7 +247,7 @@ def return_item(item: Any) -> Any:
 
 
 def is_possible_lock(lock: Held) -> bool:
-    """An id and a fence that a store could have given."""
+    """True if a store could have issued the id and the fence."""
     return 0 < lock.id < MAX_NUMBER and 0 <= lock.fence < MAX_NUMBER
 
 
@@ -254,7 +256,7 @@ async def settle_each(
     call: Callable[[Sequence[T]], Awaitable[list[Answer]]],
     lock: Callable[[T], Any] = return_item,
 ) -> list[Answer]:
-    """The store's answers; what cannot be one of its locks is missing without a look."""
+    """Calls the store for possible locks, and answers MISSING for the others."""
     asked = [item for item in items if is_possible_lock(lock(item))]
     if len(asked) == len(items):
         return await call(asked) if asked else []
@@ -263,7 +265,7 @@ async def settle_each(
 
 
 def split_selector(want: QueueSelector) -> tuple[str, tuple[str, ...]]:
-    """A queue and the types wanted of it; none means any."""
+    """Returns the queue name and its types. No types means any."""
     name, types = want if isinstance(want, tuple) else (want, ())
     if not isinstance(name, str):
         raise InvalidInput(f"queue is {validation.clip(name)}; it must be a name")
@@ -275,7 +277,7 @@ def split_selector(want: QueueSelector) -> tuple[str, tuple[str, ...]]:
 
 
 def expect(answer: Answer, id: int) -> Answer:
-    """The answer, if the verb was done now or before; otherwise the error it stands for."""
+    """Returns a successful answer, and raises the matching error otherwise."""
     match answer.kind:
         case AnswerKind.DONE | AnswerKind.ALREADY:
             return answer

@@ -1,4 +1,4 @@
-"""API keys, and the roles and trusts they go by: kept in the store, a key only as its digest."""
+"""Manages API keys, roles and trusts in the store. Only digests of keys are stored."""
 
 import secrets
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class StoredRole(Struct, frozen=True):
 
 
 def split(token: str) -> tuple[str, str] | None:
-    """The id of a key, and its digest."""
+    """Returns the id and the digest of a key, or None if it is malformed."""
     id, underscore, secret = token.removeprefix(PREFIX).partition("_")
     if not (token.startswith(PREFIX) and underscore and secret and id.isalnum() and len(id) <= 32):
         return None
@@ -50,16 +50,14 @@ class Credentials:
         self.store = store
 
     async def create_tenant(self, tenant: str) -> None:
-        """What every tenant has: the default scope, with the default queue."""
+        """Creates the default scope and the default queue of a tenant, if missing."""
         if await self.store.scope(tenant, "default") is None:
             with suppress(SlugConflict):
                 scope = await self.store.create_scope(tenant, "default")
                 await self.store.create_queue(scope.id, "default", QueueSettings())
 
-    # Keys.
-
     async def create_key(self, key: Key, *, ttl: float | None = None) -> tuple[Key, str]:
-        """The key itself is told this once."""
+        """Creates a key. The secret is returned only this once."""
         validation.check_text("name", key.name, 200)
         await self.check_roles(key.tenant, key.roles)
         check_key(key)
@@ -94,7 +92,7 @@ class Credentials:
     async def rotate_key(
         self, id: str, *, grace: float = 0.0, tenant: str | None = None
     ) -> tuple[Key, str]:
-        """A new secret under the same id; the former opens for `grace` seconds more."""
+        """Replaces the secret of a key. The old one stays valid for `grace` seconds."""
         validation.check_number("grace", grace, 0, 30 * 86_400, needed=True)
         key, version = await self._load_key(id, tenant)
         now = await self.store.now()
@@ -107,7 +105,7 @@ class Credentials:
         return made, token
 
     async def revoke_key(self, id: str, *, tenant: str | None = None) -> Key:
-        """For ever. Servers that know it ask again within seconds."""
+        """Revokes a key permanently. Servers notice within seconds."""
         key, version = await self._load_key(id, tenant)
         if key.revoked_at is None:
             key = msgspec.structs.replace(key, revoked_at=await self.store.now(), former=None)
@@ -125,7 +123,7 @@ class Credentials:
         return role
 
     async def list_roles(self, tenant: str) -> dict[str, tuple[str, ...]]:
-        """Those built in, too."""
+        """Returns the built-in and the custom roles."""
         own = {
             each.name.partition("/")[2]: decode_document(each, StoredRole).grants
             for each in await self.list_documents(ROLE, f"{tenant}/")
@@ -172,7 +170,7 @@ class Credentials:
     async def make_access(
         self, tenant: str, roles: Iterable[str], grants: Iterable[str], scopes: Iterable[str]
     ) -> Access:
-        """A role that is gone gives nothing."""
+        """Makes the access of a caller. Deleted roles are ignored."""
         known = await self.list_roles(tenant)
         texts = [*grants, *(text for role in roles for text in known.get(role, ()))]
         trusts = await self.list_trusts(tenant)

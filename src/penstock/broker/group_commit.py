@@ -1,4 +1,4 @@
-"""Turns the calls of many callers into batches, without a timer."""
+"""Group commit: combines concurrent calls into batches, without a timer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,8 +18,7 @@ from penstock.model.store_types import (
 )
 from penstock.store import StoreHotPath
 
-# How often, and after how long, a publish asks again that met somebody's open transaction, or was
-# not answered.
+# Retries of a publish that was blocked by another transaction, or not answered.
 RETRY_ATTEMPTS, RETRY_DELAY_S = 20, 0.1
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,7 +26,7 @@ Call = Callable[[Sequence[Item]], Awaitable[list[Result]]]
 
 
 class Group(Generic[Item, Result]):
-    """One caller's items and the future it waits for."""
+    """The items of one caller, and the future it waits for."""
 
     __slots__ = ("future", "items")
 
@@ -45,9 +44,9 @@ class Group(Generic[Item, Result]):
 
 
 class Batcher(Generic[Item, Result]):
-    """One call in flight; what arrives meanwhile goes together in the next one.
+    """Keeps one call in flight. Items that arrive meanwhile go in the next call.
 
-    A lone caller pays no task and no extra turn of the loop. A caller's items stay together.
+    A lone caller costs no task and no extra loop iteration. A caller's items stay together.
     """
 
     def __init__(self, call: Call[Item, Result], max_items: int) -> None:
@@ -75,15 +74,15 @@ class Batcher(Generic[Item, Result]):
         try:
             while groups := self.take():
                 await self.run(groups)
-                # Whoever was answered may have more to add: let it join the next batch.
+                # Lets callers that were just answered join the next batch.
                 await asyncio.sleep(0)
         finally:
             self.busy = False
 
     def take(self) -> list[Group[Item, Result]]:
-        """Whole groups from the front, up to `most` items, but at least one group.
+        """Takes whole groups from the front, up to `max_items` items but at least one group.
 
-        Whoever left is left out: a loop that closes must not go on writing for nobody.
+        Cancelled groups are dropped: a closing loop must not write for them.
         """
         waiting = [group for group in self.waiting if not group.future.done()]
         count = end = 0
@@ -108,7 +107,10 @@ class Batcher(Generic[Item, Result]):
             start = end
 
     async def run_one_by_one(self, groups: list[Group[Item, Result]], error: BaseException) -> None:
-        """One bad item fails alone. A sick store would only fail again."""
+        """Retries groups one by one, so that one bad item fails alone.
+
+        A failing store would only fail again, so its errors go to all groups.
+        """
         if len(groups) == 1 or isinstance(error, StoreError | asyncio.CancelledError):
             for group in groups:
                 group.fail(error)
@@ -118,12 +120,12 @@ class Batcher(Generic[Item, Result]):
 
 
 class GroupCommit:
-    """The hot verbs of a store, each in a lane of its own."""
+    """Batches the hot calls of a store, each kind separately."""
 
     def __init__(self, store: StoreHotPath, max_batch: int = 1_000) -> None:
         self.store = store
         self._enqueue: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
-        # With a look at what is stored: the others need not wait for that.
+        # Entries that read stored state are slower; plain ones must not wait for them.
         self._enqueue_checked: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
         self._complete: Batcher[Completion, Answer] = Batcher(store.complete, max_batch)
         self._extend: Batcher[Extension, Answer] = Batcher(store.extend, max_batch)
@@ -146,7 +148,7 @@ class GroupCommit:
     async def _retry_busy(
         self, entries: Sequence[Entry], outcomes: list[Published]
     ) -> list[Published]:
-        """Somebody's transaction is about to decide the same: nobody in the lane waits for it."""
+        """Retries while another transaction holds the same key, outside of the batch."""
         for _ in range(RETRY_ATTEMPTS):
             if outcomes[0].code != Busy.code:
                 break
@@ -155,7 +157,7 @@ class GroupCommit:
         return outcomes
 
     async def _retry_unanswered(self, entries: Sequence[Entry]) -> list[Published]:
-        """What has a dedup key and may have been written is found by it, or is written now."""
+        """Retries entries with dedup keys, which makes a repeated write harmless."""
         for _ in range(RETRY_ATTEMPTS):
             await asyncio.sleep(RETRY_DELAY_S)
             with suppress(OutcomeUnknown, StoreUnreachable, StoreBusy):

@@ -1,4 +1,4 @@
-"""All verbs for one tenant, over one store."""
+"""The broker of one tenant on one store."""
 
 from penstock.broker.artifacts import ArtifactRoom, Artifacts
 from penstock.broker.consume import Consumer
@@ -10,7 +10,7 @@ from penstock.store import Store
 
 
 class Broker(Consumer):
-    """Producers and consumers here, operators by `admin`, files by `artifacts`."""
+    """Publishes and consumes messages. `admin` manages queues, `artifacts` files."""
 
     def __init__(
         self,

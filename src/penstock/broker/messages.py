@@ -1,4 +1,4 @@
-"""The verbs of operators: on scopes, queues and schedules, and on messages wherever they are."""
+"""Operations on messages: get, find, cancel, redrive, purge."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from penstock.rules.callbacks import make_correlation_id
 
 class Admin(QueueAdmin):
     async def get(self, reference: int | str, *, scope: str = "default") -> Record:
-        """By id, or by `queue/name`."""
+        """Returns a message by id or by `queue/name`."""
         return await self._get_own(await self._resolve(reference, scope))
 
     async def result(self, reference: int | str, *, scope: str = "default") -> bytes | None:
@@ -43,7 +43,7 @@ class Admin(QueueAdmin):
         return found
 
     async def _get_own(self, id: int) -> Record:
-        """Somebody else's message is not found, never forbidden."""
+        """Loads a message of this tenant. Those of other tenants are not found."""
         record = await self.store.get(id)
         if record is not None:
             queue = await self.directory.get_by_id(record.message.queue_id)
@@ -53,7 +53,7 @@ class Admin(QueueAdmin):
         raise NotFound(f"no message with id {id}")
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
-        """What was to be told of its ends, and what came of it; the newest first."""
+        """Lists the callbacks of a message, newest first."""
         story = make_correlation_id((await self.get(reference, scope=scope)).message.id)
         queue = await self.directory.get_by_name("default", "default", CALLBACK)
         return await self.store.find(Query((queue.id,), correlation_id=story))
@@ -87,7 +87,7 @@ class Admin(QueueAdmin):
     async def cancel(
         self, reference: int | str, *, force: bool = False, scope: str = "default"
     ) -> Answer:
-        """A claimed message is only asked to stop, unless forced: then its fence is void."""
+        """Cancels a message. A claimed one is asked to stop, or with `force` loses its lease."""
         record = await self.get(reference, scope=scope)
         (answer,) = await self.store.cancel((record.message.id,), force=force)
         return raise_unless_settled(answer, record)
@@ -95,7 +95,7 @@ class Admin(QueueAdmin):
     async def redrive(
         self, reference: int | str, *, body: bytes | None = None, scope: str = "default"
     ) -> Published:
-        """A dead message is ready again in place; an ended or edited one is published anew."""
+        """Makes a dead message ready again. A finished or edited one is published as a copy."""
         record = await self.get(reference, scope=scope)
         message, edited = record.message, body is not None
         if record.state is State.DEAD and not edited:
@@ -110,7 +110,7 @@ class Admin(QueueAdmin):
         queue = await self.directory.get_by_id(message.queue_id)
         draft = copy_of(message, queue.name, message.body if body is None else body)
         drafts.check(draft, queue.settings)
-        # What was accepted once is never refused for lack of room.
+        # An accepted message is never refused later because the queue is full.
         entry = msgspec.structs.replace(drafts.make_entry(draft, queue), max_depth=None)
         if record.state is State.DEAD:
             return await self.store.replace(message.id, entry)
@@ -130,7 +130,7 @@ class Admin(QueueAdmin):
     async def purge(
         self, name: str, *places: str, limit: int = 1_000, scope: str = "default"
     ) -> int:
-        """Ends up to `limit` messages of these places as cancelled; says how many."""
+        """Ends up to `limit` messages in these places as cancelled, and returns how many."""
         if wrong := set(places) - set(PURGEABLE):
             raise InvalidInput(f"cannot purge {', '.join(wrong)}; expected {', '.join(PURGEABLE)}")
         validation.check_number("limit", limit, 0, 1_000_000, whole=True, needed=True)
@@ -145,7 +145,7 @@ class Admin(QueueAdmin):
 
 
 def copy_of(message: StoredMessage, queue: str, body: bytes) -> Draft:
-    """A new draft like the message: no name, no dedup key, its parent is the original."""
+    """Copies a message to a draft without name and dedup key, with the original as parent."""
     meta = message.meta
     return Draft(
         body=body,

@@ -1,4 +1,4 @@
-"""The verbs of producers."""
+"""Publishes messages: validates drafts and enqueues them."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -37,7 +37,7 @@ class Publisher:
     lanes: GroupCommit
 
     async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
-        """Durable when it returns. A draft that is not accepted raises."""
+        """Publishes a message. It is durable on return. A refused draft raises."""
         if tracing.is_enabled():
             with tracing.trace_publish([draft]) as (draft,):
                 return await self._publish(draft, scope)
@@ -51,7 +51,7 @@ class Publisher:
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"
     ) -> list[Published]:
-        """One durable step. Each draft answers for itself; with `atomic` all or none enter."""
+        """Publishes in one durable step, with one answer per draft. `atomic` is all or nothing."""
         if tracing.is_enabled():
             with tracing.trace_publish(drafts) as drafts:
                 return await self._publish_many(drafts, atomic, scope)
@@ -79,20 +79,20 @@ class Publisher:
         return answers
 
     async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
-        """The first half of publishing in a caller's own transaction; `publish_on` is the rest."""
+        """Validates a draft for `publish_on`."""
         return admit(draft, await self._open_queue(draft.queue, scope))
 
     def publish_on(
         self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
     ) -> Published:
-        """In the caller's open transaction: it exists if and when the caller commits."""
+        """Publishes in the caller's open transaction."""
         (published,) = self.store.enqueue_on(connection, (entry,), wake=wake)
         return raise_if_refused(published, draft)
 
     async def apublish_on(
         self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
     ) -> Published:
-        """The same for a connection that is waited for."""
+        """Does the same on an async connection."""
         (published,) = await self.store.aenqueue_on(connection, (entry,), wake=wake)
         return raise_if_refused(published, draft)
 
@@ -108,7 +108,7 @@ class Publisher:
         return queue
 
     async def _admit_uniform(self, drafts: Sequence[Draft], scope: str) -> list[Entry] | None:
-        """Drafts that are all but the same, as they often are, at once; a store refuses none."""
+        """Admits drafts that differ only in their bodies at once. Otherwise returns None."""
         if len(drafts) < 2 or not isinstance(drafts[0].queue, str):
             return None
         queue = await self._try_queue(drafts[0].queue, scope)

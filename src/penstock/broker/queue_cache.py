@@ -1,4 +1,4 @@
-"""The queues by name and by id, never more than a second old."""
+"""Caches queues by name and id for at most a second."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ class QueueCache:
         self.next_read: asyncio.Task[None] | None = None
 
     def get_cached(self, tenant: str, scope: str, name: str) -> Queue | None:
-        """Without a look at the store: None means ask `named`."""
+        """Returns a cached queue, or None if `get_by_name` must be called."""
         if time.monotonic() < self.fresh_until:
             return self.by_name.get((tenant, scope, name))
         return None
@@ -49,13 +49,13 @@ class QueueCache:
         return list(self.by_id.values())
 
     async def refresh(self) -> None:
-        """Sees every change that was committed before the call. Concurrent callers share a read.
+        """Loads every change that was committed before the call. Concurrent callers share a read.
 
-        A caller that arrives during a read shares the next one, as this one may be too old.
+        A caller that arrives during a read shares the next one: the current one may be too old.
         """
         if self.next_read is None:
             self.next_read = asyncio.ensure_future(self._read_after(self.reading))
-        # The others still want the read when one caller is cancelled.
+        # Shielded: other callers need the read when one is cancelled.
         await asyncio.shield(self.next_read)
 
     async def _read_after(self, earlier: asyncio.Task[None] | None) -> None:
@@ -81,6 +81,6 @@ class QueueCache:
             self.fresh_until = time.monotonic() + CACHE_TTL_S
 
     def forget(self) -> None:
-        """A read under way may be older than the change."""
+        """Invalidates the cache, including a read in flight, which may be older."""
         self.changes += 1
         self.fresh_until = 0.0

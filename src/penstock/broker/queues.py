@@ -1,4 +1,4 @@
-"""The verbs of operators on scopes, queues and schedules."""
+"""Manages scopes, queues and schedules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ PURGEABLE = ("ready", "scheduled", "dead")
 
 
 class QueueAdmin:
-    """`allows` says by scope and queue what its caller may act on; of all queues, by EVERY."""
+    """Administers queues. `allows` decides by scope and queue; queue EVERY means all."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class QueueAdmin:
         return await self.directory.get_by_name(self.tenant, scope, name)
 
     async def queues(self, *, scope: str | None = None) -> list[Queue]:
-        """Those the caller may act on."""
+        """Lists the queues that the caller has access to."""
         found = await self.store.queues(self.tenant, scope)
         return [
             queue
@@ -87,7 +87,7 @@ class QueueAdmin:
         return await self._reload(name, scope)
 
     async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue:
-        """pause, resume (active), drain, archive."""
+        """Pauses, resumes, drains or archives a queue."""
         queue = await self.queue(name, scope=scope)
         if state is QueueState.DELETED:
             raise InvalidInput("delete a queue with delete_queue")
@@ -103,7 +103,7 @@ class QueueAdmin:
         return await self._reload(new_name, scope)
 
     async def delete_queue(self, name: str, *, force: bool = False, scope: str = "default") -> None:
-        """Refused while it has unfinished messages; `force` cancels those first."""
+        """Deletes a queue without unfinished messages. `force` cancels those first."""
         queue = await self.queue(name, scope=scope)
         check_own_name(queue.name)
         if force:
@@ -124,7 +124,7 @@ class QueueAdmin:
         return await self.queue(name, scope=scope)
 
     async def schedule(self, schedule: Schedule, *, scope: str = "default") -> Schedule:
-        """Creates or changes the schedule of that name on the draft's queue."""
+        """Creates or updates a schedule on the draft's queue."""
         validation.check_text("schedule name", schedule.name, 200)
         queue = await self.queue(schedule.draft.queue, scope=scope)
         if queue.system:
@@ -132,7 +132,7 @@ class QueueAdmin:
                 f"queue {queue.name!r} is a system queue; messages cannot be published to it"
             )
         drafts.check(schedule.draft, queue.settings)
-        # Only for this, and not quickly loaded.
+        # Imported late, because it is slow to load.
         from penstock.rules.cron import find_next_tick
 
         next_at = find_next_tick(schedule.cron, schedule.timezone, await self.store.now())

@@ -1,4 +1,4 @@
-"""The secrets that a tenant's callbacks are signed with. Receivers know them, and nobody else."""
+"""Derives and rotates the secrets that sign a tenant's webhooks."""
 
 import hmac
 from base64 import b64encode
@@ -14,13 +14,13 @@ from penstock.rules.callbacks import SigningSecrets
 from penstock.store import Store
 
 KIND = "callback_secret"
-# A secret that was replaced signs, beside the new one, so long.
+# How long a replaced secret still signs beside the new one.
 ROTATION_OVERLAP_S = 24 * 3_600
 PREFIX = "whsec_"
 
 
 class SecretRotation(Struct, frozen=True):
-    """How often the secret was replaced, and when last: the secrets themselves are not kept."""
+    """The number and time of the last rotation. Secrets are derived, not stored."""
 
     number: int = 0
     at: Moment = 0
@@ -43,7 +43,7 @@ class WebhookSecrets:
         return SigningSecrets(current)
 
     async def rotate(self, tenant: str) -> SigningSecrets:
-        """A new one signs from now on; the one before it goes on for a day."""
+        """Rotates the secret. The previous one stays valid for a day."""
         turn, version = await self._load_rotation(tenant)
         body = encode(SecretRotation(turn.number + 1, await self.store.now()))
         new = Document(kind=KIND, name=tenant, body=body, version=version)
@@ -54,7 +54,7 @@ class WebhookSecrets:
         return await self.secrets(tenant)
 
     async def _load_rotation(self, tenant: str) -> tuple[SecretRotation, int]:
-        """And the version it is kept under."""
+        """Returns the last rotation and its document version."""
         found = await self.store.document(KIND, tenant)
         return (SecretRotation(), 0) if found is None else (decode(found.body), found.version or 0)
 
