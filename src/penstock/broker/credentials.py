@@ -112,8 +112,6 @@ class Credentials:
             await self.save(KEY, id, key, version)
         return key
 
-    # Roles.
-
     async def save_role(self, tenant: str, name: str, grants: Iterable[str]) -> StoredRole:
         validation.check_name("role", name)
         if name in ROLES:
@@ -142,8 +140,6 @@ class Credentials:
                 f" expected one of {', '.join(known)}"
             )
 
-    # Trusts.
-
     async def save_trust(
         self, tenant: str, scope: str, trusted: str, grants: Iterable[str]
     ) -> Trust:
@@ -164,8 +160,6 @@ class Credentials:
             raise NotFound(
                 f"scope {validation.clip(scope)} does not trust {validation.clip(trusted)}"
             )
-
-    # All of it.
 
     async def make_access(
         self, tenant: str, roles: Iterable[str], grants: Iterable[str], scopes: Iterable[str]
