@@ -26,7 +26,7 @@ INSIDE = {
     "Penstock": {
         "add", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
         "is_missing", "make_job", "prepare", "publish_calls", "publish_on",
-        "refuse_open_transaction", "call_hooks", "run",
+        "call_hooks", "refuse_open_transaction", "run",
     },
     "BaseTask": {"call_in_place", "handler"},
     "Job": {"read", "wait_for_end"},

@@ -50,7 +50,7 @@ class Consumer(Publisher):
 
     async def claim(
         self,
-        *wants: QueueSelector,
+        *selectors: QueueSelector,
         consumer: str,
         limit: int = 1,
         lease: float | None = None,
@@ -60,10 +60,14 @@ class Consumer(Publisher):
         scope: str = "default",
         dead_of: Collection[int] | None = None,
     ) -> ClaimResult:
-        """Up to `limit` messages of the wanted queues, or (queue, types) pairs. From the dead
-        letters, those of the queues with ids in `dead_of`, or of all queues of the scope."""
-        if not 1 <= len(wants) <= MAX_CLAIM_QUEUES:
-            raise InvalidInput(f"a claim names 1 to {MAX_CLAIM_QUEUES} queues, not {len(wants)}")
+        """Claims up to `limit` messages of queues, or (queue, types) pairs.
+
+        A claim of dead letters takes those of the queue ids `dead_of`, or of the whole scope.
+        """
+        if not 1 <= len(selectors) <= MAX_CLAIM_QUEUES:
+            raise InvalidInput(
+                f"a claim names 1 to {MAX_CLAIM_QUEUES} queues, not {len(selectors)}"
+            )
         validation.check_number("limit", limit, 1, 1_000, whole=True, needed=True)
         validation.check_number("lease", lease, 0.1, 43_200.0)
         validation.check_text("consumer", consumer, 200)
@@ -75,7 +79,7 @@ class Consumer(Publisher):
             since = self.store.wakes
             asks = [
                 (await self._queue(name, scope), types)
-                for name, types in map(split_selector, wants)
+                for name, types in map(split_selector, selectors)
             ]
             claims = self._plan_claims(asks, consumer, limit, lease, begins, merge)
             taken = await self._claim_all(claims, limit, dead_of)
@@ -264,9 +268,9 @@ async def settle_each(
     return [next(answers) if is_possible_lock(lock(item)) else MISSING for item in items]
 
 
-def split_selector(want: QueueSelector) -> tuple[str, tuple[str, ...]]:
+def split_selector(selector: QueueSelector) -> tuple[str, tuple[str, ...]]:
     """Returns the queue name and its types. No types means any."""
-    name, types = want if isinstance(want, tuple) else (want, ())
+    name, types = selector if isinstance(selector, tuple) else (selector, ())
     if not isinstance(name, str):
         raise InvalidInput(f"queue is {validation.clip(name)}; it must be a name")
     if name == CALLBACK:

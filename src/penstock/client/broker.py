@@ -73,8 +73,10 @@ class RemoteBroker(Broker):
     async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
         raise InvalidInput(NO_TRANSACTION)
 
-    async def claim(self, *wants: QueueSelector, wait: float = 0.0, **given: Any) -> ClaimResult:
-        return await self.client.claim(*wants, wait=wait or HELD, **given)
+    async def claim(
+        self, *selectors: QueueSelector, wait: float = 0.0, **given: Any
+    ) -> ClaimResult:
+        return await self.client.claim(*selectors, wait=wait or HELD, **given)
 
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
         return await self.client.complete_many(items)

@@ -122,7 +122,7 @@ class Client:
 
     async def claim(
         self,
-        *wants: QueueSelector,
+        *selectors: QueueSelector,
         consumer: str,
         limit: int = 1,
         lease: float | None = None,
@@ -133,7 +133,8 @@ class Client:
     ) -> ClaimResult:
         asked = wire.ClaimRequest(
             queues=[
-                wire.ClaimSource(name, list(types)) for name, types in map(split_selector, wants)
+                wire.ClaimSource(name, list(types))
+                for name, types in map(split_selector, selectors)
             ],
             limit=limit,
             wait=wait,
