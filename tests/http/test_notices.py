@@ -68,6 +68,22 @@ def test_fanout_tells_all_and_a_group_one_in_turn_and_hash_the_same_one(
     assert sum(bool(receiver.of(path)) for path in paths["hash"]) == 1
 
 
+@pytest.mark.parametrize("mode", ["fanout", "group", "hash"])
+def test_a_subscriber_is_notified_of_every_queue_that_has_work(
+    caller: Served, receiver: Receiver, mode: str
+) -> None:
+    busy, idle = [caller.queue() for _ in range(3)], caller.queue()
+    path = f"/all/{idle}"
+    for queue in busy:
+        caller.publish(queue, 1)
+    more = {"mode": mode, **({"group": "a"} if mode == "group" else {})}
+    subscribed(caller, receiver.url + path, idle, **{**more, "queues": [idle, *busy]})
+    posts = receiver.wait(path, 6)
+    posts.sort(key=lambda post: str(post.json["timestamp"]))
+    heard = [post.json["data"]["queue"] for post in posts]
+    assert sorted(heard[:3]) == sorted(heard[3:6]) == sorted(busy)
+
+
 def test_a_queue_without_work_and_another_type_tell_nobody(
     caller: Served, receiver: Receiver
 ) -> None:

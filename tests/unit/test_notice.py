@@ -7,9 +7,17 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
-from penstock.rules.subscriptions import MICROS_PER_SECOND, WebhookSubscription, choose_subscribers
+from penstock.model.queue import Queue, Scope
+from penstock.rules.subscriptions import (
+    MICROS_PER_SECOND,
+    WebhookSubscription,
+    choose_notices,
+    choose_subscribers,
+)
 
 NOW = 1_000 * MICROS_PER_SECOND
+SCOPE = Scope(1, "t", "s")
+MODES: list[dict[str, Any]] = [{}, {"mode": "group", "group": "a"}, {"mode": "hash"}]
 
 
 def made(number: int, **fields: Any) -> WebhookSubscription:
@@ -73,11 +81,50 @@ def test_the_one_that_a_queue_leads_to_is_not_stood_in_for() -> None:
     assert choose_subscribers(rest, "mail", NOW + MICROS_PER_SECOND) == []
 
 
-@pytest.mark.parametrize("fields", [{}, {"mode": "group", "group": "a"}, {"mode": "hash"}])
+@pytest.mark.parametrize("fields", MODES)
 def test_nobody_is_told_faster_than_it_wishes(fields: dict[str, Any]) -> None:
     one = made(0, told={"bills": NOW}, **fields)
     assert choose_subscribers([one], "mail", NOW + 5 * MICROS_PER_SECOND - 1) == []
     assert choose_subscribers([one], "mail", NOW + 5 * MICROS_PER_SECOND) == [one]
+
+
+def mark(
+    members: list[WebhookSubscription],
+    notices: list[tuple[Queue, WebhookSubscription]],
+    now: int,
+) -> list[WebhookSubscription]:
+    about = {each.id: {queue.name: now} for queue, each in notices}
+    return [replace(each, told={**each.told, **about.get(each.id, {})}) for each in members]
+
+
+@pytest.mark.parametrize("fields", MODES)
+def test_a_subscriber_is_notified_of_each_of_its_queues_in_turn(fields: dict[str, Any]) -> None:
+    queues = [Queue(number, SCOPE, f"q{number}") for number in range(3)]
+    members = [made(0, queues=("q0", "q1", "q2"), **fields)]
+    heard = []
+    for step in range(6):
+        now = NOW + step * 5 * MICROS_PER_SECOND
+        notices = choose_notices([(queue, members) for queue in queues], now)
+        heard += [queue.name for queue, _ in notices]
+        members = mark(members, notices, now)
+    assert heard == ["q0", "q1", "q2"] * 2
+
+
+@pytest.mark.parametrize("fields", MODES)
+def test_a_queue_without_work_does_not_take_a_turn(fields: dict[str, Any]) -> None:
+    idle, busy = Queue(1, SCOPE, "idle"), Queue(2, SCOPE, "busy")
+    one = made(0, queues=("idle", "busy"), told={"busy": NOW}, **fields)
+    later = NOW + 5 * MICROS_PER_SECOND
+    assert choose_notices([(busy, [one])], later) == [(busy, one)]
+    assert choose_notices([(busy, [one]), (idle, [one])], later) == [(idle, one)]
+    assert choose_notices([(busy, [one]), (idle, [one])], later - 1) == []
+
+
+def test_subscribers_notified_longest_ago_come_first() -> None:
+    queue = Queue(1, SCOPE, "mail")
+    late, early, never = made(0, told={"mail": NOW}), made(1, told={"mail": NOW - 1}), made(2)
+    found = choose_notices([(queue, [late, early, never])], NOW + 5 * MICROS_PER_SECOND)
+    assert [each for _, each in found] == [never, early, late]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from penstock.broker.webhook_secrets import WebhookSecrets
 from penstock.errors import NotFound, StoreError
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
-from penstock.rules.subscriptions import WebhookSubscription, choose_subscribers
+from penstock.rules.subscriptions import WebhookSubscription, choose_notices
 from penstock.store import Store
 from penstock.webhooks.sender import WebhookRequest, WebhookSender
 from penstock.webhooks.subscriptions import StoredSubscription, SubscriptionStore
@@ -50,32 +50,35 @@ class SubscriptionNotifier:
 
     async def tick(self) -> float:
         kept = {each.subscription.id: each for each in await self.subscribers.list_all()}
-        for (tenant, scope, name), listening in group_by_queue(kept.values()).items():
-            try:
-                queue = await self.directory.get_by_name(tenant, scope, name)
-            except NotFound:
-                continue
-            if queue.serves:
-                await self.look(queue, listening, kept)
-        return self.every
-
-    async def look(
-        self,
-        queue: Queue,
-        listening: Sequence[WebhookSubscription],
-        kept: dict[str, StoredSubscription],
-    ) -> None:
-        """Tells those whom work waits for. Who was told of another queue just now has been saved
-        since, and waits for the next look."""
-        kinds = {each.types for each in listening}
-        work = {types: await self.store.has_ready(queue.id, types) for types in kinds}
-        waiting = [each for each in listening if work[each.types]]
+        waiting = await self.find_work(kept.values())
         now = await self.store.now() if waiting else 0
-        for each in choose_subscribers(waiting, queue.name, now):
+        for queue, each in choose_notices(waiting, now):
             if len(self.sending) >= MAX_IN_FLIGHT:
                 break
             if await self.mark(kept[each.id], queue.name, now):
                 self.begin(each, queue, now)
+        return self.every
+
+    async def find_work(
+        self, kept: Iterable[StoredSubscription]
+    ) -> list[tuple[Queue, list[WebhookSubscription]]]:
+        """Returns the queues with work, each with the subscribers that could claim it."""
+        found: list[tuple[Queue, list[WebhookSubscription]]] = []
+        for (tenant, scope, name), subscribers in group_by_queue(kept).items():
+            try:
+                queue = await self.directory.get_by_name(tenant, scope, name)
+            except NotFound:
+                continue
+            if queue.serves and (able := await self.find_able(queue, subscribers)):
+                found.append((queue, able))
+        return found
+
+    async def find_able(
+        self, queue: Queue, subscribers: Sequence[WebhookSubscription]
+    ) -> list[WebhookSubscription]:
+        kinds = {each.types for each in subscribers}
+        work = {types: await self.store.has_ready(queue.id, types) for types in kinds}
+        return [each for each in subscribers if work[each.types]]
 
     async def mark(self, kept: StoredSubscription, queue: str, now: Moment) -> bool:
         """Before it is sent: of several servers, one sends."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput
 from penstock.model.message import Moment
+from penstock.model.queue import Queue
 
 # Every subscriber, one of each group in turn, or always the same one.
 Mode = Literal["fanout", "group", "hash"]
@@ -36,6 +37,24 @@ class WebhookSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def may_notify(self, since: Moment, now: Moment) -> bool:
         return now - since >= self.min_interval * MICROS_PER_SECOND
+
+
+def choose_notices(
+    waiting: Sequence[tuple[Queue, Sequence[WebhookSubscription]]], now: Moment
+) -> list[tuple[Queue, WebhookSubscription]]:
+    """Gives each subscriber at most one notice: about the queue it was notified of longest ago.
+
+    `waiting` holds the queues with work and their subscribers. Subscribers that were notified
+    longest ago come first.
+    """
+    oldest: dict[str, tuple[Moment, Queue, WebhookSubscription]] = {}
+    for queue, subscribers in waiting:
+        for each in choose_subscribers(subscribers, queue.name, now):
+            at = each.told.get(queue.name, 0)
+            if each.id not in oldest or at < oldest[each.id][0]:
+                oldest[each.id] = (at, queue, each)
+    notices = [(queue, each) for _, queue, each in oldest.values()]
+    return sorted(notices, key=lambda notice: max(notice[1].told.values(), default=0))
 
 
 def choose_subscribers(
