@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.cli.terminal import until
 from tests.http.served import Later, Served, Stream, served
 
 CROWD = 300
@@ -114,6 +115,81 @@ def test_a_listener_who_comes_back_misses_nothing(server: Served, queue: str) ->
     published = [event["id"] for event in seen if event["kind"] == "message.published"]
     assert set(ids) <= set(published)
     assert sum(event["kind"] == "message.completed" for event in seen) >= 3
+
+
+class DataOnlyClient:
+    """Remembers the ids of frames with data alone, as npm's `eventsource` does."""
+
+    def __init__(self, server: Served, queue: str) -> None:
+        self.server = server
+        self.queue = queue
+        self.last: str | None = None
+
+    def connect(self) -> Stream:
+        stream = Stream(self.server, self.last, queue=self.queue, kind="message.published")
+        self.remember(stream.hello)
+        return stream
+
+    def remember(self, frame: dict[str, str]) -> None:
+        if "data" in frame:
+            self.last = frame.get("id", self.last)
+
+    def read_until(self, stream: Stream, id: str) -> list[str]:
+        seen: list[str] = []
+        while id not in seen:
+            frame = stream.frame()
+            assert frame, "the stream ended"
+            self.remember(frame)
+            if "data" in frame:
+                seen.append(json.loads(frame["data"])["id"])
+        return seen
+
+
+@pytest.fixture
+def client(server: Served, queue: str) -> DataOnlyClient:
+    return DataOnlyClient(server, queue)
+
+
+def test_a_client_that_forgets_ids_without_data_misses_nothing(
+    server: Served, queue: str, client: DataOnlyClient
+) -> None:
+    with closing(client.connect()) as stream:
+        before = [server.publish(queue) for _ in range(3)]
+        assert client.read_until(stream, before[-1]) == before
+    missed = [server.publish(queue) for _ in range(4)]
+    with closing(client.connect()) as stream:
+        seen = client.read_until(stream, missed[-1])
+    assert [id for id in seen if id in missed] == missed
+
+
+def test_a_client_that_was_cut_off_before_its_first_event_misses_nothing(
+    server: Served, queue: str, client: DataOnlyClient
+) -> None:
+    client.connect().close()
+    missed = [server.publish(queue) for _ in range(2)]
+    with closing(client.connect()) as stream:
+        assert client.read_until(stream, missed[-1]) == missed
+
+
+def test_every_event_has_an_id_and_it_moves_on(server: Served, queue: str, stream: Stream) -> None:
+    assert (stream.hello["event"], json.loads(stream.hello["data"])["kind"]) == (
+        "stream.opened", "stream.opened",
+    )  # fmt: skip
+    first = stream.hello["id"]
+
+    def next_id() -> str:
+        server.publish(queue)
+        return stream.frame()["id"]
+
+    last = until(lambda: (found := next_id()) != first and found)
+    server.post(f"/v1/queues/{queue}/pause")
+    frame = stream.frame()
+    while frame["event"] != "queue.changed":
+        frame = stream.frame()
+    assert frame["id"] >= last
+    with closing(Stream(server, last, queue=queue)) as again:
+        marker = server.publish(queue)
+        assert again.until("message.published", marker)
 
 
 def test_a_made_up_event_id_is_refused(server: Served) -> None:

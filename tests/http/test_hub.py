@@ -6,6 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from fastapi.sse import KEEPALIVE_COMMENT
 
+from penstock import stores
+from penstock.broker.local import Broker
+from penstock.errors import StoreUnreachable
 from penstock.http.events.hub import (
     PUBLISHED,
     WOKEN_AT_ONCE,
@@ -15,6 +18,9 @@ from penstock.http.events.hub import (
     Hub,
     WakeSignal,
 )
+from penstock.http.events.tail import HistoryReader, ResumePoint
+from penstock.model.message import Draft
+from penstock.testing.faults import Faults
 
 pytestmark = pytest.mark.anyio
 EVENT = Event(PUBLISHED, datetime.now(UTC), "default", "q", "7")
@@ -34,6 +40,32 @@ async def test_a_message_that_the_follower_read_first_is_not_announced() -> None
     assert hub.is_news(EVENT)
     hub.announce(EncodedEvent(EVENT, "default"), 7)
     assert len(listener.unread) == 0
+
+
+async def test_a_live_event_has_the_id_of_what_was_told_before_it() -> None:
+    hub = Hub()
+    hub.cursor = "4-2"
+    listener = hub.listen(Filter("default"))
+    hub.announce(EncodedEvent(EVENT, "default"), 7)
+    hub.cursor = "7-2"
+    hub.tell([EncodedEvent(EVENT, "default"), EncodedEvent(EVENT, "default", "5-2")])
+    frames = (await listener.read()).decode().split("\n\n")
+    ids = [line for frame in frames for line in frame.splitlines() if line.startswith("id: ")]
+    assert (listener.cursor, ids) == ("4-2", ["id: 4-2", "id: 7-2", "id: 5-2"])
+
+
+async def test_events_that_were_read_before_an_error_are_read_again() -> None:
+    faults = Faults()
+    async with await stores.open("sqlite://") as opened:
+        store = faults.wrap(opened)
+        broker = Broker(store)
+        reader = HistoryReader(store, broker.directory, Hub(), ResumePoint(0, 0))
+        published = await broker.publish(Draft())
+        faults.before("recent", StoreUnreachable("away"))
+        with pytest.raises(StoreUnreachable):
+            await reader.read()
+        assert [each.event.id for each in await reader.read()] == [str(published.id)]
+        assert await reader.read() == []
 
 
 async def test_a_listener_who_is_too_far_behind_is_lost_and_keeps_nothing() -> None:

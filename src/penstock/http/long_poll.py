@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from penstock.broker.consume import MAX_WAIT_S, ClaimResult
 from penstock.broker.local import Broker
-from penstock.errors import PenstockError, TooManyWaiting
+from penstock.errors import PenstockError
 from penstock.model.message import Leased, Release
 
 # Most messages that one claim of the store takes for all waiters together.
@@ -205,8 +205,7 @@ async def give_back(broker: Broker, messages: Sequence[Leased]) -> None:
 class LongPoller:
     """All wait queues of a server."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self) -> None:
         self.lines: dict[ClaimKey, WaitQueue] = {}
         self.closed = False
 
@@ -218,8 +217,6 @@ class LongPoller:
         self, broker: Broker, wish: ClaimKey, consumer: str, limit: int, wait: float
     ) -> Waiter:
         wait = 0.0 if self.closed else min(wait, MAX_WAIT_S)
-        if wait > 0 and self.waiting >= self.most:
-            raise TooManyWaiting(f"server has reached the limit of {self.most} waiting claims")
         line = self.lines.get(wish)
         if line is None:
             self.forget()

@@ -26,6 +26,7 @@ from penstock.http.metrics.queue_stats import (
     QueueStatsSampler,
     estimate_run_time,
 )
+from penstock.http.quotas import Quota
 from penstock.model.message import HistoryRow, Verb
 from penstock.outage import Outages
 from penstock.runner import Agent, Runner, make_identity
@@ -33,6 +34,11 @@ from penstock.store import Store
 from penstock.stores.pool import ConnectionPool
 from penstock.webhooks.egress import EgressPolicy
 from penstock.webhooks.sender import WebhookSender
+
+MAX_EVENT_STREAMS = 2_000
+# Unfinished uploads have as many bytes as this many of the largest files, and at least a GiB.
+MAX_UNFINISHED_FILES = 20
+MIN_UNFINISHED_BYTES = 1 << 30
 
 
 class ServerLimits(Struct, frozen=True):
@@ -72,7 +78,8 @@ class ServerState:
         # Ids of workers that have a row in the store already.
         self.workers_seen: set[str] = set()
         self.outages = Outages()
-        self.parking = LongPoller(limits.waiting)
+        self.make_quotas()
+        self.parking = LongPoller()
         self.hub = Hub()
         self.metrics = Metrics()
         self.counts = QueueCounts(store)
@@ -90,6 +97,13 @@ class ServerState:
             self.outages,
         )
         self.measure(broker)
+
+    def make_quotas(self) -> None:
+        shared, largest = self.gate.asks, 0 if self.room is None else self.room.limits.size
+        unfinished = max(MIN_UNFINISHED_BYTES, MAX_UNFINISHED_FILES * largest)
+        self.waiting_claims = Quota("waiting claims", self.limits.waiting, shared=shared)
+        self.event_streams = Quota("event streams", MAX_EVENT_STREAMS, shared=shared)
+        self.unfinished_uploads = Quota("bytes of unfinished uploads", unfinished, shared=shared)
 
     def measure(self, broker: Broker) -> None:
         """Registers the gauges that are read when metrics are scraped."""

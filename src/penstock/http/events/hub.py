@@ -8,8 +8,8 @@ from functools import cached_property
 import msgspec
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from msgspec import Struct
+from msgspec.structs import replace
 
-from penstock.errors import TooManyWaiting
 from penstock.model.message import HistoryRow, State, Verb
 from penstock.rules.access import EVERY
 from penstock.wire.fields import Time
@@ -18,7 +18,6 @@ from penstock.wire.fields import Time
 WOKEN_AT_ONCE = 20
 # A listener who is so many events behind is let go, and comes back by its last event id.
 MAX_BACKLOG = 1_000
-MAX_LISTENERS = 2_000
 # Messages whose type and correlation id are known without a look.
 MAX_KNOWN_MESSAGES = 20_000
 # The follower may lag behind somebody's long transaction; past these an event may come twice.
@@ -30,6 +29,8 @@ OF_VERB = {
     Verb.RECLAIM: "message.lease_lost",
 }
 PUBLISHED = "message.published"
+# The first event of every stream gives clients an id to resume from.
+OPENED = "stream.opened"
 LIVE = (
     "message.claimed", "message.extended", "queue.changed", "queue.deleted", "scope.changed",
     "agent.failed", "agent.recovered",
@@ -42,7 +43,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
-    """No bodies. Only those with a `cursor` come again to a listener who comes back."""
+    """Something that happened to a message, a queue or an agent, without bodies."""
 
     kind: str
     at: Time
@@ -59,7 +60,10 @@ class Event(Struct, frozen=True, omit_defaults=True):
 
 
 class EncodedEvent(Struct, frozen=True, dict=True):
-    """An event, whose it is, and from where to go on after it."""
+    """An event, its tenant, and the id to resume from after it.
+
+    A live event has no cursor of its own: the hub sends it with the latest that is safe.
+    """
 
     event: Event
     tenant: str
@@ -96,8 +100,12 @@ class Filter(Struct, frozen=True):
 class EventListener:
     """What it has not read yet; `lost` ends when that became too much."""
 
-    def __init__(self, filter: Filter, wake: Callable[["EventListener"], None]) -> None:
+    def __init__(
+        self, filter: Filter, wake: Callable[["EventListener"], None], cursor: str | None
+    ) -> None:
         self.filter = filter
+        # Where to resume if nothing was sent yet.
+        self.cursor = cursor
         self.wake = wake
         self.unread: deque[bytes] = deque()
         self.news = asyncio.Event()
@@ -139,6 +147,8 @@ class Hub:
         self.asleep: deque[EventListener] = deque()
         self.awaited: dict[int, set[asyncio.Event]] = {}
         self.closed = False
+        # Listeners were sent everything before it, so it is safe to resume from.
+        self.cursor: str | None = None
         self.known: OrderedDict[int, tuple[str, str | None]] = OrderedDict()
         # Told live, and to come again in what the follower reads.
         self.announced: set[int] = set()
@@ -148,9 +158,7 @@ class Hub:
         return bool(self.listeners or self.awaited)
 
     def listen(self, filter: Filter) -> EventListener:
-        if len(self.listeners) >= MAX_LISTENERS:
-            raise TooManyWaiting(f"{MAX_LISTENERS} listen here already")
-        listener = EventListener(filter, self.wake)
+        listener = EventListener(filter, self.wake, self.cursor)
         if self.closed:
             listener.close()
         self.listeners.add(listener)
@@ -160,7 +168,8 @@ class Hub:
         self.listeners.discard(listener)
 
     def tell(self, events: Iterable[EncodedEvent]) -> None:
-        for told in events:
+        for event in events:
+            told = event if event.cursor else replace(event, cursor=self.cursor)
             for listener in self.listeners:
                 listener.tell(told)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import structlog
 from fastapi import Response
@@ -10,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import IdentityUnavailable, PenstockError, StoreError
 from penstock.http.context import Receive, RequestContext, Scope, Send, wait_for_disconnect
-from penstock.http.events.hub import EventListener
+from penstock.http.events.hub import OPENED, Event, EventListener, encode
 from penstock.http.events.tail import HistoryReader, ResumePoint
 from penstock.http.state import ServerState
 
@@ -22,16 +23,22 @@ RIGHTS_INTERVAL_S = 1.0
 
 
 async def stream_events(
-    service: ServerState, listener: EventListener, begun: ResumePoint, missed: ResumePoint | None
+    service: ServerState, listener: EventListener, missed: ResumePoint | None
 ) -> AsyncIterator[bytes]:
     """Listening began before: nothing falls between what was missed and what happens."""
-    yield format_sse_event(comment="penstock", retry=RETRY, id=str(missed or begun))
+    yield make_opening(listener.cursor if missed is None else str(missed))
     if missed is not None:
         async for frames in catch_up(service, listener, missed):
             yield frames
     while not listener.closed:
         yield await listener.read()
     yield format_sse_event(comment="the server stops")
+
+
+def make_opening(cursor: str | None) -> bytes:
+    """Has data, because some client libraries forget the id of a frame without."""
+    data = encode(Event(OPENED, datetime.now(UTC), "", "")).decode()
+    return format_sse_event(event=OPENED, data_str=data, retry=RETRY, id=cursor)
 
 
 async def catch_up(
@@ -70,7 +77,6 @@ class EventStream(Response):
         self,
         call: RequestContext,
         listener: EventListener,
-        begun: ResumePoint,
         missed: ResumePoint | None,
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"},
@@ -78,8 +84,9 @@ class EventStream(Response):
         del self.headers["content-length"]
         self.call = call
         self.service = call.service
+        # `call.caller` is replaced when its rights change.
+        self.caller = call.caller
         self.listener = listener
-        self.begun = begun
         self.missed = missed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,6 +99,7 @@ class EventStream(Response):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.service.hub.leave(self.listener)
+            self.service.event_streams.release(self.caller)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -102,7 +110,7 @@ class EventStream(Response):
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         try:
-            async for frames in stream_events(self.service, self.listener, self.begun, self.missed):
+            async for frames in stream_events(self.service, self.listener, self.missed):
                 await send({"type": "http.response.body", "body": frames, "more_body": True})
         except StoreError as error:
             # It has begun: the client comes back, and goes on after the last it heard.

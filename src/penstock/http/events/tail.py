@@ -67,23 +67,21 @@ class HistoryReader:
         Whoever has seen one of them goes on with all of them: their order is not that of the marks.
         """
         self.cursor = str(self.mark)
-        told = await self.read_published() + await self.read_ended()
+        feed = await self.store.feed(Cursor(message=self.mark.message, history=FARTHEST), PAGE_SIZE)
+        rows = await self.read_rows()
+        told = [await self.make_published_event(message) for message in feed.messages]
+        told += [await self.make_history_event(row) for row in rows]
+        # The mark moves last, so that everything is read again after an error.
+        self.mark = ResumePoint(feed.cursor.message, self.mark.history)
+        self.advance(rows)
+        self.hub.notify_ended(row.id for row in rows)
         return sorted(told, key=event_time)
 
-    async def read_published(self) -> list[EncodedEvent]:
-        feed = await self.store.feed(Cursor(message=self.mark.message, history=FARTHEST), PAGE_SIZE)
-        told = [await self.make_published_event(message) for message in feed.messages]
-        self.mark = ResumePoint(feed.cursor.message, self.mark.history)
-        return told
-
-    async def read_ended(self) -> list[EncodedEvent]:
+    async def read_rows(self) -> list[HistoryRow]:
         rows = await self.store.recent(self.top, PAGE_SIZE)
         if self.ahead and time.monotonic() >= self.look_back_at:
             rows += await self.read_missing()
-        told = [await self.make_history_event(row) for row in rows]
-        self.advance(rows)
-        self.hub.notify_ended(row.id for row in rows)
-        return told
+        return rows
 
     async def read_missing(self) -> list[HistoryRow]:
         """Rows that were written by transactions which ended only now."""
@@ -198,6 +196,7 @@ class HistoryTail:
             if self.reader is None:
                 end = await find_newest(self.store)
                 self.reader = HistoryReader(self.store, self.directory, self.hub, end)
+                self.hub.cursor = str(end)
             return self.reader
 
     async def tick(self) -> float:
@@ -221,4 +220,5 @@ class HistoryTail:
         reader = await self.start()
         told = await reader.read()
         self.hub.tell([each for each in told if self.hub.is_news(each.event)])
+        self.hub.cursor = str(reader.mark)
         return 0 if len(told) >= PAGE_SIZE else self.every

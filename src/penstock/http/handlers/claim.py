@@ -25,6 +25,13 @@ RIGHTS_HOLD_S = 1.0
 
 
 async def claim(call: RequestContext, sent: ClaimRequest) -> Deliveries:
+    if sent.wait <= 0:
+        return await wait_for_messages(call, sent)
+    with call.service.waiting_claims.hold(call.caller):
+        return await wait_for_messages(call, sent)
+
+
+async def wait_for_messages(call: RequestContext, sent: ClaimRequest) -> Deliveries:
     wish, began = await make_claim_key(call, sent), time.monotonic()
     waiter = call.service.parking.join(
         call.broker,

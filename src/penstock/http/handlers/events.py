@@ -29,13 +29,9 @@ async def listen(
     missed = None if last_event_id is None else parse_last_event_id(last_event_id)
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     wanted = Filter(call.caller.tenant, *names, allows=call.allows)
-    listener = call.service.hub.listen(wanted)
-    try:
-        reader = await call.service.follower.start()
-    except BaseException:
-        call.service.hub.leave(listener)
-        raise
-    return EventStream(call, listener, reader.mark, missed)
+    await call.service.follower.start()
+    call.service.event_streams.take(call.caller)
+    return EventStream(call, call.service.hub.listen(wanted), missed)
 
 
 def parse_last_event_id(text: str) -> ResumePoint:
