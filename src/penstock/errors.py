@@ -12,7 +12,7 @@ PenstockError
 │   ├── RateLimited      RATE_LIMITED          too many requests from one caller
 │   ├── Forbidden        FORBIDDEN
 │   ├── MethodNotAllowed METHOD_NOT_ALLOWED    the path exists, but not for this HTTP method
-│   ├── TooManyWaiting   TOO_MANY_WAITING      too many long polls or event streams
+│   ├── TooManyWaiting   TOO_MANY_WAITING      too many waiting claims, event streams or uploads
 │   ├── TooManyConnections  TOO_MANY_CONNECTIONS  the server is running out of file descriptors
 │   ├── QueuePaused      QUEUE_PAUSED
 │   ├── QueueDraining    QUEUE_DRAINING

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +20,8 @@ from penstock.client.sync import SyncArtifacts
 from penstock.errors import BodyTooLarge, LockLost, NotFound
 from penstock.model.message import Draft, Nack
 from tests.cli.terminal import until
-from tests.http.served import Reply, Served, raw, served
+from tests.http.keys import guarded, keyed
+from tests.http.served import Reply, Served, dial, heard, raw, served
 from tests.http.test_client import verbs
 
 pytestmark = pytest.mark.anyio
@@ -254,6 +256,81 @@ def begin_upload(server: Served, token: str) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", server.port), 30)
     connection.sendall(f"{head}Content-Length: 4000000\r\n\r\n".encode() + bytes(2_000_000))
     return connection
+
+
+def declare_upload(server: Served, token: str, name: str, *headers: str) -> socket.socket:
+    """Sends the head of an upload and nothing of its body."""
+    key = () if server.key is None else (f"Authorization: Bearer {server.key}",)
+    lines = (f"PUT /v1/artifacts/{token}/{name} HTTP/1.1", "Host: localhost", *key, *headers)
+    connection = dial(server)
+    connection.sendall("\r\n".join((*lines, "", "")).encode())
+    return connection
+
+
+EXPECT = "Expect: 100-continue"
+
+
+def status_of(connection: socket.socket) -> str:
+    return connection.recv(65_536).decode().split()[1]
+
+
+def test_a_declared_length_beyond_the_limit_is_refused_before_it_is_sent(strict: Served) -> None:
+    token = held(strict)["token"]
+    with declare_upload(strict, token, "a", EXPECT, f"Content-Length: {LARGEST + 1}") as refused:
+        assert status_of(refused) == "413"
+    with declare_upload(strict, token, "a", EXPECT, f"Content-Length: {LARGEST}") as allowed:
+        assert status_of(allowed) == "100"
+        allowed.sendall(bytes(LARGEST))
+        assert status_of(allowed) == "201"
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "refusal"),
+    [(f"Content-Length: {LARGEST}", 10, "413"), ("Transfer-Encoding: chunked", 32, "409")],
+)
+def test_unfinished_uploads_count_for_their_message_until_they_end(
+    strict: Served, length: str, count: int, refusal: str
+) -> None:
+    token, another = held(strict)["token"], held(strict)["token"]
+    with ExitStack() as stack:
+
+        def begin(name: str) -> str:
+            return status_of(
+                stack.enter_context(declare_upload(strict, token, name, EXPECT, length))
+            )
+
+        # Two uploads of one name need room for both.
+        assert [begin(f"{number % 9}") for number in range(count)] == ["100"] * count
+        assert begin("0") == refusal
+        assert put(strict, another, "a").status == 201
+    until(lambda: put(strict, token, "a", bytes(LARGEST)).status == 201)
+
+
+@pytest.fixture(scope="module")
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("keyed")
+    with guarded(f"sqlite:///{home}/q.db", home) as running:
+        yield running
+
+
+def test_a_caller_has_a_share_of_unfinished_uploads(keyed_server: Served) -> None:
+    """By default 20 files of 100 MB in all, and a quarter of that for one key."""
+    message, length = held(keyed_server), f"Content-Length: {100 * 1_048_576}"
+    other, queue = keyed(keyed_server, "worker"), keyed_server.queue()
+    keyed_server.publish(queue)
+    with ExitStack() as stack:
+
+        def begin(name: str) -> socket.socket:
+            upload = declare_upload(keyed_server, message["token"], name, EXPECT, length)
+            return stack.enter_context(upload)
+
+        assert [status_of(begin(f"{number}")) for number in range(5)] == ["100"] * 5
+        answer = heard(begin("more"))
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"TOO_MANY_WAITING" in answer
+        assert b"a caller may have 524288000 bytes of unfinished uploads at a time" in answer
+        assert put(other, other.claim_one(queue)["token"], "a").status == 201
+    until(lambda: put(keyed_server, message["token"], "small").status == 201)
 
 
 def test_half_an_upload_is_seen_by_nobody(own_server: Served, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ ERRORS, LINES = "tests/http/test_errors.py", "tests/http/test_lines.py"
 TOKENS, HUB = "tests/http/test_tokens.py", "tests/http/test_hub.py"
 DISPATCHER, NOTICE = "tests/http/test_dispatcher.py", "tests/unit/test_notice.py"
 SENDING, GUARD = "tests/http/test_sending.py", "tests/unit/test_guard.py"
+ARTIFACTS, QUOTAS = "tests/http/test_artifacts.py", "tests/http/test_quotas.py"
 BODIES, PARKING = "tests/http/test_bodies.py", "tests/http/test_parking.py"
 FRAMING, RESTING = "tests/http/test_framing.py", "tests/http/test_resting.py"
 PLAIN = "tests/http/test_plain_asgi.py"
@@ -163,7 +164,7 @@ HTTP = (
              "if key.expires_at > caller.expires_at:", "if False:", BOUNDS),
     Mutation("worker_of_any_tenant", "http/handlers/system.py", "row_id",
              "return id if tenant == OWNER", "return id if True", BOUNDS),
-    Mutation("claim_by_rights_of_before", "http/handlers/claim.py", "claim",
+    Mutation("claim_by_rights_of_before", "http/handlers/claim.py", "wait_for_messages",
              "time.monotonic() - began > RIGHTS_HOLD_S", "False", REVOCATION),
     Mutation("stream_by_rights_of_before", "http/events/sse.py", "__call__",
              "if self.service.gate.asks:", "if False:", REVOCATION),
@@ -179,8 +180,23 @@ HTTP = (
              "in line.values():", "in reversed(line.values()):", LINES),
     Mutation("lease_of_whoever_left", "http/long_poll.py", "look",
              "await give_back(self.broker, left)", "pass", LINES),
-    Mutation("waits_without_a_limit", "http/long_poll.py", "",
-             "wait > 0 and self.waiting >= self.most", "False", LINES),
+    Mutation("waits_without_a_limit", "http/handlers/claim.py", "claim",
+             "if sent.wait <= 0:", "if True:", QUOTAS),
+    Mutation("caller_without_a_share", "http/quotas.py", "take",
+             "self.limit // CALLER_PART", "self.limit", QUOTAS),
+    Mutation("stream_kept_after_its_end", "http/events/sse.py", "__call__",
+             "self.service.event_streams.release(self.caller)", "pass", QUOTAS),
+    Mutation("upload_counts_when_it_ends", "broker/artifacts.py", "reserve",
+             "check_room(expect_files(there, coming), self.room.limits)", "pass", ARTIFACTS),
+    Mutation("declared_length_is_not_read", "http/handlers/artifacts.py", "upload",
+             "if size is not None and size > largest:", "if False:", ARTIFACTS),
+    Mutation("live_event_without_an_id", "http/events/hub.py", "",
+             "replace(event, cursor=self.cursor)", "event", HUB),
+    Mutation("events_lost_by_an_error", "http/events/tail.py", "read",
+             "rows = await self.read_rows()",
+             "self.mark = ResumePoint(feed.cursor.message, 0); rows = await self.read_rows()", HUB),
+    Mutation("first_queue_hides_the_others", "rules/subscriptions.py", "choose_notices",
+             " or at < oldest[each.id][0]", "", NOTICE),
     Mutation("gone_stays_in_line", "http/uvicorn_protocol.py", "leave",
              "self.gone()", "pass", PARKING),
     Mutation("announced_twice", "http/events/hub.py", "is_news",
@@ -211,7 +227,7 @@ HTTP = (
              "return mapped or address", "return address", GUARD),
     Mutation("any_port", "webhooks/egress.py", "explain_refusal",
              "self.ports is not None and port not in self.ports", "False", GUARD),
-    Mutation("every_server_tells", "agents/subscription_notifier.py", "look",
+    Mutation("every_server_tells", "agents/subscription_notifier.py", "tick",
              "if await self.mark(kept[each.id], queue.name, now):", "if True:", DISPATCHER),
     Mutation("a_stop_burns_an_attempt", "agents/callback_dispatcher.py", "deliver",
              "settlement = Release()", "settlement = Nack()", DISPATCHER),

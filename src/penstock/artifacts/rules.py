@@ -88,6 +88,12 @@ def merge_artifacts(there: Iterable[Artifact], new: Iterable[Artifact]) -> list[
     return list({each.name: each for each in (*there, *new)}.values())
 
 
+def expect_files(there: Iterable[Artifact], coming: Sequence[Artifact]) -> list[Artifact]:
+    """Returns the files once all uploads have ended. Two uploads of one name need room for both."""
+    names = {each.name for each in coming}
+    return [*(each for each in there if each.name not in names), *coming]
+
+
 def check_room(files: Sequence[Artifact], limits: ArtifactLimits) -> None:
     """A message may have all of these."""
     seen: dict[str, str] = {}

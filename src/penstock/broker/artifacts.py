@@ -15,6 +15,7 @@ from penstock.artifacts.rules import (
     check_apart,
     check_name,
     check_room,
+    expect_files,
     find_visible_prefix,
     merge_artifacts,
 )
@@ -86,6 +87,8 @@ class Artifacts:
         self.admin = admin
         self.tenant = tenant
         self.given = room
+        # Uploads in progress.
+        self.uploads: dict[DeliveryPrefix, list[Artifact]] = {}
         self.turns: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -95,14 +98,30 @@ class Artifacts:
         tenant_name("tenant", self.tenant)
         return self.given
 
-    async def attach(self, held: Held, name: str, content: Source) -> Artifact:
+    async def attach(self, held: Held, name: str, content: Source, *, size: int = 0) -> Artifact:
         """Durable when it returns, and seen when this delivery completes or fails the message.
-        Under a name that was attached before it takes the place of the old."""
+        Under a name that was attached before it takes the place of the old. The message must have
+        room for `size` bytes before any of the content is read."""
         check_name(name)
         await self.check_held(held)
-        upload = await self.room.receive(name, content)
-        await self.attach_uploads(held, [upload])
+        async with self.reserve(self.make_prefix(held), Artifact(name, size)):
+            upload = await self.room.receive(name, content)
+            await self.attach_uploads(held, [upload])
         return upload.artifact
+
+    @asynccontextmanager
+    async def reserve(self, prefix: DeliveryPrefix, new: Artifact) -> AsyncIterator[None]:
+        """Counts an upload from its beginning, so that unfinished ones stay within the limits."""
+        there = await self.room.run(self.room.place.files, prefix)
+        coming = [*self.uploads.get(prefix, ()), new]
+        check_room(expect_files(there, coming), self.room.limits)
+        self.uploads[prefix] = coming
+        try:
+            yield
+        finally:
+            self.uploads[prefix].remove(new)
+            if not self.uploads[prefix]:
+                del self.uploads[prefix]
 
     def spool(self, name: str, content: Content) -> Upload:
         """On its way: to be attached later."""

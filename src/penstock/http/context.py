@@ -133,6 +133,14 @@ class RequestContext:
                 return value.decode()
         return None
 
+    @property
+    def content_length(self) -> int | None:
+        """The declared length of the body; None for a chunked one."""
+        for name, value in self.asgi_scope["headers"]:
+            if name == b"content-length":
+                return int(value)
+        return None
+
     async def body(self) -> bytes:
         limits = self.service.limits
         here = self.responder.body()

@@ -6,6 +6,8 @@ from urllib.parse import quote
 from fastapi import Path
 from fastapi.responses import StreamingResponse
 
+from penstock.artifacts.upload import CHUNK_BYTES
+from penstock.errors import BodyTooLarge
 from penstock.http.handlers.settle import read_lock
 from penstock.http.routing import Alone, Called, Reference, RouteTable
 from penstock.rules.access import Right
@@ -32,8 +34,19 @@ async def upload(call: Alone, token: Token, name: FileName) -> ArtifactView:
     fails the message, and is dropped if the lease is lost. An upload under the same name replaces
     the file."""
     lock = await read_lock(call, token)
-    kept = await call.broker.artifacts.attach(lock, name, call.pieces())
+    artifacts, size = call.broker.artifacts, call.content_length
+    largest = artifacts.room.limits.size
+    if size is not None and size > largest:
+        raise BodyTooLarge(f"an artifact has at most {largest} bytes")
+    with call.service.unfinished_uploads.hold(call.caller, count_reserved(size, largest)):
+        kept = await artifacts.attach(lock, name, call.pieces(), size=size or 0)
     return ArtifactView(kept.name, kept.size)
+
+
+def count_reserved(size: int | None, largest: int) -> int:
+    """Returns the bytes an upload counts for. One of unknown length counts as the largest file, and
+    a short one as the buffer it is read into."""
+    return max(CHUNK_BYTES, largest if size is None else size)
 
 
 @artifacts.add("GET", "/v1/messages/{reference:path}/artifacts", "List artifacts", ArtifactsView)
