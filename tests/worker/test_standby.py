@@ -207,7 +207,7 @@ async def test_a_standby_that_dies_is_started_again_and_logged_once(
             go_on.set()
             await job.aresult(30)
             assert worker.lost == 0
-    assert [entry["event"] for entry in logs].count("standby_heartbeat_ended") == 1
+    assert [entry["event"] for entry in logs].count("standby_heartbeat_exited") == 1
 
 
 async def test_a_coroutine_that_blocks_the_loop_is_named(

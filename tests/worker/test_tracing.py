@@ -66,7 +66,7 @@ def test_a_batch_of_one_goes_on_with_its_trace(spans: dict[str, Any]) -> None:
 
 
 def test_without_the_sdk_nothing_is_loaded() -> None:
-    code = "import penstock, penstock.worker.routes, sys; print('opentelemetry' in sys.modules)"
+    code = "import penstock, penstock.worker.dispatcher, sys; print('opentelemetry' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout == "False\n"
 
