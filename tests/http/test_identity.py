@@ -346,11 +346,11 @@ async def test_types_are_what_the_token_says(gate: Authenticator, issuer: Issuer
     assert (await admit(gate, issuer.token())).types == {"*"}
     assert (await admit(gate, issuer.token(eventTypes=["*"]))).types == {"*"}
     caller = await admit(gate, issuer.token(eventTypes=["A", "B"]))
-    assert caller.fitting([]) == ("A", "B")
-    assert caller.fitting(["A"]) == ("A",)
+    assert caller.filter_types([]) == ("A", "B")
+    assert caller.filter_types(["A"]) == ("A",)
     for foreign in ("C", "a", "*", "A*", "\uff21"):
         with pytest.raises(Exception, match="may not claim"):
-            caller.fitting([foreign])
+            caller.filter_types([foreign])
 
 
 @pytest.mark.parametrize("empty", [[], "", " "])
@@ -360,7 +360,7 @@ async def test_a_token_with_no_types_claims_nothing(
     caller = await admit(gate, issuer.token(eventTypes=empty))
     for asked in ([], ["A"]):
         with pytest.raises(Forbidden):
-            caller.fitting(asked)
+            caller.filter_types(asked)
 
 
 @pytest.mark.parametrize("wrong", [[1], ["A", None], {}, {"A": True}, 7, True])
@@ -369,7 +369,7 @@ async def test_types_of_a_wrong_shape_are_refused(
 ) -> None:
     with pytest.raises(Unauthenticated, match="eventTypes"):
         await admit(gate, issuer.token(eventTypes=wrong))
-    assert (await admit(gate, issuer.token(eventTypes="A B"))).fitting([]) == ("A", "B")
+    assert (await admit(gate, issuer.token(eventTypes="A B"))).filter_types([]) == ("A", "B")
 
 
 async def test_an_issuer_may_be_held_to_say_the_types(issuer: Issuer, store: Store) -> None:
