@@ -51,10 +51,10 @@ class LocalWakeups:
 
 # Seconds between two polls inside the server, and the length of one call.
 OFTEN, SELDOM, CALL = 0.002, 0.02, 0.25
-# Polls after which an idle call returns.
+# The pause between polls is the idle time divided by this, from OFTEN to SELDOM.
 POLLS_PER_LOOK = 500
 RETRY_DELAY_S = 1.0
-# SLEEP returns this when killed; then polls until the commit is visible.
+# Error number of an interrupted call; polls after it, until the commit is visible.
 INTERRUPTED, SOON = 1317, 5
 # Above this many messages, all waiters are woken.
 MAX_NEWS = 1_000
@@ -111,7 +111,7 @@ class MariaPoller:
     async def look_unheard(
         self, session: MariaConnection, wanted: frozenset[int]
     ) -> list[StatementOutcome]:
-        """Polls without sleeping, or constant notices would hide other messages."""
+        """Polls without listening, or constant notices would hide other messages."""
         while True:
             try:
                 return await session.send(SILENT, self.make_look_statement(wanted, SOON, OFTEN))

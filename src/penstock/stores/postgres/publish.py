@@ -52,7 +52,7 @@ def make_mixed_call(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def make_timed_call(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Builds the call for entries with a due time, expiry or own rank."""
+    """Returns the values that only entries with a due time, expiry or own rank have."""
     return {
         "bases": [entry.basis for entry in entries],
         "delays": [to_micros(entry.delay) for entry in entries],

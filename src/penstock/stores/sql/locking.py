@@ -12,7 +12,7 @@ from penstock.stores.sql.publish import any_refused, list_lockables, publish_che
 from penstock.stores.sql.transaction import Lockable, SqlTransaction
 
 BUSY = Published(0, code=Busy.code)
-# Set for a single message only.
+# Lockables that concern a single message.
 ALONE = ("dedup", "name")
 
 

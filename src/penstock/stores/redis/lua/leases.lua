@@ -1,6 +1,6 @@
 -- with: lease
--- ARGV: now, then id and fence of each; or a limit, for expired leases.
--- Returns for each: lease, until, message head, dead letter, history rows.
+-- ARGV: now, then id and fence of each; or 'expired' and a limit.
+-- Returns for each: id, lease, until, message head, why it was dead, history rows.
 local function told_of(id, fence)
     local text = call('HGET', lease, id)
     if not text or (fence and match(text, '^%d+') ~= fence) then return '' end
