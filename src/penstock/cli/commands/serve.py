@@ -125,7 +125,7 @@ def add_server_options(call: Any) -> Any:
         click.option("--port", type=click.IntRange(0, 65_535), help="Port to bind. Default: 7070."),
         click.option(
             "--host",
-            help="Address to bind. Others than loopback require --auth. Default: 127.0.0.1.",
+            help="Address to bind. Any but loopback requires --auth. Default: 127.0.0.1.",
         ),
     ):
         call = option(call)

@@ -58,7 +58,9 @@ def worker() -> None:
     show_default=True,
     help="Seconds to let running jobs finish on shutdown.",
 )
-@click.option("--lease", type=POSITIVE, help="Seconds after which jobs of a crashed worker rerun.")
+@click.option(
+    "--lease", type=POSITIVE, help="Lease in seconds. Jobs of a crashed worker rerun after it."
+)
 @click.option(
     "--shell/--no-shell", default=None, help="Run shell jobs. Default: only without an app."
 )
