@@ -182,7 +182,7 @@ def test_a_queue_that_was_renamed_is_found(scene: Scene) -> None:
             r"returns several bodies for a message",
         ),
         (ReplayRequest("true", to="emials"), r"no queue named 'emials'"),
-        (ReplayRequest("true", "repeat('x', 2000000)"), r"body of 2000000 bytes"),
+        (ReplayRequest("true", "repeat('x', 2000000)"), r"body has 2000000 bytes"),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_published(
