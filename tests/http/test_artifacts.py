@@ -416,7 +416,7 @@ def test_the_same_for_callers_without_a_loop(server: Served) -> None:
         (message,) = client.claim(queue, consumer="me", wait=20).messages
         client.artifacts.attach(message, "a.txt", b"a")
         client.complete(message)
-        assert client.artifacts.of(message.id) == [Artifact("a.txt", 1)]
+        assert client.artifacts.list_artifacts(message.id) == [Artifact("a.txt", 1)]
         assert client.artifacts.read(message.id, "a.txt") == b"a"
 
 

@@ -72,7 +72,7 @@ class SyncArtifacts:
         self.verbs = artifacts
 
     attach = make_sync(RemoteArtifacts.attach)
-    of = make_sync(RemoteArtifacts.list_artifacts)
+    list_artifacts = make_sync(RemoteArtifacts.list_artifacts)
     read = make_sync(RemoteArtifacts.read)
     download = make_sync(RemoteArtifacts.download)
 
