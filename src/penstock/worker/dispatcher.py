@@ -44,7 +44,7 @@ class HandlerRoutes:
         self.ack_before_run = ack_before_run
         self.options = options
         self.queues: dict[int, Queue] = {}
-        # By queue and type. Type None is the handler for any type.
+        # Keyed by queue and type. Type None is the handler for any type.
         self.table: dict[tuple[int, str | None], Route] = {}
         self.shared: dict[str, Executor] = {}
         self.executors: list[Executor] = []

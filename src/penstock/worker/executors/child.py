@@ -151,7 +151,7 @@ def follow_orders(
 def run_one(reference: FunctionReference, context: Context, reporter: PipeReporter) -> ChildResult:
     try:
         handler = find(reference.module, reference.name)
-    except BaseException as raised:  # noqa: BLE001 - told to the worker
+    except BaseException as raised:  # noqa: BLE001 - reported to the worker
         where = f"{reference.module}.{reference.name}"
         text = f"{where} cannot be loaded in a child process: {format_error(raised)}"
         return ChildResult(error=text, traceback=format_traceback(raised))
@@ -164,7 +164,7 @@ def run_one(reference: FunctionReference, context: Context, reporter: PipeReport
             result = asyncio.run(handler.run(context))
         else:
             result = handler.run_in_thread(context)
-    except BaseException as raised:  # noqa: BLE001 - told to the worker
+    except BaseException as raised:  # noqa: BLE001 - reported to the worker
         verdict = judge(handler.rules, context.delivery, raised)
         verdict = context.settlement if context.settled else verdict
         trace, asked = format_traceback(raised), isinstance(raised, Retry)
