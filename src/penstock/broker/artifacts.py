@@ -1,4 +1,4 @@
-"""The verbs: attach files to a message in hand; list and read those of an ended one."""
+"""Attaches files to claimed messages, and lists and reads those of finished ones."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
@@ -33,16 +33,16 @@ from penstock.store import Store
 T = TypeVar("T")
 Source: TypeAlias = Content | AsyncIterable[bytes]
 THREADS = 16
-NO_STORAGE = "artifacts have no place here: Penstock(artifacts=...) or PENSTOCK_ARTIFACTS names one"
+NO_STORAGE = "no artifact storage is configured; set Penstock(artifacts=...) or PENSTOCK_ARTIFACTS"
 
 
 class ArtifactRoom:
-    """A place and its limits, for all tenants of a store."""
+    """The artifact storage of a store, its limits and its threads, for all tenants."""
 
     def __init__(self, place: ArtifactStorage, limits: ArtifactLimits) -> None:
         self.place = place
         self.limits = limits
-        # Of their own: nobody else waits for a slow bucket.
+        # Separate threads, so that a slow bucket blocks nothing else.
         self.threads = ThreadPoolExecutor(THREADS, "penstock-artifacts")
 
     async def run(self, work: Callable[..., T], *given: object) -> T:
@@ -52,7 +52,7 @@ class ArtifactRoom:
         return Upload(name, self.place.begin(), self.limits.size)
 
     def spool(self, name: str, content: Content) -> Upload:
-        """On its way, for callers who may wait."""
+        """Uploads a file, blocking."""
         upload = self.begin(check_content(name, content))
         try:
             upload.fill(content)
@@ -80,7 +80,7 @@ class ArtifactRoom:
 
 
 class Artifacts:
-    """Those of one tenant's messages."""
+    """The artifacts of one tenant's messages."""
 
     def __init__(self, store: Store, admin: Admin, tenant: str, room: ArtifactRoom | None) -> None:
         self.store = store
@@ -124,7 +124,7 @@ class Artifacts:
                 del self.uploads[prefix]
 
     def spool(self, name: str, content: Content) -> Upload:
-        """On its way: to be attached later."""
+        """Uploads a file to be attached later."""
         return self.room.spool(name, content)
 
     async def attach_uploads(self, held: Held, uploads: Sequence[Upload]) -> None:
@@ -136,14 +136,14 @@ class Artifacts:
 
     @asynccontextmanager
     async def turn(self, *held: Held) -> AsyncIterator[None]:
-        """Nobody else in this process puts files there, or completes with files."""
+        """Serializes attaching and completing with files within this process."""
         async with AsyncExitStack() as stack:
             for key in sorted({(each.id, each.fence) for each in held}):
                 await stack.enter_async_context(self.turns.setdefault(key, asyncio.Lock()))
             yield
 
     async def put(self, held: Held, uploads: Sequence[Upload]) -> list[str]:
-        """All or none, in turn. The names that are new."""
+        """Stores all uploads or none, and returns the new names."""
         check_apart([upload.name for upload in uploads])
         await self.check_held(held)
         return await self.room.run(self._put, self.make_prefix(held), uploads)
@@ -158,7 +158,7 @@ class Artifacts:
             for upload in uploads:
                 place.keep(upload.path, shelf, upload.name)
             if new:
-                # Another server may have put some there meanwhile: one of us sees both.
+                # Another server may have stored files meanwhile; at least one of both sees all.
                 check_room(place.files(shelf), limits)
         except PenstockError:
             for name in new:
@@ -174,10 +174,12 @@ class Artifacts:
         return DeliveryPrefix(self.tenant, held.id, held.fence)
 
     async def check_held(self, held: Held) -> None:
-        """The fence is the current one."""
+        """Raises unless the fence is the current one."""
         (answer,) = await settle_each((Lock(held.id, held.fence),), self._look)
         if answer.kind is AnswerKind.ALREADY:
-            raise AlreadySettled(f"message {held.id} is settled, and takes no more artifacts")
+            raise AlreadySettled(
+                f"message {held.id} is settled; artifacts can no longer be attached"
+            )
         expect(answer, held.id)
 
     async def _look(self, locks: Sequence[Lock]) -> list[Answer]:
@@ -187,7 +189,7 @@ class Artifacts:
     async def list_artifacts(
         self, reference: int | str, *, scope: str = "default"
     ) -> list[Artifact]:
-        """None while the message has not completed or failed."""
+        """Lists the files of a completed or failed message. Others have none."""
         return await self.list_files(await self.admin.get(reference, scope=scope))
 
     async def list_files(self, record: Record) -> list[Artifact]:
@@ -209,7 +211,7 @@ class Artifacts:
     async def download(
         self, reference: int | str, name: str, to: Path, *, scope: str = "default"
     ) -> None:
-        """Into that file."""
+        """Saves an artifact to a file."""
         reading = await self.open(await self.admin.get(reference, scope=scope), name)
         await self.room.run(write_all, reading, to)
 
@@ -222,7 +224,7 @@ class Artifacts:
 
 
 async def join_pieces(source: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Few large pieces instead of many small ones."""
+    """Joins small pieces into large ones."""
     pieces: list[bytes] = []
     size = 0
     async for piece in source:
