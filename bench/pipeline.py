@@ -25,7 +25,7 @@ from bench.lakes import Week, make_store
 from bench.table import HEADER, json_line, line
 from bench.targets import TARGETS
 from bench.usage import server_seconds
-from penstock.pipeline import extract, read_lake, started
+from penstock.pipeline import extract, read_lake, start_session
 from penstock.pipeline.analytics.job import analyze
 from penstock.pipeline.lake.schema import TABLES
 from tests.servers.postgres import Postgres
@@ -71,7 +71,7 @@ def timed(times: dict[str, float], name: str) -> Iterator[None]:
 def measure_extract(folder: Path, rows: int) -> list[Figure]:
     times: dict[str, float] = {}
     server = Postgres({}, parent=own_directory())
-    with server.database() as url, started("local[2]") as spark:
+    with server.database() as url, start_session("local[2]") as spark:
         asyncio.run(make_store(url))
         fill(url, 0, 4)
         with timed(times, "first, small"):
@@ -98,7 +98,7 @@ def measure_run(folder: Path, rows: int) -> list[Figure]:
     whole, copy = folder / "week", folder / "week, copied"
     whole.mkdir()
     times: dict[str, float] = {}
-    with started("local[2]") as spark:
+    with start_session("local[2]") as spark:
         week = Week(spark, store_in(whole), str(whole / "lake"), rows)
         week.write(1)
         copytree(whole, copy)
@@ -122,7 +122,7 @@ def store_in(folder: Path) -> str:
 def measure_next(folder: Path, rows: int) -> list[Figure]:
     """Measures a run over the last hour of the week."""
     begin = perf_counter()
-    with started("local[2]") as spark:
+    with start_session("local[2]") as spark:
         spark.range(10).count()
         session = perf_counter() - begin
         analyze(spark, store_in(folder / "week"), str(folder / "week" / "lake"))
