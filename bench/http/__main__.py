@@ -15,7 +15,7 @@ from bench import page
 from bench.__main__ import own_directory
 from bench.figures import Figure, compared
 from bench.http import batches, waiting
-from bench.http.asking import Next, always, measured, request
+from bench.http.asking import Next, always, finished, measured, request
 from bench.http.bodies import PUBLISH
 from bench.http.serving import Served, echo, penstock
 from bench.table import HEADER, line
@@ -68,7 +68,7 @@ async def beside_echo(
 async def in_batches(url: str, folder: Path, given: argparse.Namespace) -> list[Figure]:
     with penstock(folder, url) as server:
         # Drains what the single publishes left.
-        await batches.finished(server, batches.consuming, batches.CALLERS)
+        await finished(server, batches.consuming, batches.CALLERS)
         return await batches.figures(server, url, given.messages, given.repeats)
 
 

@@ -85,11 +85,7 @@ class ServerState:
         self.counts = QueueCounts(store)
         self.paces = QueueRates(store)
         broker = self.get_broker("default")
-        self.signing = WebhookSecrets(store)
-        self.sender = WebhookSender(limits.reach)
-        self.callbacks = CallbackDispatcher(broker, self.sender, make_identity())
-        self.notices = SubscriptionNotifier(store, broker.directory, self.sender)
-        self.subscribers = self.notices.subscribers
+        self.make_webhooks(broker)
         self.follower = HistoryTail(store, broker.directory, self.hub, self.outages)
         self.runner = Runner(
             self.own_agents(broker) if agents else self.make_local_agents(),
@@ -97,6 +93,13 @@ class ServerState:
             self.outages,
         )
         self.measure(broker)
+
+    def make_webhooks(self, broker: Broker) -> None:
+        self.signing = WebhookSecrets(self.store)
+        self.sender = WebhookSender(self.limits.reach)
+        self.callbacks = CallbackDispatcher(broker, self.sender, make_identity())
+        self.notices = SubscriptionNotifier(self.store, broker.directory, self.sender)
+        self.subscribers = self.notices.subscribers
 
     def make_quotas(self) -> None:
         shared, largest = self.gate.asks, 0 if self.room is None else self.room.limits.size

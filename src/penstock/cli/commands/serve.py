@@ -85,6 +85,26 @@ CONNECTIONS = (
 )  # fmt: skip
 
 
+FILES_AND_WEBHOOKS = (
+    click.option(
+        "--callback-ports",
+        metavar="PORTS",
+        help="Allowed ports of webhooks, or 'any'. Default: 80,443,8080,8443.",
+    ),
+    click.option(
+        "--allow-private-callbacks/--no-allow-private-callbacks",
+        default=None,
+        help="Allow webhooks to loopback and private addresses.",
+    ),
+    click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
+    click.option(
+        "--artifacts",
+        metavar="LOCATION",
+        help="Artifact directory or s3://BUCKET/PREFIX. Default: next to the store.",
+    ),
+)
+
+
 def add_server_options(call: Any) -> Any:
     """Add the options shared by `serve` and `up`."""
     for option in (
@@ -98,24 +118,7 @@ def add_server_options(call: Any) -> Any:
         log_level_option,
         *IDENTITY,
         click.option("--allow-shell/--no-allow-shell", default=None, help="Accept shell jobs."),
-        click.option(
-            "--callback-ports",
-            metavar="PORTS",
-            help="Allowed ports of webhooks, or 'any'. Default: 80,443,8080,8443.",
-        ),
-        click.option(
-            "--allow-private-callbacks/--no-allow-private-callbacks",
-            default=None,
-            help="Allow webhooks to loopback and private addresses.",
-        ),
-        click.option(
-            "--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."
-        ),
-        click.option(
-            "--artifacts",
-            metavar="LOCATION",
-            help="Artifact directory or s3://BUCKET/PREFIX. Default: next to the store.",
-        ),
+        *FILES_AND_WEBHOOKS,
         *CONNECTIONS,
         click.option(
             "--grace",
