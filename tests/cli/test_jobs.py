@@ -184,7 +184,7 @@ BAD_APPS = {
     "no such module": ("nowhere:app", "no module named 'nowhere'"),
     "no colon": ("shop", "is not of the form module:app"),
     "a file": ("shop.py:app", "is a file path"),
-    "no such app": ("shop:queue", "it has shop:app"),
+    "no such app": ("shop:queue", "did you mean shop:app?"),
     "a module that raises": ("broken:app", "ZeroDivisionError: division by zero, at "),
     "a module that exits": ("exits:app", "SystemExit: 7"),
     "a module that uses us wrongly": (
