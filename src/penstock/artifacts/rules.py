@@ -12,7 +12,7 @@ from penstock.model.message import Record, Verb
 from penstock.rules.validation import clip, is_encodable
 
 MAX_NAME_BYTES = 255
-# Bytes of a file, unless somebody says otherwise.
+# Default limit of a file, in bytes.
 MAX_FILE_BYTES = 104_857_600
 DRIVE = re.compile(r"[A-Za-z]:")
 DIVIDERS = frozenset("/\\")
@@ -124,7 +124,7 @@ def find_visible_prefix(record: Record, tenant: str) -> DeliveryPrefix | None:
 def find_orphans(
     shelves: Iterable[DeliveryPrefix], record: Record | None, tenant: str
 ) -> list[DeliveryPrefix]:
-    """Those that nobody will ever see: the message is gone, or that delivery did not end it."""
+    """Finds files that stay invisible: their message is gone, or their delivery did not end it."""
     if record is None:
         return list(shelves)
     kept = find_visible_prefix(record, tenant)

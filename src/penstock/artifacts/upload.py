@@ -16,7 +16,7 @@ Content: TypeAlias = bytes | bytearray | memoryview | Path
 
 
 class Upload:
-    """Its methods wait for the disk. Whoever began it discards it, kept or not."""
+    """A file being written. Its methods block on the disk; the caller that began it discards it."""
 
     def __init__(self, name: str, begun: tuple[int, Path], most: int) -> None:
         number, self.path = begun

@@ -1,4 +1,4 @@
-"""Rules: who is told that there is work, and how often."""
+"""Rules: which subscribers are notified of work, and how often."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MICROS_PER_SECOND = 1_000_000
 
 
 class WebhookSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody who wants to hear of work. `told`: when it last was, of which queue."""
+    """A subscriber to work. `told` holds when it was last notified of each queue."""
 
     id: str
     tenant: str
@@ -78,7 +78,7 @@ def choose_in_turn(
     queue: str,
     now: Moment,
 ) -> list[WebhookSubscription]:
-    """Of each group whoever was told longest ago; the group as a whole hears not too often."""
+    """Chooses from each group the member notified longest ago, within the limit of the group."""
     found: list[WebhookSubscription] = []
     for members in group_subscribers(subscribers):
         last = max(each.told.get(queue, 0) for each in members)

@@ -67,7 +67,7 @@ class SubscriptionStore:
             longer = replace(kept, expires_at=await self._end(kept.subscription))
             if await self.save(longer, kept.subscription):
                 return longer
-        raise Busy(f"subscription {id} is being changed by somebody else; try again")
+        raise Busy(f"subscription {id} is being changed by another request; try again")
 
     async def get(self, tenant: str, scope: str, id: str) -> StoredSubscription:
         found = await self.store.document(KIND, id)
@@ -80,7 +80,7 @@ class SubscriptionStore:
         await self.store.delete_documents(KIND, [id])
 
     async def save(self, kept: StoredSubscription, changed: WebhookSubscription) -> bool:
-        """False if somebody else changed it since it was read."""
+        """Returns False if another request changed it since it was read."""
         document = Document(
             kind=KIND,
             name=changed.id,
@@ -105,7 +105,7 @@ def is_owned_by(kept: StoredSubscription, tenant: str, scope: str) -> bool:
 
 def refuse_unfit(new: WebhookSubscription, queue: Queue) -> None:
     if queue.system:
-        raise Forbidden(f"queue {queue.name!r} is the system's; nobody is told of its work")
+        raise Forbidden(f"queue {queue.name!r} is a system queue and cannot be subscribed to")
     if new.types and not queue.settings.filter_by_type:
         raise InvalidInput(
             f"types: queue {queue.name!r} is not searched by type; its setting filter_by_type is"

@@ -1,4 +1,4 @@
-"""What happens to messages and queues, told to whoever listens."""
+"""The hub of live events: listeners, filters and the events they receive."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -20,7 +20,7 @@ WOKEN_AT_ONCE = 20
 MAX_BACKLOG = 1_000
 # Messages whose type and correlation id are known without a look.
 MAX_KNOWN_MESSAGES = 20_000
-# The follower may lag behind somebody's long transaction; past these an event may come twice.
+# The tail may lag behind a long transaction; beyond this many an event may be sent twice.
 MAX_ANNOUNCED = 100_000
 OF_VERB = {
     Verb.REDRIVE: "message.redriven",
@@ -179,7 +179,7 @@ class Hub:
         self.asleep.append(listener)
 
     def wake_some(self) -> None:
-        """Not all in one turn of the loop: a request would wait until the whole crowd is told."""
+        """Wakes listeners in portions, so that requests do not wait for all of them."""
         for _ in range(min(WOKEN_AT_ONCE, len(self.asleep))):
             self.asleep.popleft().news.set()
         if self.asleep:
@@ -223,7 +223,7 @@ class Hub:
             self.tell((told,))
 
     def is_news(self, event: Event) -> bool:
-        """What the follower read is told now, unless it was announced; from then on it is known."""
+        """Returns whether the event was not announced when it was published."""
         if event.kind != PUBLISHED or event.id is None:
             return True
         id = int(event.id)
@@ -233,7 +233,7 @@ class Hub:
         return not announced
 
     def close(self) -> None:
-        """Whoever listens or waits is let go."""
+        """Ends every event stream and every wait."""
         self.closed = True
         for listener in self.listeners:
             listener.close()
@@ -241,7 +241,7 @@ class Hub:
 
 
 class WakeSignal:
-    """A sign of life for whoever listens: that the client is gone shows when it is sent."""
+    """Sends keepalives, which also reveal clients that are gone."""
 
     name = "event_pulse"
     every = 15.0

@@ -20,8 +20,7 @@ from penstock.wire.fields import to_datetime
 
 PAGE_SIZE = 500
 FARTHEST = 2**62
-# A row that is missing may come for as long as somebody's transaction lasts, in microseconds; or it
-# was rolled back, and never comes.
+# A missing row may belong to an open transaction, or was rolled back and never appears.
 MISSING_ROW_TIMEOUT_MICROS = 600_000_000
 MAX_MISSING_ROWS = 10_000
 # So many read at once what they missed.
@@ -64,7 +63,7 @@ class HistoryReader:
     async def read(self) -> list[EncodedEvent]:
         """The next events, as they happened; none if it has read all there is.
 
-        Whoever has seen one of them goes on with all of them: their order is not that of the marks.
+        A client that has seen one of them resumes with all: their order is not that of the marks.
         """
         self.cursor = str(self.mark)
         feed = await self.store.feed(Cursor(message=self.mark.message, history=FARTHEST), PAGE_SIZE)
@@ -174,7 +173,7 @@ async def find_last(any_after: Callable[[int], Awaitable[bool]]) -> int:
 
 
 class HistoryTail:
-    """Reads only while somebody listens."""
+    """Follows the history of the store while there are listeners."""
 
     name = "event_follower"
     every = 0.2
@@ -186,12 +185,11 @@ class HistoryTail:
         self.outages = outages
         self.reader: HistoryReader | None = None
         self.starting = asyncio.Lock()
-        # Whoever comes back reads what it missed; a crowd of them leaves the store to others.
+        # Bounds how many returning clients read what they missed at the same time.
         self.turns = asyncio.Semaphore(TURNS)
 
     async def start(self) -> HistoryReader:
-        """From now on nothing is missed, for whoever listens already. It is begun by one of those
-        who come at once, and the others wait for that."""
+        """Starts at the end of history, once for all listeners that arrive together."""
         async with self.starting:
             if self.reader is None:
                 end = await find_newest(self.store)
