@@ -220,4 +220,4 @@ def test_the_worker_command_works_over_http_and_is_on_the_list(
     assert server.get(f"/v1/messages/{id}/result").json == 3
     assert server.get("/v1/workers").json["workers"] == []
     said = terminal.run("worker", "start", "--url", url, code=1)
-    assert "not over HTTP" in said.err
+    assert "cannot run over HTTP" in said.err

@@ -221,7 +221,7 @@ async def test_a_secret_is_valid_for_a_day_after_it_was_replaced(node: Node) -> 
 
 async def test_of_two_rotations_at_once_one_is_refused(node: Node) -> None:
     class Slow(WebhookSecrets):
-        async def _turn(self, tenant: str) -> tuple[SecretRotation, int]:
+        async def _load_rotation(self, tenant: str) -> tuple[SecretRotation, int]:
             found = await super()._load_rotation(tenant)
             await WebhookSecrets(self.store).rotate(tenant)
             return found

@@ -212,7 +212,7 @@ def test_the_command_says_what_it_did(scene: Scene, terminal: Terminal) -> None:
     assert terminal.call(*words, "--dry-run").out == "18 messages match: mail 18\n"
     assert scene.copies() == []
     said = terminal.call(*words, "--rate", "500/s").out
-    assert said == "18 messages match: mail 18\n18 published, 0 were replayed before\n"
+    assert said == "18 messages match: mail 18\n18 published, 0 already replayed\n"
     told = terminal.call(*words, "--json").json
     assert (told["matched"], told["published"], told["repeated"]) == (18, 0, 18)
     assert list(Path(scene.lake).glob("_replay*")) == []

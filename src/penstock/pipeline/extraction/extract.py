@@ -170,7 +170,10 @@ async def make_witness(store: Store, end: Cursor) -> str:
 
 
 def format_witness(row: Struct) -> str:
-    """Leaves out fields that later versions added, so that witnesses of older lakes match."""
+    """Formats a row as version 1 did, so that witnesses of older lakes match."""
     if not isinstance(row, StoredMessage):
-        return repr(row)
-    return repr(StoredMessage(*(getattr(row, name) for name in StoredMessage.__struct_fields__)))
+        # The feed never has tracebacks, which version 1 did not know.
+        return repr(row).replace(", traceback=None)", ")")
+    message = StoredMessage(*(getattr(row, name) for name in StoredMessage.__struct_fields__))
+    # Witnesses hold the name the class had then.
+    return repr(message).replace("StoredMessage(", "Message(", 1)
