@@ -98,7 +98,7 @@ def test_a_signal_lets_running_jobs_finish(terminal: Terminal, number: signal.Si
     assert terminal.state("slow") == "completed"
     started, *_, stopped = told.splitlines()
     assert "worker started: " in started
-    assert f"worker stopping: why={number.name}" in told
+    assert f"worker stopping: reason={number.name}" in told
     assert "run completed: id=1 handler=shell" in told
     assert "worker stopped: completed=1 other=0 lost=0" in stopped
 
@@ -299,4 +299,4 @@ def test_no_worker_and_no_job_is_left_behind(terminal: Terminal) -> None:
         until(lambda: not alive(command))
         until(lambda: terminal.state("j1") == "dead")
         assert worker.poll() is None
-    assert "its guard was killed" in terminal.call("show", "j1", "--json").json["error"]
+    assert "its supervising process was killed" in terminal.call("show", "j1", "--json").json["error"]

@@ -50,7 +50,7 @@ def wait_until(happened: Callable[[], bool], file: Path) -> None:
 def test_an_interrupted_run_stops_its_workers(tmp_path: Path) -> None:
     with start(tmp_path / "live.db", "600") as live:
         assert live.stdout is not None
-        seen = next(line for line in live.stdout if "working on" in line)
+        seen = next(line for line in live.stdout if "running on" in line)
         live.send_signal(signal.SIGINT)
         rest, _ = live.communicate(timeout=100)
     assert (live.returncode, "Traceback" in rest) == (0, False), seen + rest
