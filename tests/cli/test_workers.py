@@ -299,4 +299,7 @@ def test_no_worker_and_no_job_is_left_behind(terminal: Terminal) -> None:
         until(lambda: not alive(command))
         until(lambda: terminal.state("j1") == "dead")
         assert worker.poll() is None
-    assert "its supervising process was killed" in terminal.call("show", "j1", "--json").json["error"]
+    error = terminal.call("show", "j1", "--json").json["error"]
+    assert "its supervising process was killed" in error
+        "its supervising process was killed" in terminal.call("show", "j1", "--json").json["error"]
+    )
