@@ -301,5 +301,3 @@ def test_no_worker_and_no_job_is_left_behind(terminal: Terminal) -> None:
         assert worker.poll() is None
     error = terminal.call("show", "j1", "--json").json["error"]
     assert "its supervising process was killed" in error
-        "its supervising process was killed" in terminal.call("show", "j1", "--json").json["error"]
-    )
