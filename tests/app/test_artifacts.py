@@ -144,7 +144,7 @@ async def test_a_store_that_is_no_file_has_no_place_by_itself() -> None:
 
     async with working(app):
         record = await (await report.aenqueue()).wait_for_end()
-    assert "PENSTOCK_ARTIFACTS names one" in (record.error or "")
+    assert "set Penstock(artifacts=...) or PENSTOCK_ARTIFACTS" in (record.error or "")
     await app.aclose()
 
 

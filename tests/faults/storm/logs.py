@@ -11,6 +11,8 @@ CAUSES = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
+# Raised by the handlers of the storm on purpose, and logged with their tracebacks.
+HANDLED = frozenset({"Bad", "Reject", "Retry", "Cancelled", "TimedOut"})
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -38,7 +40,7 @@ def raised(lines: list[str], expected: frozenset[str]) -> list[str]:
         elif inside and line and not line.startswith((" ", "\t")):
             inside = False
             found.append(line)
-    return [line for line in found if not named(line, expected)]
+    return [line for line in found if not named(line, expected | HANDLED)]
 
 
 def named(line: str, expected: frozenset[str]) -> bool:
