@@ -11,8 +11,9 @@ CAUSES = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-# Raised by the handlers of the storm on purpose, and logged with their tracebacks.
-HANDLED = frozenset({"Bad", "Reject", "Retry", "Cancelled", "TimedOut"})
+EVENT = re.compile(r"\[\w+\s*\]\s*(\w+)")
+# Logged with the traceback of a handler, which may fail as it likes.
+HANDLER_EVENT = "run_failed"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -30,17 +31,19 @@ def troubles(directory: Path, expected: frozenset[str]) -> tuple[Counter[str], l
 def raised(lines: list[str], expected: frozenset[str]) -> list[str]:
     """The last line of each traceback, if it was not to be expected."""
     found: list[str] = []
-    inside = False
+    inside, event = False, ""
     for line in lines:
-        if line in CAUSES and found:
+        if logged := EVENT.search(line):
+            event = logged[1]
+        if line in CAUSES and found and event != HANDLER_EVENT:
             # What it was turned into is told next.
             found.pop()
         elif line.strip() == TRACEBACK:
-            inside = True
+            inside = event != HANDLER_EVENT
         elif inside and line and not line.startswith((" ", "\t")):
             inside = False
             found.append(line)
-    return [line for line in found if not named(line, expected | HANDLED)]
+    return [line for line in found if not named(line, expected)]
 
 
 def named(line: str, expected: frozenset[str]) -> bool:
