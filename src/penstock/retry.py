@@ -1,0 +1,100 @@
+"""How often and how long each path retries: one policy per path, all of them here.
+
+A path has one loop. What it calls does not retry on its own, so that bounds never multiply: a
+store verb runs one transaction per attempt, and the loop around it counts conflicts, locked rows
+and lost answers alike. A loop begins its retries at the first failure, so success costs nothing:
+
+    retries: Retries | None = None
+    while True:
+        outcome = await attempt()
+        if outcome is not BUSY:
+            return outcome
+        retries = retries or PUBLISH.begin()
+        if not await retries.again():
+            return outcome
+
+docs/decisions/0040-retries.md lists every path with its bounds.
+"""
+
+import asyncio
+import time
+
+from msgspec import Struct
+
+
+class RetryPolicy(Struct, frozen=True):
+    """The bounds of one path.
+
+    `attempts` counts the first one. `delay` is slept before each further attempt. No attempt
+    begins later than `deadline` seconds after the first one failed.
+    """
+
+    attempts: int
+    delay: float
+    deadline: float
+
+    def begin(self) -> "Retries":
+        """Starts the deadline. Call it after the first attempt has failed."""
+        return Retries(self)
+
+
+class Retries:
+    """The attempts left to one call. The items of a batch share them."""
+
+    __slots__ = ("delay", "ends_at", "left")
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self.delay = policy.delay
+        self.left = policy.attempts - 1
+        self.ends_at = time.monotonic() + policy.deadline
+
+    async def again(self) -> bool:
+        """Sleeps and returns True, or returns False if no attempt is left."""
+        if not self.again_at_once():
+            return False
+        await asyncio.sleep(self.delay)
+        return True
+
+    def again_at_once(self) -> bool:
+        """Does the same without sleeping."""
+        if self.left <= 0 or time.monotonic() + self.delay > self.ends_at:
+            return False
+        self.left -= 1
+        return True
+
+
+# Stores.
+
+# A transaction, after a deadlock or another conflict, and a claim after a brief lock.
+TRANSACTION = RetryPolicy(attempts=10, delay=0.0, deadline=2.0)
+# Items of a complete, settle, extend or cancel whose rows or keys are locked.
+LOCKED = RetryPolicy(attempts=5, delay=0.01, deadline=1.0)
+# A redrive, purge or replacement of one dead letter that is locked.
+DEAD_LETTER = RetryPolicy(attempts=30, delay=0.05, deadline=1.5)
+# A Redis command, after the store moved to another shard of a cluster.
+MOVED = RetryPolicy(attempts=5, delay=0.1, deadline=5.0)
+# A change of a Redis queue, after a concurrent change.
+QUEUE_CHANGE = RetryPolicy(attempts=20, delay=0.01, deadline=5.0)
+# The turn to migrate, and the end of another process's migration.
+MIGRATION_TURN = RetryPolicy(attempts=600, delay=0.1, deadline=60.0)
+MIGRATION_CHECK = RetryPolicy(attempts=30, delay=0.1, deadline=3.0)
+
+# Broker.
+
+# Entries whose keys are locked (BUSY), and entries with dedup keys whose answer was lost.
+PUBLISH = RetryPolicy(attempts=20, delay=0.1, deadline=2.0)
+# A settle whose lease changed after it was read.
+SETTLE = RetryPolicy(attempts=10, delay=0.0, deadline=2.0)
+# A claim that only ended expired messages; the expirer ends the rest.
+CLAIM = RetryPolicy(attempts=100, delay=0.0, deadline=2.0)
+# A forced delete of a queue that still receives messages.
+DELETE_QUEUE = RetryPolicy(attempts=10_000, delay=0.0, deadline=60.0)
+
+# Other paths.
+
+# The renewal of a subscription, after a concurrent change.
+SUBSCRIPTION = RetryPolicy(attempts=10, delay=0.0, deadline=5.0)
+# A batch of the Spark sink, while the store is busy or unreachable, or its answer was lost.
+SPARK_SINK = RetryPolicy(attempts=50, delay=0.1, deadline=30.0)
+# A commit to a Delta log, after another process took its version.
+DELTA_COMMIT = RetryPolicy(attempts=100, delay=0.0, deadline=60.0)
