@@ -1,13 +1,24 @@
 """A batch is one durable step, and each of its items answers for itself."""
 
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from penstock.errors import InvalidInput, NameTaken, PenstockError
 from penstock.model.message import Draft, Leased, Nack, Release, Settlement, SettleReject, State
-from penstock.model.store_types import Answer, AnswerKind, Completion, Extension, Lock
+from penstock.model.store_types import (
+    Answer,
+    AnswerKind,
+    Completion,
+    Dedupe,
+    Entry,
+    Extension,
+    Lock,
+    UniformBatch,
+)
 from tests.conformance.stage import LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio
@@ -136,6 +147,35 @@ async def test_ids_of_a_batch_are_in_its_order(stage: Stage) -> None:
     ids = [answer.id for answer in await stage.broker.publish_many(mixed)]
     assert ids == sorted(ids)
     assert [(await stage.record(id)).message.body for id in ids] == bodies
+
+
+UNIFORM: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "prioritised": {"priority": 3, "meta": '{"labels":{"a":"b"}}'},
+    "delayed": {"delay": 60.0, "basis": "due"},
+    "expiring": {"ttl": 60.0, "basis": "created"},
+    "unique": {"dedup": Dedupe("window:k", b"\0" * 16, 60.0)},
+}
+
+
+@pytest.mark.parametrize("kind", UNIFORM)
+async def test_a_uniform_batch_is_written_like_a_list_of_its_entries(
+    stage: Stage, kind: str
+) -> None:
+    heading = Entry(await stage.queue_id(), "mail", b"0", **UNIFORM[kind])
+    listed = Entry(await stage.queue(), "mail", b"0", **UNIFORM[kind])
+    bodies = [b"%d" % number for number in range(7)]
+    batch = UniformBatch(heading, bodies)
+    written = await stage.store.enqueue(batch)
+    expected = await stage.store.enqueue([replace(listed, body=body) for body in bodies])
+    assert [(each.duplicate, each.code) for each in written] == [
+        (each.duplicate, each.code) for each in expected
+    ]
+    ids = list(dict.fromkeys(each.id for each in written))
+    assert ids == sorted(ids)
+    found = [await stage.record(id) for id in ids]
+    assert [record.message.body for record in found] == bodies[: len(ids)]
+    assert await stage.places() == await stage.places("work")
 
 
 async def test_a_large_batch_is_still_one(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from penstock import stores
 from penstock.stores import statements
 from penstock.stores.sqlite.connection import connect, set_up
 from penstock.stores.sqlite.database import read_system_clock
-from penstock.stores.sqlite.publish import CHUNKS, INSERTS, INSERTS_ALIKE, ROW
+from penstock.stores.sqlite.publish import CHUNKS, INSERTS, INSERTS_UNIFORM, ROW
 from penstock.stores.sqlite.transaction import SQL
 from tests.sqlite.plans import parameters
 
@@ -137,7 +137,7 @@ def test_a_bulk_insert_differs_from_a_single_one_by_its_rows_only() -> None:
     for size, text in INSERTS.items():
         assert text.replace(", ".join([ROW] * size), ROW) == SQL["publish_message"]
         assert text.count("?") == size * ROW.count("?")
-        assert re.sub(r"\?\d+", "?", INSERTS_ALIKE[size]) == text
+        assert re.sub(r"\?\d+", "?", INSERTS_UNIFORM[size]) == text
 
 
 def test_every_statement_is_used() -> None:

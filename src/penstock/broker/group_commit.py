@@ -15,6 +15,7 @@ from penstock.model.store_types import (
     Lock,
     Move,
     Published,
+    are_plain,
 )
 from penstock.store import StoreHotPath
 
@@ -135,7 +136,7 @@ class GroupCommit:
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if atomic:
             return await self.store.enqueue(entries, atomic=True)
-        if all(entry.plain for entry in entries):
+        if are_plain(entries):
             return await self._enqueue.add(entries)
         try:
             outcomes = await self._enqueue_checked.add(entries)

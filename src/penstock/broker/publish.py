@@ -18,9 +18,9 @@ from penstock.errors import (
 )
 from penstock.model.message import Draft
 from penstock.model.queue import Queue
-from penstock.model.store_types import Entry, Published
+from penstock.model.store_types import Entry, Published, UniformBatch
 from penstock.rules import drafts, validation
-from penstock.rules.drafts import make_common_entries
+from penstock.rules.drafts import make_uniform_batch
 from penstock.store import Store
 
 REFUSALS: dict[str, type[PenstockError]] = {
@@ -107,12 +107,12 @@ class Publisher:
             raise refusal
         return queue
 
-    async def _admit_uniform(self, drafts: Sequence[Draft], scope: str) -> list[Entry] | None:
+    async def _admit_uniform(self, drafts: Sequence[Draft], scope: str) -> UniformBatch | None:
         """Admits drafts that differ only in their bodies at once. Otherwise returns None."""
         if len(drafts) < 2 or not isinstance(drafts[0].queue, str):
             return None
         queue = await self._try_queue(drafts[0].queue, scope)
-        return None if isinstance(queue, PenstockError) else make_common_entries(drafts, queue)
+        return None if isinstance(queue, PenstockError) else make_uniform_batch(drafts, queue)
 
     async def _try_queue(self, name: str, scope: str) -> Queue | PenstockError:
         try:

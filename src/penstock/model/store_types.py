@@ -1,9 +1,11 @@
 """Requests to a store and its answers, about tickets, leases and exports."""
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, overload
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.model.message import FeedMessage, Flag, HistoryRow, Leased, Meta, Moment, State, Verb
 
@@ -50,6 +52,44 @@ class Entry(Struct, frozen=True, gc=False):
     def conditional(self) -> bool:
         """True if a dedup key, a name or the queue's depth decides whether it is written."""
         return (self.dedup, self.name, self.max_depth) != (None, None, None)
+
+
+class UniformBatch(Sequence[Entry]):
+    """Entries that differ only in their bodies: the first of them, and the bodies of all.
+
+    It is recognised once, where drafts are admitted, so that stores write what the entries
+    share once. It yields entries to code that knows only sequences.
+    """
+
+    __slots__ = ("bodies", "heading")
+
+    def __init__(self, heading: Entry, bodies: list[bytes]) -> None:
+        self.heading = heading
+        self.bodies = bodies
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (replace(self.heading, body=body) for body in self.bodies)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "UniformBatch": ...
+
+    def __getitem__(self, index: int | slice) -> "Entry | UniformBatch":
+        if isinstance(index, slice):
+            return UniformBatch(self.heading, self.bodies[index])
+        return replace(self.heading, body=self.bodies[index])
+
+
+def are_plain(entries: Sequence[Entry]) -> bool:
+    """True if no entry depends on stored rows."""
+    if isinstance(entries, UniformBatch):
+        return entries.heading.plain
+    return all(entry.plain for entry in entries)
 
 
 class Published(Struct, frozen=True, gc=False):

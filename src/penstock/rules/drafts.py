@@ -30,7 +30,7 @@ from penstock.model.message import (
 )
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import SHELL_TYPE, QueueSettings
-from penstock.model.store_types import Dedupe, Entry
+from penstock.model.store_types import Dedupe, Entry, UniformBatch
 from penstock.rules.callbacks import check_url
 from penstock.rules.lifecycle import clamp_priority, compute_rank
 from penstock.rules.validation import (
@@ -205,15 +205,15 @@ def make_common_entry(draft: Draft, queue: Queue) -> Entry | None:
     return Entry(queue.id, draft.type, draft.body, draft.priority, rank, basis)
 
 
-def make_common_entries(drafts: Sequence[Draft], queue: Queue) -> list[Entry] | None:
-    """Makes the entries of common drafts that differ only in their bodies; otherwise None."""
-    first = make_common_entry(drafts[0], queue)
-    if first is None:
+def make_uniform_batch(drafts: Sequence[Draft], queue: Queue) -> UniformBatch | None:
+    """Makes the batch of common drafts that differ only in their bodies; otherwise None."""
+    heading = make_common_entry(drafts[0], queue)
+    if heading is None:
         return None
     most = queue.settings.max_body
     fields = astuple(drafts[0])
     before, behind = fields[:BODY_INDEX], fields[BODY_INDEX + 1 :]
-    entries: list[Entry] = []
+    bodies: list[bytes] = []
     for draft in drafts:
         fields = astuple(draft)
         body = fields[BODY_INDEX]
@@ -221,10 +221,8 @@ def make_common_entries(drafts: Sequence[Draft], queue: Queue) -> list[Entry] | 
             return None
         if type(body) is not bytes or len(body) > most:
             return None
-        entries.append(
-            Entry(first.queue_id, first.type, body, first.priority, first.rank, first.basis)
-        )
-    return entries
+        bodies.append(body)
+    return UniformBatch(heading, bodies)
 
 
 def check_and_make_entry(draft: Draft, queue: Queue) -> Entry:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from penstock.model.store_types import Entry, Published
-from penstock.stores.sql.publish import are_uniform
+from penstock.model.store_types import Entry, Published, UniformBatch
+from penstock.stores.sql.publish import find_uniform
 
 ID = itemgetter(0)
 USUALLY = attrgetter("basis", "delay", "run_at", "ttl", "expires_at")
@@ -18,25 +18,28 @@ def to_micros(seconds: float | None) -> int | None:
 
 def make_call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
     """Returns the cheapest statement for these plain entries, and its values."""
-    first = entries[0]
-    if not all(map(make_usual_call, entries)):
+    entries = find_uniform(entries)
+    if isinstance(entries, UniformBatch) and is_usual(entries.heading):
+        return "publish_uniform", make_heading(entries.heading) | {"bodies": entries.bodies}
+    if not all(map(is_usual, entries)):
         return "publish_mixed", make_mixed_call(entries) | make_timed_call(entries)
-    if not are_uniform(entries):
-        return "publish_various", make_mixed_call(entries)
-    heading = {
-        "queue_id": first.queue_id,
-        "type": first.type,
-        "priority": first.priority,
-        "rank": first.rank,
-        "meta": first.meta,
-    }
     if len(entries) == 1:
-        return "publish_one", heading | {"body": first.body}
-    return "publish_alike", heading | {"bodies": [entry.body for entry in entries]}
+        return "publish_one", make_heading(entries[0]) | {"body": entries[0].body}
+    return "publish_various", make_mixed_call(entries)
 
 
-def make_usual_call(entry: Entry) -> bool:
-    """Builds the call for entries due now, without expiry, with a rank fixed by priority."""
+def make_heading(entry: Entry) -> dict[str, Any]:
+    return {
+        "queue_id": entry.queue_id,
+        "type": entry.type,
+        "priority": entry.priority,
+        "rank": entry.rank,
+        "meta": entry.meta,
+    }
+
+
+def is_usual(entry: Entry) -> bool:
+    """True for entries due now, without expiry, with a rank fixed by priority."""
     return USUALLY(entry) == USUAL
 
 

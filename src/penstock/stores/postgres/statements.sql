@@ -30,7 +30,7 @@ WITH written AS (
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, 0 FROM written
 RETURNING id;
--- name: publish_alike
+-- name: publish_uniform
 WITH written AS (
     INSERT INTO penstock.message (queue_id, type, priority, rank, created_at, body, meta)
     SELECT :queue_id, :type, :priority, nullif(:rank::bigint, -:priority::int),

@@ -11,6 +11,7 @@ from penstock.stores.postgres.caller_transaction import KINDS
 from penstock.stores.postgres.consume import PostgresConsume
 from penstock.stores.postgres.notifier import PostgresNotifier
 from penstock.stores.sql.caller_transaction import Inside
+from penstock.stores.sql.publish import list_queue_ids
 from penstock.stores.sql.server_store import ServerStore
 
 
@@ -18,7 +19,7 @@ class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
         name, values = publish.make_call(entries)
         outcomes = publish.make_published(await self.fetch(name, **values))
-        self.waiters.tell({entry.queue_id for entry in entries})
+        self.waiters.tell(list_queue_ids(entries))
         return outcomes
 
     def inside(self, connection: object) -> Inside:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from penstock.model.message import PLAIN, Flag, Meta
-from penstock.model.store_types import Entry, Published
+from penstock.model.store_types import Entry, Published, UniformBatch
 from penstock.stores.redis.codec import NONE, compute_digest, digest_correlation, make_field
-from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, are_uniform, refuse_all
+from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, refuse_all
 from penstock.stores.sql.rows import decode_meta_json
 
 
@@ -14,18 +14,20 @@ def make_arguments(entries: Sequence[Entry]) -> list[bytes | str | int]:
     """Encodes entries in groups that differ only in their bodies."""
     words: list[bytes | str | int] = []
     for group in group_entries(entries):
-        first = group[0]
-        prefix = make_preface(first)
-        words += make_heading(first)
+        prefix = make_preface(group.heading)
+        words += make_heading(group.heading)
         words.append(len(group))
-        words += [prefix + entry.body for entry in group]
+        words += [prefix + body for body in group.bodies]
     return words
 
 
-def group_entries(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    if are_uniform(entries):
-        return iter([list(entries)])
-    return (list(group) for _, group in groupby(entries, HEADING))
+def group_entries(entries: Sequence[Entry]) -> Iterator[UniformBatch]:
+    if isinstance(entries, UniformBatch):
+        yield entries
+        return
+    for _, run in groupby(entries, HEADING):
+        group = list(run)
+        yield UniformBatch(group[0], [entry.body for entry in group])
 
 
 def make_preface(entry: Entry) -> bytes:

@@ -5,7 +5,7 @@ from operator import attrgetter
 
 from penstock.errors import IdempotencyConflict, NameTaken, QueueFull
 from penstock.model.message import NEVER, Moment, State, Verb
-from penstock.model.store_types import Dedupe, Entry, Published
+from penstock.model.store_types import Dedupe, Entry, Published, UniformBatch
 from penstock.rules.drafts import find_earliest
 from penstock.stores.sql import keys
 from penstock.stores.sql.finalize import finalize
@@ -29,16 +29,19 @@ def refuse_all(outcomes: Sequence[Published]) -> list[Published]:
     return [outcome if outcome.code else NOT_PUBLISHED for outcome in outcomes]
 
 
-def are_uniform(entries: Sequence[Entry]) -> bool:
-    """True if the entries differ only in their bodies."""
-    if len(entries) < 2:
-        return True
-    return all(map(HEADING(entries[0]).__eq__, map(HEADING, entries)))
+def find_uniform(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Returns the entries, as a UniformBatch if they differ only in their bodies."""
+    if len(entries) < 2 or isinstance(entries, UniformBatch):
+        return entries
+    if all(map(HEADING(entries[0]).__eq__, map(HEADING, entries))):
+        return UniformBatch(entries[0], [entry.body for entry in entries])
+    return entries
 
 
-def are_plain(entries: Sequence[Entry]) -> bool:
-    """True if no entry depends on stored rows. A uniform batch is checked once."""
-    return all(entry.plain for entry in (entries[:1] if are_uniform(entries) else entries))
+def list_queue_ids(entries: Sequence[Entry]) -> set[int]:
+    if isinstance(entries, UniformBatch):
+        return {entries.heading.queue_id}
+    return {entry.queue_id for entry in entries}
 
 
 def compute_due_at(entry: Entry, now: Moment) -> Moment:

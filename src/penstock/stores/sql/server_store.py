@@ -7,11 +7,19 @@ from typing import Any, TypeVar
 
 from penstock.errors import StoreBusy, StoreUnreachable
 from penstock.model.message import Moment, Record
-from penstock.model.store_types import Completion, Entry, Lock, Promoted, Published, Sweep
+from penstock.model.store_types import (
+    Completion,
+    Entry,
+    Lock,
+    Promoted,
+    Published,
+    Sweep,
+    are_plain,
+)
 from penstock.stores.notifier import NullNotifier, WaitMixin
 from penstock.stores.sql import caller_transaction, locking, records, upkeep
 from penstock.stores.sql.consume import RETRY_ATTEMPTS, RETRY_DELAY_S, ServerConsume
-from penstock.stores.sql.publish import are_plain
+from penstock.stores.sql.publish import find_uniform
 from penstock.stores.sql.store import SqlStore
 from penstock.stores.sql.transaction import finish
 
@@ -47,6 +55,7 @@ class ServerStore(ServerConsume, SqlStore, WaitMixin[W]):
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if not entries:
             return []
+        entries = find_uniform(entries)
         if are_plain(entries):
             return await self.enqueue_plain(entries)
         if atomic:

@@ -4,14 +4,13 @@ from collections.abc import Callable, Sequence
 from itertools import chain, groupby
 
 from penstock.model.message import Moment
-from penstock.model.store_types import Entry, Published
+from penstock.model.store_types import Entry, Published, UniformBatch, are_plain
 from penstock.stores.sql.publish import (
     any_refused,
-    are_plain,
-    are_uniform,
     compute_due_at,
     compute_expires_at,
     compute_rank,
+    find_uniform,
     publish_checked,
     refuse_all,
 )
@@ -31,7 +30,7 @@ def make_insert_statements(row: Callable[[int], str]) -> dict[int, str]:
 
 
 INSERTS = make_insert_statements(lambda number: ROW)
-INSERTS_ALIKE = make_insert_statements(
+INSERTS_UNIFORM = make_insert_statements(
     lambda number: f"(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?{9 + number}, ?8)"
 )
 
@@ -52,12 +51,13 @@ async def publish(
 
 async def publish_each(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
     """Publishes in order; adjacent plain entries go into one set."""
+    entries = find_uniform(entries)
     if are_plain(entries):
         return publish_plain(tx, entries)
     outcomes: list[Published] = []
     for together, run in groupby(entries, is_plain):
         if together:
-            outcomes += publish_plain(tx, list(run))
+            outcomes += publish_plain(tx, find_uniform(list(run)))
         else:
             outcomes += [await publish_checked(tx, entry) for entry in run]
     return outcomes
@@ -68,25 +68,29 @@ def is_plain(entry: Entry) -> bool:
 
 
 def publish_plain(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
-    last = insert_alike(tx, entries) if are_uniform(entries) else insert_each(tx, entries)
+    if isinstance(entries, UniformBatch):
+        last, headings = insert_uniform(tx, entries), [entries.heading]
+    else:
+        last, headings = insert_each(tx, entries), list(entries)
     first = last - len(entries) + 1
     span = {"first": first, "last": last, "now": tx.now, "flags": 0}
     tx.execute("publish_ready", span)
-    if any(entry.delay or entry.run_at for entry in entries):
+    if any(heading.delay or heading.run_at for heading in headings):
         tx.execute("publish_scheduled", span)
-    tx.woken.update({entry.queue_id for entry in entries})
-    return [Published(id) for id in range(first, last + 1)]
+    tx.woken.update(heading.queue_id for heading in headings)
+    return list(map(Published, range(first, last + 1)))
 
 
-def insert_alike(tx: SqliteTransaction, entries: Sequence[Entry]) -> int:
+def insert_uniform(tx: SqliteTransaction, batch: UniformBatch) -> int:
     """Binds shared values once, since binding is most of the cost. Returns the last id."""
-    row = make_row(entries[0], tx.now)
+    row = make_row(batch.heading, tx.now)
     shared = [*row[:BODY], *row[BODY + 1 :]]
+    bodies = batch.bodies
     start = last = 0
     for size in CHUNKS:
-        while len(entries) - start >= size:
-            bodies = [entry.body for entry in entries[start : start + size]]
-            last = tx.db.execute(INSERTS_ALIKE[size], shared + bodies).lastrowid or 0
+        while len(bodies) - start >= size:
+            values = shared + bodies[start : start + size]
+            last = tx.db.execute(INSERTS_UNIFORM[size], values).lastrowid or 0
             start += size
     return last
 
