@@ -147,10 +147,20 @@ def test_working_on_no_store_is_refused(terminal: Terminal, words: list[str]) ->
     assert list(terminal.folder.iterdir()) == []
 
 
+def test_looking_adds_no_tables_to_the_database_of_another_program(terminal: Terminal) -> None:
+    with closing(sqlite3.connect("penstock.db")) as database:
+        database.execute("CREATE TABLE song (title TEXT)")
+    content = (terminal.folder / "penstock.db").read_bytes()
+    assert "no store at" in terminal.call("show", "1", code=3).err
+    terminal.call("status")
+    assert [path.name for path in terminal.folder.iterdir()] == ["penstock.db"]
+    assert (terminal.folder / "penstock.db").read_bytes() == content
+
+
 def test_a_store_of_a_newer_version_is_exit_code_3(terminal: Terminal) -> None:
     publish()
-    with closing(sqlite3.connect("penstock.db")) as database:
-        database.execute("PRAGMA user_version = 9999")
+    with closing(sqlite3.connect("penstock.db")) as database, database:
+        database.execute("UPDATE penstock_migration SET floor = 9999")
     said = terminal.call("status", code=3)
     assert "upgrade penstock" in said.err
     assert terminal.run("status", code=3).err == said.err

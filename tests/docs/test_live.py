@@ -34,7 +34,7 @@ def test_the_product_runs_live_and_its_work_gets_done(tmp_path: Path) -> None:
 
 def count(file: Path, table: str) -> int:
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
-        (found,) = db.execute(f"SELECT count(*) FROM {table}").fetchone()
+        (found,) = db.execute(f"SELECT count(*) FROM penstock_{table}").fetchone()
     return int(found)
 
 

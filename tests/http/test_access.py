@@ -65,7 +65,9 @@ def test_a_key_is_told_once_and_kept_as_a_digest(server: Served) -> None:
     assert made.json["key"] not in listed.body.decode()
     if server.store.startswith("sqlite"):
         with sqlite3.connect(server.store.removeprefix("sqlite:///")) as connection:
-            dump = "".join(str(row) for row in connection.execute("SELECT * FROM document"))
+            dump = "".join(
+                str(row) for row in connection.execute("SELECT * FROM penstock_document")
+            )
         assert made.json["key"].rpartition("_")[2] not in dump
         assert made.json["id"] in dump
 

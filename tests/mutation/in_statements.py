@@ -59,8 +59,8 @@ CLAIMS = (
         "dead_letters"),
     sql("claim_dead_loses_the_error", "claim_dead", "reason, error", "reason, NULL",
         "dead_letters"),
-    sql("take_dead_keeps_it", "take_dead", "DELETE FROM dead WHERE",
-        "UPDATE dead SET reason = reason WHERE", "dead_letters"),
+    sql("take_dead_keeps_it", "take_dead", "DELETE FROM penstock_dead WHERE",
+        "UPDATE penstock_dead SET reason = reason WHERE", "dead_letters"),
 )  # fmt: skip
 
 SETTLEMENTS = (
@@ -86,8 +86,8 @@ SETTLEMENTS = (
         "reclaim"),
     sql("result_for_ever", "result", "expires_at > :now", "1", "moments"),
     sql("cancel_request_is_lost", "request_cancel", "flags | 8", "flags", "cancel"),
-    sql("force_keeps_the_lease", "take_lease", "DELETE FROM lease WHERE",
-        "UPDATE lease SET note = note WHERE", "cancel"),
+    sql("force_keeps_the_lease", "take_lease", "DELETE FROM penstock_lease WHERE",
+        "UPDATE penstock_lease SET note = note WHERE", "cancel"),
 )  # fmt: skip
 
 ENTRIES = (
@@ -132,10 +132,11 @@ UPKEEP = (
         "orderings"),
     sql("age_the_young", "waited", "m.created_at <= :before", "1", "orderings"),
     sql("tick_for_everybody", "claim_tick",
-        "WHERE agent.by = excluded.by OR agent.at <= :before", "WHERE 1", "upkeep"),
-    sql("tick_of_the_future_is_kept", "claim_tick", " OR agent.at > :after", "", "clock"),
-    sql("tick_a_moment_late", "claim_tick", "agent.at <= :before", "agent.at < :before", "moments"),
-    sql("tick_not_kept", "claim_tick", "agent.by = excluded.by OR ", "", "upkeep"),
+        "WHERE penstock_agent.by = excluded.by OR penstock_agent.at <= :before", "WHERE 1",
+        "upkeep"),
+    sql("tick_of_the_future_is_kept", "claim_tick", " OR penstock_agent.at > :after", "", "clock"),
+    sql("tick_a_moment_late", "claim_tick", "penstock_agent.at <= :before", "penstock_agent.at < :before", "moments"),
+    sql("tick_not_kept", "claim_tick", "penstock_agent.by = excluded.by OR ", "", "upkeep"),
     sql("end_tick_of_another", "end_tick", " AND by = :by", "", "upkeep"),
     sql("prune_by_the_fastest_cursor", "held_by_cursors", "min(message), min(history)",
         "max(message), max(history)", "upkeep"),
@@ -150,10 +151,10 @@ UPKEEP = (
 )  # fmt: skip
 
 VIEWS = (
-    sql("census_without_dead", "census", "'dead', id FROM dead", "'dead', id FROM dead WHERE 0",
+    sql("census_without_dead", "census", "'dead', id FROM penstock_dead", "'dead', id FROM penstock_dead WHERE 0",
         "export"),
-    sql("census_without_leases", "census", "'lease', id FROM lease",
-        "'lease', id FROM lease WHERE 0", "export"),
+    sql("census_without_leases", "census", "'lease', id FROM penstock_lease",
+        "'lease', id FROM penstock_lease WHERE 0", "export"),
     sql("census_ends_at_every_row", "census", "history WHERE final = 1", "history", "export"),
     sql("feed_repeats", "recent", "position > :after", "position >= :after",
         "export::test_the_feed_goes_on_where_it_stopped"),

@@ -12,6 +12,7 @@ def code(name: str, where: str, old: str, new: str, hint: str) -> Mutation:
 
 WRITER = "tests/sqlite/test_writer.py"
 REPLACED = "tests/sqlite/test_replaced_files.py"
+APPLICATION = "tests/sqlite/test_application_files.py"
 
 
 PUBLISHING = (
@@ -223,4 +224,11 @@ CALLBACKS = (
          'if await queue(tx, "default", "default", CALLBACK) is None:', "if False:", "callbacks"),
 )  # fmt: skip
 
-STORE = (*PUBLISHING, *KEYS, *CLAIMING, *SETTLING, *OPERATING, *KEEPING, *CALLBACKS)
+ADOPTING = (
+    code("any_file_is_a_store", "sqlite/upgrade.py has_tables",
+         "return db.execute(MIGRATED).fetchone() is not None", "return True", APPLICATION),
+    code("the_floor_is_ignored", "sqlite/connection.py read_floor", "return floor or 0",
+         "return 0", "tests/sqlite/test_files.py"),
+)  # fmt: skip
+
+STORE = (*PUBLISHING, *KEYS, *CLAIMING, *SETTLING, *OPERATING, *KEEPING, *CALLBACKS, *ADOPTING)

@@ -132,7 +132,7 @@ async def test_no_wake_up_is_lost_between_looking_and_waiting(
 
     def publish_after_the_snapshot(statement: str) -> None:
         nonlocal looks
-        looks += "FROM ready" in statement
+        looks += "FROM penstock_ready" in statement
         if statement == "COMMIT" and looks == 1:
             looks += 1
             child.tell("publish")

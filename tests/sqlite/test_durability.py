@@ -117,7 +117,7 @@ async def test_a_safe_store_has_nothing_to_sync_later(path: Path) -> None:
 def reboot(path: Path) -> None:
     """The file as another boot of the machine finds it."""
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE fact SET value = 'the boot before' WHERE name = 'fast_boot'")
+        db.execute("UPDATE penstock_fact SET value = 'the boot before' WHERE name = 'fast_boot'")
 
 
 async def live(path: Path, durability: Durability) -> tuple[int, int, int, int]:

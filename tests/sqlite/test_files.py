@@ -27,6 +27,8 @@ BAD_URLS = (
     "sqlite:///queue.db?colour=blue", "sqlite:///queue.db?colour", "sqlite:///queue.db#1",
 )  # fmt: skip
 
+NEWER = f"INSERT INTO penstock_migration VALUES ({SCHEMA + 1}, 'later', 'abc', {SCHEMA + 1}, 0)"
+
 
 @pytest.fixture
 def public_directory() -> Iterator[Path]:
@@ -118,17 +120,9 @@ async def test_a_truncated_store_is_refused(path: Path, left: float) -> None:
         await open_file(path)
 
 
-async def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
-    change(path, "CREATE TABLE song (title TEXT)", "INSERT INTO song VALUES ('Tea for Two')")
-    content = read(path)
-    with pytest.raises(StoreUnusable, match=r"queue\.db.*not a Penstock store"):
-        await open_file(path)
-    assert read(path) == content
-
-
 async def test_a_store_that_a_newer_penstock_needs_is_not_opened(path: Path) -> None:
     await (await open_file(path)).close()
-    change(path, f"PRAGMA user_version = {SCHEMA + 1}")
+    change(path, NEWER)
     with pytest.raises(StoreTooNew, match=rf"queue\.db.*{SCHEMA + 1}.*upgrade penstock"):
         await open_file(path)
 
@@ -137,17 +131,17 @@ async def test_a_running_process_stops_writing_when_a_newer_one_migrates(
     store: SqliteStore, path: Path
 ) -> None:
     await publish(store)
-    change(path, f"PRAGMA user_version = {SCHEMA + 1}")
+    change(path, NEWER)
     with pytest.raises(StoreTooNew, match="upgrade and restart"):
         await publish(store)
     assert await places(store) == {"message": 1, "ready": 1}
-    change(path, f"PRAGMA user_version = {SCHEMA}")
+    change(path, "DELETE FROM penstock_migration WHERE name = 'later'")
     assert await publish(store) == [2]
 
 
 async def test_an_edited_migration_is_refused(path: Path) -> None:
     await (await open_file(path)).close()
-    change(path, "UPDATE migration SET checksum = 'edited' WHERE number = 1")
+    change(path, "UPDATE penstock_migration SET checksum = 'edited' WHERE number = 1")
     with pytest.raises(StoreUnusable, match=r"queue\.db.*migration 1 \(core\)") as refused:
         await open_file(path)
     assert not isinstance(refused.value, StoreTooNew)

@@ -175,7 +175,9 @@ def test_every_hot_statement_walks_its_index(db: sqlite3.Connection) -> None:
 
 
 def test_a_claim_by_type_walks_its_own_index_where_there_is_one(db: sqlite3.Connection) -> None:
-    indexed = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'ready_type'").fetchone()
+    indexed = db.execute(
+        "SELECT 1 FROM sqlite_schema WHERE name = 'penstock_ready_type'"
+    ).fetchone()
     index = "SEARCH ready USING COVERING INDEX ready_type (type=? AND queue_id=?)"
     assert plan(db, "pick_type") == [index if indexed else HEAD]
 

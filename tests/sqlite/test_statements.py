@@ -22,7 +22,9 @@ STORES = Path(stores.__file__).parent
 SOURCES = sorted(
     path for folder in (".", "sql", "sqlite") for path in (STORES / folder).glob("*.py")
 )
-CHANGES_LEASE = re.compile(r"\b(UPDATE(?: OR \w+)?|DELETE FROM|REPLACE INTO)\s+lease\b", re.I)
+CHANGES_LEASE = re.compile(
+    r"\b(UPDATE(?: OR \w+)?|DELETE FROM|REPLACE INTO)\s+penstock_lease\b", re.I
+)
 # Of a statement that changes a lease, what says which one.
 CONDITION = re.compile(r"\bWHERE\b(.*?)(?:\bRETURNING\b|\Z)", re.I | re.DOTALL)
 EQUALS_FENCE = re.compile(r"\bfence = (?:\?|:fence)|\(id, fence\) IN \(SELECT \w")
@@ -69,7 +71,7 @@ def before(text: str) -> str:
 
 
 def test_a_lease_is_never_written_over() -> None:
-    inserts = [text for text in SQL.values() if re.search(r"INTO lease\b", text)]
+    inserts = [text for text in SQL.values() if re.search(r"INTO penstock_lease\b", text)]
     assert len(inserts) == 3
     assert not [text for text in inserts if re.search(r"\bOR\b|ON CONFLICT|REPLACE", text)]
 

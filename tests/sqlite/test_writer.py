@@ -233,7 +233,7 @@ async def test_the_writer_lives_on_after_a_database_error(store: SqliteStore) ->
 
 async def test_a_message_that_lost_its_ticket_holds_up_nobody(store: SqliteStore) -> None:
     async def lose(tx: SqliteTransaction) -> None:
-        tx.db.execute("DELETE FROM ready")
+        tx.db.execute("DELETE FROM penstock_ready")
 
     (id,) = await publish(store)
     await store.write(lose)

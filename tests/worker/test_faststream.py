@@ -416,7 +416,7 @@ async def test_if_the_graceful_timeout_passes_finished_ones_are_still_flushed(
 async def test_a_missing_column_is_reported_at_start(url: str) -> None:
     async with await stores.open(url):
         pass
-    tables = {"postgresql": "penstock.", "mariadb": "penstock_"}.get(url.partition(":")[0], "")
+    tables = "penstock." if url.startswith("postgresql:") else "penstock_"
     with closing(connected(url)) as db:
         db.cursor().execute(f"ALTER TABLE {tables}lease DROP COLUMN note")
         db.commit()

@@ -1,6 +1,5 @@
 """Opens, migrates and checks for the store a URL names."""
 
-import os
 from importlib import import_module
 from types import ModuleType
 from urllib.parse import parse_qs
@@ -48,7 +47,10 @@ async def exists(url: str) -> bool:
     if (package := SERVERS.get(split(url).scheme)) is not None:
         there: bool = await load_part(package, "open").exists(url)
         return there
-    return has_file(url)
+    path, _ = parse_file(url)
+    from penstock.stores.sqlite.upgrade import has_tables
+
+    return not path or has_tables(path)
 
 
 async def migrate(url: str, *, plan: bool = False) -> list[str]:
@@ -60,11 +62,6 @@ async def migrate(url: str, *, plan: bool = False) -> list[str]:
     from penstock.stores.sqlite.upgrade import upgrade
 
     return await upgrade(path, durability, plan=plan)
-
-
-def has_file(url: str) -> bool:
-    path, _ = parse_file(url)
-    return not path or os.path.exists(path)
 
 
 def load_part(package: str, name: str) -> ModuleType:

@@ -35,7 +35,7 @@ def hold_transaction(scene: Scene, name: str) -> None:
     db = connection(scene)
     db.execute("PRAGMA busy_timeout = 30000")
     db.execute("BEGIN IMMEDIATE")
-    db.execute("DELETE FROM ready")
+    db.execute("DELETE FROM penstock_ready")
     os.kill(os.getpid(), signal.SIGSTOP)
     db.rollback()
     db.close()

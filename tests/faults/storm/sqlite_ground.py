@@ -58,7 +58,7 @@ class SqliteGround:
         found: dict[int, list[str]] = defaultdict(list)
         db = sqlite3.connect(self.path)
         for place in PLACES:
-            for (id,) in db.execute(f"SELECT id FROM {place}"):
+            for (id,) in db.execute(f"SELECT id FROM penstock_{place}"):
                 found[id].append(place)
         db.close()
         return {id: tuple(tables) for id, tables in found.items()}

@@ -12,13 +12,13 @@ from penstock.errors import (
 )
 from penstock.store import Clock, Durability
 from penstock.stores import migrations
+from penstock.stores.migrations import Migration
 from penstock.stores.sql import queues
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.files import StoreFiles, disk_fails
 from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 
 PACKAGE = "penstock.stores.sqlite"
-APPLICATION = 0x504E5354  # "PNST"
 MIGRATIONS = migrations.load(PACKAGE)
 SCHEMA = MIGRATIONS[-1].number
 BUSY_TIMEOUT_S = 5.0
@@ -27,9 +27,14 @@ UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_P
 # Codes that SQLite may return when the disk fails.
 UNREADABLE = (*DAMAGED, sqlite3.SQLITE_CANTOPEN)
 APPLIED = """
-CREATE TABLE IF NOT EXISTS migration (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, at INTEGER NOT NULL)
+CREATE TABLE IF NOT EXISTS penstock_migration (
+    number   INTEGER PRIMARY KEY,
+    name     TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    floor    INTEGER NOT NULL,
+    at       INTEGER NOT NULL)
 """
+MIGRATED = "SELECT 1 FROM sqlite_schema WHERE name = 'penstock_migration'"
 
 
 def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite3.Connection:
@@ -61,8 +66,11 @@ def keep(db: sqlite3.Connection, durability: Durability) -> None:
 
 
 def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None:
-    """Creates or migrates the schema in one transaction, safe against concurrent starts."""
-    refuse_foreign(db)
+    """Creates or migrates the schema in one transaction, safe against concurrent starts.
+
+    The file may be the database of an application: only tables that begin with `penstock_` are
+    ours, and the application keeps its user_version and application_id.
+    """
     if is_fresh(db):
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -86,10 +94,7 @@ def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None
 
 def is_ready(db: sqlite3.Connection, durability: Durability) -> bool:
     """True if the schema is current, so that opening does not wait for a writer."""
-    if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
-        return False
-    applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
-    if migrations.find_missing(MIGRATIONS, applied, read_floor(db)):
+    if find_missing(db):
         return False
     kept = db.execute(SQL["fact"], {"name": "fast_boot"}).fetchone()
     return durability == "safe" if kept is None else bool(kept[0] == read_boot_id())
@@ -100,31 +105,30 @@ def is_fresh(db: sqlite3.Connection) -> bool:
     return mode == "delete"
 
 
-def refuse_foreign(db: sqlite3.Connection) -> None:
-    # In this order: another process may migrate a fresh file between the two reads.
-    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    if tables and application != APPLICATION:
-        raise StoreUnusable("it is a SQLite file, but not a Penstock store; choose another file")
+def find_missing(db: sqlite3.Connection) -> list[Migration]:
+    """Returns the migrations to apply: all of them, if the file has no tables of ours."""
+    if db.execute(MIGRATED).fetchone() is None:
+        return MIGRATIONS
+    applied = dict(db.execute("SELECT number, checksum FROM penstock_migration").fetchall())
+    return migrations.find_missing(MIGRATIONS, applied, read_floor(db))
 
 
 def migrate(db: sqlite3.Connection, clock: Clock) -> None:
     db.execute(APPLIED)
-    applied = dict(db.execute("SELECT number, checksum FROM migration").fetchall())
-    for migration in migrations.find_missing(MIGRATIONS, applied, read_floor(db)):
+    for migration in find_missing(db):
         for statement in split(migration.text):
             db.execute(statement)
         db.execute(
-            "INSERT INTO migration (number, name, checksum, at) VALUES (?, ?, ?, ?)",
-            (migration.number, migration.name, migration.checksum, clock()),
+            "INSERT INTO penstock_migration (number, name, checksum, floor, at)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (migration.number, migration.name, migration.checksum, migration.floor, clock()),
         )
-        db.execute(f"PRAGMA user_version = {max(read_floor(db), migration.floor)}")
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
 def read_floor(db: sqlite3.Connection) -> int:
-    floor: int = db.execute("PRAGMA user_version").fetchone()[0]
-    return floor
+    """Returns the oldest schema whose code may write; 0 before the first migration."""
+    floor: int | None = db.execute(SQL["floor"]).fetchone()[0]
+    return floor or 0
 
 
 def refuse_newer(db: sqlite3.Connection) -> None:

@@ -30,7 +30,7 @@ def check_durability(durability: Durability) -> Check:
 
 
 def check_schema(tx: SqliteTransaction) -> Check:
-    (last,) = tx.db.execute("SELECT max(number) FROM migration").fetchone()
+    (last,) = tx.db.execute("SELECT max(number) FROM penstock_migration").fetchone()
     return Check(
         "schema", f"schema {last}, this version supports {SCHEMA}, minimum {read_floor(tx.db)}"
     )

@@ -7,9 +7,9 @@ from penstock.errors import StoreUnusable
 from penstock.stores.sqlite.connection import MIGRATIONS, split
 
 COLUMNS = """
-SELECT held.name || '.' || its.name
+SELECT substr(held.name, 10) || '.' || its.name
 FROM sqlite_schema AS held JOIN pragma_table_info(held.name) AS its
-WHERE held.type = 'table'
+WHERE held.type = 'table' AND held.name GLOB 'penstock_*'
 """
 
 

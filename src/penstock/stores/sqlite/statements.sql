@@ -2,492 +2,512 @@
 -- A ticket is (queue_id, rank, id, type, attempts, deliveries, expires_at, flags).
 
 -- name: next_number
-UPDATE counter SET value = value + 1 WHERE name = :name RETURNING value;
+UPDATE penstock_counter SET value = value + 1 WHERE name = :name RETURNING value;
 -- name: number
-SELECT value FROM counter WHERE name = :name;
+SELECT value FROM penstock_counter WHERE name = :name;
 
 -- name: publish_message
-INSERT INTO message
+INSERT INTO penstock_message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: publish_checked
-INSERT INTO message
+INSERT INTO penstock_message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
 VALUES (:queue_id, :type, :priority, :rank, :created_at, :run_at, :expires_at, :body, :meta)
 RETURNING id;
 -- name: publish_ready
-INSERT INTO ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, 0, 0, ifnull(expires_at, 9007199254740991), :flags
-FROM message WHERE id BETWEEN :first AND :last AND ifnull(run_at, 0) <= :now;
+FROM penstock_message WHERE id BETWEEN :first AND :last AND ifnull(run_at, 0) <= :now;
 -- name: publish_scheduled
-INSERT INTO scheduled (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags)
+INSERT INTO penstock_scheduled
+    (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags)
 SELECT run_at, id, queue_id, rank, type, 0, 0, ifnull(expires_at, 9007199254740991), :flags
-FROM message WHERE id BETWEEN :first AND :last AND run_at > :now;
+FROM penstock_message WHERE id BETWEEN :first AND :last AND run_at > :now;
 -- name: dedup_seen
-SELECT id, digest FROM dedup WHERE queue_id = :queue_id AND key = :key AND expires_at > :now;
+SELECT id, digest FROM penstock_dedup
+WHERE queue_id = :queue_id AND key = :key AND expires_at > :now;
 -- name: dedup_remember
-INSERT INTO dedup (queue_id, key, id, digest, expires_at)
+INSERT INTO penstock_dedup (queue_id, key, id, digest, expires_at)
 VALUES (:queue_id, :key, :id, :digest, :expires_at)
 ON CONFLICT (queue_id, key) DO UPDATE
 SET id = excluded.id, digest = excluded.digest, expires_at = excluded.expires_at;
 -- name: unique_free
-DELETE FROM dedup
+DELETE FROM penstock_dedup
 WHERE id = :id AND expires_at = 9007199254740991 AND key >= 'unique:' AND key < 'unique;';
 -- name: name_taken
-SELECT id FROM name WHERE queue_id = :queue_id AND name = :name;
+SELECT id FROM penstock_name WHERE queue_id = :queue_id AND name = :name;
 -- name: name_take
-INSERT INTO name (queue_id, name, id) VALUES (:queue_id, :name, :id);
+INSERT INTO penstock_name (queue_id, name, id) VALUES (:queue_id, :name, :id);
 -- name: depth
-SELECT (SELECT count(*) FROM (SELECT 1 FROM ready WHERE queue_id = :queue_id LIMIT :most))
-     + (SELECT count(*) FROM (SELECT 1 FROM scheduled WHERE queue_id = :queue_id LIMIT :most));
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id LIMIT :most))
+     + (SELECT count(*) FROM (
+            SELECT 1 FROM penstock_scheduled WHERE queue_id = :queue_id LIMIT :most));
 
 -- name: put_ready
-INSERT INTO ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags);
 -- name: put_scheduled
-INSERT INTO scheduled
+INSERT INTO penstock_scheduled
     (queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, key, position)
 VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :expires_at, :flags, :due_at, :key,
         :position);
 -- name: put_dead
-INSERT INTO dead
+INSERT INTO penstock_dead
     (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
 VALUES (:queue_id, :rank, :id, :type, :attempts, :deliveries, :flags, :dead_at, :reason, :error);
 -- name: put_history
-INSERT INTO history
+INSERT INTO penstock_history
     (id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
      claimed_at, at, due_at, final, traceback)
 VALUES (:id, :queue_id, :verb, :state, :reason, :error, :attempts, :deliveries, :consumer, :fence,
         :claimed_at, :at, :due_at, :final, :traceback);
 
 -- name: head
-SELECT id FROM head WHERE queue_id = :queue_id AND key = :key;
+SELECT id FROM penstock_head WHERE queue_id = :queue_id AND key = :key;
 -- name: is_head
-SELECT 1 FROM head WHERE id = :id;
+SELECT 1 FROM penstock_head WHERE id = :id;
 -- name: take_head
-INSERT INTO head (queue_id, key, id) VALUES (:queue_id, :key, :id);
+INSERT INTO penstock_head (queue_id, key, id) VALUES (:queue_id, :key, :id);
 -- name: head_of
-SELECT queue_id, key FROM head WHERE id = :id;
+SELECT queue_id, key FROM penstock_head WHERE id = :id;
 -- name: free_head
-DELETE FROM head WHERE id = :id;
+DELETE FROM penstock_head WHERE id = :id;
 -- name: first_in_line
 -- Names the index: after ANALYZE the planner would scan and sort the whole table.
-SELECT id FROM scheduled INDEXED BY scheduled_line
+SELECT id FROM penstock_scheduled INDEXED BY penstock_scheduled_line
 WHERE queue_id = :queue_id AND key = :key AND due_at = 9007199254740991
 ORDER BY position LIMIT 1;
 -- name: get_in_line
-UPDATE scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
+UPDATE penstock_scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
 -- name: end_of_line
-UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'message' RETURNING seq;
+UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'penstock_message' RETURNING seq;
 
 -- name: peek
-SELECT 1 FROM ready WHERE queue_id = :queue_id LIMIT 1;
+SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id LIMIT 1;
 -- name: peek_type
-SELECT 1 FROM ready WHERE queue_id = :queue_id AND type = :type LIMIT 1;
+SELECT 1 FROM penstock_ready WHERE queue_id = :queue_id AND type = :type LIMIT 1;
 -- name: claim_lease
-INSERT INTO lease
+INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length)
 SELECT id, :fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
        CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
        :consumer, :now, :until, :until - :now
-FROM (SELECT * FROM ready WHERE queue_id = :queue ORDER BY rank, id LIMIT :limit)
+FROM (SELECT * FROM penstock_ready WHERE queue_id = :queue ORDER BY rank, id LIMIT :limit)
 WHERE expires_at > :now;
 -- name: claim_expired
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
-FROM (SELECT * FROM ready WHERE queue_id = :queue ORDER BY rank, id LIMIT :limit)
+FROM (SELECT * FROM penstock_ready WHERE queue_id = :queue ORDER BY rank, id LIMIT :limit)
 WHERE expires_at <= :now;
 -- name: claim_read
 SELECT m.id, m.queue_id, m.type, m.priority, m.created_at, m.body, m.meta,
        l.attempts, l.deliveries, l.flags, l.rank
-FROM ready r CROSS JOIN lease l ON l.id = r.id CROSS JOIN message m ON m.id = r.id
+FROM penstock_ready r
+CROSS JOIN penstock_lease l ON l.id = r.id
+CROSS JOIN penstock_message m ON m.id = r.id
 WHERE r.queue_id = ? ORDER BY r.rank, r.id LIMIT ?;
 -- name: claim_remove
-DELETE FROM ready WHERE queue_id = ? AND (rank, id) <= (?, ?);
+DELETE FROM penstock_ready WHERE queue_id = ? AND (rank, id) <= (?, ?);
 -- name: pick
-SELECT rank, id, queue_id FROM ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
+SELECT rank, id, queue_id FROM penstock_ready
+WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
 -- name: pick_type
-SELECT rank, id, queue_id FROM ready
+SELECT rank, id, queue_id FROM penstock_ready
 WHERE queue_id = :queue_id AND type = :type ORDER BY rank, id LIMIT :limit;
 -- name: ready
-SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM ready
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM penstock_ready
 WHERE queue_id = :queue_id AND rank = :rank AND id = :id;
 -- name: claim_pick
-INSERT INTO lease
+INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length)
 SELECT id, :fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
        CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
        :consumer, :now, :until, :until - :now
-FROM ready WHERE queue_id = :queue AND rank = :rank AND id = :id;
+FROM penstock_ready WHERE queue_id = :queue AND rank = :rank AND id = :id;
 -- name: take_ready
-DELETE FROM ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
+DELETE FROM penstock_ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: claimed_read
 SELECT m.id, m.queue_id, m.type, m.priority, m.created_at, m.body, m.meta,
        l.attempts, l.deliveries, l.flags, l.rank
-FROM json_each(:ids) j CROSS JOIN lease l ON l.id = j.value CROSS JOIN message m ON m.id = l.id
+FROM json_each(:ids) j
+CROSS JOIN penstock_lease l ON l.id = j.value
+CROSS JOIN penstock_message m ON m.id = l.id
 ORDER BY j.key;
 -- name: own_lease
-UPDATE lease SET lease_until = :until, length = :until - claimed_at
+UPDATE penstock_lease SET lease_until = :until, length = :until - claimed_at
 WHERE id = :id AND fence = :fence;
 -- name: pick_dead
-SELECT dead_at, id FROM dead WHERE queue_id = :queue_id ORDER BY dead_at, id LIMIT :limit;
+SELECT dead_at, id FROM penstock_dead WHERE queue_id = :queue_id ORDER BY dead_at, id LIMIT :limit;
 -- name: pick_dead_type
-SELECT dead_at, id FROM dead
+SELECT dead_at, id FROM penstock_dead
 WHERE queue_id = :queue_id AND type = :type ORDER BY dead_at, id LIMIT :limit;
 -- name: claim_dead
-INSERT INTO lease
+INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length, dead_at, dead_reason, dead_error)
 SELECT id, :fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | 16,
        :consumer, :now, :until, :until - :now, dead_at, reason, error
-FROM dead WHERE id = :id;
+FROM penstock_dead WHERE id = :id;
 
 -- name: flagged
-SELECT l.id, l.flags FROM json_each(?) j CROSS JOIN lease l ON l.id = j.key
+SELECT l.id, l.flags FROM json_each(?) j CROSS JOIN penstock_lease l ON l.id = j.key
 WHERE l.fence = j.value AND l.flags != 0;
 -- name: complete_history
-INSERT INTO history
+INSERT INTO penstock_history
     (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
 SELECT l.id, l.queue_id, 'complete', 'completed', l.attempts + 1, l.deliveries, l.consumer,
        l.fence, l.claimed_at, ?, 1
-FROM json_each(?) j CROSS JOIN lease l ON l.id = j.key
+FROM json_each(?) j CROSS JOIN penstock_lease l ON l.id = j.key
 WHERE l.fence = j.value;
 -- name: complete_remove
-DELETE FROM lease
+DELETE FROM penstock_lease
 WHERE (id, fence) IN (SELECT key, value FROM json_each(?));
 -- name: history_tail
-SELECT id, fence FROM history WHERE position > ?;
+SELECT id, fence FROM penstock_history WHERE position > ?;
 -- name: keep_result
-INSERT OR REPLACE INTO result (id, expires_at, body)
+INSERT OR REPLACE INTO penstock_result (id, expires_at, body)
 SELECT m.id, :now + CAST(1000000 * (q.settings ->> 'keep_results') AS INTEGER), :body
-FROM message m JOIN queue q ON q.id = m.queue_id WHERE m.id = :id;
+FROM penstock_message m JOIN penstock_queue q ON q.id = m.queue_id WHERE m.id = :id;
 -- name: extend
-UPDATE lease SET lease_until = max(lease_until, :until), length = :until - :now
+UPDATE penstock_lease SET lease_until = max(lease_until, :until), length = :until - :now
 WHERE id = :id AND fence = :fence
 RETURNING lease_until, flags;
 -- name: begin
-UPDATE lease SET flags = flags & ~4, begun_at = ifnull(begun_at, :now) WHERE id = :id AND fence = :fence;
+UPDATE penstock_lease SET flags = flags & ~4, begun_at = ifnull(begun_at, :now)
+WHERE id = :id AND fence = :fence;
 -- name: progress
-UPDATE lease SET percent = ifnull(:percent, percent), note = ifnull(:note, note),
+UPDATE penstock_lease SET percent = ifnull(:percent, percent), note = ifnull(:note, note),
     begun_at = ifnull(begun_at, :now)
 WHERE id = :id AND fence = :fence;
 -- name: lease_read
 SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
        l.length, m.meta, l.dead_reason,
-       (SELECT count(*) FROM history h WHERE h.id = l.id AND h.final = 0 AND h.verb = 'park'),
-       (SELECT min(h.claimed_at) FROM history h WHERE h.id = l.id AND h.final = 0
-          AND h.position > ifnull((SELECT max(position) FROM history r WHERE r.id = l.id
+       (SELECT count(*) FROM penstock_history h
+        WHERE h.id = l.id AND h.final = 0 AND h.verb = 'park'),
+       (SELECT min(h.claimed_at) FROM penstock_history h WHERE h.id = l.id AND h.final = 0
+          AND h.position > ifnull((SELECT max(position) FROM penstock_history r WHERE r.id = l.id
                                    AND r.final = 0 AND r.verb = 'redrive'), 0))
-FROM lease l JOIN message m ON m.id = l.id
+FROM penstock_lease l JOIN penstock_message m ON m.id = l.id
 WHERE l.id = :id AND l.fence = :fence;
 -- name: lease_expired
-SELECT id, fence FROM lease WHERE lease_until < :now ORDER BY lease_until LIMIT :limit;
+SELECT id, fence FROM penstock_lease WHERE lease_until < :now ORDER BY lease_until LIMIT :limit;
 -- name: settle
-DELETE FROM lease
+DELETE FROM penstock_lease
 WHERE id = :id AND fence = :fence AND flags = :flags AND lease_until < :expired_by
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
           consumer, fence, claimed_at, dead_at, dead_error;
 
 -- name: story_of_fence
-SELECT verb, state FROM history WHERE id = :id AND final = 0 AND fence = :fence
+SELECT verb, state FROM penstock_history WHERE id = :id AND final = 0 AND fence = :fence
 UNION ALL
-SELECT verb, state FROM history WHERE id = :id AND final = 1 AND fence = :fence;
+SELECT verb, state FROM penstock_history WHERE id = :id AND final = 1 AND fence = :fence;
 -- name: lease_fence
-SELECT fence, 0 FROM lease WHERE id = :id;
+SELECT fence, 0 FROM penstock_lease WHERE id = :id;
 
 -- name: due
-SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, key FROM scheduled
-WHERE due_at <= :now ORDER BY due_at, id LIMIT :limit;
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, key
+FROM penstock_scheduled WHERE due_at <= :now ORDER BY due_at, id LIMIT :limit;
 -- name: next_due
-SELECT due_at FROM scheduled WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
+SELECT due_at FROM penstock_scheduled WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
 -- name: take_scheduled
-DELETE FROM scheduled WHERE id = :id
+DELETE FROM penstock_scheduled WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: expired_ready
-SELECT queue_id, rank, id FROM ready WHERE expires_at < 9007199254740991 AND expires_at <= :now
-LIMIT :limit;
+SELECT queue_id, rank, id FROM penstock_ready
+WHERE expires_at < 9007199254740991 AND expires_at <= :now LIMIT :limit;
 -- name: expired_scheduled
-SELECT id FROM scheduled WHERE expires_at < 9007199254740991 AND expires_at <= :now LIMIT :limit;
+SELECT id FROM penstock_scheduled
+WHERE expires_at < 9007199254740991 AND expires_at <= :now LIMIT :limit;
 -- name: next_rank
-SELECT rank FROM ready WHERE queue_id = :queue_id AND rank > :rank ORDER BY rank LIMIT 1;
+SELECT rank FROM penstock_ready WHERE queue_id = :queue_id AND rank > :rank ORDER BY rank LIMIT 1;
 -- name: waited
-SELECT r.id FROM ready r JOIN message m ON m.id = r.id
+SELECT r.id FROM penstock_ready r JOIN penstock_message m ON m.id = r.id
 WHERE r.queue_id = :queue_id AND r.rank = :rank AND m.created_at <= :before
 ORDER BY r.id LIMIT :limit;
 -- name: age
-UPDATE ready SET rank = :above WHERE queue_id = :queue_id AND rank = :rank AND id = :id;
+UPDATE penstock_ready SET rank = :above WHERE queue_id = :queue_id AND rank = :rank AND id = :id;
 -- name: dead_counts
-SELECT queue_id, count(*) FROM dead GROUP BY queue_id;
+SELECT queue_id, count(*) FROM penstock_dead GROUP BY queue_id;
 -- name: claim_tick
-INSERT INTO agent (name, at, by) VALUES (:name, :now, :by)
+INSERT INTO penstock_agent (name, at, by) VALUES (:name, :now, :by)
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, by = excluded.by
-WHERE agent.by = excluded.by OR agent.at <= :before OR agent.at > :after;
+WHERE penstock_agent.by = excluded.by OR penstock_agent.at <= :before OR penstock_agent.at > :after;
 -- name: end_tick
-UPDATE agent SET result = :result WHERE name = :name AND by = :by;
+UPDATE penstock_agent SET result = :result WHERE name = :name AND by = :by;
 -- name: agent_runs
-SELECT name, at, by, result FROM agent ORDER BY name;
+SELECT name, at, by, result FROM penstock_agent ORDER BY name;
 -- name: old_dedup
-SELECT queue_id, key FROM dedup WHERE expires_at < 9007199254740991 AND expires_at <= :now
+SELECT queue_id, key FROM penstock_dedup WHERE expires_at < 9007199254740991 AND expires_at <= :now
 LIMIT :limit;
 -- name: drop_dedup
-DELETE FROM dedup WHERE queue_id = :queue_id AND key = :key AND expires_at <= :now;
+DELETE FROM penstock_dedup WHERE queue_id = :queue_id AND key = :key AND expires_at <= :now;
 -- name: old_results
-SELECT id FROM result WHERE expires_at <= :now LIMIT :limit;
+SELECT id FROM penstock_result WHERE expires_at <= :now LIMIT :limit;
 -- name: drop_result
-DELETE FROM result WHERE id = :id;
+DELETE FROM penstock_result WHERE id = :id;
 -- name: prunable
-SELECT position, id, queue_id, at, final, id FROM history
+SELECT position, id, queue_id, at, final, id FROM penstock_history
 WHERE position > :after ORDER BY position LIMIT :limit;
 -- name: held_by_cursors
-SELECT min(message), min(history) FROM cursor WHERE advanced_at > :since;
+SELECT min(message), min(history) FROM penstock_cursor WHERE advanced_at > :since;
 -- name: prune_history
-DELETE FROM history WHERE position IN (
-    SELECT h.position FROM json_each(:ids) j CROSS JOIN history h ON h.id = j.value
+DELETE FROM penstock_history WHERE position IN (
+    SELECT h.position FROM json_each(:ids) j CROSS JOIN penstock_history h ON h.id = j.value
     WHERE h.final = 1
     UNION ALL
-    SELECT h.position FROM json_each(:ids) j CROSS JOIN history h ON h.id = j.value
+    SELECT h.position FROM json_each(:ids) j CROSS JOIN penstock_history h ON h.id = j.value
     WHERE h.final = 0);
 -- name: prune_message
-DELETE FROM message WHERE id IN (SELECT value FROM json_each(:ids));
+DELETE FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: prune_name
-DELETE FROM name WHERE id IN (SELECT value FROM json_each(:ids));
+DELETE FROM penstock_name WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: prune_result
-DELETE FROM result WHERE id IN (SELECT value FROM json_each(:ids));
+DELETE FROM penstock_result WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: pruned_up_to
-UPDATE counter SET value = max(value, :id) WHERE name = 'pruned';
+UPDATE penstock_counter SET value = max(value, :id) WHERE name = 'pruned';
 
 -- name: schedule_move
-UPDATE schedule SET next_at = :next_at, last_at = :seen_at
+UPDATE penstock_schedule SET next_at = :next_at, last_at = :seen_at
 WHERE id = :id AND next_at = :seen_at AND paused = 0;
 -- name: schedule_save
-INSERT INTO schedule (queue_id, name, paused, next_at, plan)
+INSERT INTO penstock_schedule (queue_id, name, paused, next_at, plan)
 VALUES (:queue_id, :name, :paused, :next_at, :plan)
 ON CONFLICT (queue_id, name) DO UPDATE
 SET paused = excluded.paused, next_at = excluded.next_at, plan = excluded.plan
 RETURNING id, queue_id, paused, next_at, last_at, plan;
 -- name: schedules
-SELECT id, queue_id, paused, next_at, last_at, plan FROM schedule ORDER BY id;
+SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock_schedule ORDER BY id;
 -- name: schedules_due
-SELECT id, queue_id, paused, next_at, last_at, plan FROM schedule
+SELECT id, queue_id, paused, next_at, last_at, plan FROM penstock_schedule
 WHERE paused = 0 AND next_at <= :due_by ORDER BY next_at, id;
 -- name: schedule_delete
-DELETE FROM schedule WHERE id = :id;
+DELETE FROM penstock_schedule WHERE id = :id;
 
 -- name: scope_create
-INSERT INTO scope (tenant, name) VALUES (:tenant, :name) ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO penstock_scope (tenant, name) VALUES (:tenant, :name)
+ON CONFLICT DO NOTHING RETURNING id;
 -- name: scope
-SELECT id, tenant, name, paused FROM scope WHERE tenant = :tenant AND name = :name;
+SELECT id, tenant, name, paused FROM penstock_scope WHERE tenant = :tenant AND name = :name;
 -- name: scope_pause
-UPDATE scope SET paused = :paused WHERE id = :id;
+UPDATE penstock_scope SET paused = :paused WHERE id = :id;
 -- name: queue_create
-INSERT INTO queue (scope_id, name, settings) VALUES (:scope_id, :name, :settings)
+INSERT INTO penstock_queue (scope_id, name, settings) VALUES (:scope_id, :name, :settings)
 ON CONFLICT DO NOTHING RETURNING id;
 -- name: queues
 SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
-FROM queue q JOIN scope s ON s.id = q.scope_id
+FROM penstock_queue q JOIN penstock_scope s ON s.id = q.scope_id
 WHERE (:tenant IS NULL OR s.tenant = :tenant) AND (:scope IS NULL OR s.name = :scope)
 ORDER BY s.tenant, s.name, q.name, q.id;
 -- name: queue
 SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
-FROM queue q JOIN scope s ON s.id = q.scope_id
+FROM penstock_queue q JOIN penstock_scope s ON s.id = q.scope_id
 WHERE s.tenant = :tenant AND s.name = :scope AND q.name = :name AND q.state != 'deleted';
 -- name: queue_by_id
 SELECT q.id, s.id, s.tenant, s.name, s.paused, q.name, q.state, q.settings
-FROM queue q JOIN scope s ON s.id = q.scope_id WHERE q.id = :id;
+FROM penstock_queue q JOIN penstock_scope s ON s.id = q.scope_id WHERE q.id = :id;
 -- name: queue_change
-UPDATE queue SET name = ifnull(:name, name), state = ifnull(:state, state),
+UPDATE penstock_queue SET name = ifnull(:name, name), state = ifnull(:state, state),
     settings = ifnull(:settings, settings)
 WHERE id = :id;
 -- name: queue_holds
-SELECT EXISTS (SELECT 1 FROM ready WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM scheduled WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM dead WHERE queue_id = :id)
-    OR EXISTS (SELECT 1 FROM lease WHERE queue_id = :id);
+SELECT EXISTS (SELECT 1 FROM penstock_ready WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock_scheduled WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock_dead WHERE queue_id = :id)
+    OR EXISTS (SELECT 1 FROM penstock_lease WHERE queue_id = :id);
 -- name: queue_unschedule
-DELETE FROM schedule WHERE queue_id = :id;
+DELETE FROM penstock_schedule WHERE queue_id = :id;
 -- name: index_types
 -- The type comes first, or claims without one would use this index and sort. It covers all that
 -- pick_type reads, or claims by type would not use it.
-CREATE INDEX IF NOT EXISTS ready_type ON ready (type, queue_id, rank, id);
+CREATE INDEX IF NOT EXISTS penstock_ready_type ON penstock_ready (type, queue_id, rank, id);
 
 -- name: message
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
-FROM message WHERE id = :id;
+FROM penstock_message WHERE id = :id;
 -- name: where_lease
 SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error,
        claimed_at, begun_at
-FROM lease WHERE id = :id;
+FROM penstock_lease WHERE id = :id;
 -- name: where_scheduled
-SELECT attempts, deliveries, due_at FROM scheduled WHERE id = :id;
+SELECT attempts, deliveries, due_at FROM penstock_scheduled WHERE id = :id;
 -- name: where_dead
-SELECT attempts, deliveries, reason, error FROM dead WHERE id = :id;
+SELECT attempts, deliveries, reason, error FROM penstock_dead WHERE id = :id;
 -- name: timeline
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final, iif(:full, traceback, NULL)
-FROM history WHERE id = :id AND final = 0
+FROM penstock_history WHERE id = :id AND final = 0
 UNION ALL
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final, iif(:full, traceback, NULL)
-FROM history WHERE id = :id AND final = 1
+FROM penstock_history WHERE id = :id AND final = 1
 ORDER BY 1;
 -- name: ended
-SELECT state FROM history WHERE id = :id AND final = 1;
+SELECT state FROM penstock_history WHERE id = :id AND final = 1;
 -- name: result
-SELECT body FROM result WHERE id = :id AND expires_at > :now;
+SELECT body FROM penstock_result WHERE id = :id AND expires_at > :now;
 -- name: scan_ready
-DELETE FROM ready WHERE queue_id = :queue_id AND id = :id
+DELETE FROM penstock_ready WHERE queue_id = :queue_id AND id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: request_cancel
-UPDATE lease SET flags = flags | 8 WHERE id = :id AND fence = :fence;
+UPDATE penstock_lease SET flags = flags | 8 WHERE id = :id AND fence = :fence;
 -- name: take_lease
-DELETE FROM lease WHERE id = :id AND fence = :fence
+DELETE FROM penstock_lease WHERE id = :id AND fence = :fence
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
           consumer, fence, claimed_at, dead_at, dead_error;
 -- name: lock_dead
-SELECT 1 FROM dead WHERE id = :id;
+SELECT 1 FROM penstock_dead WHERE id = :id;
 -- name: take_dead
-DELETE FROM dead WHERE id = :id
+DELETE FROM penstock_dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 -- name: take_some_ready
 -- The upper bound and the + keep the planner from reading every ticket of a rank.
-DELETE FROM ready WHERE queue_id = :queue_id AND (rank, id) <= (
+DELETE FROM penstock_ready WHERE queue_id = :queue_id AND (rank, id) <= (
     SELECT +rank, +id
-    FROM (SELECT rank, id FROM ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit)
+    FROM (SELECT rank, id FROM penstock_ready WHERE queue_id = :queue_id
+          ORDER BY rank, id LIMIT :limit)
     ORDER BY rank DESC, id DESC LIMIT 1)
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: take_some_scheduled
-DELETE FROM scheduled WHERE id IN (
-    SELECT id FROM scheduled WHERE queue_id = :queue_id ORDER BY id LIMIT :limit)
+DELETE FROM penstock_scheduled WHERE id IN (
+    SELECT id FROM penstock_scheduled WHERE queue_id = :queue_id ORDER BY id LIMIT :limit)
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: take_some_dead
-DELETE FROM dead WHERE id IN (
-    SELECT id FROM dead WHERE queue_id = :queue_id ORDER BY dead_at, id LIMIT :limit)
+DELETE FROM penstock_dead WHERE id IN (
+    SELECT id FROM penstock_dead WHERE queue_id = :queue_id ORDER BY dead_at, id LIMIT :limit)
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 
 -- name: find_all
-SELECT m.id FROM message m
+SELECT m.id FROM penstock_message m
 WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before
   AND (:type IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
 -- name: find_correlated
-SELECT m.id FROM message m
+SELECT m.id FROM penstock_message m
 WHERE m.meta IS NOT NULL AND m.meta ->> 'correlation_id' = :correlation
   AND m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before
   AND (:type IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
 -- name: find_ready
-SELECT id FROM ready
+SELECT id FROM penstock_ready
 WHERE queue_id IN (SELECT value FROM json_each(:queues)) AND id < :before
   AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
 -- name: find_scheduled
-SELECT id FROM scheduled
+SELECT id FROM penstock_scheduled
 WHERE queue_id IN (SELECT value FROM json_each(:queues)) AND id < :before
   AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
 -- name: find_claimed
-SELECT id FROM lease
+SELECT id FROM penstock_lease
 WHERE queue_id IN (SELECT value FROM json_each(:queues)) AND id < :before
   AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
 -- name: find_dead
-SELECT id FROM dead
+SELECT id FROM penstock_dead
 WHERE queue_id IN (SELECT value FROM json_each(:queues)) AND id < :before
   AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
 -- name: find_ended
-SELECT m.id FROM message m JOIN history h ON h.id = m.id AND h.final = 1 AND h.state = :state
+SELECT m.id FROM penstock_message m
+JOIN penstock_history h ON h.id = m.id AND h.final = 1 AND h.state = :state
 WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before
   AND (:type IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
 
 -- name: feed_messages
-SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at FROM message
-WHERE id > :after ORDER BY id LIMIT :limit;
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
+FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;
 -- name: recent
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
-FROM history WHERE position > :after ORDER BY position LIMIT :limit;
+FROM penstock_history WHERE position > :after ORDER BY position LIMIT :limit;
 -- name: census
 SELECT queue_id, place, count(*), sum(((id % 1000003) * (id % 1000033)) % 1000000007) FROM (
-    SELECT queue_id, 'message' AS place, id FROM message
-    UNION ALL SELECT queue_id, 'ready', id FROM ready
-    UNION ALL SELECT queue_id, 'scheduled', id FROM scheduled
-    UNION ALL SELECT queue_id, 'lease', id FROM lease
-    UNION ALL SELECT queue_id, 'dead', id FROM dead
-    UNION ALL SELECT queue_id, 'ended', id FROM history WHERE final = 1
+    SELECT queue_id, 'message' AS place, id FROM penstock_message
+    UNION ALL SELECT queue_id, 'ready', id FROM penstock_ready
+    UNION ALL SELECT queue_id, 'scheduled', id FROM penstock_scheduled
+    UNION ALL SELECT queue_id, 'lease', id FROM penstock_lease
+    UNION ALL SELECT queue_id, 'dead', id FROM penstock_dead
+    UNION ALL SELECT queue_id, 'ended', id FROM penstock_history WHERE final = 1
 ) GROUP BY queue_id, place ORDER BY queue_id, place;
 -- name: depths
-SELECT queue_id, 'ready', count(*) FROM ready GROUP BY queue_id
-UNION ALL SELECT queue_id, 'scheduled', count(*) FROM scheduled GROUP BY queue_id
-UNION ALL SELECT queue_id, 'lease', count(*) FROM lease GROUP BY queue_id
-UNION ALL SELECT queue_id, 'dead', count(*) FROM dead GROUP BY queue_id
+SELECT queue_id, 'ready', count(*) FROM penstock_ready GROUP BY queue_id
+UNION ALL SELECT queue_id, 'scheduled', count(*) FROM penstock_scheduled GROUP BY queue_id
+UNION ALL SELECT queue_id, 'lease', count(*) FROM penstock_lease GROUP BY queue_id
+UNION ALL SELECT queue_id, 'dead', count(*) FROM penstock_dead GROUP BY queue_id
 UNION ALL SELECT queue_id, state, count(*) FROM (
-    SELECT queue_id, state FROM history WHERE final = 1 ORDER BY position DESC LIMIT :ended
+    SELECT queue_id, state FROM penstock_history WHERE final = 1 ORDER BY position DESC LIMIT :ended
 ) GROUP BY queue_id, state;
 -- name: waiting_since
 SELECT q.id, (
-    SELECT coalesce(m.run_at, m.created_at) FROM message AS m WHERE m.id = (
-        SELECT r.id FROM ready AS r
+    SELECT coalesce(m.run_at, m.created_at) FROM penstock_message AS m WHERE m.id = (
+        SELECT r.id FROM penstock_ready AS r
         WHERE r.queue_id = q.id ORDER BY r.rank, r.id LIMIT 1))
-FROM queue AS q WHERE q.state <> 'deleted';
+FROM penstock_queue AS q WHERE q.state <> 'deleted';
 -- name: cursor_save
-INSERT INTO cursor (name, epoch, message, history, advanced_at)
+INSERT INTO penstock_cursor (name, epoch, message, history, advanced_at)
 VALUES (:name, :epoch, :message, :history, :now)
 ON CONFLICT (name) DO UPDATE
 SET epoch = excluded.epoch, message = excluded.message, history = excluded.history,
     advanced_at = excluded.advanced_at;
 -- name: cursors
-SELECT name, epoch, message, history, advanced_at FROM cursor ORDER BY name;
+SELECT name, epoch, message, history, advanced_at FROM penstock_cursor ORDER BY name;
 
 -- name: worker_save
-INSERT INTO worker (id, host, pid, queues, started_at, seen_at)
+INSERT INTO penstock_worker (id, host, pid, queues, started_at, seen_at)
 VALUES (:id, :host, :pid, :queues, :now, :now)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
 -- name: worker_delete
-DELETE FROM worker WHERE id = :id;
+DELETE FROM penstock_worker WHERE id = :id;
 -- name: workers
-SELECT id, host, pid, queues, started_at, seen_at, stopping FROM worker ORDER BY started_at, id;
+SELECT id, host, pid, queues, started_at, seen_at, stopping FROM penstock_worker
+ORDER BY started_at, id;
 -- name: worker_stop
-UPDATE worker SET stopping = 1 WHERE id = :id;
+UPDATE penstock_worker SET stopping = 1 WHERE id = :id;
 
 -- name: fact
-SELECT value FROM fact WHERE name = :name;
+SELECT value FROM penstock_fact WHERE name = :name;
 -- name: fact_set
-INSERT INTO fact (name, value) VALUES (:name, :value)
+INSERT INTO penstock_fact (name, value) VALUES (:name, :value)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+-- name: floor
+SELECT max(floor) FROM penstock_migration;
 -- name: skip_counters
-UPDATE counter SET value = value + 1048576 WHERE name = 'fence';
+UPDATE penstock_counter SET value = value + 1048576 WHERE name = 'fence';
 -- name: begin_sequences
 -- A sequence has no row before its first number, or after all were lost.
 INSERT INTO sqlite_sequence (name, seq)
-SELECT value, 0 FROM json_each('["message", "history"]')
+SELECT value, 0 FROM json_each('["penstock_message", "penstock_history"]')
 WHERE value NOT IN (SELECT name FROM sqlite_sequence);
 -- name: skip_sequences
-UPDATE sqlite_sequence SET seq = seq + 1048576 WHERE name IN ('message', 'history');
+UPDATE sqlite_sequence SET seq = seq + 1048576
+WHERE name IN ('penstock_message', 'penstock_history');
 
 -- name: document_save
-INSERT INTO document (kind, name, body, version, expires_at)
+INSERT INTO penstock_document (kind, name, body, version, expires_at)
 VALUES (:kind, :name, :body, :version, :expires_at)
 ON CONFLICT (kind, name) DO UPDATE
 SET body = excluded.body, version = excluded.version, expires_at = excluded.expires_at;
 -- name: document
-SELECT kind, name, body, version, expires_at FROM document
+SELECT kind, name, body, version, expires_at FROM penstock_document
 WHERE kind = :kind AND name = :name AND expires_at > :now;
 -- name: documents
-SELECT kind, name, body, version, expires_at FROM document
+SELECT kind, name, body, version, expires_at FROM penstock_document
 WHERE kind = :kind AND name > :after AND expires_at > :now ORDER BY name LIMIT :limit;
 -- name: document_delete
-DELETE FROM document WHERE kind = :kind AND name = :name;
+DELETE FROM penstock_document WHERE kind = :kind AND name = :name;
 -- name: old_documents
-SELECT kind, name FROM document
+SELECT kind, name FROM penstock_document
 WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
 -- name: drop_document
-DELETE FROM document WHERE kind = :kind AND name = :name AND expires_at <= :now;
+DELETE FROM penstock_document WHERE kind = :kind AND name = :name AND expires_at <= :now;
 
 -- name: act_save
-INSERT INTO act (at, tenant, subject, verb, target, scope, request_id, detail)
+INSERT INTO penstock_act (at, tenant, subject, verb, target, scope, request_id, detail)
 VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
 -- name: acts
-SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM act
+SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
 WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
 -- name: old_acts
 -- Keeps one year.
-SELECT id FROM act WHERE at < :now - 31536000000000 LIMIT :limit;
+SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
-DELETE FROM act WHERE id IN (SELECT id FROM act WHERE at < :now - 31536000000000 LIMIT :limit);
+DELETE FROM penstock_act WHERE id IN (
+    SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit);

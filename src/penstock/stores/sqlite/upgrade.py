@@ -6,17 +6,9 @@ from contextlib import closing
 
 from penstock.errors import StoreUnusable
 from penstock.store import Durability
-from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.sqlite.connection import (
-    MIGRATIONS,
-    read_floor,
-    refuse_foreign,
-    translate_error,
-)
+from penstock.stores.sqlite.connection import MIGRATED, MIGRATIONS, find_missing, translate_error
 from penstock.stores.sqlite.open import open_sqlite
-
-MIGRATED = "SELECT 1 FROM sqlite_schema WHERE name = 'migration'"
 
 
 async def upgrade(path: str, durability: Durability, *, plan: bool = False) -> list[str]:
@@ -32,7 +24,7 @@ def plan_migrations(path: str) -> list[Migration]:
     if not os.path.exists(path):
         return MIGRATIONS
     try:
-        with closing(sqlite3.connect(path)) as db:
+        with closing(connect_to_look(path)) as db:
             return find_missing(db)
     except StoreUnusable as error:
         raise type(error)(f"{path!r}: {error}") from None
@@ -40,9 +32,19 @@ def plan_migrations(path: str) -> list[Migration]:
         raise translate_error(error, path) from None
 
 
-def find_missing(db: sqlite3.Connection) -> list[Migration]:
+def has_tables(path: str) -> bool:
+    """True if the file has Penstock's tables; one of another program has not."""
+    if not os.path.exists(path):
+        return False
+    try:
+        with closing(connect_to_look(path)) as db:
+            return db.execute(MIGRATED).fetchone() is not None
+    except sqlite3.Error:
+        # Opening it says what is wrong with the file.
+        return True
+
+
+def connect_to_look(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path)
     db.execute("PRAGMA query_only = ON")
-    refuse_foreign(db)
-    done = db.execute(MIGRATED).fetchone()
-    rows = db.execute("SELECT number, checksum FROM migration").fetchall() if done else ()
-    return migrations.find_missing(MIGRATIONS, dict(rows), read_floor(db))
+    return db

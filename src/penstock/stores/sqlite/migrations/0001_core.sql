@@ -1,18 +1,19 @@
 -- The five places, history, and what names and guards them. Moments are microseconds.
 -- floor: 1
 
-CREATE TABLE fact (
+CREATE TABLE penstock_fact (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE counter (
+CREATE TABLE penstock_counter (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
-INSERT INTO counter (name, value) VALUES ('fence', 0), ('directory', 0), ('epoch', 0), ('pruned', 0);
+INSERT INTO penstock_counter (name, value)
+VALUES ('fence', 0), ('directory', 0), ('epoch', 0), ('pruned', 0);
 
-CREATE TABLE scope (
+CREATE TABLE penstock_scope (
     id     INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant TEXT NOT NULL,
     name   TEXT NOT NULL,
@@ -20,17 +21,17 @@ CREATE TABLE scope (
     UNIQUE (tenant, name)
 );
 
-CREATE TABLE queue (
+CREATE TABLE penstock_queue (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,
     scope_id INTEGER NOT NULL,
     name     TEXT NOT NULL,
     state    TEXT NOT NULL DEFAULT 'active',
     settings TEXT NOT NULL
 );
-CREATE UNIQUE INDEX queue_name ON queue (scope_id, name) WHERE state != 'deleted';
+CREATE UNIQUE INDEX penstock_queue_name ON penstock_queue (scope_id, name) WHERE state != 'deleted';
 
 -- Written once, never rewritten. rank is the one it was published with.
-CREATE TABLE message (
+CREATE TABLE penstock_message (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     queue_id   INTEGER NOT NULL,
     type       TEXT NOT NULL,
@@ -42,10 +43,10 @@ CREATE TABLE message (
     body       BLOB NOT NULL,
     meta       TEXT
 );
-CREATE INDEX message_correlation ON message (meta ->> 'correlation_id')
+CREATE INDEX penstock_message_correlation ON penstock_message (meta ->> 'correlation_id')
     WHERE meta IS NOT NULL AND meta ->> 'correlation_id' IS NOT NULL;
 
-CREATE TABLE ready (
+CREATE TABLE penstock_ready (
     queue_id   INTEGER NOT NULL,
     rank       INTEGER NOT NULL,
     id         INTEGER NOT NULL,
@@ -56,10 +57,11 @@ CREATE TABLE ready (
     flags      INTEGER NOT NULL,
     PRIMARY KEY (queue_id, rank, id)
 ) WITHOUT ROWID;
-CREATE INDEX ready_expiry ON ready (expires_at) WHERE expires_at < 9007199254740991;
+CREATE INDEX penstock_ready_expiry ON penstock_ready (expires_at)
+    WHERE expires_at < 9007199254740991;
 
 -- due_at is NEVER for a message that waits in its key's line, in order of position.
-CREATE TABLE scheduled (
+CREATE TABLE penstock_scheduled (
     due_at     INTEGER NOT NULL,
     id         INTEGER NOT NULL,
     queue_id   INTEGER NOT NULL,
@@ -73,20 +75,22 @@ CREATE TABLE scheduled (
     position   INTEGER,
     PRIMARY KEY (due_at, id)
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX scheduled_id ON scheduled (id);
-CREATE INDEX scheduled_queue ON scheduled (queue_id, id);
-CREATE INDEX scheduled_line ON scheduled (queue_id, key, position) WHERE due_at = 9007199254740991;
-CREATE INDEX scheduled_expiry ON scheduled (expires_at) WHERE expires_at < 9007199254740991;
+CREATE UNIQUE INDEX penstock_scheduled_id ON penstock_scheduled (id);
+CREATE INDEX penstock_scheduled_queue ON penstock_scheduled (queue_id, id);
+CREATE INDEX penstock_scheduled_line ON penstock_scheduled (queue_id, key, position)
+    WHERE due_at = 9007199254740991;
+CREATE INDEX penstock_scheduled_expiry ON penstock_scheduled (expires_at)
+    WHERE expires_at < 9007199254740991;
 
 -- The message whose turn it is, through all its retries.
-CREATE TABLE head (
+CREATE TABLE penstock_head (
     queue_id INTEGER NOT NULL,
     key      TEXT NOT NULL,
     id       INTEGER NOT NULL UNIQUE,
     PRIMARY KEY (queue_id, key)
 ) WITHOUT ROWID;
 
-CREATE TABLE lease (
+CREATE TABLE penstock_lease (
     id          INTEGER PRIMARY KEY,
     fence       INTEGER NOT NULL,
     queue_id    INTEGER NOT NULL,
@@ -110,9 +114,9 @@ CREATE TABLE lease (
     dead_reason TEXT,
     dead_error  TEXT
 );
-CREATE INDEX lease_until ON lease (lease_until);
+CREATE INDEX penstock_lease_until ON penstock_lease (lease_until);
 
-CREATE TABLE dead (
+CREATE TABLE penstock_dead (
     id         INTEGER PRIMARY KEY,
     queue_id   INTEGER NOT NULL,
     rank       INTEGER NOT NULL,
@@ -124,10 +128,10 @@ CREATE TABLE dead (
     reason     TEXT,
     error      TEXT
 );
-CREATE INDEX dead_queue ON dead (queue_id, dead_at, id);
+CREATE INDEX penstock_dead_queue ON penstock_dead (queue_id, dead_at, id);
 
 -- Append-only. A message ends once.
-CREATE TABLE history (
+CREATE TABLE penstock_history (
     position   INTEGER PRIMARY KEY AUTOINCREMENT,
     id         INTEGER NOT NULL,
     queue_id   INTEGER NOT NULL,
@@ -145,10 +149,10 @@ CREATE TABLE history (
     final      INTEGER NOT NULL,
     traceback  TEXT
 );
-CREATE UNIQUE INDEX history_final ON history (id) WHERE final = 1;
-CREATE INDEX history_story ON history (id) WHERE final = 0;
+CREATE UNIQUE INDEX penstock_history_final ON penstock_history (id) WHERE final = 1;
+CREATE INDEX penstock_history_story ON penstock_history (id) WHERE final = 0;
 
-CREATE TABLE dedup (
+CREATE TABLE penstock_dedup (
     queue_id   INTEGER NOT NULL,
     key        TEXT NOT NULL,
     id         INTEGER NOT NULL,
@@ -156,24 +160,26 @@ CREATE TABLE dedup (
     expires_at INTEGER NOT NULL,
     PRIMARY KEY (queue_id, key)
 ) WITHOUT ROWID;
-CREATE INDEX dedup_unique ON dedup (id) WHERE expires_at = 9007199254740991;
-CREATE INDEX dedup_expiry ON dedup (expires_at) WHERE expires_at < 9007199254740991;
+CREATE INDEX penstock_dedup_unique ON penstock_dedup (id)
+    WHERE expires_at = 9007199254740991;
+CREATE INDEX penstock_dedup_expiry ON penstock_dedup (expires_at)
+    WHERE expires_at < 9007199254740991;
 
-CREATE TABLE name (
+CREATE TABLE penstock_name (
     queue_id INTEGER NOT NULL,
     name     TEXT NOT NULL,
     id       INTEGER NOT NULL UNIQUE,
     PRIMARY KEY (queue_id, name)
 ) WITHOUT ROWID;
 
-CREATE TABLE result (
+CREATE TABLE penstock_result (
     id         INTEGER PRIMARY KEY,
     expires_at INTEGER NOT NULL,
     body       BLOB NOT NULL
 );
-CREATE INDEX result_expiry ON result (expires_at);
+CREATE INDEX penstock_result_expiry ON penstock_result (expires_at);
 
-CREATE TABLE schedule (
+CREATE TABLE penstock_schedule (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,
     queue_id INTEGER NOT NULL,
     name     TEXT NOT NULL,
@@ -184,14 +190,14 @@ CREATE TABLE schedule (
     UNIQUE (queue_id, name)
 );
 
-CREATE TABLE agent (
+CREATE TABLE penstock_agent (
     name   TEXT PRIMARY KEY,
     at     INTEGER NOT NULL,
     by     TEXT NOT NULL,
     result TEXT
 ) WITHOUT ROWID;
 
-CREATE TABLE cursor (
+CREATE TABLE penstock_cursor (
     name        TEXT PRIMARY KEY,
     epoch       INTEGER NOT NULL,
     message     INTEGER NOT NULL,
@@ -200,7 +206,7 @@ CREATE TABLE cursor (
 ) WITHOUT ROWID;
 
 -- Who runs handlers on this store. A row is a notice, never a lock.
-CREATE TABLE worker (
+CREATE TABLE penstock_worker (
     id         TEXT PRIMARY KEY,
     host       TEXT NOT NULL,
     pid        INTEGER NOT NULL,

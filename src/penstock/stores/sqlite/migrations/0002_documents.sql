@@ -1,7 +1,7 @@
 -- What features keep beside the queues, and who did what.
 -- floor: 1
 
-CREATE TABLE document (
+CREATE TABLE penstock_document (
     kind       TEXT NOT NULL,
     name       TEXT NOT NULL,
     body       BLOB NOT NULL,
@@ -9,9 +9,10 @@ CREATE TABLE document (
     expires_at INTEGER NOT NULL,
     PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
-CREATE INDEX document_expiry ON document (expires_at) WHERE expires_at < 9007199254740991;
+CREATE INDEX penstock_document_expiry ON penstock_document (expires_at)
+    WHERE expires_at < 9007199254740991;
 
-CREATE TABLE act (
+CREATE TABLE penstock_act (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     at         INTEGER NOT NULL,
     tenant     TEXT NOT NULL,
@@ -22,5 +23,5 @@ CREATE TABLE act (
     request_id TEXT NOT NULL,
     detail     TEXT NOT NULL
 );
-CREATE INDEX act_tenant ON act (tenant, id);
-CREATE INDEX act_at ON act (at);
+CREATE INDEX penstock_act_tenant ON penstock_act (tenant, id);
+CREATE INDEX penstock_act_at ON penstock_act (at);
