@@ -4,11 +4,12 @@ tests/conformance defines it. A store moves tickets and checks fences; it decide
 method is one atomic step, answers per item in input order, and uses the store's clock.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.message import NEVER, HistoryRow, Moment, Record, Verb
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
@@ -273,6 +274,16 @@ class StoreExport(Protocol):
     async def save_cursor(self, name: str, cursor: Cursor) -> None: ...
 
     async def cursors(self) -> dict[str, Exported]: ...
+
+    async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
+        """Reads dedup keys, then messages with their tickets, history and results."""
+
+    async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+        """Writes a page under the same message ids, and the ids given for its queues.
+
+        Skips messages that are stored already, and returns how many were not. Claimed messages
+        must have been given another place.
+        """
 
 
 class Store(StoreHotPath, StoreUpkeep, StoreAdmin, StoreRecords, StoreExport, Protocol):

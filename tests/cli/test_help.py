@@ -23,6 +23,7 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
         "pipeline compact", "pipeline balance", "pipeline run",
         "pipeline report", "key create", "key list", "key rotate", "key revoke", "role set",
         "role list", "role delete", "trust set", "trust list", "trust delete", "audit", "replay",
+        "copy",
     }  # fmt: skip
     assert {path.removeprefix("penstock ") for path in EACH} == promised
 

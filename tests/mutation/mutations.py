@@ -3,6 +3,7 @@
 from tests.mutation.in_http import HTTP
 from tests.mutation.in_logs import TOLD
 from tests.mutation.in_mariadb import MARIADB
+from tests.mutation.in_operations import OPERATIONS
 from tests.mutation.in_pipeline import PIPELINE
 from tests.mutation.in_postgres import POSTGRES
 from tests.mutation.in_redis import REDIS
@@ -14,5 +15,5 @@ from tests.mutation.in_worker import WORKER
 
 MUTATIONS = (
     *STATEMENTS, *POSTGRES, *MARIADB, *REDIS, *STORE, *RULES, *SHELL, *PIPELINE, *HTTP, *TOLD,
-    *WORKER,
+    *WORKER, *OPERATIONS,
 )  # fmt: skip

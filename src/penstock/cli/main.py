@@ -29,6 +29,7 @@ COMMANDS = {
     "callback": "callbacks",
     "migrate": "stores",
     "backup": "stores",
+    "copy": "copy",
     "doctor": "stores",
     "bench": "stores",
     "pipeline": "pipeline",

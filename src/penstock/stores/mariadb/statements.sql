@@ -711,3 +711,90 @@ WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LI
 SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
+
+-- name: copy_counters
+SELECT (SELECT auto_increment - 1 FROM information_schema.tables
+        WHERE table_schema = database() AND table_name = 'penstock_message'),
+       (SELECT next_not_cached_value - 1 FROM penstock_fence),
+       (SELECT value FROM penstock_counter WHERE name = 'pruned');
+-- name: copy_keys
+SELECT queue_id, `key`, id, digest, expires_at FROM penstock_dedup
+WHERE (queue_id, `key`) > (:queue_id, :key) AND expires_at > :now
+ORDER BY queue_id, `key` LIMIT :limit;
+-- name: copy_sizes
+SELECT id, length(body) FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;
+-- name: copy_messages
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
+FROM penstock_message WHERE id BETWEEN :first AND :last ORDER BY id;
+-- name: copy_heads
+SELECT id FROM penstock_head WHERE id BETWEEN :first AND :last;
+-- name: copy_ready
+SELECT r.id, r.rank, r.attempts, r.deliveries, r.flags
+FROM penstock_message m STRAIGHT_JOIN penstock_ready r
+    ON r.queue_id = m.queue_id AND r.rank = m.rank AND r.id = m.id
+WHERE m.id BETWEEN :first AND :last;
+-- name: copy_ready_scan
+SELECT id, rank, attempts, deliveries, flags FROM penstock_ready WHERE id BETWEEN :first AND :last;
+-- name: copy_scheduled
+SELECT id, rank, attempts, deliveries, flags, due_at, position FROM penstock_scheduled
+WHERE id BETWEEN :first AND :last;
+-- name: copy_lease
+SELECT id, rank, attempts, deliveries, flags, dead_at, dead_reason, dead_error FROM penstock_lease
+WHERE id BETWEEN :first AND :last;
+-- name: copy_dead
+SELECT id, rank, attempts, deliveries, flags, dead_at, reason, error FROM penstock_dead
+WHERE id BETWEEN :first AND :last;
+-- name: copy_history
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, ifnull(final, 0), traceback
+FROM penstock_history FORCE INDEX (ends_once) WHERE id BETWEEN :first AND :last
+ORDER BY position;
+-- name: copy_results
+SELECT id, expires_at, body FROM penstock_result WHERE id BETWEEN :first AND :last;
+-- name: copy_stored
+SELECT id FROM penstock_message WHERE id BETWEEN :first AND :last;
+-- name: restore_message
+INSERT INTO penstock_message (
+    id, queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+VALUES :rows;
+-- name: restore_ready
+INSERT INTO penstock_ready (
+    queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+VALUES :rows;
+-- name: restore_scheduled
+INSERT INTO penstock_scheduled (
+    queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, `key`, position)
+VALUES :rows;
+-- name: restore_dead
+INSERT INTO penstock_dead (
+    queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
+VALUES :rows;
+-- name: restore_head
+INSERT INTO penstock_head (
+    queue_id, `key`, id)
+VALUES :rows;
+-- name: restore_history
+INSERT INTO penstock_history (
+    id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+    claimed_at, at, due_at, final, traceback)
+VALUES :rows;
+-- name: restore_dedup
+INSERT IGNORE INTO penstock_dedup (
+    queue_id, `key`, id, digest, expires_at)
+VALUES :rows;
+-- name: restore_name
+INSERT INTO penstock_name (
+    queue_id, name, id)
+VALUES :rows;
+-- name: restore_result
+INSERT INTO penstock_result (
+    id, expires_at, body)
+VALUES :rows;
+-- name: restore_counters
+SELECT setval(penstock_fence, :fence);
+UPDATE penstock_counter SET value = greatest(value, :pruned) WHERE name = 'pruned';
+-- name: restore_sequence
+-- The counter of ids never falls, also if the row is deleted.
+INSERT INTO penstock_message (id, queue_id, type, priority, rank, created_at, body)
+VALUES (:message, 0, '', 0, 0, 0, '');
+DELETE FROM penstock_message WHERE id = :message;

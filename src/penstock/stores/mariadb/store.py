@@ -1,10 +1,11 @@
 """The MariaDB store. Hot verbs are one packet each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from penstock.model.copies import StoreDump
 from penstock.model.store_types import Cursor, Entry, Feed, Pruned, Published, Retention
 from penstock.store import Check
-from penstock.stores.mariadb import caller_transaction, feed, health, publish, schema
+from penstock.stores.mariadb import caller_transaction, copying, feed, health, publish, schema
 from penstock.stores.mariadb import upkeep as sets
 from penstock.stores.mariadb.caller_transaction import KINDS
 from penstock.stores.mariadb.consume import MariaConsume
@@ -71,3 +72,6 @@ class MariaStore(MariaConsume, ServerStore[Waiting]):
             else feed.Final(known.message, known.history)
         )
         return await self.read(feed.feed, cursor, limit, final)
+
+    async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+        return await self.write(copying.restore, page, queue_ids)

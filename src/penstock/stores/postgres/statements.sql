@@ -918,3 +918,62 @@ SELECT id FROM penstock.act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock.act
 WHERE id IN (SELECT id FROM penstock.act WHERE at < :now - 31536000000000 LIMIT :limit);
+
+-- name: copy_counters
+SELECT (SELECT last_value FROM penstock.message_id), (SELECT last_value FROM penstock.fence),
+       (SELECT value FROM penstock.counter WHERE name = 'pruned');
+-- name: copy_keys
+SELECT queue_id, key, id, digest, expires_at FROM penstock.dedup
+WHERE (queue_id, key) > (:queue_id::int, :key::text) AND expires_at > :now
+ORDER BY queue_id, key LIMIT :limit;
+-- name: copy_sizes
+SELECT id, octet_length(body) FROM penstock.message WHERE id > :after ORDER BY id LIMIT :limit;
+-- name: copy_messages
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at,
+       coalesce(rank, -priority)
+FROM penstock.message WHERE id BETWEEN :first AND :last ORDER BY id;
+-- name: copy_heads
+SELECT id FROM penstock.head WHERE id BETWEEN :first AND :last;
+-- name: copy_ready
+SELECT r.id, r.rank, r.attempts, r.deliveries, r.flags
+FROM penstock.message m JOIN penstock.ready r
+    ON r.queue_id = m.queue_id AND r.rank = coalesce(m.rank, -m.priority) AND r.id = m.id
+WHERE m.id BETWEEN :first AND :last;
+-- name: copy_ready_scan
+SELECT id, rank, attempts, deliveries, flags FROM penstock.ready WHERE id BETWEEN :first AND :last;
+-- name: copy_scheduled
+SELECT id, rank, attempts, deliveries, flags, due_at, position FROM penstock.scheduled
+WHERE id BETWEEN :first AND :last;
+-- name: copy_lease
+SELECT id, rank, attempts, deliveries, flags, dead_at, dead_reason, dead_error FROM penstock.lease
+WHERE id BETWEEN :first AND :last;
+-- name: copy_dead
+SELECT id, rank, attempts, deliveries, flags, dead_at, reason, error FROM penstock.dead
+WHERE id BETWEEN :first AND :last;
+-- name: copy_history
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final, traceback
+FROM penstock.history WHERE id BETWEEN :first AND :last AND NOT final
+UNION ALL
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final, traceback
+FROM penstock.history WHERE id BETWEEN :first AND :last AND final
+ORDER BY 1;
+-- name: copy_results
+SELECT id, expires_at, body FROM penstock.result WHERE id BETWEEN :first AND :last;
+-- name: copy_stored
+SELECT id FROM penstock.message WHERE id BETWEEN :first AND :last;
+-- name: restore_dedup
+INSERT INTO penstock.dedup (queue_id, key, id, digest, expires_at)
+SELECT * FROM unnest(:queue_ids::int[], :keys::text[], :ids::bigint[], :digests::bytea[],
+                     :expires_ats::bigint[])
+ON CONFLICT DO NOTHING;
+-- name: restore_counters
+WITH raised AS (
+    UPDATE penstock.counter SET value = greatest(value, :pruned) WHERE name = 'pruned'
+    RETURNING 1)
+SELECT setval('penstock.message_id',
+              greatest(:message::bigint, (SELECT last_value FROM penstock.message_id))),
+       setval('penstock.fence',
+              greatest(:fence::bigint, (SELECT last_value FROM penstock.fence)))
+FROM raised;

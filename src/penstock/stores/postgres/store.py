@@ -1,12 +1,21 @@
 """The PostgreSQL store. Hot verbs are one statement each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.model.copies import StoreDump
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import Cursor, Entry, Feed, Firing, Pruned, Published, Retention
 from penstock.store import Check
-from penstock.stores.postgres import caller_transaction, feed, firing, health, publish, type_index
+from penstock.stores.postgres import (
+    caller_transaction,
+    copying,
+    feed,
+    firing,
+    health,
+    publish,
+    type_index,
+)
 from penstock.stores.postgres.caller_transaction import KINDS
 from penstock.stores.postgres.consume import PostgresConsume
 from penstock.stores.postgres.notifier import PostgresNotifier
@@ -70,3 +79,6 @@ class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         return await self.read(feed.recent, after, limit)
+
+    async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+        return await self.write(copying.restore, page, queue_ids)

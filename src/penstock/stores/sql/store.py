@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import ParamSpec, TypeVar
 
+from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.message import NEVER, HistoryRow, Moment, Record, Verb
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
@@ -22,7 +23,7 @@ from penstock.model.store_types import (
     Tally,
     WorkerInfo,
 )
-from penstock.stores.sql import documents, export, messages, queues, records, upkeep
+from penstock.stores.sql import copying, documents, export, messages, queues, records, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.documents import Work, with_audit
 
@@ -226,3 +227,6 @@ class SqlStore(ABC):
 
     async def cursors(self) -> dict[str, Exported]:
         return await self.look(export.cursors)
+
+    async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
+        return await self.read(copying.dump, cursor, limit)

@@ -511,3 +511,91 @@ SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;
 -- name: drop_acts
 DELETE FROM penstock_act WHERE id IN (
     SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit);
+
+-- name: copy_counters
+SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'penstock_message'), 0),
+       (SELECT value FROM penstock_counter WHERE name = 'fence'),
+       (SELECT value FROM penstock_counter WHERE name = 'pruned');
+-- name: copy_keys
+SELECT queue_id, key, id, digest, expires_at FROM penstock_dedup
+WHERE (queue_id, key) > (:queue_id, :key) AND expires_at > :now
+ORDER BY queue_id, key LIMIT :limit;
+-- name: copy_sizes
+SELECT id, length(body) FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;
+-- name: copy_messages
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
+FROM penstock_message WHERE id BETWEEN :first AND :last ORDER BY id;
+-- name: copy_heads
+SELECT id FROM penstock_head WHERE id BETWEEN :first AND :last;
+-- name: copy_ready
+SELECT r.id, r.rank, r.attempts, r.deliveries, r.flags
+FROM penstock_message m CROSS JOIN penstock_ready r
+    ON r.queue_id = m.queue_id AND r.rank = m.rank AND r.id = m.id
+WHERE m.id BETWEEN :first AND :last;
+-- name: copy_ready_scan
+SELECT id, rank, attempts, deliveries, flags FROM penstock_ready WHERE id BETWEEN :first AND :last;
+-- name: copy_scheduled
+SELECT id, rank, attempts, deliveries, flags, due_at, position FROM penstock_scheduled
+WHERE id BETWEEN :first AND :last;
+-- name: copy_lease
+SELECT id, rank, attempts, deliveries, flags, dead_at, dead_reason, dead_error FROM penstock_lease
+WHERE id BETWEEN :first AND :last;
+-- name: copy_dead
+SELECT id, rank, attempts, deliveries, flags, dead_at, reason, error FROM penstock_dead
+WHERE id BETWEEN :first AND :last;
+-- name: copy_history
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final, traceback
+FROM penstock_history WHERE id BETWEEN :first AND :last AND final = 0
+UNION ALL
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final, traceback
+FROM penstock_history WHERE id BETWEEN :first AND :last AND final = 1
+ORDER BY 1;
+-- name: copy_results
+SELECT id, expires_at, body FROM penstock_result WHERE id BETWEEN :first AND :last;
+-- name: copy_stored
+SELECT id FROM penstock_message WHERE id BETWEEN :first AND :last;
+-- name: restore_message
+INSERT INTO penstock_message (
+    id, queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: restore_ready
+INSERT INTO penstock_ready (
+    queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+-- name: restore_scheduled
+INSERT INTO penstock_scheduled (
+    queue_id, rank, id, type, attempts, deliveries, expires_at, flags, due_at, key, position)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: restore_dead
+INSERT INTO penstock_dead (
+    queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: restore_head
+INSERT INTO penstock_head (
+    queue_id, key, id)
+VALUES (?, ?, ?);
+-- name: restore_history
+INSERT INTO penstock_history (
+    id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+    claimed_at, at, due_at, final, traceback)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: restore_dedup
+INSERT INTO penstock_dedup (
+    queue_id, key, id, digest, expires_at)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+-- name: restore_name
+INSERT INTO penstock_name (
+    queue_id, name, id)
+VALUES (?, ?, ?);
+-- name: restore_result
+INSERT INTO penstock_result (
+    id, expires_at, body)
+VALUES (?, ?, ?);
+-- name: restore_sequence
+UPDATE sqlite_sequence SET seq = max(seq, :message) WHERE name = 'penstock_message';
+-- name: restore_counters
+UPDATE penstock_counter SET value = max(value, CASE name WHEN 'fence' THEN :fence ELSE :pruned END)
+WHERE name IN ('fence', 'pruned');

@@ -1,7 +1,8 @@
 """The SQLite store. Agents and claims read first and write only if there is work."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from penstock.model.copies import StoreDump
 from penstock.model.message import Moment
 from penstock.model.store_types import (
     Answer,
@@ -26,7 +27,7 @@ from penstock.stores.notifier import wait_until_heard
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.store import SqlStore
-from penstock.stores.sqlite import caller_transaction, feed, health, publish, settle
+from penstock.stores.sqlite import caller_transaction, copying, feed, health, publish, settle
 from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite.database import SqliteDatabase
 from penstock.stores.sqlite.transaction import SqliteTransaction
@@ -143,6 +144,11 @@ class SqliteStore(SqliteDatabase, SqlStore):
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.read(feed.feed, cursor, limit)
+
+    async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+        if self.files is not None:
+            self.files.check_room()
+        return await self.write(copying.restore, page, queue_ids)
 
 
 async def prune(tx: SqliteTransaction, retention: Retention) -> Pruned:
