@@ -6,11 +6,14 @@ PenstockError
 │   ├── Malformed        MALFORMED             invalid JSON or an invalid HTTP request
 │   ├── RequestTimeout   REQUEST_TIMEOUT       the client did not send the whole request in time
 │   ├── InvalidToken     INVALID_TOKEN         a lock token or cursor that this server did not issue
+│   ├── FilterTooLarge   FILTER_TOO_LARGE      a filter beyond its limits
+│   ├── FieldNotHere     FIELD_NOT_HERE        a filter field that this list or stream lacks
 │   └── NotYet           NOT_YET               a feature that does not exist yet
 ├── Refused              REFUSED               valid, but not allowed now
 │   ├── Unauthenticated  UNAUTHENTICATED       missing or invalid API key or token
 │   ├── RateLimited      RATE_LIMITED          too many requests from one caller
 │   ├── Forbidden        FORBIDDEN
+│   │   └── FieldMasked  FIELD_MASKED          a masked field, without the right `reveal`
 │   ├── MethodNotAllowed METHOD_NOT_ALLOWED    the path exists, but not for this HTTP method
 │   ├── TooManyWaiting   TOO_MANY_WAITING      too many waiting claims, event streams or uploads
 │   ├── TooManyConnections  TOO_MANY_CONNECTIONS  the server is running out of file descriptors
@@ -73,6 +76,14 @@ class InvalidToken(InvalidInput):
     code = "INVALID_TOKEN"
 
 
+class FilterTooLarge(InvalidInput):
+    code = "FILTER_TOO_LARGE"
+
+
+class FieldNotHere(InvalidInput):
+    code = "FIELD_NOT_HERE"
+
+
 class NotYet(InvalidInput):
     code = "NOT_YET"
 
@@ -91,6 +102,10 @@ class RateLimited(Refused):
 
 class Forbidden(Refused):
     code = "FORBIDDEN"
+
+
+class FieldMasked(Forbidden):
+    code = "FIELD_MASKED"
 
 
 class MethodNotAllowed(Refused):

@@ -181,4 +181,23 @@ GROUPING = (
          "tests/unit/test_group_commit_store.py"),
 )  # fmt: skip
 
-RULES = (*RANKS, *RETRIES, *ADMISSION, *AGENTS, *GROUPING)
+FILTER = "tests/unit/test_filter.py"
+FILTERS = (
+    rule("first_part_floats", "rules/globs.py match_parts", "not text.startswith(first) or ", "",
+         FILTER),
+    rule("parts_in_any_order", "rules/globs.py match_parts", "start = found + len(part)", "pass",
+         FILTER),
+    rule("unknown_counts_as_no", "rules/filter_match.py join", "return None if unknown else not ends",
+         "return not ends", FILTER),
+    rule("any_created_bounds_all", "rules/filter_match.py find_bounds",
+         "node.nodes if isinstance(node, All) else (node,)",
+         "getattr(node, 'nodes', (node,))", FILTER),
+    rule("day_begins_late", "rules/filter_match.py compare_span", "return value >= until",
+         "return value >= since", FILTER),
+    rule("age_is_created", "rules/filter_parser.py make_age_term", "INVERTED[op]", "op", FILTER),
+    rule("quoted_star_is_a_glob", "rules/filter_parser.py parse_value",
+         "return Pattern((unescape(quoted[1]),))",
+         'return Pattern(tuple(unescape(quoted[1]).split("*")))', FILTER),
+)  # fmt: skip
+
+RULES = (*FILTERS, *RANKS, *RETRIES, *ADMISSION, *AGENTS, *GROUPING)

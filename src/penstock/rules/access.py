@@ -14,6 +14,7 @@ from msgspec import Struct
 from penstock.errors import Forbidden, InvalidInput
 from penstock.model.message import NEVER, Moment
 from penstock.model.queue import CALLBACK
+from penstock.rules.globs import match_glob
 
 # Stands for all queues, all scopes or all rights.
 EVERY = "*"
@@ -48,12 +49,7 @@ class Grant(Struct, frozen=True):
         if queue == EVERY:
             # A denial for one queue is a denial for all queues at once.
             return self.deny or self.queue == EVERY
-        return compile_glob(self.queue).fullmatch(queue) is not None
-
-
-def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Compiles a glob. `re` caches the patterns."""
-    return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+        return match_glob(self.queue, queue)
 
 
 def parse_grant(text: str) -> Grant:
