@@ -21,6 +21,7 @@ from penstock.model.settings import PRESETS, QueueSettings, change
 from penstock.model.store_types import AnswerKind
 from penstock.stores import open as open_store
 from tests.checker import Kind
+from tests.docs import fields
 from tests.docs.tables import page, real, shown, table, word
 
 RANGE = re.compile(r"(-?[\d.]+) to (-?[\d.]+)")
@@ -44,6 +45,10 @@ def flat(settings: QueueSettings) -> dict[str, object]:
         if not isinstance(value, dict):
             found[name] = value
     return found
+
+
+def test_every_field_of_a_message_is_listed_with_its_limits() -> None:
+    assert fields.PAGE.read_text() == fields.text(), "python -m tests.docs.fields"
 
 
 def test_every_error_is_listed_with_its_code_in_the_order_of_the_tree() -> None:

@@ -1,9 +1,12 @@
 """The data dictionary: each column of the lake, in table order.
 
-A line is: column | unit | null when | example | meaning.
+A line is: column | unit | null when | example | meaning. The meanings of message fields come from
+model/fields.py.
 """
 
 from msgspec import Struct
+
+from penstock.model.fields import FIELDS
 
 NEVER = "never"
 
@@ -26,28 +29,28 @@ queue | | the queue was deleted | mail | Name of the queue at extraction time.
 MESSAGE = f"""
 id | | never | 4711 | The message. Unique in the table.
 {QUEUE}
-type | | never | invoice | Message type set by the producer.
-priority | | never | 0 | Messages with higher priority are claimed first.
+type | | never | invoice |
+priority | | never | 0 |
 created_at | UTC | never | 2026-11-17 09:30:00.125 | When it was published.
-body | bytes | never | {{"order":7}} | The payload as it was published. May be empty.
-content_type | | never | application/json | Media type of the body.
-name | | it has none | nightly-report | Unique name set by the producer.
-headers | | it has none | {{"region": "north"}} | Headers of the message.
-labels | | it has none | {{"shard": "1"}} | Labels for searching messages.
-deadline | UTC | it has none | 2026-11-17 12:00:00 | When it expires. Determines the order if the queue orders by deadline.
-lease | s | the queue's applies | 300.0 | Lease of a claim.
-timeout | s | it has none | 60.0 | Time limit of one attempt.
-max_attempts | | the queue's applies | 5 | Maximum attempts before it becomes dead.
-max_deliveries | | the queue's applies | 10 | Maximum deliveries before it becomes dead.
-ordering_key | | it has none | customer-7 | Messages with the same key run one at a time.
-dedup | | it has none | order-7 | Deduplication key.
-correlation_id | | it has none | order-7 | Groups related messages.
-causation_id | | it has none | 4700 | Id of the cause of the message.
-parent_id | | it has none | 4700 | Message that this one was created from.
-traceparent | | it has none | 00-4bf9...-01 | W3C trace context.
-hops | | never | 0 | Hop count set by the producer.
-run_at | UTC | it was due at once, or extracted by version 1 | 2026-11-17 09:31:00.125 | When it was first due.
-expires_at | UTC | it does not expire, or was extracted by version 1 | 2026-11-18 09:30:00.125 | When it expires unless it was claimed.
+body | bytes | never | {{"order":7}} |
+content_type | | never | application/json |
+name | | it has none | nightly-report |
+headers | | it has none | {{"region": "north"}} |
+labels | | it has none | {{"shard": "1"}} |
+deadline | UTC | it has none | 2026-11-17 12:00:00 |
+lease | s | the queue's applies | 300.0 |
+timeout | s | it has none | 60.0 |
+max_attempts | | the queue's applies | 5 |
+max_deliveries | | the queue's applies | 10 |
+ordering_key | | it has none | customer-7 |
+dedup | | it has none | order-7 |
+correlation_id | | it has none | order-7 |
+causation_id | | it has none | 4700 |
+parent_id | | it has none | 4700 |
+traceparent | | it has none | 00-4bf9...-01 |
+hops | | never | 0 |
+run_at | UTC | it was due at once, or extracted by version 1 | 2026-11-17 09:31:00.125 |
+expires_at | UTC | it does not expire, or was extracted by version 1 | 2026-11-18 09:30:00.125 |
 """
 
 EVENT = f"""
@@ -223,4 +226,8 @@ MEANINGS = {
 
 def columns_of(table: str) -> list[Column]:
     lines = [line for line in TEXTS[table].splitlines() if line]
-    return [Column(*(cell.strip() for cell in line.split("|"))) for line in lines]
+    return [make_column(*(cell.strip() for cell in line.split("|"))) for line in lines]
+
+
+def make_column(name: str, unit: str, null_when: str, example: str, meaning: str) -> Column:
+    return Column(name, unit, null_when, example, meaning or FIELDS[name].description)

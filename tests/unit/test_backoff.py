@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.settings import MAX_RUNS, Backoff, get_preset
+from penstock.model.fields import MAX_RUNS
+from penstock.model.settings import Backoff, get_preset
 from penstock.rules.lifecycle import compute_delay
 from tests.unit.leases import half
 

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
-from msgspec import Struct
 
 from penstock.app.job import Home, Job
 from penstock.errors import InvalidInput
+from penstock.model.fields import JobFields, copy_job_fields
 from penstock.model.message import Dedup, Draft, Moment
 from penstock.worker.codec import Arguments, Values, read_hints
 from penstock.worker.context import Context, make_local_context
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TaskOptions(Struct, frozen=True, kw_only=True):
+class TaskOptions(JobFields, frozen=True, kw_only=True):
     """The options of an enqueue, besides the arguments."""
 
     queue: str = "default"
@@ -33,14 +33,6 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     key: str | None = None
     unique: str | None = None
     dedup: Dedup | None = None
-    name: str | None = None
-    headers: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
-    correlation_id: str | None = None
-    max_attempts: int | None = None
-    max_deliveries: int | None = None
-    timeout: float | None = None
-    lease: float | None = None
     callback: str | None = None
     connection: Any = None
     # For a PostgreSQL `connection`: the commit notifies waiting workers.
@@ -61,15 +53,8 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
             deadline=to_moment(self.deadline),
             ordering_key=self.key,
             dedup=dedup,
-            name=self.name,
-            headers=self.headers,
-            labels=self.labels,
-            correlation_id=self.correlation_id,
-            max_attempts=self.max_attempts,
-            max_deliveries=self.max_deliveries,
-            timeout=self.timeout,
-            lease=self.lease,
             callback=self.callback,
+            **copy_job_fields(self),
         )
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from penstock.broker.publish import Publisher
 from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, LockLost, NotFound
+from penstock.model.fields import MAX_BATCH, MAX_LEASE_S, MAX_WORD_LENGTH, MIN_LEASE_S
 from penstock.model.message import Leased, Settlement
 from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue, QueueState
 from penstock.model.store_types import (
@@ -68,9 +69,9 @@ class Consumer(Publisher):
             raise InvalidInput(
                 f"a claim names 1 to {MAX_CLAIM_QUEUES} queues, not {len(selectors)}"
             )
-        validation.check_number("limit", limit, 1, 1_000, whole=True, needed=True)
-        validation.check_number("lease", lease, 0.1, 43_200.0)
-        validation.check_text("consumer", consumer, 200)
+        validation.check_number("limit", limit, 1, MAX_BATCH, whole=True, needed=True)
+        validation.check_number("lease", lease, MIN_LEASE_S, MAX_LEASE_S)
+        validation.check_text("consumer", consumer, MAX_WORD_LENGTH)
         validation.check_number("wait", wait, 0.0, 2**31, needed=True)
         if merge not in MERGES:
             raise InvalidInput(f"merge is {validation.clip(merge)}; it must be rotate or rank")
@@ -227,7 +228,7 @@ class Consumer(Publisher):
 
     async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
         for item in items:
-            validation.check_number("lease", item.lease, 0.1, 43_200.0, needed=True)
+            validation.check_number("lease", item.lease, MIN_LEASE_S, MAX_LEASE_S, needed=True)
         return await settle_each(items, self.lanes.extend)
 
     async def begin(self, held: Held) -> Answer:
@@ -276,7 +277,7 @@ def split_selector(selector: QueueSelector) -> tuple[str, tuple[str, ...]]:
     if name == CALLBACK:
         raise Forbidden(f"queue {name!r} is a system queue; clients cannot claim from it")
     for type_ in types:
-        validation.check_text("type", type_, 200)
+        validation.check_text("type", type_, MAX_WORD_LENGTH)
     return name, tuple(types)
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from penstock.errors import Conflict, Forbidden, InvalidInput, NotFound, SlugConflict
 from penstock.model.documents import Document
+from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import NEVER
 from penstock.model.settings import QueueSettings
 from penstock.rules import validation
@@ -58,7 +59,7 @@ class Credentials:
 
     async def create_key(self, key: Key, *, ttl: float | None = None) -> tuple[Key, str]:
         """Creates a key. The secret is returned only this once."""
-        validation.check_text("name", key.name, 200)
+        validation.check_text("name", key.name, MAX_WORD_LENGTH)
         await self.check_roles(key.tenant, key.roles)
         check_key(key)
         validation.check_number("ttl", ttl, 0.001, 3_153_600_000)
@@ -204,6 +205,6 @@ def check_key(key: Key) -> None:
         if name != EVERY:
             validation.check_name("scope", name)
     for name in key.types:
-        validation.check_text("type", name, 200)
+        validation.check_text("type", name, MAX_WORD_LENGTH)
     validation.check_name("tenant", key.tenant)
     validation.check_number("rate", key.rate, 0.001, 1_000_000)

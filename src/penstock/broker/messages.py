@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.broker.queues import PURGEABLE, QueueAdmin
 from penstock.errors import Busy, InvalidInput, InvalidState, NotFound, PenstockError
+from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH, copy_message_fields
 from penstock.model.message import Draft, Record, State, StoredMessage
 from penstock.model.queue import CALLBACK
 from penstock.model.store_types import Answer, AnswerKind, Published, Query
@@ -36,7 +38,7 @@ class Admin(QueueAdmin):
     async def _resolve_name(self, reference: str, scope: str) -> int:
         queue_name, _, name = reference.partition("/")
         queue = await self.queue(queue_name, scope=scope)
-        validation.check_text("name", name, 200)
+        validation.check_text("name", name, MAX_WORD_LENGTH)
         found = await self.store.named(queue.id, name)
         if found is None:
             raise NotFound(f"no message named {name!r} in queue {queue_name!r}")
@@ -69,11 +71,11 @@ class Admin(QueueAdmin):
         limit: int = 50,
         scope: str = "default",
     ) -> list[Record]:
-        validation.check_number("limit", limit, 1, 1_000, whole=True, needed=True)
+        validation.check_number("limit", limit, 1, MAX_BATCH, whole=True, needed=True)
         validation.check_number("before", before, 0, 2**63 - 1, whole=True)
         for field, text in (("type", type), ("correlation_id", correlation_id)):
             if text is not None:
-                validation.check_text(field, text, 200)
+                validation.check_text(field, text, MAX_WORD_LENGTH)
         queues = (
             await self.queues(scope=scope)
             if queue is None
@@ -146,26 +148,15 @@ class Admin(QueueAdmin):
 
 def copy_of(message: StoredMessage, queue: str, body: bytes) -> Draft:
     """Copies a message to a draft without name and dedup key, with the original as parent."""
-    meta = message.meta
     return Draft(
         body=body,
         queue=queue,
         type=message.type,
         priority=message.priority,
-        headers=meta.headers,
-        labels=meta.labels,
-        content_type=meta.content_type,
-        lease=meta.lease,
-        timeout=meta.timeout,
-        max_attempts=meta.max_attempts,
-        max_deliveries=meta.max_deliveries,
-        ordering_key=meta.ordering_key,
-        correlation_id=meta.correlation_id,
-        causation_id=meta.causation_id,
+        **copy_message_fields(replace(message.meta, name=None)),
         parent_id=message.id,
-        traceparent=meta.traceparent,
-        hops=meta.hops,
-        callback=meta.callback,
+        hops=message.meta.hops,
+        callback=message.meta.callback,
     )
 
 

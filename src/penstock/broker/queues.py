@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound
+from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
 from penstock.model.message import State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.settings import change, get_preset
@@ -114,7 +115,7 @@ class QueueAdmin:
         self.directory.forget()
 
     async def _purge_all(self, queue: Queue) -> None:
-        while await self.store.purge(queue.id, PURGEABLE, 1_000):
+        while await self.store.purge(queue.id, PURGEABLE, MAX_BATCH):
             pass
         while held := await self.store.find(Query((queue.id,), State.CLAIMED)):
             await self.store.cancel([record.message.id for record in held], force=True)
@@ -125,7 +126,7 @@ class QueueAdmin:
 
     async def schedule(self, schedule: Schedule, *, scope: str = "default") -> Schedule:
         """Creates or updates a schedule on the draft's queue."""
-        validation.check_text("schedule name", schedule.name, 200)
+        validation.check_text("schedule name", schedule.name, MAX_WORD_LENGTH)
         queue = await self.queue(schedule.draft.queue, scope=scope)
         if queue.system:
             raise Forbidden(

@@ -1,5 +1,6 @@
 """Maps wire types to the types of the broker."""
 
+from penstock.model.fields import copy_message_fields
 from penstock.model.message import HistoryRow, Leased, Meta, Record, State, StoredMessage
 from penstock.model.queue import Queue, Schedule, Scope
 from penstock.model.store_types import Answer, AnswerKind, Published, WorkerInfo
@@ -48,123 +49,113 @@ def make_answer(outcome: SettleOutcome) -> Answer:
     return Answer(AnswerKind.DONE, state, moment, outcome.cancel_requested)
 
 
-def make_leased(told: Delivery, queue_id: int) -> Leased:
+def make_leased(delivery: Delivery, queue_id: int) -> Leased:
     return Leased(
-        int(told.id),
-        queue_id,
-        told.type,
-        told.priority,
-        to_moment(told.created_at),
-        decode_body(told.body, told.body_base64),
-        make_meta(told),
-        told.fence,
-        told.attempts,
-        told.deliveries,
-        to_moment(told.lease_until),
-        0,
+        id=int(delivery.id),
+        queue_id=queue_id,
+        type=delivery.type,
+        priority=delivery.priority,
+        created_at=to_moment(delivery.created_at),
+        body=decode_body(delivery.body, delivery.body_base64),
+        meta=make_meta(delivery),
+        fence=delivery.fence,
+        attempts=delivery.attempts,
+        deliveries=delivery.deliveries,
+        lease_until=to_moment(delivery.lease_until),
+        flags=0,
     )
 
 
-def make_meta(told: Delivery | MessageView) -> Meta:
+def make_meta(view: Delivery | MessageView) -> Meta:
     return Meta(
-        name=told.name,
-        headers=told.headers,
-        labels=told.labels,
-        content_type=told.content_type,
-        deadline=to_optional_moment(told.deadline),
-        lease=told.lease,
-        timeout=told.timeout,
-        max_attempts=told.max_attempts,
-        max_deliveries=told.max_deliveries,
-        ordering_key=told.ordering_key,
-        correlation_id=told.correlation_id,
-        causation_id=told.causation_id,
-        parent_id=None if told.parent_id is None else int(told.parent_id),
-        traceparent=told.traceparent,
-        callback=told.callback if isinstance(told, MessageView) else None,
+        deadline=to_optional_moment(view.deadline),
+        parent_id=None if view.parent_id is None else int(view.parent_id),
+        callback=view.callback if isinstance(view, MessageView) else None,
+        **copy_message_fields(view),
     )
 
 
-def make_record(told: MessageView, queue_id: int) -> Record:
-    id = int(told.id)
+def make_record(view: MessageView, queue_id: int) -> Record:
+    id = int(view.id)
     message = StoredMessage(
-        id,
-        queue_id,
-        told.type,
-        told.priority,
-        to_moment(told.created_at),
-        decode_body(told.body, told.body_base64),
-        make_meta(told),
+        id=id,
+        queue_id=queue_id,
+        type=view.type,
+        priority=view.priority,
+        created_at=to_moment(view.created_at),
+        body=decode_body(view.body, view.body_base64),
+        meta=make_meta(view),
     )
+    timeline = [make_history_row(step, id, queue_id, n) for n, step in enumerate(view.timeline, 1)]
     return Record(
-        message,
-        told.state,
-        told.attempts,
-        told.deliveries,
-        told.reason,
-        told.error,
-        to_optional_moment(told.run_at),
-        to_optional_moment(told.expires_at),
-        to_optional_moment(told.due_at),
-        to_optional_moment(told.lease_until),
-        told.consumer,
-        told.cancel_requested,
-        told.percent,
-        told.note,
-        tuple(make_history_row(step, id, queue_id, n) for n, step in enumerate(told.timeline, 1)),
-        to_optional_moment(told.claimed_at),
-        to_optional_moment(told.begun_at),
+        message=message,
+        state=view.state,
+        attempts=view.attempts,
+        deliveries=view.deliveries,
+        reason=view.reason,
+        error=view.error,
+        run_at=to_optional_moment(view.run_at),
+        expires_at=to_optional_moment(view.expires_at),
+        due_at=to_optional_moment(view.due_at),
+        lease_until=to_optional_moment(view.lease_until),
+        consumer=view.consumer,
+        cancel_requested=view.cancel_requested,
+        percent=view.percent,
+        note=view.note,
+        timeline=tuple(timeline),
+        claimed_at=to_optional_moment(view.claimed_at),
+        begun_at=to_optional_moment(view.begun_at),
     )
 
 
 def make_history_row(step: TimelineEntry, id: int, queue_id: int, position: int) -> HistoryRow:
     """`position` is the index in the timeline, because the wire lacks the store's position."""
     return HistoryRow(
-        position,
-        id,
-        queue_id,
-        step.verb,
-        step.state,
-        step.reason,
-        step.error,
-        step.attempts,
-        step.deliveries,
-        step.consumer,
-        None,
-        to_optional_moment(step.claimed_at),
-        to_moment(step.at),
-        to_optional_moment(step.due_at),
-        step.state.final,
-        step.traceback,
-    )
-
-
-def make_queue(told: QueueView, number: int) -> Queue:
-    scope = Scope(0, "default", told.scope)
-    return Queue(number, scope, told.name, told.state, told.settings)
-
-
-def make_schedule(told: ScheduleView, queue_id: int) -> Schedule:
-    return Schedule(
-        told.name,
-        told.cron,
-        make_draft(told.message),
-        told.timezone,
-        told.missed,
-        told.paused,
+        position=position,
+        id=id,
         queue_id=queue_id,
-        next_at=to_optional_moment(told.next_at) or 0,
-        last_at=to_optional_moment(told.last_at),
+        verb=step.verb,
+        state=step.state,
+        reason=step.reason,
+        error=step.error,
+        attempts=step.attempts,
+        deliveries=step.deliveries,
+        consumer=step.consumer,
+        fence=None,
+        claimed_at=to_optional_moment(step.claimed_at),
+        at=to_moment(step.at),
+        due_at=to_optional_moment(step.due_at),
+        final=step.state.final,
+        traceback=step.traceback,
     )
 
 
-def make_worker_info(told: WorkerView) -> WorkerInfo:
+def make_queue(view: QueueView, number: int) -> Queue:
+    scope = Scope(0, "default", view.scope)
+    return Queue(number, scope, view.name, view.state, view.settings)
+
+
+def make_schedule(view: ScheduleView, queue_id: int) -> Schedule:
+    return Schedule(
+        name=view.name,
+        cron=view.cron,
+        draft=make_draft(view.message),
+        timezone=view.timezone,
+        missed=view.missed,
+        paused=view.paused,
+        queue_id=queue_id,
+        next_at=to_optional_moment(view.next_at) or 0,
+        last_at=to_optional_moment(view.last_at),
+    )
+
+
+def make_worker_info(view: WorkerView) -> WorkerInfo:
     return WorkerInfo(
-        told.id,
-        told.host,
-        told.pid,
-        tuple(told.queues),
-        to_moment(told.started_at),
-        to_moment(told.seen_at),
-        told.state == "stopping",
+        id=view.id,
+        host=view.host,
+        pid=view.pid,
+        queues=tuple(view.queues),
+        started_at=to_moment(view.started_at),
+        seen_at=to_moment(view.seen_at),
+        stopping=view.state == "stopping",
     )

@@ -10,6 +10,10 @@ from fastapi.openapi.utils import get_openapi
 from penstock.http.errors import Envelope
 from penstock.http.operations import OPERATIONS, Operation
 from penstock.http.routing import NAME, Route
+from penstock.model.fields import FIELDS
+from penstock.wire.consume import Delivery
+from penstock.wire.publish import PublishRequest
+from penstock.wire.records import MessageView
 
 REF = "#/components/schemas/{name}"
 SCOPE = {
@@ -55,8 +59,16 @@ def make_document(app: FastAPI, routes: dict[str, list[Route]]) -> dict[str, Any
         describe(path[route.method.lower()], route, schemas)
     for path, operation in OPERATIONS.items():
         made["paths"][path] = {"post": describe_operation(operation, schemas)}
+    describe_message_fields(schemas.components)
     made["components"] = {"schemas": schemas.components}
     return made
+
+
+def describe_message_fields(components: dict[str, Any]) -> None:
+    for kind in (PublishRequest, Delivery, MessageView):
+        for name, schema in components[kind.__name__]["properties"].items():
+            if name in FIELDS:
+                schema["description"] = FIELDS[name].description
 
 
 def describe(told: dict[str, Any], route: Route, schemas: Schemas) -> None:

@@ -11,9 +11,10 @@ from msgspec import Struct
 from penstock.http.auth.principal import Extent, Requirement
 from penstock.http.context import KEY, RequestContext, route_path_of
 from penstock.http.errors import make_malformed_error
+from penstock.model.fields import NAME_PATTERN
 from penstock.rules.access import Right
 
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
+NAME = rf"^{NAME_PATTERN}$"
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 encode = msgspec.json.Encoder().encode

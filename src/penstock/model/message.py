@@ -5,11 +5,11 @@ from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
+from penstock.model.fields import MAX_MOMENT, MessageFields
+
 # Microseconds since the Unix epoch, by the store's clock.
 Moment: TypeAlias = int
-
-# The largest integer that a double holds exactly: Redis scores and JSON parsers keep it.
-NEVER: Moment = 2**53 - 1
+NEVER: Moment = MAX_MOMENT + 1
 
 
 class State(StrEnum):
@@ -72,24 +72,12 @@ class Dedup(Struct, frozen=True):
     window: float | None = 86_400.0
 
 
-class Meta(Struct, frozen=True, omit_defaults=True, gc=False):
+class Meta(MessageFields, frozen=True, omit_defaults=True, gc=False):
     """The rarely used fields of a message, stored as one JSON column."""
 
-    name: str | None = None
-    headers: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
-    content_type: str = "application/json"
     deadline: Moment | None = None
-    lease: float | None = None
-    timeout: float | None = None
-    max_attempts: int | None = None
-    max_deliveries: int | None = None
-    ordering_key: str | None = None
     dedup: str | None = None
-    correlation_id: str | None = None
-    causation_id: str | None = None
     parent_id: int | None = None
-    traceparent: str | None = None
     hops: int = 0
     callback: str | None = None
 
@@ -97,34 +85,23 @@ class Meta(Struct, frozen=True, omit_defaults=True, gc=False):
 PLAIN = Meta()
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class Draft(MessageFields, frozen=True, kw_only=True):
     """A message before it is published."""
 
-    queue: str = "default"
-    type: str = "message"
-    body: bytes = b""
-    priority: int = 0
     delay: float = 0.0
     run_at: Moment | None = None
     ttl: float | None = None
     expires_at: Moment | None = None
-    dedup: Dedup | None = None
-    name: str | None = None
-    headers: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
-    content_type: str = "application/json"
     deadline: Moment | None = None
-    lease: float | None = None
-    timeout: float | None = None
-    max_attempts: int | None = None
-    max_deliveries: int | None = None
-    ordering_key: str | None = None
-    correlation_id: str | None = None
-    causation_id: str | None = None
+    dedup: Dedup | None = None
     parent_id: int | None = None
-    traceparent: str | None = None
     hops: int = 0
     callback: str | None = None
+    # Most drafts set only these, and their check relies on their place at the end.
+    queue: str = "default"
+    type: str = "message"
+    priority: int = 0
+    body: bytes = b""
 
 
 class StoredMessage(Struct, frozen=True, gc=False):

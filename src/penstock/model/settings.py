@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import InvalidInput, NotYet
+from penstock.model.fields import MAX_LEASE_S, MAX_RUNS, MIN_LEASE_S
 
 Ordering = Literal["fifo", "priority", "deadline", "ready_time", "fair"]
 JITTERS = ("none", "full", "equal")
@@ -14,8 +15,7 @@ LATER = {"ordering": ("fair",), "kind": ("broadcast",)}
 SHELL_TYPE = "penstock.shell"
 
 
-# Stores count attempts and deliveries in 16 bits, and a moment plus a duration must fit a Moment.
-MAX_RUNS = 32_767
+# A moment plus a duration must fit a Moment.
 MAX_DURATION_S = 100 * 366 * 86_400.0
 
 
@@ -97,7 +97,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
         check_range("max_deliveries", self.max_deliveries, 1, MAX_RUNS)
         check_range("max_depth", self.max_depth, 1, 2**53)
         check_range("max_body", self.max_body, 1, 64 * 1_048_576)
-        check_range("lease", self.lease, 0.1, 43_200)
+        check_range("lease", self.lease, MIN_LEASE_S, MAX_LEASE_S)
         check_range("retention", self.retention, 0, MAX_DURATION_S)
         check_range("keep_results", self.keep_results, 0, MAX_DURATION_S)
         self._check_priorities()

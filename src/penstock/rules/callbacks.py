@@ -7,12 +7,12 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
+from penstock.model.fields import MAX_URL_LENGTH
 from penstock.model.message import Meta, Moment, State
 from penstock.rules.validation import check_text, clip
 
 # The message type in the callback queue.
 TYPE = "callback"
-MAX_URL_LENGTH = 2_000
 # Printable ASCII; other characters must be percent-encoded or punycode.
 URL_CHARACTERS = re.compile(r"[!-~]+")
 

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from penstock.errors import InvalidInput
+from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import Moment
 from penstock.model.queue import Missed, Schedule
 from penstock.rules.validation import check_text, clip
@@ -18,7 +19,7 @@ MAX_TICKS = 1_000
 
 def find_next_tick(cron: str, timezone: str, after: Moment) -> Moment:
     """Returns the first tick strictly after `after`."""
-    check_text("cron", cron, 200)
+    check_text("cron", cron, MAX_WORD_LENGTH)
     start = datetime.fromtimestamp(after / 1_000_000, UTC).astimezone(load_zone(timezone))
     try:
         # When clocks go back, CronSim finds the tick of the repeated hour twice.
@@ -58,7 +59,7 @@ def to_moment(tick: datetime) -> Moment:
 
 
 def load_zone(name: str) -> ZoneInfo:
-    check_text("timezone", name, 200)
+    check_text("timezone", name, MAX_WORD_LENGTH)
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -3,8 +3,9 @@
 import re
 
 from penstock.errors import InvalidInput
+from penstock.model.fields import NAME_PATTERN
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+NAME = re.compile(NAME_PATTERN)
 MAX_ERROR_BYTES = 8_192
 MAX_TRACEBACK = 8_192
 

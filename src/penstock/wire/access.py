@@ -5,19 +5,19 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.model.documents import AuditEntry
+from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import NEVER, Moment
 from penstock.rules.access import EVERY, Key, KeyState, Trust
-from penstock.wire.fields import Time, to_datetime, to_optional_datetime
+from penstock.wire.fields import Name, Time, Word, to_datetime, to_optional_datetime
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
-Grants = Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=100)]
+Grants = Annotated[list[Annotated[str, Meta(max_length=MAX_WORD_LENGTH)]], Meta(max_length=100)]
 
 
 class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     """Needs at least one role or grant. `ttl` is in seconds. `tenant` defaults to the caller's;
     only the owner of the store may name another."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    name: Word
     roles: Annotated[list[Name], Meta(max_length=20)] = []
     grants: Grants = []
     scopes: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)] = (EVERY,)

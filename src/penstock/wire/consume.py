@@ -4,12 +4,11 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from penstock.model.fields import MAX_BATCH, MAX_HEADER_LENGTH, MessageFields
 from penstock.model.queue import QueueState
 from penstock.wire.artifacts import InlineArtifact
 from penstock.wire.fields import Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
 from penstock.wire.publish import Problem
-
-MAX_ITEMS = 1_000
 
 
 class ClaimSource(Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +25,7 @@ class ClaimRequest(
     for the first message, at most 30. A client that disconnects gets no messages."""
 
     queues: Annotated[list[ClaimSource], Meta(min_length=1, max_length=16)]
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    limit: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = 1
     wait: Annotated[float, Meta(ge=0, le=2**31)] = 0.0
     lease: Lease | None = None
     consumer: Word | None = None
@@ -34,7 +33,7 @@ class ClaimRequest(
     merge: Literal["rotate", "rank"] | None = None
 
 
-class Delivery(Struct, frozen=True, omit_defaults=True):
+class Delivery(MessageFields, frozen=True, omit_defaults=True):
     """A claimed message, leased until `lease_until`. Settle it with its `token`."""
 
     id: str
@@ -48,22 +47,10 @@ class Delivery(Struct, frozen=True, omit_defaults=True):
     lease_until: Time
     body: Json = UNSET
     body_base64: str | None = None
-    content_type: str = "application/json"
     fence: int = 0
     suspect: bool = False
-    name: str | None = None
-    headers: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
     deadline: Time | None = None
-    timeout: float | None = None
-    lease: float | None = None
-    max_attempts: int | None = None
-    max_deliveries: int | None = None
-    ordering_key: str | None = None
-    correlation_id: str | None = None
-    causation_id: str | None = None
     parent_id: str | None = None
-    traceparent: str | None = None
 
 
 class Deliveries(Struct, frozen=True):
@@ -81,7 +68,7 @@ class CompleteRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     token: Token
     result: Json = UNSET
     result_base64: str | None = None
-    artifacts: Annotated[list[InlineArtifact], Meta(max_length=1_000)] = []
+    artifacts: Annotated[list[InlineArtifact], Meta(max_length=MAX_BATCH)] = []
 
 
 class FailRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -152,7 +139,7 @@ class ProgressRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     token: Token
     percent: Annotated[float, Meta(ge=0, le=100)] | None = None
-    note: Annotated[str, Meta(max_length=8_192)] | None = None
+    note: Annotated[str, Meta(max_length=MAX_HEADER_LENGTH)] | None = None
 
 
 class Settled(Struct, frozen=True, omit_defaults=True):
@@ -188,4 +175,4 @@ Item = TypeVar("Item")
 class Items(Struct, Generic[Item], frozen=True, forbid_unknown_fields=True):
     """A batch of one verb. Each item succeeds or fails on its own."""
 
-    items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]
+    items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_BATCH)]

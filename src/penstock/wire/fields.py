@@ -10,32 +10,48 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from penstock.errors import InvalidInput
+from penstock.model.fields import (
+    MAX_DELAY_S,
+    MAX_INTEGER,
+    MAX_LEASE_S,
+    MAX_RUNS,
+    MAX_URL_LENGTH,
+    MAX_WORD_LENGTH,
+    MIN_DURATION_S,
+    MIN_LEASE_S,
+    NAME_PATTERN,
+)
 from penstock.model.message import Moment
 
 Name: TypeAlias = Annotated[
     str,
-    Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$", description="Name of a scope or queue."),
+    Meta(pattern=rf"^{NAME_PATTERN}$", description="Name of a scope or queue."),
 ]
-Word: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+Word: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_WORD_LENGTH)]
 Text: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
-Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=316_224_000)]
-Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=43_200, description="In seconds.")]
-Runs: TypeAlias = Annotated[int, Meta(ge=1, le=32_767)]
-Number: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_DELAY_S)]
+Duration: TypeAlias = Annotated[float, Meta(ge=MIN_DURATION_S, le=MAX_DELAY_S)]
+Lease: TypeAlias = Annotated[float, Meta(ge=MIN_LEASE_S, le=MAX_LEASE_S, description="In seconds.")]
+Runs: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_RUNS)]
+Number: TypeAlias = Annotated[int, Meta(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)]
 Id: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$", description="Message id.")]
 Url: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=2_000, description="http or https URL without credentials.")
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_URL_LENGTH,
+        description="http or https URL without credentials.",
+    ),
 ]
 Token: TypeAlias = Annotated[
     str,
-    Meta(min_length=1, max_length=200, description="Lock token from the claim."),
+    Meta(min_length=1, max_length=MAX_WORD_LENGTH, description="Lock token from the claim."),
 ]
 # Raw keeps the JSON text as it was sent.
 Json: TypeAlias = Raw | UnsetType
 Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-JSON = "application/json"
 
 
 @lru_cache(1_024)

@@ -6,9 +6,16 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import astuple
 
+from penstock.model.fields import (
+    JSON,
+    MAX_BATCH,
+    MAX_HEADER_LENGTH,
+    MessageFields,
+    copy_message_fields,
+)
 from penstock.model.message import Dedup, Draft
 from penstock.wire.fields import (
-    JSON,
+    Duration,
     Id,
     Json,
     Lease,
@@ -25,18 +32,18 @@ from penstock.wire.fields import (
     to_optional_moment,
 )
 
-Pairs = dict[Word, Annotated[str, Meta(max_length=8_192)]]
+Pairs = dict[Word, Annotated[str, Meta(max_length=MAX_HEADER_LENGTH)]]
 
 
 class DedupKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A publish with the same key within `window` seconds is a duplicate."""
 
     key: Word
-    window: Annotated[float, Meta(ge=0.001, le=316_224_000)] = 86_400.0
+    window: Duration = 86_400.0
 
 
 class PublishRequest(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+    MessageFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
     """A message to publish. `body` is any JSON and is stored as sent. Use `body_base64` and
     `content_type` for other bytes."""
@@ -58,7 +65,7 @@ class PublishRequest(
     headers: Pairs | None = None
     labels: Pairs | None = None
     lease: Lease | None = None
-    timeout: Seconds | None = None
+    timeout: Duration | None = None
     max_attempts: Runs | None = None
     max_deliveries: Runs | None = None
     ordering_key: Word | None = None
@@ -73,7 +80,7 @@ class PublishBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Publishes a batch in one transaction. With `atomic`, all messages are published or none;
     otherwise each succeeds or fails on its own."""
 
-    messages: Annotated[list[PublishRequest], Meta(min_length=1, max_length=1_000)]
+    messages: Annotated[list[PublishRequest], Meta(min_length=1, max_length=MAX_BATCH)]
     atomic: bool = False
 
 
@@ -130,21 +137,10 @@ def make_draft(sent: PublishRequest) -> Draft:
         ttl=sent.ttl,
         expires_at=to_optional_moment(sent.expires_at),
         dedup=make_dedup(sent),
-        name=sent.name,
-        headers=sent.headers,
-        labels=sent.labels,
-        content_type=sent.content_type,
         deadline=to_optional_moment(sent.deadline),
-        lease=sent.lease,
-        timeout=sent.timeout,
-        max_attempts=sent.max_attempts,
-        max_deliveries=sent.max_deliveries,
-        ordering_key=sent.ordering_key,
-        correlation_id=sent.correlation_id,
-        causation_id=sent.causation_id,
         parent_id=None if sent.parent_id is None else int(sent.parent_id),
-        traceparent=sent.traceparent,
         callback=sent.callback,
+        **copy_message_fields(sent),
     )
 
 
@@ -165,7 +161,6 @@ def make_publish_request(draft: Draft) -> PublishRequest:
         type=draft.type,
         body=body,
         body_base64=base64,
-        content_type=draft.content_type,
         priority=draft.priority,
         delay=draft.delay,
         run_at=to_optional_datetime(draft.run_at),
@@ -174,17 +169,7 @@ def make_publish_request(draft: Draft) -> PublishRequest:
         deadline=to_optional_datetime(draft.deadline),
         dedup=None if dedup is None or dedup.window is None else DedupKey(dedup.key, dedup.window),
         unique=dedup.key if dedup is not None and lasting else None,
-        name=draft.name,
-        headers=draft.headers,
-        labels=draft.labels,
-        lease=draft.lease,
-        timeout=draft.timeout,
-        max_attempts=draft.max_attempts,
-        max_deliveries=draft.max_deliveries,
-        ordering_key=draft.ordering_key,
-        correlation_id=draft.correlation_id,
-        causation_id=draft.causation_id,
         parent_id=None if draft.parent_id is None else str(draft.parent_id),
-        traceparent=draft.traceparent,
         callback=draft.callback,
+        **copy_message_fields(draft),
     )

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
 from penstock.model.queue import Missed, Queue, QueueState, Schedule
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import WorkerInfo
@@ -52,7 +53,7 @@ class Purge(Struct, frozen=True, forbid_unknown_fields=True):
     """Ends up to `limit` messages in these places as cancelled."""
 
     places: Annotated[list[Place], Meta(min_length=1, max_length=3)]
-    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = MAX_BATCH
 
 
 class Purged(Struct, frozen=True):
@@ -74,7 +75,7 @@ class Queues(Struct, frozen=True):
 class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Publishes `message` exactly once at each tick of `cron`."""
 
-    cron: Annotated[str, Meta(min_length=1, max_length=200)]
+    cron: Word
     message: PublishRequest = PublishRequest()
     timezone: Word = "UTC"
     missed: Missed = Missed.ONE
@@ -136,9 +137,9 @@ class Workers(Struct, frozen=True):
 class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     """Registers a worker. Workers send it when they start and every 30 seconds."""
 
-    host: Annotated[str, Meta(max_length=200)]
+    host: Annotated[str, Meta(max_length=MAX_WORD_LENGTH)]
     pid: Annotated[int, Meta(ge=0, le=2**31 - 1)]
-    queues: Annotated[list[Name], Meta(max_length=1_000)]
+    queues: Annotated[list[Name], Meta(max_length=MAX_BATCH)]
 
 
 class QueueCountsView(Struct, frozen=True):

@@ -1,11 +1,16 @@
 """Wire types of stored messages: state, timeline, cancel, redrive, import."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, field
 
+from penstock.model.fields import (
+    MAX_BATCH,
+    MAX_WORD_LENGTH,
+    MessageFields,
+    copy_message_fields,
+)
 from penstock.model.message import HistoryRow, Record, State, Verb
-from penstock.model.message import Meta as MessageMeta
 from penstock.wire.fields import (
     Id,
     Json,
@@ -18,7 +23,7 @@ from penstock.wire.fields import (
 )
 from penstock.wire.publish import Problem
 
-Cursor = Annotated[str, Meta(min_length=1, max_length=200)]
+Cursor = Annotated[str, Meta(min_length=1, max_length=MAX_WORD_LENGTH)]
 
 
 class TimelineEntry(Struct, frozen=True, omit_defaults=True):
@@ -37,7 +42,7 @@ class TimelineEntry(Struct, frozen=True, omit_defaults=True):
     traceback: str | None = None
 
 
-class MessageView(Struct, frozen=True, omit_defaults=True):
+class MessageView(MessageFields, frozen=True, omit_defaults=True):
     """A message and its current state."""
 
     id: str
@@ -50,10 +55,6 @@ class MessageView(Struct, frozen=True, omit_defaults=True):
     created_at: Time
     body: Json = UNSET
     body_base64: str | None = None
-    content_type: str = "application/json"
-    name: str | None = None
-    headers: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
     reason: str | None = None
     error: str | None = None
     run_at: Time | None = None
@@ -61,10 +62,6 @@ class MessageView(Struct, frozen=True, omit_defaults=True):
     expires_at: Time | None = None
     deadline: Time | None = None
     lease_until: Time | None = None
-    lease: float | None = None
-    timeout: float | None = None
-    max_attempts: int | None = None
-    max_deliveries: int | None = None
     consumer: str | None = None
     claimed_at: Time | None = None
     begun_at: Time | None = None
@@ -72,14 +69,10 @@ class MessageView(Struct, frozen=True, omit_defaults=True):
     percent: float | None = None
     note: str | None = None
     redrives: int = 0
-    ordering_key: str | None = None
     dedup_key: str | None = None
-    correlation_id: str | None = None
-    causation_id: str | None = None
     parent_id: str | None = None
-    traceparent: str | None = None
     callback: str | None = None
-    timeline: list[TimelineEntry] = []
+    timeline: list[TimelineEntry] = field(default_factory=list)
 
 
 class MessagePage(Struct, frozen=True, omit_defaults=True):
@@ -120,11 +113,11 @@ class RedriveFilter(
     """Selects messages by `ids`, or by state and filter. Filtered messages are redriven newest
     first, at most `limit` and `rate` per second. `cursor` continues where a response ended."""
 
-    ids: Annotated[list[Id], Meta(min_length=1, max_length=1_000)] | None = None
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_BATCH)] | None = None
     state: Literal["dead", "failed", "expired", "cancelled", "completed"] = "dead"
     queue: Name | None = None
     type: Word | None = None
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 1_000
+    limit: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = MAX_BATCH
     rate: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     cursor: Cursor | None = None
 
@@ -154,22 +147,22 @@ class Imported(Struct, frozen=True):
 
 def make_timeline_entry(row: HistoryRow) -> TimelineEntry:
     return TimelineEntry(
-        to_datetime(row.at),
-        row.verb,
-        row.state,
-        row.attempts,
-        row.deliveries,
-        to_optional_datetime(row.claimed_at),
-        to_optional_datetime(row.due_at),
-        row.consumer,
-        row.reason,
-        row.error,
-        row.traceback,
+        at=to_datetime(row.at),
+        verb=row.verb,
+        state=row.state,
+        attempts=row.attempts,
+        deliveries=row.deliveries,
+        claimed_at=to_optional_datetime(row.claimed_at),
+        due_at=to_optional_datetime(row.due_at),
+        consumer=row.consumer,
+        reason=row.reason,
+        error=row.error,
+        traceback=row.traceback,
     )
 
 
 def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> MessageView:
-    message = record.message
+    message, meta = record.message, record.message.meta
     body, base64 = encode_body(message.body)
     return MessageView(
         id=str(message.id),
@@ -196,27 +189,9 @@ def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> 
         note=record.note,
         redrives=record.redrives,
         timeline=[make_timeline_entry(row) for row in record.timeline] if timeline else [],
-        **list_rare_fields(message.meta),
+        deadline=to_optional_datetime(meta.deadline),
+        dedup_key=meta.dedup,
+        parent_id=None if meta.parent_id is None else str(meta.parent_id),
+        callback=meta.callback,
+        **copy_message_fields(meta),
     )
-
-
-def list_rare_fields(meta: MessageMeta) -> dict[str, Any]:
-    """Returns the optional fields, which few messages have."""
-    return {
-        "content_type": meta.content_type,
-        "name": meta.name,
-        "headers": meta.headers,
-        "labels": meta.labels,
-        "deadline": to_optional_datetime(meta.deadline),
-        "lease": meta.lease,
-        "timeout": meta.timeout,
-        "max_attempts": meta.max_attempts,
-        "max_deliveries": meta.max_deliveries,
-        "ordering_key": meta.ordering_key,
-        "dedup_key": meta.dedup,
-        "correlation_id": meta.correlation_id,
-        "causation_id": meta.causation_id,
-        "parent_id": None if meta.parent_id is None else str(meta.parent_id),
-        "traceparent": meta.traceparent,
-        "callback": meta.callback,
-    }

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from penstock.model.fields import MAX_BATCH, MAX_LEASE_S, MIN_LEASE_S
 from penstock.model.settings import check_range
 
 
@@ -25,12 +26,12 @@ class WorkerOptions(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_range("concurrency", self.concurrency, 1, 10_000)
-        check_range("fetch_batch_size", self.fetch_batch_size, 1, 1_000)
+        check_range("fetch_batch_size", self.fetch_batch_size, 1, MAX_BATCH)
         check_range("overfetch_factor", self.overfetch_factor, 1, 100)
         check_range("min_interval", self.min_interval, 0, 3_600)
         check_range("max_interval", self.max_interval, 0.001, 30)
         check_range("grace", self.grace, 0, 86_400)
-        check_range("lease", self.lease, 0.1, 43_200)
+        check_range("lease", self.lease, MIN_LEASE_S, MAX_LEASE_S)
         check_range("prefetch", self.prefetch, 0, 10_000)
 
     @property

@@ -7,9 +7,10 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from penstock.model import message
+from penstock.model.fields import MAX_DELAY_S, MAX_RUNS
 from penstock.model.message import Leased, Settlement
-from penstock.model.settings import MAX_RUNS, Backoff, check_range
-from penstock.rules.drafts import MAX_DELAY_S, check_settlement
+from penstock.model.settings import Backoff, check_range
+from penstock.rules.drafts import check_settlement
 from penstock.rules.lifecycle import compute_delay
 from penstock.rules.validation import check_number
 from penstock.worker.tracebacks import Reported

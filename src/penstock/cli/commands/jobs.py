@@ -14,10 +14,10 @@ from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import SHELL_QUEUE, is_name
 from penstock.cli.output import print_json
 from penstock.errors import InvalidInput, JobFailed, NotFound, SlugConflict
+from penstock.model.fields import MAX_DELAY_S, MAX_RUNS, MIN_DURATION_S
 from penstock.model.message import Draft, Moment
-from penstock.model.settings import MAX_RUNS, SHELL_TYPE, check_range
+from penstock.model.settings import SHELL_TYPE, check_range
 from penstock.model.store_types import Published
-from penstock.rules.drafts import MAX_DELAY_S
 from penstock.worker.executors.shell_job import ShellJob
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         ShellJob(self.command, self.env, self.cwd)
         check_range("max_retries", self.max_retries, 1, MAX_RUNS)
-        check_range("timeout_seconds", self.timeout_seconds, 0.001, MAX_DELAY_S)
+        check_range("timeout_seconds", self.timeout_seconds, MIN_DURATION_S, MAX_DELAY_S)
 
     @property
     def reference(self) -> str | None:

@@ -11,6 +11,7 @@ from penstock.http.auth.principal import OWNER, Extent
 from penstock.http.context import RequestContext
 from penstock.http.routing import Alone, QueueName, RouteTable, make_body_dependency
 from penstock.model.documents import AuditEntry
+from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import NEVER
 from penstock.rules.access import EVERY, ROLES, Grant, Key, Right, parse_grant
 from penstock.wire.access import (
@@ -230,7 +231,7 @@ async def list_acts(
     call: Alone,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[
-        str | None, Query(max_length=200, description="From the previous page.")
+        str | None, Query(max_length=MAX_WORD_LENGTH, description="From the previous page.")
     ] = None,
 ) -> AuditPage:
     """Newest first. A change is audited in the transaction that makes it; denied requests are

@@ -10,12 +10,15 @@ from penstock.artifacts.upload import CHUNK_BYTES
 from penstock.errors import BodyTooLarge
 from penstock.http.handlers.settle import read_lock
 from penstock.http.routing import Alone, Called, Reference, RouteTable
+from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.rules.access import Right
 from penstock.wire.artifacts import ArtifactsView, ArtifactView
 
 artifacts = RouteTable("artifacts")
 BYTES = "application/octet-stream"
-Token = Annotated[str, Path(min_length=1, max_length=200, description="The lock token.")]
+Token = Annotated[
+    str, Path(min_length=1, max_length=MAX_WORD_LENGTH, description="The lock token.")
+]
 FileName = Annotated[str, Path(min_length=1, max_length=255, description="The file name.")]
 # Browsers must not render user content under our origin.
 HARMLESS = {

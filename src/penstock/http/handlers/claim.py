@@ -12,6 +12,7 @@ from penstock.http.lock_tokens import HeldLock
 from penstock.http.long_poll import ClaimKey, Waiter, give_back
 from penstock.http.metrics.metrics import count_values
 from penstock.http.metrics.queue_stats import MICROS_PER_SECOND
+from penstock.model.fields import copy_message_fields
 from penstock.model.message import PLAIN, Flag, Leased, Meta
 from penstock.model.queue import DEAD_LETTER
 from penstock.rules.access import Right
@@ -124,10 +125,9 @@ def make_delivery(call: RequestContext, message: Leased) -> Delivery:
         to_datetime(message.lease_until),
         body,
         base64,
-        meta.content_type,
         message.fence,
         message.suspect,
-        *(() if meta is PLAIN else add_rare_fields(meta)),
+        **({} if meta is PLAIN else list_rare_fields(meta)),
     )
 
 
@@ -136,23 +136,13 @@ def held_lock(message: Leased) -> HeldLock:
     return HeldLock(message.id, message.fence, message.queue_id, from_dead)
 
 
-def add_rare_fields(meta: Meta) -> tuple[Any, ...]:
+def list_rare_fields(meta: Meta) -> dict[str, Any]:
     """Returns the optional fields, which few messages have."""
-    return (
-        meta.name,
-        meta.headers,
-        meta.labels,
-        to_optional_datetime(meta.deadline),
-        meta.timeout,
-        meta.lease,
-        meta.max_attempts,
-        meta.max_deliveries,
-        meta.ordering_key,
-        meta.correlation_id,
-        meta.causation_id,
-        None if meta.parent_id is None else str(meta.parent_id),
-        meta.traceparent,
-    )
+    return {
+        "deadline": to_optional_datetime(meta.deadline),
+        "parent_id": None if meta.parent_id is None else str(meta.parent_id),
+        **copy_message_fields(meta),
+    }
 
 
 def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:

@@ -9,6 +9,7 @@ from penstock.app.job import failure_of
 from penstock.http.context import RequestContext
 from penstock.http.handlers.publish import refuse_shell
 from penstock.http.routing import NAME, Called, Reference, RouteTable, make_body_dependency
+from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import Record, State
 from penstock.wire.fields import decode_body, is_json
 from penstock.wire.records import (
@@ -32,11 +33,11 @@ async def list_messages(
     call: Called,
     queue: Annotated[str | None, Query(pattern=NAME)] = None,
     state: Annotated[State | None, Query()] = None,
-    type: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
-    correlation_id: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    type: Annotated[str | None, Query(min_length=1, max_length=MAX_WORD_LENGTH)] = None,
+    correlation_id: Annotated[str | None, Query(min_length=1, max_length=MAX_WORD_LENGTH)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
     cursor: Annotated[
-        str | None, Query(max_length=200, description="From the previous page.")
+        str | None, Query(max_length=MAX_WORD_LENGTH, description="From the previous page.")
     ] = None,
 ) -> MessagePage:
     tokens = call.service.tokens

@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from penstock.errors import InvalidInput
 from penstock.http.handlers.publish import refuse_unfit
 from penstock.http.routing import Called, QueueName, RouteTable, make_body_dependency
+from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.queue import Schedule
 from penstock.wire.publish import make_draft
 from penstock.wire.queues import NewSchedule, Schedules, ScheduleView, make_schedule_view
 
 schedules = RouteTable("schedules")
-ScheduleName = Annotated[str, Path(min_length=1, max_length=200)]
+ScheduleName = Annotated[str, Path(min_length=1, max_length=MAX_WORD_LENGTH)]
 
 
 @schedules.add("GET", "/v1/schedules", "List schedules", Schedules)

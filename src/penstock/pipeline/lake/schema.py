@@ -6,6 +6,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
+from penstock.model.fields import FIELDS
+from penstock.model.message import Meta
 
 # Stored in every file and manifest. Readers accept this version and all older ones.
 VERSION = 2
@@ -16,17 +18,19 @@ TABLES: tuple[Table, ...] = ("message", "history")
 
 MOMENT = pa.timestamp("us", "UTC")
 TEXTS = pa.map_(pa.string(), pa.string())
+# Version 1 of the lake is older than callbacks, and they are no column of it.
+META_COLUMNS = tuple(
+    name for name in FIELDS if name in Meta.__struct_fields__ and name != "callback"
+)
+ARROW_TYPES = {"text": pa.string(), "dedup": pa.string(), "texts": TEXTS, "whole": pa.int64(),
+               "number": pa.float64(), "moment": MOMENT}  # fmt: skip
 QUEUE = [("queue_id", pa.int64()), ("tenant", pa.string()), ("scope", pa.string()),
          ("queue", pa.string())]  # fmt: skip
 
 MESSAGE = pa.schema([
     ("id", pa.int64()), *QUEUE,
     ("type", pa.string()), ("priority", pa.int64()), ("created_at", MOMENT), ("body", pa.binary()),
-    ("content_type", pa.string()), ("name", pa.string()), ("headers", TEXTS), ("labels", TEXTS),
-    ("deadline", MOMENT), ("lease", pa.float64()), ("timeout", pa.float64()),
-    ("max_attempts", pa.int64()), ("max_deliveries", pa.int64()), ("ordering_key", pa.string()),
-    ("dedup", pa.string()), ("correlation_id", pa.string()), ("causation_id", pa.string()),
-    ("parent_id", pa.int64()), ("traceparent", pa.string()), ("hops", pa.int64()),
+    *((name, ARROW_TYPES[FIELDS[name].kind]) for name in META_COLUMNS),
     ("run_at", MOMENT), ("expires_at", MOMENT),
 ])  # fmt: skip
 HISTORY = pa.schema([

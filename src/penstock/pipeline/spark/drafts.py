@@ -20,20 +20,20 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import InvalidInput
+from penstock.model.fields import FIELDS
 from penstock.model.message import Dedup, Draft
 from penstock.pipeline.spark.sink_options import SinkOptions
 
 TEXT, WHOLE = (StringType,), (ByteType, ShortType, IntegerType, LongType)
 NUMBER, MOMENT, PAIRS = (*WHOLE, FloatType, DoubleType), (TimestampType,), (MapType,)
 # The Spark types that each column accepts.
-COLUMN_TYPES: dict[str, tuple[type[DataType], ...]] = {
-    "key": TEXT, "body": (StringType, BinaryType), "queue": TEXT, "type": TEXT,
-    "content_type": TEXT, "ordering_key": TEXT, "correlation_id": TEXT, "causation_id": TEXT,
-    "traceparent": TEXT, "priority": WHOLE, "parent_id": WHOLE, "hops": WHOLE,
-    "max_attempts": WHOLE, "max_deliveries": WHOLE, "delay": NUMBER, "ttl": NUMBER,
-    "lease": NUMBER, "timeout": NUMBER, "run_at": MOMENT, "expires_at": MOMENT,
-    "deadline": MOMENT, "headers": PAIRS, "labels": PAIRS,
-}  # fmt: skip
+COLUMN_KINDS = {"name": TEXT, "text": TEXT, "bytes": (StringType, BinaryType), "whole": WHOLE,
+                "number": NUMBER, "moment": MOMENT, "texts": PAIRS}  # fmt: skip
+# A row's key is its dedup key, so that each row is published once.
+NO_COLUMNS = {"dedup", "name", "callback"}
+COLUMN_TYPES: dict[str, tuple[type[DataType], ...]] = {"key": TEXT} | {
+    name: COLUMN_KINDS[field.kind] for name, field in FIELDS.items() if name not in NO_COLUMNS
+}
 TYPE_NAMES = {TEXT: "text", WHOLE: "a whole number", NUMBER: "a number", MOMENT: "a timestamp",
           PAIRS: "a map of texts", COLUMN_TYPES["body"]: "text or binary"}  # fmt: skip
 
