@@ -54,6 +54,7 @@ class Outcome(Struct, frozen=True):
     states: dict[str, int]
     innocents: int
     killers: int
+    deliveries: int
     drained_in: float
     starts: int
     busy: int
@@ -85,6 +86,9 @@ class Storm:
         finally:
             self.fleet.destroy()
             self.recorder.close()
+        # Core consumers alone run no handlers, so none can be killed by one.
+        if self.scene.workers != "core" and not dumped.killers:
+            dumped.harmed.append("no killer took part")
         logged, surprises = logs.troubles(self.scene.logs, self.ground.weather.expected)
         return Outcome(
             report=check(read_history(self.scene.history)),
@@ -92,6 +96,7 @@ class Storm:
             states=dict(dumped.states),
             innocents=dumped.innocents,
             killers=dumped.killers,
+            deliveries=dumped.deliveries,
             drained_in=drained_in,
             starts=sum(slot.starts for slot in self.fleet.slots),
             busy=self.fleet.busy,
