@@ -4,11 +4,11 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from fastapi.sse import KEEPALIVE_COMMENT
 
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.errors import StoreUnreachable
+from penstock.http.events.frames import KEEPALIVE
 from penstock.http.events.hub import (
     PUBLISHED,
     WOKEN_AT_ONCE,
@@ -82,7 +82,7 @@ async def test_whoever_has_nothing_to_read_feels_a_pulse() -> None:
     told = EncodedEvent(EVENT, "default")
     hub.tell([told])
     await WakeSignal(hub).tick()
-    assert (await idle.read(), await busy.read()) == (KEEPALIVE_COMMENT, told.frame)
+    assert (await idle.read(), await busy.read()) == (KEEPALIVE, told.frame)
 
 
 async def test_a_crowd_is_told_over_several_turns_of_the_loop() -> None:

@@ -76,7 +76,7 @@ def test_without_pyspark_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "penstock.pipeline.session", None)
     said = terminal.call("pipeline", "extract", code=1).err
-    assert "pip install 'penstock[spark]'" in said
+    assert "pip install 'penstock[pipeline]'" in said
 
 
 def test_a_store_that_is_not_there_is_missed_before_spark_is_started(terminal: Terminal) -> None:

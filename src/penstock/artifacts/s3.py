@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.artifacts.rules import Artifact, DeliveryPrefix, MessagePrefix
 from penstock.artifacts.storage import ArtifactContent
 from penstock.errors import InvalidInput, StoreUnreachable
+from penstock.extras import require_extra
 from penstock.store import Check
 
 if TYPE_CHECKING:
@@ -151,11 +152,9 @@ def shorten_reason(text: str) -> str:
 
 def connect(url: str, what: str) -> "ObjectStore":
     """Connects with region, endpoint and credentials from AWS_* environment variables."""
-    try:
+    with require_extra("s3"):
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
-    except ModuleNotFoundError:
-        raise InvalidInput(f"{what} in s3:// need obstore: pip install 'penstock[s3]'") from None
     if "@" in url or "?" in url:
         raise InvalidInput(
             f"{what}: use s3://BUCKET/PREFIX and pass credentials in environment variables"

@@ -13,6 +13,7 @@ import msgspec
 from penstock.cli.context import CommandContext
 from penstock.cli.output import print_json, print_table
 from penstock.errors import InvalidInput
+from penstock.extras import require_extra
 
 if TYPE_CHECKING:
     from penstock.pipeline.report.data import ReportData
@@ -50,11 +51,9 @@ def show_progress(session: CommandContext, steps: Sequence[str]) -> Iterator[Cal
 
 
 def read_report_data(lake: str, hours: int) -> "ReportData":
-    try:
+    with require_extra("pipeline"):
         from penstock.pipeline.lake.lake import find
         from penstock.pipeline.report.data import read_report_data
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"{error}: pip install 'penstock[spark]'") from None
     return read_report_data(find(lake), hours)
 
 

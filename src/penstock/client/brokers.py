@@ -13,6 +13,7 @@ from penstock.artifacts.storage import default_location, open_storage
 from penstock.broker.artifacts import ArtifactRoom
 from penstock.broker.local import Broker
 from penstock.errors import InvalidState
+from penstock.extras import require_extra
 from penstock.outage import Outages
 from penstock.stores.urls import get_file_path
 
@@ -92,6 +93,8 @@ class BrokerPool:
             yield broker
         finally:
             await broker.store.close()
+            if not self.remote and (room := broker.artifacts.given) is not None:
+                room.threads.shutdown(wait=False)
 
     async def open(self) -> Broker:
         if self.remote:
@@ -103,9 +106,9 @@ class BrokerPool:
         return Broker(store, tenant=self.tenant, room=room, outages=self.outages)
 
     def open_remote(self) -> Broker:
-        # Only for this, and not quickly loaded.
-        from penstock.client.broker import RemoteBroker
-        from penstock.client.mapping import FenceLedger
+        with require_extra("client"):
+            from penstock.client.broker import RemoteBroker
+            from penstock.client.mapping import FenceLedger
 
         self.ledger = self.ledger or FenceLedger()
         return RemoteBroker(self.url, self.ledger, self.key, self.outages)

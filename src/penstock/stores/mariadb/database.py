@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from penstock.errors import InvalidInput, NotYet, OutcomeUnknown, PenstockError
+from penstock.errors import NotYet, OutcomeUnknown, PenstockError
+from penstock.extras import require_extra
 from penstock.model.message import Moment
 from penstock.store import Capabilities
 from penstock.stores.mariadb.connection import (
@@ -170,8 +171,6 @@ class MariaDatabase(ServerHandle):
 def make_waiters(address: MariaDsn, seal: str, wakeups: LocalWakeups) -> Waiting:
     if address.wake is None:
         return ReadyProbe(address.connect, wakeups)
-    try:
+    with require_extra("redis"):
         from penstock.stores.mariadb.redis_notifier import RedisPubSub
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"{error}: install penstock[redis]") from None
     return RedisPubSub(address.connect, address.wake, seal, wakeups)
