@@ -202,7 +202,7 @@ def test_a_connection_to_another_file_is_refused(
 def test_what_is_no_usable_connection_is_refused(
     app: Penstock, send: Task[[str], None], connect: Open, path: Path
 ) -> None:
-    with pytest.raises(InvalidInput, match="str is not a sqlite3 connection"):
+    with pytest.raises(InvalidInput, match="str is not a connection of sqlite3"):
         send.options(connection="queue.db").enqueue("a@b")
     gone = connect()
     gone.close()

@@ -8,27 +8,32 @@ from typing import Any, Generic, TypeVar
 from penstock.errors import InvalidInput
 
 
-class DriverConnection(ABC):
-    """A caller's connection.
+class CallerConnection:
+    """A caller's connection. `waits`: its calls are awaited."""
 
-    `alone`: it is in autocommit mode, outside a transaction. `waits`: its calls are awaited.
-    """
-
-    alone = False
     waits = False
-    errors: tuple[type[BaseException], ...] = ()
     # Registers a callback for after the commit; None if the driver has no such hook.
     on_commit: Callable[[Callable[[], None]], object] | None = None
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
+
+class DriverConnection(CallerConnection, ABC):
+    """A caller's connection to a server.
+
+    `alone`: it is in autocommit mode, outside a transaction.
+    """
+
+    alone = False
+    errors: tuple[type[BaseException], ...] = ()
+
     @abstractmethod
     async def say(self, text: str) -> None:
         """Runs a statement without parameters or rows."""
 
 
-C = TypeVar("C", bound=DriverConnection)
+C = TypeVar("C", bound=CallerConnection)
 
 
 class DriverAdapters(Generic[C]):

@@ -1,4 +1,4 @@
-"""Publishes and completes inside the open transaction of a caller's sqlite3 connection."""
+"""Publishes and completes inside the open transaction of a caller's connection."""
 
 import os
 import sqlite3
@@ -21,20 +21,21 @@ T = TypeVar("T")
 
 
 def publish(
-    connection: object, path: str, now: Moment, entries: Sequence[Entry]
-) -> list[Published]:
+    connection: sqlite3.Connection, path: str, now: Moment, entries: Sequence[Entry]
+) -> tuple[list[Published], bool]:
     """Publishes in the caller's transaction, begun if there is none; the caller commits it.
 
-    A connection in autocommit mode and outside a transaction commits at once.
+    A connection in autocommit mode and outside a transaction commits at once: then the second
+    value is True.
     """
     with use_connection(connection, path) as db:
         if db.in_transaction:
-            return run_in_savepoint(db, now, publish_each, entries)
+            return run_in_savepoint(db, now, publish_each, entries), False
         db.execute("BEGIN IMMEDIATE")
-        return publish_begun(db, now, entries)
+        return publish_begun(db, now, entries), not db.in_transaction
 
 
-def complete(connection: object, path: str, now: Moment, item: Completion) -> None:
+def complete(connection: sqlite3.Connection, path: str, now: Moment, item: Completion) -> None:
     with use_connection(connection, path) as db:
         if not db.in_transaction:
             if is_autocommit(db):
@@ -46,10 +47,8 @@ def complete(connection: object, path: str, now: Moment, item: Completion) -> No
 
 
 @contextmanager
-def use_connection(connection: object, path: str) -> Iterator[sqlite3.Connection]:
+def use_connection(connection: sqlite3.Connection, path: str) -> Iterator[sqlite3.Connection]:
     """Checks that the connection is to the store's file, and translates its errors."""
-    if not isinstance(connection, sqlite3.Connection):
-        raise InvalidInput(f"{type(connection).__name__} is not a sqlite3 connection")
     try:
         with use_plain_rows(connection):
             check_same_file(connection, path)
@@ -69,14 +68,6 @@ def use_plain_rows(db: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         db.row_factory, db.text_factory = factories
-
-
-def in_transaction(connection: object) -> bool:
-    """True inside a transaction; False for a closed connection."""
-    try:
-        return isinstance(connection, sqlite3.Connection) and connection.in_transaction
-    except sqlite3.ProgrammingError:
-        return False
 
 
 def is_autocommit(db: sqlite3.Connection) -> bool:

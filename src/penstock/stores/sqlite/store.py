@@ -1,6 +1,7 @@
 """The SQLite store. Agents and claims read first and write only if there is work."""
 
-from collections.abc import Collection, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock.model.copies import StoreDump
 from penstock.model.message import Moment
@@ -27,9 +28,18 @@ from penstock.stores.notifier import wait_until_heard
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.store import SqlStore
-from penstock.stores.sqlite import caller_transaction, copying, feed, health, publish, settle
+from penstock.stores.sqlite import (
+    caller_transaction,
+    copying,
+    driver_adapters,
+    feed,
+    health,
+    publish,
+    settle,
+)
 from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite.database import SqliteDatabase
+from penstock.stores.sqlite.driver_adapters import ADAPTERS
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import FIRST, LAST
 
@@ -48,26 +58,40 @@ class SqliteStore(SqliteDatabase, SqlStore):
     def enqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
-        self.refuse_replaced()
-        outcomes = caller_transaction.publish(connection, self.path, self.clock(), entries)
-        if not caller_transaction.in_transaction(connection):
-            self.notifier.ring()
-        return outcomes
+        caller = ADAPTERS.adapt(connection)
+        return self.tell_committed(*caller.run(self.publishing(entries)))
 
     async def aenqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
     ) -> list[Published]:
-        return self.enqueue_on(connection, entries, wake=wake)
+        caller = await ADAPTERS.adapt_async(connection)
+        return self.tell_committed(*await caller.arun(self.publishing(entries)))
 
     def complete_on(self, connection: object, item: Completion) -> None:
-        self.refuse_replaced()
-        caller_transaction.complete(connection, self.path, self.clock(), item)
+        ADAPTERS.adapt(connection).run(self.completing(item))
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
-        self.complete_on(connection, item)
+        await (await ADAPTERS.adapt_async(connection)).arun(self.completing(item))
+
+    def publishing(
+        self, entries: Sequence[Entry]
+    ) -> Callable[[sqlite3.Connection], tuple[list[Published], bool]]:
+        self.refuse_replaced()
+        now = self.clock()
+        return lambda db: caller_transaction.publish(db, self.path, now, entries)
+
+    def completing(self, item: Completion) -> Callable[[sqlite3.Connection], None]:
+        self.refuse_replaced()
+        now = self.clock()
+        return lambda db: caller_transaction.complete(db, self.path, now, item)
+
+    def tell_committed(self, outcomes: list[Published], committed: bool) -> list[Published]:
+        if committed:
+            self.notifier.ring()
+        return outcomes
 
     def in_transaction(self, connection: object) -> bool:
-        return caller_transaction.in_transaction(connection)
+        return driver_adapters.in_transaction(connection)
 
     async def claim(self, claim: Claim) -> Claimed:
         # After a full claim of the same queues there is usually more, so skip the check.
