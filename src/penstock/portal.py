@@ -24,7 +24,7 @@ class Portal:
             work.close()
             raise InvalidState(
                 "this call would block the running event loop; await its async variant instead"
-                " (aenqueue, aenqueue_many, apublish, aresult, astatus, acancel ...)"
+                " (aenqueue, apublish, aresult, astatus, acancel, asetup, aclose ...)"
             )
         future = asyncio.run_coroutine_threadsafe(work, self.ensure_loop())
         try:

@@ -49,7 +49,7 @@ async def test_a_schedule_that_is_as_declared_is_left_alone(app: Penstock) -> No
     paused = await broker.store.save_schedule(
         Schedule(
             made.name, made.cron, made.draft, paused=True, id=made.id,
-            queue_id=made.queue_id, next_at=12345,
+            queue_id=made.queue_id, next_at=12345, declared_in=made.declared_in,
         )
     )  # fmt: skip
     assert (await prepared(app))[1] == [paused]

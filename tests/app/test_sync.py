@@ -57,6 +57,21 @@ def drain(app: Penstock) -> None:
     asyncio.run(main())
 
 
+async def use_both_halves(app: Penstock, task: Task[[int], int]) -> None:
+    await asyncio.to_thread(task.enqueue, 1)
+    await task.aenqueue(2)
+    await app.aclose()
+
+
+def test_aclose_closes_both_halves(app: Penstock, task: Task[[int], int]) -> None:
+    before = set(threading.enumerate())
+    asyncio.run(use_both_halves(app, task))
+    assert not app.portal.open
+    assert not app.connections.opening
+    assert set(threading.enumerate()) <= before
+    assert task.enqueue(3).status() is State.READY
+
+
 def test_everything_works_without_a_loop(app: Penstock, task: Task[[int], int]) -> None:
     job = task.enqueue(4)
     many = app.enqueue_many((task.call(number) for number in range(3)), atomic=True)

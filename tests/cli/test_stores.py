@@ -147,6 +147,32 @@ def test_working_on_no_store_is_refused(terminal: Terminal, words: list[str]) ->
     assert list(terminal.folder.iterdir()) == []
 
 
+APP = """
+from penstock import Penstock
+
+app = Penstock("sqlite:///shop.db")
+app.queue("mail", max_attempts=3)
+
+
+@app.task(queue="mail", cron="0 3 * * *")
+def nightly() -> None: ...
+"""
+
+
+def test_migrate_sets_up_what_an_app_declares(terminal: Terminal) -> None:
+    terminal.write("shop.py", APP)
+    assert terminal.run("migrate", "shop:app").out.splitlines()[-2:] == [
+        "queue mail created",
+        "schedule shop.nightly: 0 3 * * *",
+    ]
+    terminal.write("shop.py", APP.replace("max_attempts=3", "max_attempts=7"))
+    changed = terminal.run("migrate", "shop:app", "--json").json["done"]
+    assert changed == ["queue mail: max_attempts 3 -> 7"]
+    assert terminal.run("migrate", "shop:app").out == "nothing to do\n"
+    assert "MODULE:APP" in terminal.run("migrate", "shop:app", "--plan", code=2).err
+    assert (terminal.folder / "shop.db").exists()
+
+
 def test_looking_adds_no_tables_to_the_database_of_another_program(terminal: Terminal) -> None:
     with closing(sqlite3.connect("penstock.db")) as database:
         database.execute("CREATE TABLE song (title TEXT)")

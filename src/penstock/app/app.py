@@ -1,31 +1,37 @@
 """The Penstock app: tasks, subscribers, schedules, hooks and workers."""
 
 import os
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from inspect import iscoroutinefunction
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-import msgspec
-import structlog
-
-from penstock.agents import make_agents
 from penstock.app.enqueue import Enqueuer
+from penstock.app.setup import (
+    apply_settings,
+    find_changed_settings,
+    find_module,
+    find_removed,
+    list_schedules,
+    remove_schedules,
+    save_schedules,
+    show,
+)
 from penstock.app.subscribers import make_subscriber
 from penstock.app.task import AsyncTask, BaseTask, Task, TaskChoices, TaskOptions, apply_choices
 from penstock.broker.local import Broker
 from penstock.errors import InvalidInput
 from penstock.model.queue import Missed, Schedule
 from penstock.rules.cron import find_next_tick
-from penstock.runner import Runner, make_identity
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, Handler
-from penstock.worker.options import WorkerOptions
 from penstock.worker.policy import AckPolicy, AckRules, Strategy, format_error
 from penstock.worker.tracebacks import format_traceback
-from penstock.worker.worker import Hook, Worker
 
-log = structlog.get_logger()
+if TYPE_CHECKING:
+    from penstock.runner import Runner
+    from penstock.worker.options import WorkerOptions
+    from penstock.worker.worker import Hook, Worker
+
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -156,7 +162,7 @@ class Penstock(Enqueuer):
 
         return decorate
 
-    def on(self, event: str, hook: Hook) -> None:
+    def on(self, event: str, hook: "Hook") -> None:
         """Calls `hook(event, context, error)` in the worker after each run.
 
         Events are completed, scheduled and ready (retries), dead, cancelled and lease_lost, or `*`
@@ -173,15 +179,19 @@ class Penstock(Enqueuer):
         return [each for each in found if not queues or each.queue in queues]
 
     async def worker(
-        self, queues: Sequence[str] = (), options: WorkerOptions | None = None
-    ) -> Worker:
+        self, queues: Sequence[str] = (), options: "WorkerOptions | None" = None
+    ) -> "Worker":
         """Makes a worker for these queues, or for all queues with handlers. Start it yourself."""
+        # Programs that only enqueue do not load it.
+        from penstock.worker.worker import Worker
+
         broker = await self.broker()
         handlers = self.handlers(queues)
         if not handlers:
             raise InvalidInput(f"the app has no handler for {', '.join(queues) or 'any queue'}")
         await self.ensure_queues(broker, {handler.queue for handler in handlers})
         await self.prepare(broker)
+        await self.report_changed_settings(broker)
         return Worker(
             broker,
             handlers,
@@ -193,18 +203,55 @@ class Penstock(Enqueuer):
         )
 
     async def prepare(self, broker: Broker) -> None:
-        """Creates or updates the cron schedules that tasks declare."""
-        found = await broker.admin.schedules(scope=self.scope) if self.schedules else []
-        for schedule in self.schedules:
-            await self.ensure_queues(broker, {schedule.draft.queue})
-            same = [each for each in found if has_same_key(each, schedule)]
-            if not any(get_definition(each) == get_definition(schedule) for each in same):
-                paused = any(each.paused for each in same)
-                placed = msgspec.structs.replace(schedule, paused=paused)
-                await broker.admin.schedule(placed, scope=self.scope)
+        """Saves the cron schedules that tasks declare, and removes those they no longer do."""
+        for step in await self.reconcile_schedules(broker):
+            log_event("info", "schedule_changed", step=step)
 
-    def agents(self, broker: Broker) -> Runner:
+    async def reconcile_schedules(self, broker: Broker) -> list[str]:
+        await self.ensure_queues(broker, {each.draft.queue for each in self.schedules})
+        found = await list_schedules(broker, self.schedules, self.scope)
+        removed = find_removed(self.schedules, found)
+        return [
+            *await save_schedules(broker, self.schedules, found, self.scope),
+            *await remove_schedules(broker, removed, self.scope),
+        ]
+
+    async def report_changed_settings(self, broker: Broker) -> None:
+        """Warns of settings that were changed in the code or in the store since `setup`."""
+        changed = await find_changed_settings(broker, self.declared, self.scope)
+        for queue, differences in changed.items():
+            for name, (wanted, stored) in differences.items():
+                log_event(
+                    "warning",
+                    "queue_settings_differ",
+                    queue=queue, setting=name, code=show(wanted), store=show(stored),
+                    advice="run penstock migrate MODULE:APP to apply those of the code",
+                )  # fmt: skip
+
+    async def asetup(self) -> list[str]:
+        """Brings the store in line with the code: queues, their settings, and schedules.
+
+        Run it when you deploy. Returns what it did.
+        """
+        broker = await self.broker()
+        known = {queue.name for queue in await broker.admin.queues(scope=self.scope)}
+        wanted = {*self.declared, *(handler.queue for handler in self.handlers())}
+        await self.ensure_queues(broker, sorted(wanted))
+        changed = await find_changed_settings(broker, self.declared, self.scope)
+        return [
+            *(f"queue {name} created" for name in sorted(wanted - known)),
+            *await apply_settings(broker, changed, self.scope),
+            *await self.reconcile_schedules(broker),
+        ]
+
+    def setup(self) -> list[str]:
+        return self.run(self.asetup())
+
+    def agents(self, broker: Broker) -> "Runner":
         """Makes the agents that run beside a worker. A Penstock server runs its own."""
+        from penstock.agents import make_agents
+        from penstock.runner import Runner, make_identity
+
         if self.connections.remote:
             return Runner(())
         room = broker.artifacts.given
@@ -218,11 +265,19 @@ class Penstock(Enqueuer):
             try:
                 hook(event, context, error)
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - a hook must not affect the run
-                log.error(
+                log_event(
+                    "error",
                     "hook_failed",
                     hook=event, id=context.id, error=format_error(raised),
                     exception=format_traceback(raised),
                 )  # fmt: skip
+
+
+def log_event(level: str, event: str, **fields: object) -> None:
+    # Loaded late: programs that only enqueue do not log.
+    import structlog
+
+    getattr(structlog.get_logger(), level)(event, **fields)
 
 
 def make_ack_rules(
@@ -243,25 +298,18 @@ def make_schedule(
     find_next_tick(cron, timezone, 0)
     if missed not in list(Missed):
         raise InvalidInput(f"missed is {missed!r}; expected one of {', '.join(Missed)}")
-    return Schedule(task.name, cron, task.call().draft, timezone, Missed(missed))
-
-
-def has_same_key(one: Schedule, other: Schedule) -> bool:
-    return (one.name, one.draft.queue) == (other.name, other.draft.queue)
-
-
-def get_definition(schedule: Schedule) -> tuple[object, ...]:
-    return schedule.cron, schedule.timezone, schedule.missed, schedule.draft
+    return Schedule(
+        task.name,
+        cron,
+        task.call().draft,
+        timezone,
+        Missed(missed),
+        declared_in=find_module(task.function),
+    )
 
 
 def derive_task_name(function: Callable[..., Any]) -> str:
-    """Returns module.function. A script is named by the module it would be imported as."""
+    """Returns module.function."""
     if not hasattr(function, "__qualname__"):
         raise InvalidInput(f"{function!r} is not a function; only functions can be tasks")
-    module = function.__module__
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        spec = getattr(main, "__spec__", None)
-        file = os.path.basename(getattr(main, "__file__", "") or "main")
-        module = spec.name if spec is not None else file.removesuffix(".py")
-    return f"{module}.{function.__qualname__}"
+    return f"{find_module(function)}.{function.__qualname__}"

@@ -1,5 +1,6 @@
 """Enqueues tasks and publishes messages, from sync and async code."""
 
+import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -114,7 +115,7 @@ class Enqueuer:
             if await self.is_missing(broker, name) and broker.store.in_transaction(connection):
                 raise InvalidState(
                     f"queue {name!r} does not exist and cannot be created inside your transaction;"
-                    " start a worker or create the queue first"
+                    " call app.setup() before, or run penstock migrate MODULE:APP"
                 )
         await self.ensure_queues(broker, {call.draft.queue for call in calls})
         return broker, [await broker.admit(call.draft, scope=self.scope) for call in calls]
@@ -187,13 +188,15 @@ class Enqueuer:
         return False
 
     async def aclose(self) -> None:
-        """Closes the connections of the running event loop."""
+        """Closes the connections of the running event loop, and those of sync callers."""
         await self.connections.close()
+        if self.portal.open:
+            await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Closes the connections of sync callers."""
+        """Closes the connections of sync callers. In a coroutine, await `aclose` instead."""
         if self.portal.open:
-            self.run(self.aclose())
+            self.run(self.connections.close())
             self.portal.close()
 
 

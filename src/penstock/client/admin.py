@@ -208,6 +208,7 @@ class RemoteAdmin:
             "timezone": schedule.timezone,
             "missed": schedule.missed,
             "paused": schedule.paused,
+            "declared_in": schedule.declared_in,
             "message": make_publish_request(schedule.draft),
         }
         path = schedule_path(schedule.draft.queue, schedule.name)

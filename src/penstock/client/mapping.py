@@ -146,6 +146,7 @@ def make_schedule(view: ScheduleView, queue_id: int) -> Schedule:
         queue_id=queue_id,
         next_at=to_optional_moment(view.next_at) or 0,
         last_at=to_optional_moment(view.last_at),
+        declared_in=view.declared_in,
     )
 
 

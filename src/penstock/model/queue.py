@@ -81,3 +81,5 @@ class Schedule(Struct, frozen=True):
     queue_id: int = 0
     next_at: Moment = 0
     last_at: Moment | None = None
+    # The module whose code declares it; empty for one that an operator made.
+    declared_in: str = ""

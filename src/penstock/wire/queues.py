@@ -80,6 +80,7 @@ class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     timezone: Word = "UTC"
     missed: Missed = Missed.ONE
     paused: bool = False
+    declared_in: Annotated[str, Meta(max_length=200)] = ""
 
 
 class ScheduleView(Struct, frozen=True, omit_defaults=True):
@@ -92,6 +93,7 @@ class ScheduleView(Struct, frozen=True, omit_defaults=True):
     message: PublishRequest
     next_at: Time | None = None
     last_at: Time | None = None
+    declared_in: str = ""
 
 
 class Schedules(Struct, frozen=True):
@@ -209,6 +211,7 @@ def make_schedule_view(schedule: Schedule, queue: str) -> ScheduleView:
         make_publish_request(schedule.draft),
         to_optional_datetime(schedule.next_at or None),
         to_optional_datetime(schedule.last_at),
+        schedule.declared_in,
     )
 
 

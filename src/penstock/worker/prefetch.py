@@ -1,7 +1,7 @@
 """Decides how many messages to prefetch, and releases those that wait too long to start."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -13,9 +13,9 @@ from penstock.worker.quarantine import Quarantine
 log = structlog.get_logger()
 # A message that waited this long for a slot is released, so that another worker can run it.
 PATIENCE_S = 1.0
-# If it comes back, no other worker wanted it, and it is released less often each time.
-PAUSE_GROWTH = 4.0
-MAX_PAUSE_S = 300.0
+# If it comes back, no other worker wanted it, and it may wait longer each time.
+PATIENCE_GROWTH = 4.0
+MAX_PATIENCE_S = 300.0
 CHECK_INTERVAL_S = 0.25
 
 
@@ -70,15 +70,12 @@ class Feeder(Protocol):
 
     lanes: Sequence[Executor]
 
-    def stop_prefetch(self, crowded: Mapping[Executor, float]) -> None:
-        """Claims for free slots only, after other workers had a chance to claim.
-
-        `crowded` executors released messages. For so many seconds, only their slots count.
-        """
+    def stop_prefetch(self) -> None:
+        """Claims for free slots only, after other workers had a chance to claim."""
 
 
-class GrowingPause:
-    """A pause that grows while the same messages come back. It remembers the last ones."""
+class Patience:
+    """How long unstarted messages may wait. It remembers which were released last."""
 
     def __init__(self) -> None:
         self.seconds = PATIENCE_S
@@ -87,7 +84,7 @@ class GrowingPause:
     def give_back(self, contexts: Iterable[Context]) -> None:
         ids = frozenset(context.id for context in contexts)
         again = not ids.isdisjoint(self.returned)
-        longer = min(MAX_PAUSE_S, self.seconds * PAUSE_GROWTH)
+        longer = min(MAX_PATIENCE_S, self.seconds * PATIENCE_GROWTH)
         self.seconds = longer if again else PATIENCE_S
         self.returned = ids
 
@@ -97,8 +94,7 @@ class LaneWatch:
 
     def __init__(self, lane: Executor) -> None:
         self.lane = lane
-        # How long messages of this executor are left to others after a release.
-        self.pause = GrowingPause()
+        self.patience = Patience()
         # How many messages the executor had accepted at `marked_at`.
         self.mark = 0
         self.marked_at = 0.0
@@ -109,11 +105,11 @@ class LaneWatch:
         if accepted - self.lane.waiting >= self.mark:
             self.mark, self.marked_at = accepted, now
             return []
-        if now - self.marked_at < PATIENCE_S:
+        if now - self.marked_at < self.patience.seconds:
             return []
         overdue = self.lane.take_back()
         self.mark = self.lane.load.accepted
-        self.pause.give_back(overdue)
+        self.patience.give_back(overdue)
         return overdue
 
 
@@ -123,8 +119,7 @@ class GiveBack:
     def __init__(self, suspects: Quarantine, release: Callable[[list[Context]], None]) -> None:
         self.suspects = suspects
         self.release = release
-        # How long suspects may wait for their turn.
-        self.patience = GrowingPause()
+        self.patience = Patience()
         self.feeders: list[tuple[Feeder, list[LaneWatch]]] = []
         self.claimed = asyncio.Event()
 
@@ -139,14 +134,11 @@ class GiveBack:
         await asyncio.sleep(CHECK_INTERVAL_S)
         now = asyncio.get_running_loop().time()
         for feeder, watches in self.feeders:
-            taken = [(watch, watch.take_overdue(now)) for watch in watches]
-            overdue = [context for _, contexts in taken for context in contexts]
+            overdue = [context for watch in watches for context in watch.take_overdue(now)]
             overdue += self.take_suspects(feeder.lanes, now)
             if overdue:
                 log.info("unstarted_messages_released", count=len(overdue))
-                feeder.stop_prefetch(
-                    {watch.lane: watch.pause.seconds for watch, contexts in taken if contexts}
-                )
+                feeder.stop_prefetch()
                 self.release(overdue)
 
     def has_waiting(self) -> bool:

@@ -20,21 +20,46 @@ group = click.Group()
 NOTHING = "nothing to do"
 
 
+def set_up(reference: str, url: str | None) -> list[str]:
+    """Migrate the store of an app, unless a server does, and set up what the app declares."""
+    from penstock.app.discovery import load
+
+    app = load(reference)
+    if url is not None:
+        app.use(url)
+    remote = app.url.startswith(("http://", "https://"))
+    steps = [] if remote else asyncio.run(stores.migrate(app.url))
+    try:
+        return [*steps, *app.setup()]
+    finally:
+        app.close()
+
+
 async def examine(broker: Broker) -> list[Check]:
     return await broker.store.examine()
 
 
 @command(group, "migrate")
+@click.argument("app", metavar="[MODULE:APP]", required=False)
 @click.option("--plan", is_flag=True, help="Print the steps without running them.")
-def migrate(session: CommandContext, plan: bool) -> None:
+def migrate(session: CommandContext, app: str | None, plan: bool) -> None:
     """Create the store, or migrate its schema.
 
-    Workers can keep running. Opening a new store or a SQLite file migrates it too.
+    With MODULE:APP also creates the queues that the app declares, applies changed settings, and
+    saves its schedules. Workers can keep running. Opening a new store or a SQLite file migrates
+    it too.
 
     \b
     penstock migrate
+    penstock migrate shop.tasks:app
     penstock migrate --plan --url postgresql://penstock@db.example/queue
     """
+    if app is not None and plan:
+        raise click.UsageError("--plan shows migrations only; leave out MODULE:APP.")
+    if app is not None:
+        steps = set_up(app, session.url_option)
+        print_json({"done": steps}) if session.as_json else print("\n".join(steps or [NOTHING]))
+        return
     steps = asyncio.run(stores.migrate(session.url, plan=plan))
     if plan:
         print_json({"to_do": steps}) if session.as_json else print("\n".join(steps or [NOTHING]))

@@ -41,7 +41,15 @@ async def save_schedule(
         )
     draft = replace(make_draft(new.message), queue=queue)
     refuse_unfit(call, draft)
-    schedule = Schedule(name, new.cron, draft, new.timezone, new.missed, new.paused)
+    schedule = Schedule(
+        name,
+        new.cron,
+        draft,
+        new.timezone,
+        new.missed,
+        new.paused,
+        declared_in=new.declared_in,
+    )
     return make_schedule_view(await call.admin.schedule(schedule, scope=call.scope), queue)
 
 

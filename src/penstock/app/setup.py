@@ -1,0 +1,137 @@
+"""Brings the store in line with what an app declares: its queues, their settings, its crons."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.broker.local import Broker
+from penstock.errors import Forbidden
+from penstock.model.queue import Schedule
+from penstock.model.settings import QueueSettings, change, get_preset
+
+
+def find_module(function: Callable[..., Any]) -> str:
+    """Returns the module of a function. A script is named by the module it would be imported as."""
+    module = function.__module__
+    return name_script() if module == "__main__" else module
+
+
+def name_script() -> str:
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    file = os.path.basename(getattr(main, "__file__", "") or "main")
+    return spec.name if spec is not None else file.removesuffix(".py")
+
+
+def find_differences(
+    declared: dict[str, Any], stored: QueueSettings
+) -> dict[str, tuple[object, object]]:
+    """Returns the declared settings that the queue does not have: name, in the code, in the store.
+
+    Settings that the code leaves alone are the operator's.
+    """
+    given = {name: value for name, value in declared.items() if name != "preset_name"}
+    preset = get_preset(declared["preset_name"])
+    default, wanted = QueueSettings(), change(preset, given)
+    names = [
+        name
+        for name in QueueSettings.__struct_fields__
+        if name in given or getattr(preset, name) != getattr(default, name)
+    ]
+    found = {name: (getattr(wanted, name), getattr(stored, name)) for name in names}
+    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+async def find_changed_settings(
+    broker: Broker, declared: dict[str, dict[str, Any]], scope: str
+) -> dict[str, dict[str, tuple[object, object]]]:
+    """Returns the differences by queue, of queues that exist."""
+    if not declared:
+        return {}
+    stored = {queue.name: queue.settings for queue in await broker.admin.queues(scope=scope)}
+    found = {
+        name: find_differences(settings, stored[name])
+        for name, settings in declared.items()
+        if name in stored
+    }
+    return {name: differences for name, differences in found.items() if differences}
+
+
+async def apply_settings(
+    broker: Broker, changed: dict[str, dict[str, tuple[object, object]]], scope: str
+) -> list[str]:
+    steps: list[str] = []
+    for queue, differences in changed.items():
+        wanted = {name: msgspec.to_builtins(new) for name, (new, _) in differences.items()}
+        await broker.admin.set_queue(queue, scope=scope, **wanted)
+        steps += [
+            f"queue {queue}: {name} {show(old)} -> {show(new)}"
+            for name, (new, old) in differences.items()
+        ]
+    return steps
+
+
+async def save_schedules(
+    broker: Broker, declared: Sequence[Schedule], found: Sequence[Schedule], scope: str
+) -> list[str]:
+    """Creates or updates the declared schedules. A paused one stays paused."""
+    steps: list[str] = []
+    for schedule in declared:
+        same = [each for each in found if get_key(each) == get_key(schedule)]
+        if not any(get_definition(each) == get_definition(schedule) for each in same):
+            paused = any(each.paused for each in same)
+            placed = msgspec.structs.replace(schedule, paused=paused)
+            await broker.admin.schedule(placed, scope=scope)
+            steps.append(f"schedule {schedule.name}: {schedule.cron}")
+    return steps
+
+
+async def list_schedules(
+    broker: Broker, declared: Sequence[Schedule], scope: str
+) -> list[Schedule]:
+    """Lists the schedules of the store; none if the key may not, and the app declares none."""
+    try:
+        return await broker.admin.schedules(scope=scope)
+    except Forbidden:
+        if declared:
+            raise
+        return []
+
+
+def find_removed(declared: Iterable[Schedule], found: Iterable[Schedule]) -> list[Schedule]:
+    """Returns the schedules that modules of this process declared once and no longer do.
+
+    What other modules declared belongs to other workers.
+    """
+    kept = {get_key(each) for each in declared}
+    here = {*sys.modules, name_script()}
+    return [each for each in found if each.declared_in in here and get_key(each) not in kept]
+
+
+async def remove_schedules(broker: Broker, removed: Iterable[Schedule], scope: str) -> list[str]:
+    steps: list[str] = []
+    for each in removed:
+        await broker.admin.unschedule(each.draft.queue, each.name, scope=scope)
+        steps.append(f"schedule {each.name} removed: {each.declared_in} no longer declares it")
+    return steps
+
+
+def get_key(schedule: Schedule) -> tuple[str, str]:
+    return schedule.name, schedule.draft.queue
+
+
+def get_definition(schedule: Schedule) -> tuple[object, ...]:
+    return (
+        schedule.cron,
+        schedule.timezone,
+        schedule.missed,
+        schedule.draft,
+        schedule.declared_in,
+    )
+
+
+def show(setting: object) -> str:
+    return msgspec.json.encode(setting).decode()
