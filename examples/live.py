@@ -1,4 +1,4 @@
-"""Live demo on one SQLite file: two workers, their agents and some traffic.
+"""The whole product on one SQLite file: workers, agents, the HTTP service and traffic.
 
 Start it with `./dev run` and stop it with Ctrl-C. The file stays for the penstock command.
 """
@@ -8,9 +8,11 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -19,47 +21,67 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.broker.local import Broker
-from penstock.model.message import Draft
+from penstock.cli.demo.app import app
+from penstock.cli.demo.traffic import send_traffic
+from penstock.client import Client
+from penstock.errors import PenstockError
 
-HERE = Path(__file__).parent
+APP = "penstock.cli.demo.app:app"
 COLUMNS = ("queue", "ready", "scheduled", "claimed", "dead", "ended")
 PLACES = ("ready", "scheduled", "lease", "dead", "ended")
 
 
-def start_worker(environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-    """Starts a worker from the command line. It logs to a file beside the database."""
-    command = [sys.executable, "-m", "penstock", "worker", "start", "shop:app", "--count", "8"]
+def start(environment: dict[str, str], *words: str) -> "subprocess.Popen[bytes]":
+    """Starts a command of penstock. It logs to a file beside the database."""
+    command = [sys.executable, "-m", "penstock", *words]
     with open(environment["PENSTOCK_LOG"], "ab") as log:
-        return subprocess.Popen(command, cwd=HERE, env=environment, stdout=log, stderr=log)
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
 
-async def publish(broker: Broker, stopped: asyncio.Event) -> None:
-    """Publishes a few orders, mails and images per second."""
-    from shop import app, resize, send_mail
+def find_free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
-    number = 0
+
+async def wait_until_ready(client: Client, stopped: asyncio.Event) -> None:
+    """Waits until the HTTP service answers."""
     while not stopped.is_set():
-        number += 1
-        await send_mail.aenqueue(f"customer{number % 50}@example.org", f"order {number}")
-        if number % 5 == 0:
-            await resize.options(priority=random.randint(0, 9)).aenqueue("cat.png", [64, 128, 256])
-        body = b'{"customer": %d, "item": "pipe", "count": %d}' % (number % 50, number % 40)
-        await app.apublish(Draft(queue="orders", body=body, ordering_key=f"c{number % 50}"))
         try:
-            async with asyncio.timeout(random.uniform(0.02, 0.3)):
-                await stopped.wait()
-        except TimeoutError:
-            pass
+            await client.admin.queues()
+        except PenstockError:
+            await pause(stopped, 0.1)
+        else:
+            return
 
 
-async def picture(broker: Broker, path: str) -> Group:
+async def publish(service: str, stopped: asyncio.Event) -> None:
+    """Sends traffic a few times per second, half of it through the HTTP service."""
+    async with Client(service) as client:
+        await wait_until_ready(client, stopped)
+        number = 0
+        while not stopped.is_set():
+            number += 1
+            await send_traffic(number, client.publish)
+            await pause(stopped, random.uniform(0.02, 0.3))
+
+
+async def pause(stopped: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stopped.wait()
+
+
+async def picture(broker: Broker, path: str, service: str) -> Group:
     counts = {(tally.queue_id, tally.place): tally.count for tally in await broker.store.census()}
     table = Table(*COLUMNS)
     for queue in await broker.admin.queues():
-        if not queue.system:
-            table.add_row(queue.name, *(str(counts.get((queue.id, place), 0)) for place in PLACES))
+        row = [counts.get((queue.id, place), 0) for place in PLACES]
+        if any(row) and not queue.system:
+            table.add_row(queue.name, *map(str, row))
     return Group(
         Text(f"{len(await broker.store.workers())} workers on {path}"),
+        Text(f"HTTP service: {service}    {service}/v1/queues    {service}/metrics"),
         table,
         Text(f"inspect it with PENSTOCK_URL=sqlite:///{path} penstock --help    Ctrl-C stops"),
     )
@@ -67,36 +89,35 @@ async def picture(broker: Broker, path: str) -> Group:
 
 async def main(path: str, seconds: float) -> None:
     url = f"sqlite:///{path}"
-    os.environ["PENSTOCK_URL"] = url
-    environment = os.environ | {"PENSTOCK_LOG": f"{path}.log"}
-    sys.path.insert(0, str(HERE))
-    from shop import app
-
+    app.use(url)
+    environment = os.environ | {"PENSTOCK_URL": url, "PENSTOCK_LOG": f"{path}.log"}
     broker = await app.broker()
-    workers = [start_worker(environment) for _ in range(2)]
+    await app.ensure_queues(broker, ["mail", "images", "orders", "reports"])
+    port = find_free_port()
+    service = f"http://127.0.0.1:{port}"
+    processes = [
+        start(environment, "up", APP, "--port", str(port), "--count", "8"),
+        start(environment, "worker", "start", APP, "--count", "8"),
+    ]
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     asyncio.get_running_loop().call_later(seconds, stopped.set)
-    publishing = asyncio.create_task(publish(broker, stopped))
+    publishing = asyncio.create_task(publish(service, stopped))
     console = Console()
-    console.print(f"running on {path}; Ctrl-C stops", soft_wrap=True)
+    console.print(f"running on {path} and {service}; Ctrl-C stops", soft_wrap=True)
     try:
         with Live(console=console, auto_refresh=False, transient=False) as live:
             while not stopped.is_set():
-                live.update(await picture(broker, path), refresh=True)
-                try:
-                    async with asyncio.timeout(0.5):
-                        await stopped.wait()
-                except TimeoutError:
-                    pass
+                live.update(await picture(broker, path, service), refresh=True)
+                await pause(stopped, 0.5)
     finally:
         await publishing
-        for worker in workers:
-            worker.send_signal(signal.SIGTERM)
-        for worker in workers:
-            await asyncio.to_thread(worker.wait)
-        console.print(await picture(broker, path))
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            await asyncio.to_thread(process.wait)
+        console.print(await picture(broker, path, service))
         await app.aclose()
 
 

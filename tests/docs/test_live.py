@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
+ORDERS = """history WHERE state = 'completed' AND queue_id =
+    (SELECT id FROM penstock_queue WHERE name = 'orders')"""
 LIVE = Path(__file__).parents[2] / "examples" / "live.py"
 
 
@@ -24,11 +26,13 @@ def start(path: Path, seconds: str) -> "subprocess.Popen[str]":
 def test_the_product_runs_live_and_its_work_gets_done(tmp_path: Path) -> None:
     file = tmp_path / "live.db"
     with start(file, "600") as live:
-        wait_until(lambda: count(file, "history WHERE state = 'completed'") > 0, file)
+        # Orders are published over HTTP.
+        wait_until(lambda: count(file, ORDERS) > 0, file)
         live.send_signal(signal.SIGINT)
         printed, _ = live.communicate(timeout=100)
     assert live.returncode == 0, printed
     assert "mail" in printed
+    assert "HTTP service: http://127.0.0.1:" in printed
     assert count(file, "worker") == 0
 
 

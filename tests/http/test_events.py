@@ -59,6 +59,18 @@ def test_every_end_of_a_delivery_is_told(
     assert stream.until(kind, id)[-1].get("error") == more.get("error")
 
 
+@pytest.mark.parametrize("batch", [False, True], ids=["one", "batch"])
+def test_an_extension_names_its_queue(
+    server: Served, queue: str, stream: Stream, batch: bool
+) -> None:
+    id = server.publish(queue)
+    item = {"token": server.claim_one(queue)["token"], "lease": 60}
+    sent = {"items": [item]} if batch else item
+    assert server.post("/v1/extend/batch" if batch else "/v1/extend", sent).status == 200
+    extended = stream.until("message.extended", id)[-1]
+    assert (extended["scope"], extended["queue"]) == ("default", queue)
+
+
 def test_operators_acts_are_told(server: Served, queue: str, stream: Stream) -> None:
     server.post(f"/v1/queues/{queue}/pause")
     paused = stream.event()

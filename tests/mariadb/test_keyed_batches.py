@@ -46,3 +46,13 @@ async def test_a_large_keyed_batch_is_written_in_several_packets(store: MariaSto
     entries = [Entry(QUEUE, "t", body, ordering_key=f"{n}", flags=Flag.KEYED) for n in range(12)]
     assert [each.code for each in await store.enqueue(entries)] == [None] * 12
     assert await complete(store, await claim(store)) == ["done"] * 12
+
+
+async def test_plain_messages_beside_a_name_are_written_in_several_packets(
+    store: MariaStore,
+) -> None:
+    body = bytes(1_000_000)
+    entries = [Entry(QUEUE, "t", b"", name="only"), *[Entry(QUEUE, "t", body)] * 12]
+    published = await store.enqueue(entries)
+    assert [each.code for each in published] == [None] * 13
+    assert [leased.id for leased in await claim(store)] == [each.id for each in published]

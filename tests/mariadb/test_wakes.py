@@ -362,6 +362,15 @@ async def test_a_wake_that_cannot_be_read_is_named(url: str, wake: str) -> None:
         await stores.open(f"{url}?wake={wake}")
 
 
+@pytest.mark.parametrize("wake", ["redis://:hush-hush@host:port/0", "rediss://u:hush/hush@host"])
+async def test_a_wake_that_cannot_be_read_is_named_without_its_password(
+    url: str, wake: str
+) -> None:
+    with pytest.raises(InvalidInput, match=r"wake=redis.*cannot be read") as refused:
+        await stores.open(f"{url}?wake={wake}")
+    assert "hush" not in str(refused.value)
+
+
 async def test_a_redis_says_nothing_of_a_database_that_is_away(wake: str) -> None:
     nowhere = f"mariadb://penstock@127.0.0.1:{free_port()}/queue"
     with pytest.raises(StoreUnreachable):

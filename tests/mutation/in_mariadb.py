@@ -34,6 +34,10 @@ KEYS = (
          "if False:", KEYED),
     sql("keyed_complete_last_in_line", "lines_of_heads", "ORDER BY s.position",
         "ORDER BY s.position DESC", KEYED),
+    code("plain_part_in_one_packet", "transaction.py", "publish_plain",
+         "publish.split_into_packets(entries)", "(entries,)", "tests/mariadb/test_keyed_batches.py"),
+    code("wake_with_its_password", "redis_notifier.py", "make_client", "redact_url(url)", "url",
+         f"{WAKES}::test_a_wake_that_cannot_be_read_is_named_without_its_password"),
 )  # fmt: skip
 
 FENCES = (

@@ -160,6 +160,9 @@ AGENTS = (
     rule("timeout_is_not_for_the_standby", "worker/standby_process.py due",
          "if each.bound <= now", "if False",
          f"{STANDBY}::test_a_run_past_its_timeout_and_grace_is_not_kept"),
+    rule("standby_comes_with_the_first_claim", "worker/worker.py start",
+         "self.heartbeat.prepare(self.shortest_lease())", "pass",
+         f"{STANDBY}::test_a_standby_for_short_leases_is_ready_before_the_first_claim"),
     rule("unreadable_stops_the_others", "agents/scheduler.py _plan_firing",
          "except (InvalidInput, NotFound) as error:", "except NotFound as error:", SCHEDULER),
 )  # fmt: skip

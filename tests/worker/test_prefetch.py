@@ -194,7 +194,7 @@ async def test_what_one_worker_cannot_begin_another_runs(filed: Penstock) -> Non
 async def test_a_worker_alone_does_not_give_back_the_same_messages_in_circles(
     app: Penstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each time that they come back, they are kept longer."""
+    """Each time that they come back, it leaves them to others for longer."""
     monkeypatch.setattr(prefetch, "PATIENCE_S", 0.01)
     monkeypatch.setattr(prefetch, "CHECK_INTERVAL_S", 0.001)
     monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
@@ -204,10 +204,31 @@ async def test_a_worker_alone_does_not_give_back_the_same_messages_in_circles(
     async with working(app, concurrency=1) as worker:
         watch = worker.give_back.feeders[0][1]
         # 0.01 s, and four times as long after each of three rounds.
-        await until(lambda: max(each.patience.seconds for each in watch) >= 0.64)
+        await until(lambda: max(each.pause.seconds for each in watch) >= 0.64)
         assert await counters(app, ids[1]) in [("claimed", 0, 1), ("ready", 0, 0)]
         gate.opened.set()
         await until(lambda: worker.completed == 2)
+
+
+async def test_a_worker_that_comes_late_runs_what_the_first_could_not_begin(
+    filed: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone, the first claimed the same message again and again for its free threads."""
+    monkeypatch.setattr(prefetch, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(prefetch, "CHECK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(prefetch, "PAUSE_GROWTH", 1e9)
+    monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
+    async with opened(filed.url) as first, opened(filed.url) as second:
+        claim_for_all(first.app, "long")
+        ids = await first.publish(2)
+        async with working(first.app, concurrency=1) as worker:
+            watch = worker.give_back.feeders[0][1]
+            await until(lambda: max(each.pause.seconds for each in watch) > 1)
+            async with working(second.app, concurrency=1):
+                await until(lambda: second.begun == ids[1:])
+                assert first.begun == ids[:1]
+                first.opened.set()
+                second.opened.set()
 
 
 async def test_suspects_that_wait_for_a_long_one_go_back_and_hold_up_no_others(

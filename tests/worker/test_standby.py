@@ -228,6 +228,17 @@ async def test_a_coroutine_that_blocks_the_loop_is_named(
     assert stall["seconds"] >= 0.1
 
 
+async def test_a_standby_for_short_leases_is_ready_before_the_first_claim(
+    filed: Penstock,
+) -> None:
+    @filed.task
+    async def work() -> None: ...
+
+    async with working(filed, lease=LEASE):
+        pid = await standby_of(os.getpid())
+        await until(lambda: memory_of(pid) > MEMORY_LIMIT_KB)
+
+
 async def test_a_standby_is_small_and_goes_with_its_worker(filed: Penstock) -> None:
     @filed.task
     async def work() -> None: ...

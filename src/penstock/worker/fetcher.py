@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -51,6 +51,9 @@ class Fetcher:
         self.prefetch = Prefetch(self.slots, options.horizon, options.max_prefetch)
         self.turn = 0
         self.paused_until = 0.0
+        # Executors that released messages: until then, slots of others are not claimed for.
+        self.crowded: Collection[Executor] = ()
+        self.widening: asyncio.TimerHandle | None = None
         self.stopping = self.resting = False
         self.task: asyncio.Task[None] | None = None
 
@@ -103,12 +106,24 @@ class Fetcher:
         if left > 0:
             await self.rest(asyncio.sleep(left))
 
-    def stop_prefetch(self) -> None:
+    def stop_prefetch(self, crowded: Mapping[Executor, float]) -> None:
         """Stops prefetching, and pauses so that another worker can claim released messages."""
         self.prefetch.stop()
+        loop = asyncio.get_running_loop()
         if self.free > 0:
-            self.paused_until = asyncio.get_running_loop().time() + PAUSE_S
+            self.paused_until = loop.time() + PAUSE_S
             self.room.set()
+        if crowded:
+            self.widen()
+            self.crowded = crowded.keys()
+            self.widening = loop.call_later(max(crowded.values()), self.widen)
+
+    def widen(self) -> None:
+        """Claims for the slots of all executors again."""
+        self.crowded = ()
+        if self.widening is not None:
+            self.widening.cancel()
+        self.room.set()
 
     def adapt_target(self) -> None:
         """Updates the prefetch target. Executors ask for more below half of it."""
@@ -125,7 +140,8 @@ class Fetcher:
     @property
     def free(self) -> int:
         """The number of free slots, or below 0 the number of messages that wait for one."""
-        return sum(lane.free for lane in self.lanes) - self.suspects.starting(self.lanes)
+        lanes = self.crowded or self.lanes
+        return sum(lane.free for lane in lanes) - self.suspects.starting(self.lanes)
 
     def limit(self) -> int:
         """Returns how many messages to claim now. Waiting suspects take no slot."""

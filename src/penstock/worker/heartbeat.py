@@ -58,6 +58,11 @@ class Heartbeat:
         if renew_at < self.asleep_until:
             self.wake()
 
+    def prepare(self, lease: float) -> None:
+        """Prepares for messages with this lease or a longer one."""
+        if self.standby is not None:
+            self.standby.prepare(lease)
+
     def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
         """Reports claimed messages to the standby, before any of them runs."""
         if self.standby is not None:

@@ -1,7 +1,7 @@
 """Decides how many messages to prefetch, and releases those that wait too long to start."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -13,9 +13,9 @@ from penstock.worker.quarantine import Quarantine
 log = structlog.get_logger()
 # A message that waited this long for a slot is released, so that another worker can run it.
 PATIENCE_S = 1.0
-# If it comes back, no other worker wanted it, and it may wait longer each time.
-PATIENCE_GROWTH = 4.0
-MAX_PATIENCE_S = 300.0
+# If it comes back, no other worker wanted it, and it is released less often each time.
+PAUSE_GROWTH = 4.0
+MAX_PAUSE_S = 300.0
 CHECK_INTERVAL_S = 0.25
 
 
@@ -70,12 +70,15 @@ class Feeder(Protocol):
 
     lanes: Sequence[Executor]
 
-    def stop_prefetch(self) -> None:
-        """Claims for free slots only, after other workers had a chance to claim."""
+    def stop_prefetch(self, crowded: Mapping[Executor, float]) -> None:
+        """Claims for free slots only, after other workers had a chance to claim.
+
+        `crowded` executors released messages. For so many seconds, only their slots count.
+        """
 
 
-class Patience:
-    """How long unstarted messages may wait. It remembers which were released last."""
+class GrowingPause:
+    """A pause that grows while the same messages come back. It remembers the last ones."""
 
     def __init__(self) -> None:
         self.seconds = PATIENCE_S
@@ -84,7 +87,7 @@ class Patience:
     def give_back(self, contexts: Iterable[Context]) -> None:
         ids = frozenset(context.id for context in contexts)
         again = not ids.isdisjoint(self.returned)
-        longer = min(MAX_PATIENCE_S, self.seconds * PATIENCE_GROWTH)
+        longer = min(MAX_PAUSE_S, self.seconds * PAUSE_GROWTH)
         self.seconds = longer if again else PATIENCE_S
         self.returned = ids
 
@@ -94,7 +97,8 @@ class LaneWatch:
 
     def __init__(self, lane: Executor) -> None:
         self.lane = lane
-        self.patience = Patience()
+        # How long messages of this executor are left to others after a release.
+        self.pause = GrowingPause()
         # How many messages the executor had accepted at `marked_at`.
         self.mark = 0
         self.marked_at = 0.0
@@ -105,11 +109,11 @@ class LaneWatch:
         if accepted - self.lane.waiting >= self.mark:
             self.mark, self.marked_at = accepted, now
             return []
-        if now - self.marked_at < self.patience.seconds:
+        if now - self.marked_at < PATIENCE_S:
             return []
         overdue = self.lane.take_back()
         self.mark = self.lane.load.accepted
-        self.patience.give_back(overdue)
+        self.pause.give_back(overdue)
         return overdue
 
 
@@ -119,7 +123,8 @@ class GiveBack:
     def __init__(self, suspects: Quarantine, release: Callable[[list[Context]], None]) -> None:
         self.suspects = suspects
         self.release = release
-        self.patience = Patience()
+        # How long suspects may wait for their turn.
+        self.patience = GrowingPause()
         self.feeders: list[tuple[Feeder, list[LaneWatch]]] = []
         self.claimed = asyncio.Event()
 
@@ -134,11 +139,14 @@ class GiveBack:
         await asyncio.sleep(CHECK_INTERVAL_S)
         now = asyncio.get_running_loop().time()
         for feeder, watches in self.feeders:
-            overdue = [context for watch in watches for context in watch.take_overdue(now)]
+            taken = [(watch, watch.take_overdue(now)) for watch in watches]
+            overdue = [context for _, contexts in taken for context in contexts]
             overdue += self.take_suspects(feeder.lanes, now)
             if overdue:
                 log.info("unstarted_messages_released", count=len(overdue))
-                feeder.stop_prefetch()
+                feeder.stop_prefetch(
+                    {watch.lane: watch.pause.seconds for watch, contexts in taken if contexts}
+                )
                 self.release(overdue)
 
     def has_waiting(self) -> bool:

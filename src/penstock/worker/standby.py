@@ -26,6 +26,7 @@ import structlog
 from penstock.client.brokers import StoreAddress
 from penstock.model.message import Leased
 from penstock.worker.context import Context
+from penstock.worker.standby_process import PRELOAD_LEASE_S
 
 log = structlog.get_logger()
 PROGRAM = Path(__file__).with_name("standby_process.py")
@@ -158,6 +159,13 @@ class Standby:
         self.recent: list[Sequence[Leased]] = []
         self.pinged_at: float | None = None
         self.late_at = -inf
+
+    def prepare(self, lease: float) -> None:
+        """Starts the process ahead of the first claim if leases are too short to start it then."""
+        if self.process is not None and lease < PRELOAD_LEASE_S:
+            with self.mutex:
+                # An empty group has the process import the driver.
+                self.process.send("claimed", [(0, lease, None, [], None)])
 
     def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
         """Reports claimed messages before any of them runs. Called on the worker's loop.

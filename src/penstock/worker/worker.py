@@ -125,6 +125,7 @@ class Worker:
     async def start(self) -> None:
         await self.routes.open(self.broker, self.handlers, self.scope)
         notice_forks(self)
+        self.heartbeat.prepare(self.shortest_lease())
         for lane in self.routes.executors:
             lane.start()
         if self.connect is None:
@@ -138,6 +139,9 @@ class Worker:
             self.fetchers.append(fetch)
             self.give_back.watch(fetch)
             self.fetching.append(asyncio.create_task(fetch.run()))
+
+    def shortest_lease(self) -> float:
+        return self.options.lease or min(queue.settings.lease for queue in self.queues.values())
 
     def make_fetcher(self, names: list[str], lanes: list[Executor]) -> Fetcher:
         return Fetcher(

@@ -99,7 +99,8 @@ def tallies(outcome: Outcome) -> dict[str, str]:
     return {
         "messages": listed(outcome.states),
         "processes": f"{outcome.starts} started, {outcome.busy} found the store blocked",
-        "innocents": f"{outcome.innocents} beside {outcome.killers} killers",
+        "innocents": f"{outcome.innocents} beside {outcome.killers} killers,"
+        f" delivered at most {outcome.deliveries} times",
         "drained in": f"{outcome.drained_in:.1f} s",
         "logged": listed(outcome.logged),
     }

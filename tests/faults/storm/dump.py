@@ -24,6 +24,8 @@ class Dumped(Struct):
     states: Counter[str]
     killers: int = 0
     innocents: int = 0
+    # The most deliveries of an innocent one.
+    deliveries: int = 0
     harmed: list[str] = []
 
     def count(self, line: Stored) -> None:
@@ -34,6 +36,7 @@ class Dumped(Struct):
             self.killers += 1
             return
         self.innocents += 1
+        self.deliveries = max(self.deliveries, line.deliveries)
         if line.state != "completed":
             found = f"{line.state} after {line.deliveries} deliveries"
             self.harmed.append(f"innocent {line.label}: {found}")

@@ -40,6 +40,8 @@ class Producer(CorePart):
         super().__init__(scene, name)
         self.numbers = count()
         self.app, self.job, self.slow, self.book = app_of(self)
+        # The first batch of each producer has a killer, so that no storm is without one.
+        self.killer_due = True
         # What may be published once more, under the same key or name.
         self.kept: list[Draft] = []
 
@@ -142,7 +144,8 @@ class Producer(CorePart):
             Draft(queue=KILLERS, body=body_of(self.label("-innocent")))
             for _ in range(self.random.randint(2, 12))
         ]
-        if self.random.random() < 0.1:
+        if self.killer_due or self.random.random() < 0.1:
+            self.killer_due = False
             bomb = Draft(queue=KILLERS, body=body_of(self.label("-bomb")))
             drafts.insert(self.random.randrange(len(drafts)), bomb)
         await self.witness.publish_many(drafts, atomic=False, batch=self.label())

@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import msgspec
-
 from penstock.broker.local import Broker
 from penstock.cli.commands.jobs import JobText
 from penstock.cli.demo import app as tasks
+from penstock.cli.demo.traffic import make_order, send_traffic
 from penstock.errors import JobFailed
-from penstock.model.message import Draft, Record, State
+from penstock.model.message import Record, State
 from penstock.model.queue import QueueState
 
 TIMEOUT_S = 20.0
@@ -139,10 +138,7 @@ async def enqueue_unique(stage: DemoStage) -> str:
 
 
 async def handle_batch(stage: DemoStage) -> str:
-    bodies = [{"number": n, "total": 0 if n == 2 else 9.5} for n in range(1, 6)]
-    drafts = [
-        Draft(queue="orders", body=msgspec.json.encode(body), max_attempts=1) for body in bodies
-    ]
+    drafts = [make_order(number) for number in range(38, 43)]
     ended = await stage.wait_until_ended(
         *(each.id for each in await stage.broker.publish_many(drafts))
     )
@@ -178,6 +174,14 @@ async def run_shell_job(stage: DemoStage) -> str:
     path = stage.folder / "demo.db.jobs" / str(id) / "stdout.log"
     text = (await asyncio.to_thread(path.read_text)).splitlines()[-1]
     return check(text.startswith("hi"), f"/bin/sh printed {text!r}, saved in {path.name}")
+
+
+async def run_traffic(stage: DemoStage) -> str:
+    ids = [id for n in range(20, 41) for id in await send_traffic(n, tasks.app.apublish)]
+    ended = await stage.wait_until_ended(*ids)
+    completed = ended.count(State.COMPLETED)
+    text = f"{len(ids)} mails, orders and images: {completed} completed, 1 dead letter"
+    return check(completed == len(ids) - 1, text)
 
 
 async def survive_crash(stage: DemoStage) -> str:
@@ -216,5 +220,6 @@ ACTS: dict[str, Act] = {
     "process executor": run_in_process,
     "cron schedule": run_schedule,
     "shell job": run_shell_job,
+    "mixed traffic": run_traffic,
     "worker crash": survive_crash,
 }

@@ -1,4 +1,4 @@
-"""The app of the demo: small tasks that succeed, fail or wait."""
+"""The app of `penstock demo` and `./dev run`: small tasks that succeed, fail or wait."""
 
 import asyncio
 import os
@@ -63,9 +63,28 @@ def get_process_id() -> int:
     return os.getpid()
 
 
-@app.task(cron="0 9 * * MON-FRI", timezone="Europe/Rome")
+@app.task(queue="reports", cron="* * * * *", timezone="Europe/Rome")
 def report() -> str:
     return "all is well"
+
+
+@app.task(queue="mail", retry=constant(0.2), max_attempts=4)
+async def send_mail(context: Context, to: str, subject: str) -> str:
+    """Fails now and then, as a busy mail server does."""
+    await asyncio.sleep(0.02)
+    if subject.endswith("0") and context.attempt == 1:
+        raise ConnectionError("mail server busy")
+    return f"sent {subject!r} to {to}"
+
+
+@app.task(queue="images", timeout=10)
+def resize(context: Context, name: str, sizes: list[int]) -> int:
+    """Runs in a thread and reports progress."""
+    for number, size in enumerate(sizes, 1):
+        context.raise_if_cancelled()
+        sum(range(size * 1_000))
+        context.progress(number, len(sizes))
+    return len(sizes)
 
 
 @app.subscriber("orders", batch=10)

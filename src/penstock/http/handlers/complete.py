@@ -14,6 +14,7 @@ from penstock.broker.artifacts import Artifacts
 from penstock.errors import AlreadySettled, InvalidInput, PenstockError, StoreError
 from penstock.http.context import RequestContext
 from penstock.http.handlers.settle import Settling
+from penstock.http.lock_tokens import HeldLock
 from penstock.model.store_types import Lock
 from penstock.rules.validation import clip
 from penstock.wire.artifacts import InlineArtifact
@@ -26,12 +27,12 @@ MAYBE_DONE_ERRORS = (AlreadySettled, StoreError)
 class AttachResult(Struct, frozen=True):
     """The lock of an item or its error, and the artifacts stored for it."""
 
-    lock: Lock | PenstockError
+    lock: HeldLock | PenstockError
     names: Sequence[str] = ()
 
 
 class CompletionWithFiles(Settling[CompleteRequest]):
-    async def settle(self, call: RequestContext, lock: Lock, sent: CompleteRequest) -> Settled:
+    async def settle(self, call: RequestContext, lock: HeldLock, sent: CompleteRequest) -> Settled:
         if not sent.artifacts:
             return await super().settle(call, lock, sent)
         artifacts = call.broker.artifacts
@@ -46,7 +47,7 @@ class CompletionWithFiles(Settling[CompleteRequest]):
     async def settle_many(
         self,
         call: RequestContext,
-        read: Sequence[Lock | PenstockError],
+        read: Sequence[HeldLock | PenstockError],
         sent: Sequence[CompleteRequest],
     ) -> SettleOutcomes:
         if not any(item.artifacts for item in sent):
@@ -66,7 +67,7 @@ class CompletionWithFiles(Settling[CompleteRequest]):
 
 
 async def try_attach(
-    artifacts: Artifacts, lock: Lock | PenstockError, sent: CompleteRequest
+    artifacts: Artifacts, lock: HeldLock | PenstockError, sent: CompleteRequest
 ) -> AttachResult:
     if isinstance(lock, PenstockError) or not sent.artifacts:
         return AttachResult(lock)

@@ -42,9 +42,9 @@ class Settling(Generic[Sent]):
         lock = await read_lock(call, sent.token)
         return await self.settle(call, lock, sent)
 
-    async def settle(self, call: RequestContext, lock: Lock, sent: Sent) -> wire.Settled:
+    async def settle(self, call: RequestContext, lock: HeldLock, sent: Sent) -> wire.Settled:
         (answer,) = await self.act(call.broker, [(lock, sent)])
-        self.tell(call, [lock], [answer])
+        await self.tell(call, [lock], [answer])
         raise_unless_done(answer, lock)
         until = UNSET if answer.lease_until is None else to_datetime(answer.lease_until)
         return wire.Settled(str(lock.id), answer.state, until, answer.cancel_requested)
@@ -58,13 +58,15 @@ class Settling(Generic[Sent]):
         return await self.settle_many(call, read, sent.items)
 
     async def settle_many(
-        self, call: RequestContext, read: Sequence[Lock | PenstockError], sent: Sequence[Sent]
+        self, call: RequestContext, read: Sequence[HeldLock | PenstockError], sent: Sequence[Sent]
     ) -> wire.SettleOutcomes:
         held = [
-            (lock, item) for lock, item in zip(read, sent, strict=True) if isinstance(lock, Lock)
+            (lock, item)
+            for lock, item in zip(read, sent, strict=True)
+            if isinstance(lock, HeldLock)
         ]
         answers = await self.act(call.broker, held) if held else []
-        self.tell(call, [lock for lock, _ in held], answers)
+        await self.tell(call, [lock for lock, _ in held], answers)
         told = iter(answers)
         items = [
             make_outcome(lock, next(told) if isinstance(lock, Lock) else None) for lock in read
@@ -72,7 +74,9 @@ class Settling(Generic[Sent]):
         refused = sum(item.error is not None for item in items)
         return wire.SettleOutcomes(items, len(items) - refused, refused)
 
-    def tell(self, call: RequestContext, locks: Sequence[Lock], answers: Sequence[Answer]) -> None:
+    async def tell(
+        self, call: RequestContext, locks: Sequence[HeldLock], answers: Sequence[Answer]
+    ) -> None:
         """Updates metrics. Only extensions are announced: history reports settlements."""
         service = call.service
         for kind, count in count_values([answer.kind for answer in answers]):
@@ -80,7 +84,7 @@ class Settling(Generic[Sent]):
         if self.verb == "extend" and service.hub.listeners:
             service.hub.tell(
                 [
-                    make_extended_event(call, lock)
+                    await make_extended_event(call, lock)
                     for lock, answer in zip(locks, answers, strict=True)
                     if answer.kind is AnswerKind.DONE
                 ]
@@ -88,8 +92,9 @@ class Settling(Generic[Sent]):
         service.wake_tail()
 
 
-def make_extended_event(call: RequestContext, lock: Lock) -> EncodedEvent:
-    event = Event("message.extended", datetime.now(UTC), call.scope, "", str(lock.id))
+async def make_extended_event(call: RequestContext, lock: HeldLock) -> EncodedEvent:
+    queue = await call.broker.directory.get_by_id(lock.queue_id)
+    event = Event("message.extended", datetime.now(UTC), queue.scope.name, queue.name, str(lock.id))
     return EncodedEvent(event, call.caller.tenant)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 from penstock.model.message import NEVER
 from penstock.model.store_types import Entry, Published
 from penstock.stores.mariadb.statement import RawSql, fill_statement, to_literal
-from penstock.stores.sql.locking import LockingTransaction
 
 NOW = "@now"
 # Bytes of bodies in a packet; as hexadecimal they are twice as long.
@@ -77,13 +76,6 @@ def expires_at_sql(entry: Entry) -> str:
 def make_published(first: int, count: int) -> list[Published]:
     """Builds the outcomes: ids are consecutive, in the order of the entries."""
     return [Published(id) for id in range(first, first + count)]
-
-
-async def publish_chunks(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
-    outcomes: list[Published] = []
-    for chunk in split_into_packets(entries):
-        outcomes += await tx.publish_plain(chunk)
-    return outcomes
 
 
 def split_into_packets(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

@@ -13,6 +13,7 @@ from penstock.store import Check
 from penstock.stores.mariadb.connection import MariaConnection
 from penstock.stores.mariadb.notifier import LocalWakeups, MariaPoller
 from penstock.stores.notifier import POLL_INTERVAL_LISTENING_S, Notifier
+from penstock.stores.urls import redact_url
 
 # Time limit of a Redis call, in seconds.
 DEADLINE = 1.0
@@ -98,5 +99,9 @@ def make_client(url: str) -> Redis:
             socket_connect_timeout=DEADLINE,
             socket_timeout=DEADLINE,
         )
-    except ValueError as error:
-        raise InvalidInput(f"store url: wake={url} cannot be read: {error}") from None
+    except ValueError:
+        # The driver's message may contain a part of the password.
+        raise InvalidInput(
+            f"store url: wake={redact_url(url)} cannot be read: expected"
+            " redis://[user:password@]host:port/database"
+        ) from None

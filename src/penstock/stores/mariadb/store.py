@@ -13,13 +13,14 @@ from penstock.stores.mariadb.database import Waiting
 from penstock.stores.mariadb.errors import ERRORS, translate_error
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.caller_transaction import Inside
+from penstock.stores.sql.locking import publish_together
 from penstock.stores.sql.server_store import ServerStore
 
 
 class MariaStore(MariaConsume, ServerStore[Waiting]):
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
         if sum(len(entry.body) for entry in entries) > publish.ONE_PACKET:
-            return await self.write(publish.publish_chunks, entries)
+            return await self.write(publish_together, entries)
         queues = {entry.queue_id for entry in entries}
         outcomes = await self.act(
             *publish.make_statements(entries), *self.notify_statements(queues)

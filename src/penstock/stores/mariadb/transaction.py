@@ -93,10 +93,13 @@ class MariaTransaction(Guarded, StoreTransaction):
         return await self.session.send(*texts)
 
     async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
-        texts = publish.make_statements(entries)
-        outcomes = await self.send(*texts)
+        published: list[Published] = []
+        for chunk in publish.split_into_packets(entries):
+            texts = publish.make_statements(chunk)
+            outcomes = await self.send(*texts)
+            published += publish.make_published(outcomes[-len(texts)].first, len(chunk))
         self.woken.update(entry.queue_id for entry in entries)
-        return publish.make_published(outcomes[-len(texts)].first, len(entries))
+        return published
 
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
         return await keyed.publish(self, entries)
