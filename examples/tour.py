@@ -58,7 +58,7 @@ class Tour:
         self.began_at = await self.store.now()
         await self.create_queues()
         await self.crash()
-        agents = make_agents(self.store, self.broker.directory, make_identity())
+        agents = make_agents(self.store, make_identity())
         async with Runner(agents), asyncio.TaskGroup() as group:
             followed = group.create_task(self.follow())
             for queue, work in self.jobs():

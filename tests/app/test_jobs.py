@@ -17,6 +17,7 @@ from penstock.errors import (
 from penstock.model.message import State
 from penstock.testing.clock import ManualClock
 from tests.app.scenes import Arranged, record, until, until_true, working
+from tests.local import local
 
 pytestmark = pytest.mark.anyio
 
@@ -189,7 +190,7 @@ async def test_results_are_kept_for_a_day() -> None:
         job = await answer.aenqueue()
         assert await job.aresult(30) == 42
     clock.advance(23 * 3600)
-    store = (await app.broker()).store
+    store = local(await app.broker()).store
     await store.sweep_keys(100)
     assert await job.aresult(30) == 42
     clock.advance(2 * 3600)

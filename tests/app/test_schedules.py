@@ -8,6 +8,7 @@ from penstock.errors import InvalidInput
 from penstock.model.queue import Missed, Schedule
 from penstock.testing.clock import ManualClock
 from tests.app.scenes import Arranged, turning, until
+from tests.local import local
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def prepared(app: Penstock) -> tuple[Broker, list[Schedule]]:
     broker = await app.broker()
     await app.prepare(broker)
-    return broker, await broker.admin.schedules()
+    return local(broker), await broker.admin.schedules()
 
 
 async def test_a_cron_task_runs_at_its_tick() -> None:

@@ -10,9 +10,9 @@ import pytest
 from penstock import stores
 from penstock.agents.artifact_pruner import ArtifactPruner
 from penstock.artifacts.local import LocalArtifactStorage
+from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import Artifact, ArtifactLimits, DeliveryPrefix
 from penstock.artifacts.storage import ArtifactStorage
-from penstock.broker.artifacts import ArtifactRoom
 from penstock.broker.local import Broker
 from penstock.errors import (
     AlreadySettled,

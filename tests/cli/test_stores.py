@@ -60,7 +60,7 @@ def test_every_agent_is_listed_with_how_often_it_runs(terminal: Terminal) -> Non
     publish()
 
     async def work(broker: Broker) -> dict[str, float]:
-        agents = make_agents(broker.store, broker.directory, make_identity())
+        agents = make_agents(broker.store, make_identity())
         return {agent.name: agent.every for agent in agents}
 
     lines = terminal.call("agents", "--json").lines

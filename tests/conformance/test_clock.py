@@ -7,8 +7,8 @@ import pytest
 
 from penstock.agents import make_agents
 from penstock.artifacts.local import LocalArtifactStorage
+from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import ArtifactLimits
-from penstock.broker.artifacts import ArtifactRoom
 from penstock.runner import Agent
 from tests.artifacts.scenes import keep
 from tests.conformance.stage import DAY, HOUR, Stage
@@ -65,7 +65,7 @@ async def run_agent(stage: Stage, room: ArtifactRoom, name: str, by: str) -> str
     make_work, interval = SCENES[name]
     await make_work(stage)
     keep(room.place)
-    agents = make_agents(stage.store, stage.broker.directory, by, room)
+    agents = make_agents(stage.store, by, room=room)
     await repeat(stage, next(agent for agent in agents if agent.name == name), interval)
     return {run.name: run.by for run in await stage.store.agent_runs()}.get(name)
 

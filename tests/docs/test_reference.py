@@ -13,7 +13,6 @@ from penstock.broker import messages, queues
 from penstock.broker.consume import Consumer
 from penstock.broker.local import Broker
 from penstock.broker.publish import Publisher
-from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput, PenstockError
 from penstock.model.message import State, Verb
 from penstock.model.queue import QueueState
@@ -150,7 +149,7 @@ def test_every_verb_of_the_store_has_a_promise() -> None:
 @pytest.mark.anyio
 async def test_every_agent_is_listed() -> None:
     async with await open_store("sqlite://") as opened:
-        agents = make_agents(opened, QueueCache(opened), "docs")
+        agents = make_agents(opened, "docs")
     rows = table(page("concepts.md"), "agent")
     listed = [(word(row["agent"]), seconds(row["looks every"])) for row in rows]
     assert listed == [(agent.name, agent.every) for agent in agents]

@@ -36,7 +36,7 @@ class Node:
         self.clock = clock
         self.broker = Broker(store)
         self.sender = WebhookSender(reach)
-        self.callbacks = CallbackDispatcher(self.broker, self.sender, "node")
+        self.callbacks = CallbackDispatcher(store, self.broker.directory, self.sender, "node")
         self.notices = SubscriptionNotifier(store, self.broker.directory, self.sender)
 
     async def tick(self) -> None:

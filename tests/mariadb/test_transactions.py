@@ -16,6 +16,7 @@ from penstock.app.task import AsyncTask
 from penstock.errors import InvalidInput
 from penstock.model.message import Dedup, State, Verb
 from tests.app.scenes import until, working
+from tests.local import local
 from tests.servers.mariadb import MariaDB, place
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +30,7 @@ class RollBack(Exception):
 @pytest.fixture
 async def app(url: str) -> AsyncIterator[Penstock]:
     app = Penstock(url)
-    assert (await app.broker()).store.capabilities.engine == "mariadb"
+    assert local(await app.broker()).capabilities.engine == "mariadb"
     with pymysql.connect(**place(url)) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE orders (item VARCHAR(20) PRIMARY KEY)")
     yield app

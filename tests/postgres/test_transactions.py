@@ -19,6 +19,7 @@ from penstock.app.task import AsyncTask
 from penstock.errors import InvalidInput
 from penstock.model.message import Dedup, State, Verb
 from tests.app.scenes import until, working
+from tests.local import local
 from tests.servers.postgres import Postgres
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +42,7 @@ async def app(url: str) -> AsyncIterator[Penstock]:
     connection = await asyncpg.connect(url)
     await connection.execute("CREATE TABLE orders (item text PRIMARY KEY)")
     await connection.close()
-    assert broker.store.capabilities.engine == "postgres"
+    assert local(broker).capabilities.engine == "postgres"
     yield app
     await app.aclose()
 

@@ -36,6 +36,7 @@ from tests.app.scenes import (
     working,
 )
 from tests.conformance.engines import ENGINES, Engine
+from tests.local import local
 from tests.servers.mariadb import place
 from tests.worker.conftest import Start
 
@@ -85,7 +86,7 @@ async def publish(app: Penstock, count: int = 1, **options: Any) -> list[int]:
 
 
 async def places(app: Penstock) -> dict[str, int]:
-    census = await (await app.broker()).store.census()
+    census = await local(await app.broker()).store.census()
     return {each.place: each.count for each in census if each.count and each.place != "message"}
 
 
@@ -138,7 +139,7 @@ async def test_next_attempt_at_in_the_future_is_fetched_not_before_but_after(
     async def on_order(message: Message[int]) -> None: ...
 
     broker = await app.broker()
-    (id,) = await publish(app, run_at=await broker.store.now() + 3_600 * SECOND)
+    (id,) = await publish(app, run_at=await broker.now() + 3_600 * SECOND)
     (first,) = await publish(app)
     async with turning(app) as (worker, agents):
         await until(lambda: worker.completed == 1)
@@ -333,7 +334,7 @@ async def test_two_subscribers_in_two_processes_handle_each_of_10_000_messages_o
     start(lease=30.0), start(lease=30.0)
 
     async def both_there() -> bool:
-        return len(await broker.store.workers()) == 2
+        return len(await broker.workers()) == 2
 
     async def drained() -> bool:
         return set(await places(app)) == {"ended"}
@@ -362,10 +363,10 @@ async def test_processing_older_than_the_stuck_timeout_is_pending_again_with_its
         agents.nudge("visibility_timeout_enforcer")
         return (await record(app, id)).state is State.READY
 
-    began = await broker.store.now()
+    began = await broker.now()
     async with app.agents(broker) as agents:
         await until_true(given_back)
-    assert await broker.store.now() - began > 60 * SECOND
+    assert await broker.now() - began > 60 * SECOND
     assert await counters(app, id) == ("ready", 0, 1)
 
 

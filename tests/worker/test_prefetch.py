@@ -62,7 +62,7 @@ class Gate:
 
 
 async def claimed(app: Penstock) -> int:
-    depths = await (await app.broker()).store.depths(0)
+    depths = await (await app.broker()).depths()
     return sum(count for (_, place), count in depths.items() if place == "lease")
 
 

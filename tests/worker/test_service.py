@@ -10,6 +10,7 @@ from penstock.client.brokers import BrokerPool
 from penstock.errors import StoreUnreachable
 from penstock.testing.faults import Faults
 from penstock.worker.process import WorkerProcess
+from tests.local import local
 
 pytestmark = pytest.mark.anyio
 DOWN = StoreUnreachable("the store is down")
@@ -21,7 +22,7 @@ class Faulty(BrokerPool):
         self.faults = faults
 
     async def open(self) -> Broker:
-        return Broker(self.faults.wrap((await super().open()).store))
+        return Broker(self.faults.wrap(local(await super().open()).store))
 
 
 @pytest.mark.parametrize("verb", ["workers", "save_worker", "delete_worker"])

@@ -144,7 +144,7 @@ async def test_a_run_that_blocks_the_loop_past_its_timeout_and_grace_is_let_go(
 
     async def given_back() -> bool:
         broker = await filed.connections.open()
-        async with broker.store:
+        async with broker:
             found = await broker.admin.get(1)
         return found.state is State.READY and found.reason == "LEASE_EXPIRED"
 

@@ -7,16 +7,21 @@ from penstock.agents.expirer import Expirer
 from penstock.agents.pruner import Pruner
 from penstock.agents.reclaimer import Reclaimer
 from penstock.agents.scheduler import Scheduler
-from penstock.broker.artifacts import ArtifactRoom
+from penstock.artifacts.room import ArtifactRoom
 from penstock.broker.queue_cache import QueueCache
 from penstock.runner import Agent
 from penstock.store import Store
 
 
 def make_agents(
-    store: Store, directory: QueueCache, by: str, room: ArtifactRoom | None = None
+    store: Store,
+    by: str,
+    *,
+    directory: QueueCache | None = None,
+    room: ArtifactRoom | None = None,
 ) -> list[Agent]:
     """Makes the agents of the process `by`. The artifact pruner needs an artifact storage."""
+    directory = directory or QueueCache(store)
     sweepers = [] if room is None else [ArtifactPruner(store, room, by)]
     return [
         *sweepers,

@@ -8,12 +8,14 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
 from penstock.broker.webhook_secrets import WebhookSecrets
 from penstock.errors import Archived, PenstockError
 from penstock.model.message import Fail, HistoryRow, Leased, Nack, Record, Release, Settlement
 from penstock.model.queue import CALLBACK, Queue, QueueState
 from penstock.model.store_types import Claim
 from penstock.rules.callbacks import Ended, decode
+from penstock.store import Store
 from penstock.webhooks.sender import WebhookRequest, WebhookResult, WebhookSender
 from penstock.wire.webhooks import make_callback
 
@@ -34,11 +36,12 @@ class CallbackDispatcher:
     name = "callback_dispatcher"
     every = 1.0
 
-    def __init__(self, broker: Broker, sender: WebhookSender, by: str) -> None:
-        self.broker = broker
-        self.store = broker.store
+    def __init__(self, store: Store, directory: QueueCache, sender: WebhookSender, by: str) -> None:
+        self.store = store
+        self.directory = directory
+        self.broker = Broker(store, directory=directory)
         self.sender = sender
-        self.signing = WebhookSecrets(broker.store)
+        self.signing = WebhookSecrets(store)
         self.by = by
         self.sending: set[asyncio.Task[None]] = set()
         self.busy_until = 0.0
@@ -54,7 +57,7 @@ class CallbackDispatcher:
             await asyncio.wait(self.sending)
 
     async def tick(self) -> float:
-        queue = await self.broker.directory.get_by_name("default", "default", CALLBACK)
+        queue = await self.directory.get_by_name("default", "default", CALLBACK)
         room = MAX_IN_FLIGHT - len(self.sending)
         if room and is_serving(queue):
             claim = Claim((queue.id,), self.by, room, queue.settings.lease)
@@ -111,7 +114,7 @@ class CallbackDispatcher:
         if (url := record.message.meta.callback) is None:
             raise CallbackLost(f"message {ended.id} has no callback")
         row = find_end(record, ended)
-        queue = await self.broker.directory.get_by_id(record.message.queue_id)
+        queue = await self.directory.get_by_id(record.message.queue_id)
         body = encode(make_callback(record, row, queue, await self.load_result(record, row)))
         secrets = await self.signing.secrets(queue.scope.tenant)
         return WebhookRequest(url, str(message.id), body, secrets.valid)

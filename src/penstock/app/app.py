@@ -18,10 +18,13 @@ from penstock.app.setup import (
 )
 from penstock.app.subscribers import make_subscriber
 from penstock.app.task import AsyncTask, BaseTask, Task, TaskChoices, TaskOptions, apply_choices
-from penstock.broker.local import Broker
+from penstock.artifacts.room import ArtifactRoom
+from penstock.broker.interface import BrokerInterface
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput
 from penstock.model.queue import Missed, Schedule
 from penstock.rules.cron import find_next_tick
+from penstock.store import Store
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, Handler
 from penstock.worker.policy import AckPolicy, AckRules, Strategy, format_error
@@ -202,12 +205,12 @@ class Penstock(Enqueuer):
             address=self.connections.address(),
         )
 
-    async def prepare(self, broker: Broker) -> None:
+    async def prepare(self, broker: BrokerInterface) -> None:
         """Saves the cron schedules that tasks declare, and removes those they no longer do."""
         for step in await self.reconcile_schedules(broker):
             log_event("info", "schedule_changed", step=step)
 
-    async def reconcile_schedules(self, broker: Broker) -> list[str]:
+    async def reconcile_schedules(self, broker: BrokerInterface) -> list[str]:
         await self.ensure_queues(broker, {each.draft.queue for each in self.schedules})
         found = await list_schedules(broker, self.schedules, self.scope)
         removed = find_removed(self.schedules, found)
@@ -216,7 +219,7 @@ class Penstock(Enqueuer):
             *await remove_schedules(broker, removed, self.scope),
         ]
 
-    async def report_changed_settings(self, broker: Broker) -> None:
+    async def report_changed_settings(self, broker: BrokerInterface) -> None:
         """Warns of settings that were changed in the code or in the store since `setup`."""
         changed = await find_changed_settings(broker, self.declared, self.scope)
         for queue, differences in changed.items():
@@ -247,16 +250,15 @@ class Penstock(Enqueuer):
     def setup(self) -> list[str]:
         return self.run(self.asetup())
 
-    def agents(self, broker: Broker) -> "Runner":
+    def agents(self, broker: BrokerInterface) -> "Runner":
         """Makes the agents that run beside a worker. A Penstock server runs its own."""
         from penstock.agents import make_agents
-        from penstock.runner import Runner, make_identity
+        from penstock.runner import Agent, Runner, make_identity
 
-        if self.connections.remote:
-            return Runner(())
-        room = broker.artifacts.given
-        agents = make_agents(broker.store, broker.directory, make_identity(), room)
-        return Runner(agents, outages=broker.outages)
+        def make(store: Store, directory: QueueCache, room: ArtifactRoom | None) -> list[Agent]:
+            return make_agents(store, make_identity(), directory=directory, room=room)
+
+        return Runner(broker.make_agents(make), outages=broker.outages)
 
     def call_hooks(self, event: str, context: Context, error: BaseException | None) -> None:
         for wanted, hook in self.hooks:

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from penstock.app.job import Job
 from penstock.app.task import Call
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.broker.publish import REFUSALS
 from penstock.client.brokers import BrokerPool
 from penstock.errors import InvalidInput, InvalidState, NotFound, SlugConflict
@@ -16,13 +16,13 @@ from penstock.model.settings import change
 from penstock.model.settings import get_preset as settings_of
 from penstock.model.store_types import Entry, Published
 from penstock.portal import Portal
-from penstock.store import Store
 
 R = TypeVar("R")
 T = TypeVar("T")
 
-# The caller's connection that was last enqueued on: its store's URL, the store, the connection.
-caller_transaction: ContextVar[tuple[str, Store, Any] | None] = ContextVar(
+Admitted: TypeAlias = tuple[BrokerInterface, list[Entry]]
+# The caller's connection that was last enqueued on: its store's URL, the broker, the connection.
+caller_transaction: ContextVar[tuple[str, BrokerInterface, Any] | None] = ContextVar(
     "penstock_held", default=None
 )
 
@@ -52,7 +52,7 @@ class Enqueuer:
         self.url = url
         self.connections = BrokerPool(url, self.tenant, self.artifacts, self.key)
 
-    async def broker(self) -> Broker:
+    async def broker(self) -> BrokerInterface:
         """Returns the broker of the running event loop."""
         return await self.connections.get_broker()
 
@@ -106,13 +106,11 @@ class Enqueuer:
             refused = REFUSALS.get(outcome.code, InvalidInput)(outcome.error)
         return Job(self, outcome.id, call.task.results, outcome.duplicate, refused)
 
-    async def admit(
-        self, connection: Any, calls: Sequence[Call[Any]]
-    ) -> tuple[Broker, list[Entry]]:
+    async def admit(self, connection: Any, calls: Sequence[Call[Any]]) -> Admitted:
         """Prepares an enqueue on the caller's connection, without writing."""
         broker = await self.broker()
         for name in {call.draft.queue for call in calls}:
-            if await self.is_missing(broker, name) and broker.store.in_transaction(connection):
+            if await self.is_missing(broker, name) and broker.in_transaction(connection):
                 raise InvalidState(
                     f"queue {name!r} does not exist and cannot be created inside your transaction;"
                     " call app.setup() before, or run penstock migrate MODULE:APP"
@@ -121,7 +119,10 @@ class Enqueuer:
         return broker, [await broker.admit(call.draft, scope=self.scope) for call in calls]
 
     def publish_on(
-        self, connection: Any, calls: Sequence[Call[R]], admitted: tuple[Broker, list[Entry]]
+        self,
+        connection: Any,
+        calls: Sequence[Call[R]],
+        admitted: Admitted,
     ) -> list[Job[R]]:
         """Publishes in the caller's transaction, on its thread."""
         broker, entries = admitted
@@ -129,11 +130,14 @@ class Enqueuer:
             self.make_job(call, broker.publish_on(connection, call.draft, entry, wake=call.wake))
             for call, entry in zip(calls, entries, strict=True)
         ]
-        caller_transaction.set((self.url, broker.store, connection))
+        caller_transaction.set((self.url, broker, connection))
         return jobs
 
     async def apublish_on(
-        self, connection: Any, calls: Sequence[Call[R]], admitted: tuple[Broker, list[Entry]]
+        self,
+        connection: Any,
+        calls: Sequence[Call[R]],
+        admitted: Admitted,
     ) -> list[Job[R]]:
         broker, entries = admitted
         jobs = [
@@ -142,7 +146,7 @@ class Enqueuer:
             )
             for call, entry in zip(calls, entries, strict=True)
         ]
-        caller_transaction.set((self.url, broker.store, connection))
+        caller_transaction.set((self.url, broker, connection))
         return jobs
 
     def refuse_open_transaction(self) -> None:
@@ -168,7 +172,7 @@ class Enqueuer:
         await self.ensure_queues(broker, {draft.queue})
         return await broker.publish(draft, scope=self.scope)
 
-    async def ensure_queues(self, broker: Broker, names: Iterable[str]) -> None:
+    async def ensure_queues(self, broker: BrokerInterface, names: Iterable[str]) -> None:
         """Creates missing queues. Another process may create them at the same time."""
         for name in names:
             if await self.is_missing(broker, name):
@@ -176,10 +180,10 @@ class Enqueuer:
                     settings = self.declared.get(name, {})
                     await broker.admin.create_queue(name, scope=self.scope, **settings)
                 except SlugConflict:
-                    broker.directory.forget()
+                    broker.forget_queues()
 
-    async def is_missing(self, broker: Broker, name: str) -> bool:
-        if broker.directory.get_cached(self.tenant, self.scope, name) is not None:
+    async def is_missing(self, broker: BrokerInterface, name: str) -> bool:
+        if broker.find_queue(name, scope=self.scope) is not None:
             return False
         try:
             await broker.admin.queue(name, scope=self.scope)

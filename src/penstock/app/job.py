@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.artifacts.rules import Artifact
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.errors import Archived, InvalidInput, JobCancelled, JobFailed, PenstockError
 from penstock.model.message import Record, State
 from penstock.worker.codec import Values
@@ -21,7 +21,7 @@ class Home(Protocol):
 
     scope: str
 
-    async def broker(self) -> Broker: ...
+    async def broker(self) -> BrokerInterface: ...
 
     def run(self, work: Coroutine[Any, Any, T]) -> T: ...
 
@@ -87,7 +87,7 @@ class Job(Generic[R]):
             raise TimeoutError(f"job {self.id} did not finish within {timeout} s") from None
         if record.state is not State.COMPLETED:
             raise failure_of(f"job {self.id}", record)
-        body = await (await self.app.broker()).store.result(self.id)
+        body = await (await self.app.broker()).read_result(self.id)
         return self.read(body)
 
     def read(self, body: bytes | None) -> R:

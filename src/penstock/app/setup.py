@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.errors import Forbidden
 from penstock.model.queue import Schedule
 from penstock.model.settings import QueueSettings, change, get_preset
@@ -46,7 +46,7 @@ def find_differences(
 
 
 async def find_changed_settings(
-    broker: Broker, declared: dict[str, dict[str, Any]], scope: str
+    broker: BrokerInterface, declared: dict[str, dict[str, Any]], scope: str
 ) -> dict[str, dict[str, tuple[object, object]]]:
     """Returns the differences by queue, of queues that exist."""
     if not declared:
@@ -61,7 +61,7 @@ async def find_changed_settings(
 
 
 async def apply_settings(
-    broker: Broker, changed: dict[str, dict[str, tuple[object, object]]], scope: str
+    broker: BrokerInterface, changed: dict[str, dict[str, tuple[object, object]]], scope: str
 ) -> list[str]:
     steps: list[str] = []
     for queue, differences in changed.items():
@@ -75,7 +75,7 @@ async def apply_settings(
 
 
 async def save_schedules(
-    broker: Broker, declared: Sequence[Schedule], found: Sequence[Schedule], scope: str
+    broker: BrokerInterface, declared: Sequence[Schedule], found: Sequence[Schedule], scope: str
 ) -> list[str]:
     """Creates or updates the declared schedules. A paused one stays paused."""
     steps: list[str] = []
@@ -90,7 +90,7 @@ async def save_schedules(
 
 
 async def list_schedules(
-    broker: Broker, declared: Sequence[Schedule], scope: str
+    broker: BrokerInterface, declared: Sequence[Schedule], scope: str
 ) -> list[Schedule]:
     """Lists the schedules of the store; none if the key may not, and the app declares none."""
     try:
@@ -111,7 +111,7 @@ def find_removed(declared: Iterable[Schedule], found: Iterable[Schedule]) -> lis
     return [each for each in found if each.declared_in in here and get_key(each) not in kept]
 
 
-async def remove_schedules(broker: Broker, removed: Iterable[Schedule], scope: str) -> list[str]:
+async def remove_schedules(broker: BrokerInterface, removed: Iterable[Schedule], scope: str) -> list[str]:
     steps: list[str] = []
     for each in removed:
         await broker.admin.unschedule(each.draft.queue, each.name, scope=scope)

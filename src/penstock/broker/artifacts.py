@@ -1,16 +1,14 @@
 """Attaches files to claimed messages, and lists and reads those of finished ones."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
+from penstock.artifacts.room import ArtifactRoom, Source
 from penstock.artifacts.rules import (
     Artifact,
-    ArtifactLimits,
     DeliveryPrefix,
     check_apart,
     check_name,
@@ -19,9 +17,10 @@ from penstock.artifacts.rules import (
     find_visible_prefix,
     merge_artifacts,
 )
-from penstock.artifacts.storage import ArtifactContent, ArtifactStorage
-from penstock.artifacts.upload import CHUNK_BYTES, Content, Upload, check_content
-from penstock.broker.consume import Held, expect, settle_each
+from penstock.artifacts.storage import ArtifactContent
+from penstock.artifacts.upload import Content, Upload
+from penstock.broker.consume import expect, settle_each
+from penstock.broker.interface import Held
 from penstock.broker.messages import Admin
 from penstock.errors import AlreadySettled, InvalidState, NotFound, PenstockError
 from penstock.model.message import Record, Verb
@@ -30,53 +29,7 @@ from penstock.rules.validation import check_name as tenant_name
 from penstock.rules.validation import clip
 from penstock.store import Store
 
-T = TypeVar("T")
-Source: TypeAlias = Content | AsyncIterable[bytes]
-THREADS = 16
 NO_STORAGE = "no artifact storage is configured; set Penstock(artifacts=...) or PENSTOCK_ARTIFACTS"
-
-
-class ArtifactRoom:
-    """The artifact storage of a store, its limits and its threads, for all tenants."""
-
-    def __init__(self, place: ArtifactStorage, limits: ArtifactLimits) -> None:
-        self.place = place
-        self.limits = limits
-        # Separate threads, so that a slow bucket blocks nothing else.
-        self.threads = ThreadPoolExecutor(THREADS, "penstock-artifacts")
-
-    async def run(self, work: Callable[..., T], *given: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *given)
-
-    def begin(self, name: str) -> Upload:
-        return Upload(name, self.place.begin(), self.limits.size)
-
-    def spool(self, name: str, content: Content) -> Upload:
-        """Uploads a file, blocking."""
-        upload = self.begin(check_content(name, content))
-        try:
-            upload.fill(content)
-        except BaseException:
-            upload.discard()
-            raise
-        return upload
-
-    async def receive(self, name: str, source: Source) -> Upload:
-        if not isinstance(source, AsyncIterable):
-            return await self.run(self.spool, name, source)
-        upload = await self.run(self.begin, check_name(name))
-        try:
-            async for piece in join_pieces(source):
-                await self.run(upload.write, piece)
-            await self.run(upload.seal)
-        except BaseException:
-            await self.run(upload.discard)
-            raise
-        return upload
-
-    async def discard(self, uploads: Sequence[Upload]) -> None:
-        for upload in uploads:
-            await self.run(upload.discard)
 
 
 class Artifacts:
@@ -221,19 +174,6 @@ class Artifacts:
                 yield piece
         finally:
             reading.close()
-
-
-async def join_pieces(source: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Joins small pieces into large ones."""
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in source:
-        pieces.append(piece)
-        size += len(piece)
-        if size >= CHUNK_BYTES:
-            yield b"".join(pieces)
-            pieces, size = [], 0
-    yield b"".join(pieces)
 
 
 def write_all(reading: ArtifactContent, to: Path) -> None:

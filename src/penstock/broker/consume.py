@@ -3,16 +3,17 @@
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.broker.publish import Publisher
+from penstock.broker.group_commit import GroupCommit
+from penstock.broker.interface import ClaimResult, Held, QueueSelector
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, LockLost, NotFound
 from penstock.model.fields import MAX_BATCH, MAX_LEASE_S, MAX_WORD_LENGTH, MIN_LEASE_S
 from penstock.model.message import Leased, Settlement
-from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue, QueueState
+from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue
 from penstock.model.store_types import (
     MISSING,
     Answer,
@@ -26,10 +27,10 @@ from penstock.model.store_types import (
     Mark,
     Move,
 )
+from penstock.retry import CLAIM, SETTLE, Retries
 from penstock.rules import drafts, lifecycle, validation
+from penstock.store import Store
 
-Held: TypeAlias = Lock | Leased
-QueueSelector: TypeAlias = str | tuple[str, Sequence[str]]
 MAX_CLAIM_QUEUES = 16
 MAX_TURNS = 1_000
 MAX_WAIT_S = 30.0
@@ -38,16 +39,18 @@ T = TypeVar("T")
 MERGES = (None, "rotate", "rank")
 
 
-class ClaimResult(Struct, frozen=True):
-    """The claimed messages, and the state of each requested queue."""
+class Consumer:
+    """Claims, settles and extends messages of one tenant."""
 
-    messages: list[Leased]
-    queues: dict[str, QueueState]
-
-
-class Consumer(Publisher):
-    # By the queues of a claim: the index of the queue that was tried first last time.
-    turns: dict[tuple[int, ...], int]
+    def __init__(
+        self, store: Store, directory: QueueCache, commits: GroupCommit, tenant: str
+    ) -> None:
+        self.store = store
+        self.directory = directory
+        self.commits = commits
+        self.tenant = tenant
+        # By the queues of a claim: the index of the queue that was tried first last time.
+        self.turns: dict[tuple[int, ...], int] = {}
 
     async def claim(
         self,
@@ -79,7 +82,7 @@ class Consumer(Publisher):
         while True:
             since = self.store.wakes
             asks = [
-                (await self._queue(name, scope), types)
+                (await self.directory.get(self.tenant, scope, name), types)
                 for name, types in map(split_selector, selectors)
             ]
             claims = self._plan_claims(asks, consumer, limit, lease, begins, merge)
@@ -143,6 +146,7 @@ class Consumer(Publisher):
         self, queue: Queue, claim: Claim, limit: int, dead_of: Collection[int] | None
     ) -> list[Leased]:
         claim = replace(claim, limit=limit)
+        retries: Retries | None = None
         while True:
             if queue.name == DEAD_LETTER:
                 claimed = await self._claim_dead(queue, claim, dead_of)
@@ -150,6 +154,9 @@ class Consumer(Publisher):
                 claimed = await self.store.claim(claim)
             if not claimed.again:
                 return claimed.messages
+            retries = retries or CLAIM.begin()
+            if not await retries.again():
+                return []
 
     async def _claim_dead(
         self, dead_letter: Queue, claim: Claim, dead_of: Collection[int] | None
@@ -175,7 +182,7 @@ class Consumer(Publisher):
             if result is not None and not isinstance(result, bytes):
                 kind = type(result).__name__
                 raise InvalidInput(f"result of message {item.id} is {kind}; it must be bytes")
-        return await settle_each(items, self.lanes.complete)
+        return await settle_each(items, self.commits.complete)
 
     async def settle(self, held: Held, settlement: Settlement) -> Answer:
         """Nacks, fails, rejects, releases, parks or cancels a claimed message."""
@@ -188,28 +195,28 @@ class Consumer(Publisher):
         return await settle_each(checked, self._settle, itemgetter(0))
 
     async def _settle(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
-        leases = await self.lanes.leases([Lock(held.id, held.fence) for held, _ in items])
+        """Settles, and again where a cancel request came between the read and the write."""
+        answers = await self._settle_once(items)
+        changed = find_changed(answers)
+        retries = SETTLE.begin() if changed else None
+        while retries is not None and changed and await retries.again():
+            again = await self._settle_once([items[place] for place in changed])
+            for place, answer in zip(changed, again, strict=True):
+                answers[place] = answer
+            changed = find_changed(answers)
+        return answers
+
+    async def _settle_once(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
+        leases = await self.commits.leases([Lock(held.id, held.fence) for held, _ in items])
         moves = [
             await self._move(lease, settlement)
             for lease, (_, settlement) in zip(leases, items, strict=True)
             if lease is not None
         ]
-        settled = iter(await self.lanes.settle(moves) if moves else ())
+        settled = iter(await self.commits.settle(moves) if moves else ())
         gone = [item for item, lease in zip(items, leases, strict=True) if lease is None]
         explained = iter(await self._explain(gone))
-        answers = [next(explained) if lease is None else next(settled) for lease in leases]
-        return await self._settle_changed(items, answers)
-
-    async def _settle_changed(
-        self, items: Sequence[tuple[Held, Settlement]], answers: list[Answer]
-    ) -> list[Answer]:
-        """Settles again where a cancel request came in between."""
-        changed = [n for n, answer in enumerate(answers) if answer.kind is AnswerKind.CHANGED]
-        if changed:
-            again = await self._settle([items[n] for n in changed])
-            for n, answer in zip(changed, again, strict=True):
-                answers[n] = answer
-        return answers
+        return [next(explained) if lease is None else next(settled) for lease in leases]
 
     async def _move(self, lease: Lease, settlement: Settlement) -> Move:
         queue = await self.directory.get_by_id(lease.queue_id)
@@ -229,7 +236,7 @@ class Consumer(Publisher):
     async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
         for item in items:
             validation.check_number("lease", item.lease, MIN_LEASE_S, MAX_LEASE_S, needed=True)
-        return await settle_each(items, self.lanes.extend)
+        return await settle_each(items, self.commits.extend)
 
     async def begin(self, held: Held) -> Answer:
         """Records that the run of a suspect begins."""
@@ -243,8 +250,16 @@ class Consumer(Publisher):
         return await self._mark(Mark(held.id, held.fence, False, percent, note))
 
     async def _mark(self, mark: Mark) -> Answer:
-        (answer,) = await settle_each((mark,), self.store.mark)
+        (answer,) = await self.mark_many((mark,))
         return expect(answer, mark.id)
+
+    async def mark_many(self, marks: Sequence[Mark]) -> list[Answer]:
+        """Records that runs began, or their progress."""
+        return await settle_each(marks, self.store.mark)
+
+
+def find_changed(answers: Sequence[Answer]) -> list[int]:
+    return [place for place, each in enumerate(answers) if each.kind is AnswerKind.CHANGED]
 
 
 def return_item(item: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from itertools import compress
 from typing import Generic, TypeVar
 
 from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreError, StoreUnreachable
@@ -17,10 +17,10 @@ from penstock.model.store_types import (
     Published,
     are_plain,
 )
+from penstock.retry import PUBLISH, Retries
 from penstock.store import StoreHotPath
 
-# Retries of a publish that was blocked by another transaction, or not answered.
-RETRY_ATTEMPTS, RETRY_DELAY_S = 20, 0.1
+LOCKED = Published(0, code=Busy.code)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Call = Callable[[Sequence[Item]], Awaitable[list[Result]]]
@@ -125,54 +125,76 @@ class GroupCommit:
 
     def __init__(self, store: StoreHotPath, max_batch: int = 1_000) -> None:
         self.store = store
-        self._enqueue: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
+        self._plain: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
         # Entries that read stored state are slower; plain ones must not wait for them.
-        self._enqueue_checked: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
-        self._complete: Batcher[Completion, Answer] = Batcher(store.complete, max_batch)
-        self._extend: Batcher[Extension, Answer] = Batcher(store.extend, max_batch)
-        self._leases: Batcher[Lock, Lease | None] = Batcher(store.leases, max_batch)
-        self._settle: Batcher[Move, Answer] = Batcher(store.settle, max_batch)
+        self._checked: Batcher[Entry, Published] = Batcher(store.enqueue, max_batch)
+        complete: Batcher[Completion, Answer] = Batcher(store.complete, max_batch)
+        extend: Batcher[Extension, Answer] = Batcher(store.extend, max_batch)
+        leases: Batcher[Lock, Lease | None] = Batcher(store.leases, max_batch)
+        settle: Batcher[Move, Answer] = Batcher(store.settle, max_batch)
+        self.complete, self.extend = complete.add, extend.add
+        self.leases, self.settle = leases.add, settle.add
 
-    async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
+    def enqueue(
+        self, entries: Sequence[Entry], *, atomic: bool = False
+    ) -> Awaitable[list[Published]]:
+        """Returns the call to await. It is a plain function, so that it costs no coroutine."""
         if atomic:
-            return await self.store.enqueue(entries, atomic=True)
+            return self.store.enqueue(entries, atomic=True)
         if are_plain(entries):
-            return await self._enqueue.add(entries)
-        try:
-            outcomes = await self._enqueue_checked.add(entries)
-        except OutcomeUnknown:
-            if any(entry.dedup is None for entry in entries):
-                raise
-            return await self._retry_unanswered(entries)
-        return outcomes if len(entries) > 1 else await self._retry_busy(entries, outcomes)
+            return self._plain.add(entries)
+        return self._enqueue_checked(entries)
 
-    async def _retry_busy(
-        self, entries: Sequence[Entry], outcomes: list[Published]
-    ) -> list[Published]:
-        """Retries while another transaction holds the same key, outside of the batch."""
-        for _ in range(RETRY_ATTEMPTS):
-            if outcomes[0].code != Busy.code:
-                break
-            await asyncio.sleep(RETRY_DELAY_S)
-            outcomes = await self.store.enqueue(entries)
-        return outcomes
+    async def _enqueue_checked(self, entries: Sequence[Entry]) -> list[Published]:
+        """Retries entries whose keys are locked, and those with dedup keys after a lost answer.
 
-    async def _retry_unanswered(self, entries: Sequence[Entry]) -> list[Published]:
-        """Retries entries with dedup keys, which makes a repeated write harmless."""
-        for _ in range(RETRY_ATTEMPTS):
-            await asyncio.sleep(RETRY_DELAY_S)
-            with suppress(OutcomeUnknown, StoreUnreachable, StoreBusy):
-                return await self.store.enqueue(entries)
-        raise OutcomeUnknown("the store did not answer; the message may have been published")
+        Retries do not join batches, so that others do not wait for them.
+        """
+        pending = PendingPublish(entries)
+        enqueue: Call[Entry, Published] = self._checked.add
+        retries: Retries | None = None
+        while True:
+            try:
+                pending.answer(await enqueue(pending.entries))
+            except (OutcomeUnknown, StoreUnreachable, StoreBusy) as error:
+                if not pending.can_retry(error, first=retries is None):
+                    raise
+            if not pending.entries:
+                return pending.outcomes
+            retries, enqueue = retries or PUBLISH.begin(), self.store.enqueue
+            if not await retries.again():
+                return pending.give_up()
 
-    async def complete(self, items: Sequence[Completion]) -> list[Answer]:
-        return await self._complete.add(items)
 
-    async def extend(self, items: Sequence[Extension]) -> list[Answer]:
-        return await self._extend.add(items)
+class PendingPublish:
+    """The entries of one publish that have no final answer yet."""
 
-    async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
-        return await self._leases.add(locks)
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        self.outcomes = [LOCKED] * len(entries)
+        self.places: Sequence[int] = range(len(entries))
+        self.unknown = False
 
-    async def settle(self, moves: Sequence[Move]) -> list[Answer]:
-        return await self._settle.add(moves)
+    def answer(self, written: list[Published]) -> None:
+        """Keeps the entries whose keys are locked by other transactions."""
+        self.unknown = False
+        locked = [each.code == Busy.code for each in written]
+        for place, outcome in zip(self.places, written, strict=True):
+            self.outcomes[place] = outcome
+        self.places = list(compress(self.places, locked))
+        self.entries = list(compress(self.entries, locked))
+
+    def can_retry(self, error: StoreError, *, first: bool) -> bool:
+        """True if the error wrote nothing, or dedup keys make it harmless to write again.
+
+        The first error of an unreachable store goes to the caller at once.
+        """
+        if isinstance(error, OutcomeUnknown):
+            self.unknown = True
+            return all(entry.dedup is not None for entry in self.entries)
+        return not first
+
+    def give_up(self) -> list[Published]:
+        if self.unknown:
+            raise OutcomeUnknown("the store did not answer; the message may have been published")
+        return self.outcomes

@@ -20,7 +20,7 @@ from penstock.model.message import Draft
 from penstock.model.queue import Queue
 from penstock.model.store_types import Entry, Published, UniformBatch
 from penstock.rules import drafts, validation
-from penstock.rules.drafts import make_uniform_batch
+from penstock.rules.drafts import make_common_entries, make_uniform_batch
 from penstock.store import Store
 
 REFUSALS: dict[str, type[PenstockError]] = {
@@ -31,10 +31,15 @@ Outcome: TypeAlias = Entry | Published | PenstockError
 
 
 class Publisher:
-    store: Store
-    tenant: str
-    directory: QueueCache
-    lanes: GroupCommit
+    """Publishes drafts to the queues of one tenant."""
+
+    def __init__(
+        self, store: Store, directory: QueueCache, commits: GroupCommit, tenant: str
+    ) -> None:
+        self.store = store
+        self.directory = directory
+        self.commits = commits
+        self.tenant = tenant
 
     async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
         """Publishes a message. It is durable on return. A refused draft raises."""
@@ -44,8 +49,9 @@ class Publisher:
         return await self._publish(draft, scope)
 
     async def _publish(self, draft: Draft, scope: str) -> Published:
-        entry = admit(draft, await self._open_queue(draft.queue, scope))
-        (published,) = await self.lanes.enqueue((entry,))
+        queue = self._find_open_queue(draft.queue, scope)
+        entry = admit(draft, queue or await self._open_queue(draft.queue, scope))
+        (published,) = await self.commits.enqueue((entry,))
         return raise_if_refused(published, draft)
 
     async def publish_many(
@@ -60,15 +66,15 @@ class Publisher:
     async def _publish_many(
         self, drafts: Sequence[Draft], atomic: bool, scope: str
     ) -> list[Published]:
-        if (alike := await self._admit_uniform(drafts, scope)) is not None:
-            return await self.lanes.enqueue(alike, atomic=atomic)
+        if (batch := await self._admit_uniform(drafts, scope)) is not None:
+            return await self.commits.enqueue(batch, atomic=atomic)
         names = {draft.queue for draft in drafts if isinstance(draft.queue, str)}
         queues = {name: await self._try_queue(name, scope) for name in names}
-        outcomes = [try_admit(draft, queues) for draft in drafts]
+        outcomes = admit_each(drafts, queues)
         if atomic:
             raise_first(outcomes)
         entries = [outcome for outcome in outcomes if isinstance(outcome, Entry)]
-        published = await self.lanes.enqueue(entries, atomic=atomic) if entries else []
+        published = await self.commits.enqueue(entries, atomic=atomic) if entries else []
         if len(published) == len(drafts) and not any(map(CODE, published)):
             return published
         stored = iter(published)
@@ -96,13 +102,20 @@ class Publisher:
         (published,) = await self.store.aenqueue_on(connection, (entry,), wake=wake)
         return raise_if_refused(published, draft)
 
+    def _find_open_queue(self, name: object, scope: str) -> Queue | None:
+        """Returns a cached queue that accepts messages, or None if `_open_queue` must decide."""
+        if not isinstance(name, str) or name.startswith("_"):
+            return None
+        queue = self.directory.get_cached(self.tenant, scope, name)
+        return None if queue is None or drafts.explain_refusal(queue) is not None else queue
+
     async def _open_queue(self, name: object, scope: str) -> Queue:
         if not isinstance(name, str):
             raise InvalidInput(f"queue is {validation.clip(name)}; it must be a name")
         if name.startswith("_"):
             text = validation.clip(name)
             raise Forbidden(f"queue {text}: names that begin with '_' are reserved")
-        queue = await self._queue(name, scope)
+        queue = await self.directory.get(self.tenant, scope, name)
         if (refusal := drafts.explain_refusal(queue)) is not None:
             raise refusal
         return queue
@@ -116,17 +129,18 @@ class Publisher:
 
     async def _try_queue(self, name: str, scope: str) -> Queue | PenstockError:
         try:
-            return await self._open_queue(name, scope)
+            return self._find_open_queue(name, scope) or await self._open_queue(name, scope)
         except PenstockError as error:
             return error
-
-    async def _queue(self, name: str, scope: str) -> Queue:
-        queue = self.directory.get_cached(self.tenant, scope, name)
-        return queue or await self.directory.get_by_name(self.tenant, scope, name)
 
 
 def admit(draft: Draft, queue: Queue) -> Entry:
     return drafts.make_common_entry(draft, queue) or drafts.check_and_make_entry(draft, queue)
+
+
+def admit_each(drafts: Sequence[Draft], queues: dict[str, Queue | PenstockError]) -> list[Outcome]:
+    entries = make_common_entries(drafts, queues)
+    return [entry or try_admit(draft, queues) for draft, entry in zip(drafts, entries, strict=True)]
 
 
 def try_admit(draft: Draft, queues: dict[str, Queue | PenstockError]) -> Outcome:

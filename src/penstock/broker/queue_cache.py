@@ -28,6 +28,11 @@ class QueueCache:
             return self.by_name.get((tenant, scope, name))
         return None
 
+    async def get(self, tenant: str, scope: str, name: str) -> Queue:
+        """Returns the queue as it was at most CACHE_TTL_S ago."""
+        queue = self.get_cached(tenant, scope, name)
+        return queue or await self.get_by_name(tenant, scope, name)
+
     async def get_by_name(self, tenant: str, scope: str, name: str) -> Queue:
         await self.refresh()
         queue = self.by_name.get((tenant, scope, name))

@@ -12,6 +12,7 @@ from penstock.model.message import State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.settings import change, get_preset
 from penstock.model.store_types import Query
+from penstock.retry import DELETE_QUEUE
 from penstock.rules import drafts, validation
 from penstock.rules.access import EVERY
 from penstock.store import Store
@@ -115,10 +116,19 @@ class QueueAdmin:
         self.directory.forget()
 
     async def _purge_all(self, queue: Queue) -> None:
-        while await self.store.purge(queue.id, PURGEABLE, MAX_BATCH):
+        """Cancels unfinished messages, within bounds: others may still publish."""
+        retries = DELETE_QUEUE.begin()
+        while await self._purge_some(queue) and await retries.again():
             pass
-        while held := await self.store.find(Query((queue.id,), State.CLAIMED)):
+
+    async def _purge_some(self, queue: Queue) -> bool:
+        """Returns False if none is left."""
+        if await self.store.purge(queue.id, PURGEABLE, MAX_BATCH):
+            return True
+        held = await self.store.find(Query((queue.id,), State.CLAIMED))
+        if held:
             await self.store.cancel([record.message.id for record in held], force=True)
+        return bool(held)
 
     async def _reload(self, name: str, scope: str) -> Queue:
         self.directory.forget()

@@ -15,6 +15,7 @@ from penstock.cli.output import print_json
 from penstock.cli.settings import LogLevel, read_file
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
 from penstock.model.documents import AuditEntry, acting
+from penstock.store import Store
 from penstock.stores.urls import get_file_path, redact_url
 
 T = TypeVar("T")
@@ -66,10 +67,18 @@ class CommandContext:
         work: Callable[[Broker], Awaitable[T]],
         missing: Literal["refuse", "empty", "create"] = "refuse",
     ) -> T:
-        """Run `work` on the store.
+        """Run `work` on a broker of the store.
 
         `missing` says what to do if there is no store: fail, use an empty one, or create it.
         """
+        return self.run_on_store(lambda store: work(Broker(store)), missing)
+
+    def run_on_store(
+        self,
+        work: Callable[[Store], Awaitable[T]],
+        missing: Literal["refuse", "empty", "create"] = "refuse",
+    ) -> T:
+        """Run `work` on the store itself."""
 
         async def main() -> T:
             url = self.url
@@ -83,7 +92,7 @@ class CommandContext:
                 url = "sqlite://"
             async with await stores.open(url) as store:
                 acting.set(make_audit_entry(self.user))
-                return await work(Broker(store))
+                return await work(store)
 
         return asyncio.run(main())
 

@@ -1,5 +1,6 @@
 """Runs one worker process for `penstock worker start`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +11,9 @@ from penstock.agents import make_agents
 from penstock.agents.shell_output_pruner import ShellOutputPruner
 from penstock.app.app import Penstock
 from penstock.app.discovery import find_app
-from penstock.broker.local import Broker
+from penstock.artifacts.room import ArtifactRoom
+from penstock.broker.interface import BrokerInterface
+from penstock.broker.queue_cache import QueueCache
 from penstock.cli.commands.jobs import ensure_shell_queue
 from penstock.cli.job_output import locate_output
 from penstock.cli.logs import configure_standard_logging
@@ -19,6 +22,7 @@ from penstock.cli.settings import LogLevel, load_settings
 from penstock.client.brokers import BrokerPool
 from penstock.errors import InvalidInput
 from penstock.runner import Agent, Runner, make_identity
+from penstock.store import Store
 from penstock.worker.executors.shell import ShellHandler
 from penstock.worker.handler import Handler
 from penstock.worker.options import WorkerOptions
@@ -71,16 +75,12 @@ async def run_one(plan: WorkerPlan) -> None:
     artifacts = (app and app.artifacts) or load_settings().artifacts
     connections = BrokerPool(url, tenant, artifacts)
     broker = await connections.open()
-    async with broker.store as store:
+    async with broker:
         handlers = await make_handlers(plan, app, broker, output)
         shell = any(isinstance(handler, ShellHandler) for handler in handlers)
         if shell and connections.remote:
             raise InvalidInput("shell jobs cannot run over HTTP; connect the worker to the store")
-        agents: list[Agent] = []
-        if not connections.remote:
-            agents += make_agents(store, broker.directory, make_identity(), broker.artifacts.given)
-        if shell:
-            agents.append(ShellOutputPruner(store, output))
+        agents = broker.make_agents(partial(make_worker_agents, output if shell else None))
         worker = Worker(
             broker,
             handlers,
@@ -104,8 +104,15 @@ async def run_one(plan: WorkerPlan) -> None:
         await service.run()
 
 
+def make_worker_agents(
+    output: Path | None, store: Store, directory: QueueCache, room: ArtifactRoom | None
+) -> list[Agent]:
+    agents = make_agents(store, make_identity(), directory=directory, room=room)
+    return agents if output is None else [*agents, ShellOutputPruner(store, output)]
+
+
 async def make_handlers(
-    plan: WorkerPlan, app: Penstock | None, broker: Broker, output: Path
+    plan: WorkerPlan, app: Penstock | None, broker: BrokerInterface, output: Path
 ) -> list[Handler]:
     """Make the handlers of the app, and of shell queues if requested or without an app."""
     handlers: list[Handler] = []
@@ -125,7 +132,7 @@ async def make_handlers(
     return handlers
 
 
-async def list_shell_queues(plan: WorkerPlan, broker: Broker) -> tuple[str, ...]:
+async def list_shell_queues(plan: WorkerPlan, broker: BrokerInterface) -> tuple[str, ...]:
     """List the queues of the plan, or all shell queues."""
     if plan.queues:
         return plan.queues
@@ -134,7 +141,7 @@ async def list_shell_queues(plan: WorkerPlan, broker: Broker) -> tuple[str, ...]
     return tuple(dict.fromkeys((SHELL_QUEUE, *names)))
 
 
-async def find_lease(broker: Broker, handlers: list[Handler], scope: str) -> float | None:
+async def find_lease(broker: BrokerInterface, handlers: list[Handler], scope: str) -> float | None:
     """Find the lease of a worker that runs only shell jobs. Others use the queue's lease."""
     if not all(isinstance(handler, ShellHandler) for handler in handlers):
         return None

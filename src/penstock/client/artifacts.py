@@ -10,10 +10,10 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from penstock.artifacts.room import Source
 from penstock.artifacts.rules import Artifact, check_name
 from penstock.artifacts.upload import Content, Upload, check_content
-from penstock.broker.artifacts import Source
-from penstock.broker.consume import Held
+from penstock.broker.interface import Held
 from penstock.client.admin import message_path
 from penstock.client.mapping import FenceLedger
 from penstock.client.transport import Transport

@@ -3,19 +3,16 @@
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from typing import Any, Self, cast
+from typing import Self, TypeVar
 
 from penstock import tracing
-from penstock.broker.artifacts import Artifacts
-from penstock.broker.consume import ClaimResult, Held, QueueSelector
-from penstock.broker.group_commit import GroupCommit
-from penstock.broker.local import Broker
-from penstock.broker.messages import Admin
-from penstock.broker.queue_cache import CACHE_TTL_S, QueueCache
+from penstock.broker.interface import AgentFactory, ClaimResult, Merge, QueueSelector
+from penstock.broker.queue_cache import CACHE_TTL_S
+from penstock.client.admin import RemoteAdmin
 from penstock.client.client import Client
 from penstock.client.mapping import FenceLedger, make_worker_info
 from penstock.errors import InvalidInput, NotFound
-from penstock.model.message import Draft, Flag, Meta, Moment, Settlement
+from penstock.model.message import Draft, Flag, Meta, Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import (
     Answer,
@@ -25,15 +22,14 @@ from penstock.model.store_types import (
     Extension,
     Lease,
     Lock,
-    Mark,
     Published,
     WorkerInfo,
 )
 from penstock.outage import Outages
-from penstock.store import Store
 from penstock.wire.fields import to_moment
 from penstock.wire.queues import Stats, Workers
 
+T = TypeVar("T")
 # Server-side wait in seconds of claims without their own. Stopping workers wait for it.
 HELD = 1.0
 # The smallest extension never shortens a lease, and shows whether it is held.
@@ -41,20 +37,36 @@ MIN_EXTENSION_S = 0.1
 NO_TRANSACTION = "caller transactions are not available over HTTP"
 
 
-class RemoteBroker(Broker):
-    """A broker whose operations are HTTP calls of a client."""
+class RemoteBroker:
+    """Implements `BrokerInterface` by HTTP calls of a client."""
 
     def __init__(
         self, url: str, ledger: FenceLedger, key: str | None = None, outages: Outages | None = None
     ) -> None:
         self.outages = outages or Outages()
-        self.client = Client(url, key=key, ledger=ledger)
+        self.client = client = Client(url, key=key, ledger=ledger)
         self.tenant = "default"
-        self.store = cast(Store, RemoteStore(self.client))
-        self.directory = RemoteDirectory(self.client)
-        self.lanes = cast(GroupCommit, RemoteLanes(self.client))
-        self.admin = cast(Admin, self.client.admin)
-        self.artifacts = cast(Artifacts, self.client.artifacts)
+        self.admin = client.admin
+        self.artifacts = client.artifacts
+        self.queues = RemoteQueueCache(client.admin)
+        self.waits = 0
+        # The server groups the commits of all its clients.
+        self.complete_claimed = self.complete_many = client.complete_many
+        self.complete = client.complete
+        self.settle, self.settle_many = client.settle, client.settle_many
+        self.extend, self.extend_many = client.extend, client.extend_many
+        self.begin, self.progress = client.begin, client.progress
+        self.mark_many = client.mark
+        self.read_result = client.admin.result
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.client.close()
 
     async def publish(self, draft: Draft, *, scope: str = "default") -> Published:
         if tracing.is_enabled():
@@ -70,73 +82,42 @@ class RemoteBroker(Broker):
                 return await self.client.publish_many(drafts, atomic=atomic, scope=scope)
         return await self.client.publish_many(drafts, atomic=atomic, scope=scope)
 
+    async def claim(
+        self,
+        *selectors: QueueSelector,
+        consumer: str,
+        limit: int = 1,
+        lease: float | None = None,
+        wait: float = 0.0,
+        begins: bool = False,
+        merge: Merge = None,
+        scope: str = "default",
+    ) -> ClaimResult:
+        return await self.client.claim(
+            *selectors,
+            consumer=consumer,
+            limit=limit,
+            lease=lease,
+            wait=wait or HELD,
+            begins=begins,
+            merge=merge,
+            scope=scope,
+        )
+
+    # Caller transactions, which need a connection to the store.
+
     async def admit(self, draft: Draft, *, scope: str = "default") -> Entry:
         raise InvalidInput(NO_TRANSACTION)
 
-    async def claim(
-        self, *selectors: QueueSelector, wait: float = 0.0, **given: Any
-    ) -> ClaimResult:
-        return await self.client.claim(*selectors, wait=wait or HELD, **given)
+    def publish_on(
+        self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
+    ) -> Published:
+        raise InvalidInput(NO_TRANSACTION)
 
-    async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
-        return await self.client.complete_many(items)
-
-    async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
-        return await self.client.settle_many(items)
-
-    async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
-        return await self.client.extend_many(items)
-
-
-class RemoteLanes:
-    """Completes directly, because the server groups commits of all its clients."""
-
-    def __init__(self, client: Client) -> None:
-        self.complete = client.complete_many
-
-
-class RemoteDirectory(QueueCache):
-    """Queues, cached for CACHE_TTL_S."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.by_id: dict[int, Queue] = {}
-        self.known: dict[tuple[str, str], tuple[Queue, float]] = {}
-
-    def get_cached(self, tenant: str, scope: str, name: str) -> Queue | None:
-        queue, until = self.known.get((scope, name), (None, 0.0))
-        return queue if time.monotonic() < until else None
-
-    async def get_by_name(self, tenant: str, scope: str, name: str) -> Queue:
-        queue = await self.client.admin.queue(name, scope=scope)
-        self.known[scope, name] = queue, time.monotonic() + CACHE_TTL_S
-        self.by_id[queue.id] = queue
-        return queue
-
-    async def get_by_id(self, queue_id: int) -> Queue:
-        if queue_id not in self.by_id:
-            raise NotFound(f"no queue with id {queue_id}")
-        return self.by_id[queue_id]
-
-    def forget(self) -> None:
-        self.known.clear()
-
-
-class RemoteStore:
-    """The part of the store interface that apps and workers use."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.looks = 0
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        await self.client.close()
+    async def apublish_on(
+        self, connection: object, draft: Draft, entry: Entry, *, wake: bool = True
+    ) -> Published:
+        raise InvalidInput(NO_TRANSACTION)
 
     def in_transaction(self, connection: object) -> bool:
         raise InvalidInput(NO_TRANSACTION)
@@ -147,29 +128,53 @@ class RemoteStore:
     async def acomplete_on(self, connection: object, item: Completion) -> None:
         raise InvalidInput(NO_TRANSACTION)
 
-    async def result(self, id: int) -> bytes | None:
-        return await self.client.admin.result(id)
+    async def explain_completions(self, locks: Sequence[Lock]) -> list[Answer]:
+        raise InvalidInput(NO_TRANSACTION)
 
-    @property
-    def wakes(self) -> int:
-        return self.looks
+    def make_agents(self, make: AgentFactory[T]) -> list[T]:
+        """Makes none: the server runs them."""
+        return []
 
-    async def wait_ready(
-        self, queue_ids: Collection[int], timeout: float, since: int | None = None
-    ) -> None:
-        """Returns at once, because the next claim waits on the server."""
-        self.looks += 1
-        await asyncio.sleep(0)
-
-    async def mark(self, marks: Sequence[Mark]) -> list[Answer]:
-        return await self.client.mark(marks)
+    # Leases and waiting.
 
     async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
         items = [Extension(lock.id, lock.fence, MIN_EXTENSION_S) for lock in locks]
         answers = await self.client.extend_many(items)
         return [make_lease(*each) for each in zip(locks, answers, strict=True)]
 
-    async def depths(self, ended: int) -> dict[tuple[int, str], int]:
+    @property
+    def wakes(self) -> int:
+        return self.waits
+
+    async def wait_ready(
+        self, queue_ids: Collection[int], timeout: float, since: int | None = None
+    ) -> None:
+        """Returns at once, because the next claim waits on the server."""
+        self.waits += 1
+        await asyncio.sleep(0)
+
+    # Queues.
+
+    def find_queue(self, name: str, *, scope: str = "default") -> Queue | None:
+        return self.queues.find(scope, name)
+
+    async def get_queue(self, name: str, *, scope: str = "default") -> Queue:
+        return self.queues.find(scope, name) or await self.queues.fetch(scope, name)
+
+    def find_queue_by_id(self, queue_id: int) -> Queue | None:
+        return self.queues.by_id.get(queue_id)
+
+    async def get_queue_by_id(self, queue_id: int) -> Queue:
+        if (queue := self.queues.by_id.get(queue_id)) is None:
+            raise NotFound(f"no queue with id {queue_id}")
+        return queue
+
+    def forget_queues(self) -> None:
+        self.queues.known.clear()
+
+    # Counts and workers.
+
+    async def depths(self, ended: int = 0) -> dict[tuple[int, str], int]:
         """Returns the server's cached counts of the queues this client has used."""
         ledger, found = self.client.ledger, {}
         for scope in {scope for scope, _ in ledger.of_name}:
@@ -194,8 +199,30 @@ class RemoteStore:
         sent = {"host": worker.host, "pid": worker.pid, "queues": worker.queues}
         await self.client.transport.exchange("PUT", f"/v1/workers/{worker.id}", sent)
 
+    async def stop_worker(self, worker_id: str) -> None:
+        await self.client.transport.exchange("POST", f"/v1/workers/{worker_id}/stop")
+
     async def delete_worker(self, worker_id: str) -> None:
         await self.client.transport.exchange("DELETE", f"/v1/workers/{worker_id}")
+
+
+class RemoteQueueCache:
+    """Queues, cached for CACHE_TTL_S by name, and as last seen by id."""
+
+    def __init__(self, admin: RemoteAdmin) -> None:
+        self.admin = admin
+        self.by_id: dict[int, Queue] = {}
+        self.known: dict[tuple[str, str], tuple[Queue, float]] = {}
+
+    def find(self, scope: str, name: str) -> Queue | None:
+        queue, until = self.known.get((scope, name), (None, 0.0))
+        return queue if time.monotonic() < until else None
+
+    async def fetch(self, scope: str, name: str) -> Queue:
+        queue = await self.admin.queue(name, scope=scope)
+        self.known[scope, name] = queue, time.monotonic() + CACHE_TTL_S
+        self.by_id[queue.id] = queue
+        return queue
 
 
 def make_lease(lock: Lock, answer: Answer) -> Lease | None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from penstock import stores
+from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import make_limits
 from penstock.artifacts.storage import default_location, open_storage
-from penstock.broker.artifacts import ArtifactRoom
+from penstock.broker.interface import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.errors import InvalidState
 from penstock.extras import require_extra
@@ -49,10 +50,10 @@ class BrokerPool:
         # Shared by all brokers, so that one outage is logged once.
         self.outages = Outages()
         self.in_memory = url.partition("?")[0] in ("sqlite://", "sqlite:///:memory:")
-        self.opening: dict[Where, asyncio.Task[Broker]] = {}
-        self.held: dict[Where, AsyncGenerator[Broker, None]] = {}
+        self.opening: dict[Where, asyncio.Task[BrokerInterface]] = {}
+        self.held: dict[Where, AsyncGenerator[BrokerInterface, None]] = {}
 
-    async def get_broker(self) -> Broker:
+    async def get_broker(self) -> BrokerInterface:
         """Returns the broker of the running loop. A forked child opens its own."""
         here = (os.getpid(), asyncio.get_running_loop())
         opening = self.opening.get(here)
@@ -62,10 +63,10 @@ class BrokerPool:
             await self.close_ended()
         return await asyncio.shield(opening)
 
-    def adopt(self, broker: Broker) -> None:
+    def adopt(self, broker: BrokerInterface) -> None:
         """Uses this broker on the running loop. The caller closes it."""
 
-        async def given() -> Broker:
+        async def given() -> BrokerInterface:
             return broker
 
         here = (os.getpid(), asyncio.get_running_loop())
@@ -82,21 +83,19 @@ class BrokerPool:
                 " close the app there, or use a file such as sqlite:///penstock.db"
             )
 
-    async def hold(self, here: Where) -> Broker:
+    async def hold(self, here: Where) -> BrokerInterface:
         self.held[here] = self.open_broker()
         return await anext(self.held[here])
 
-    async def open_broker(self) -> AsyncGenerator[Broker, None]:
+    async def open_broker(self) -> AsyncGenerator[BrokerInterface, None]:
         """A generator, so that a loop that shuts down closes its broker."""
         broker = await self.open()
         try:
             yield broker
         finally:
-            await broker.store.close()
-            if not self.remote and (room := broker.artifacts.given) is not None:
-                room.threads.shutdown(wait=False)
+            await broker.close()
 
-    async def open(self) -> Broker:
+    async def open(self) -> BrokerInterface:
         if self.remote:
             return self.open_remote()
         store = await stores.open(self.url)
@@ -105,7 +104,7 @@ class BrokerPool:
             room = ArtifactRoom(open_storage(self.artifacts, await store.secret()), make_limits())
         return Broker(store, tenant=self.tenant, room=room, outages=self.outages)
 
-    def open_remote(self) -> Broker:
+    def open_remote(self) -> BrokerInterface:
         with require_extra("client"):
             from penstock.client.broker import RemoteBroker
             from penstock.client.mapping import FenceLedger
@@ -127,7 +126,7 @@ class BrokerPool:
                 self.held.pop(where, None)
                 opening = self.opening.pop(where, None)
                 if opening is not None and opening.done() and opening.exception() is None:
-                    await opening.result().store.close()
+                    await opening.result().close()
 
     async def close(self) -> None:
         """Closes the broker of the running loop."""

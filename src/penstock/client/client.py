@@ -6,14 +6,8 @@ from typing import Any, Self
 
 from msgspec import UNSET, Struct
 
-from penstock.broker.consume import (
-    MAX_WAIT_S,
-    ClaimResult,
-    Held,
-    QueueSelector,
-    expect,
-    split_selector,
-)
+from penstock.broker.consume import MAX_WAIT_S, expect, split_selector
+from penstock.broker.interface import ClaimResult, Held, Merge, QueueSelector
 from penstock.client.admin import RemoteAdmin
 from penstock.client.artifacts import RemoteArtifacts
 from penstock.client.mapping import FenceLedger, make_answer, make_leased, make_published
@@ -128,7 +122,7 @@ class Client:
         lease: float | None = None,
         wait: float = 0.0,
         begins: bool = False,
-        merge: Any = None,
+        merge: Merge = None,
         scope: str = "default",
     ) -> ClaimResult:
         asked = wire.ClaimRequest(

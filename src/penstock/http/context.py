@@ -90,8 +90,7 @@ class RequestContext:
     @property
     def admin(self) -> Admin:
         """The admin operations, limited to queues this caller may see."""
-        broker = self.broker
-        return Admin(broker.store, broker.directory, broker.tenant, self.allows)
+        return self.broker.limit_admin(self.allows)
 
     @property
     def target(self) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from penstock.broker.consume import MAX_WAIT_S, ClaimResult
+from penstock.broker.consume import MAX_WAIT_S
+from penstock.broker.interface import ClaimResult
 from penstock.broker.local import Broker
 from penstock.errors import PenstockError
 from penstock.model.message import Leased, Release
@@ -118,7 +119,7 @@ class WaitQueue:
     async def serve(self) -> None:
         """Serves until no waiter is left."""
         while self.patients or self.others:
-            since = self.broker.store.wakes
+            since = self.broker.wakes
             try:
                 if not await self.look() and self.looked == self.joined and self.patients:
                     await self.pause(since)
@@ -168,9 +169,7 @@ class WaitQueue:
     async def pause(self, since: int) -> None:
         """Waits until there may be work, or a claim without a wait arrives."""
         self.woken = asyncio.get_running_loop().create_future()
-        ready = asyncio.ensure_future(
-            self.broker.store.wait_ready(self.list_served_queues(), POLL_INTERVAL_S, since)
-        )
+        ready = asyncio.ensure_future(self.wait_ready(since))
         try:
             await asyncio.wait({ready, self.woken}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -181,10 +180,11 @@ class WaitQueue:
         if not ready.cancelled():
             ready.result()
 
-    def list_served_queues(self) -> list[int]:
-        known, wish = self.broker.directory.by_name, self.wish
-        queues = [known.get((wish.tenant, wish.scope, name)) for name, _ in wish.wants]
-        return [queue.id for queue in queues if queue is not None and queue.serves]
+    async def wait_ready(self, since: int) -> None:
+        wish = self.wish
+        queues = [await self.broker.get_queue(name, scope=wish.scope) for name, _ in wish.wants]
+        serving = [queue.id for queue in queues if queue.serves]
+        await self.broker.wait_ready(serving, POLL_INTERVAL_S, since)
 
 
 def hand_out(group: Sequence[Waiter], taken: ClaimResult) -> list[Leased]:

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from penstock import stores
+from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import MAX_FILE_BYTES, make_limits
 from penstock.artifacts.storage import default_location, open_storage
-from penstock.broker.artifacts import ArtifactRoom
 from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.trusted_proxies import TrustedProxies

@@ -8,8 +8,9 @@ from msgspec import Struct
 from penstock.agents import make_agents
 from penstock.agents.callback_dispatcher import CallbackDispatcher
 from penstock.agents.subscription_notifier import SubscriptionNotifier
-from penstock.broker.artifacts import ArtifactRoom
+from penstock.artifacts.room import ArtifactRoom
 from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
 from penstock.broker.webhook_secrets import WebhookSecrets
 from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator
 from penstock.http.auth.denials import DenialLog
@@ -84,21 +85,24 @@ class ServerState:
         self.metrics = Metrics()
         self.counts = QueueCounts(store)
         self.paces = QueueRates(store)
-        broker = self.get_broker("default")
-        self.make_webhooks(broker)
-        self.follower = HistoryTail(store, broker.directory, self.hub, self.outages)
+        # Shared by the brokers of all tenants.
+        self.directory = QueueCache(store)
+        self.make_webhooks()
+        self.follower = HistoryTail(store, self.directory, self.hub, self.outages)
         self.runner = Runner(
-            self.own_agents(broker) if agents else self.make_local_agents(),
+            self.own_agents() if agents else self.make_local_agents(),
             self.tell_of_agent,
             self.outages,
         )
-        self.measure(broker)
+        self.measure()
 
-    def make_webhooks(self, broker: Broker) -> None:
+    def make_webhooks(self) -> None:
         self.signing = WebhookSecrets(self.store)
         self.sender = WebhookSender(self.limits.reach)
-        self.callbacks = CallbackDispatcher(broker, self.sender, make_identity())
-        self.notices = SubscriptionNotifier(self.store, broker.directory, self.sender)
+        self.callbacks = CallbackDispatcher(
+            self.store, self.directory, self.sender, make_identity()
+        )
+        self.notices = SubscriptionNotifier(self.store, self.directory, self.sender)
         self.subscribers = self.notices.subscribers
 
     def make_quotas(self) -> None:
@@ -108,9 +112,9 @@ class ServerState:
         self.event_streams = Quota("event streams", MAX_EVENT_STREAMS, shared=shared)
         self.unfinished_uploads = Quota("bytes of unfinished uploads", unfinished, shared=shared)
 
-    def measure(self, broker: Broker) -> None:
+    def measure(self) -> None:
         """Registers the gauges that are read when metrics are scraped."""
-        self.metrics.registry.register(Depths(self.counts, broker.directory, self.metrics))
+        self.metrics.registry.register(Depths(self.counts, self.directory, self.metrics))
         if isinstance(pool := getattr(self.store, "pool", None), ConnectionPool):
             watch_pool(self.metrics, pool)
         self.metrics.watch(
@@ -120,8 +124,8 @@ class ServerState:
             "penstock_listeners", "Event streams.", lambda: float(len(self.hub.listeners))
         )
 
-    def own_agents(self, broker: Broker) -> list[Agent]:
-        upkeep = make_agents(self.store, broker.directory, make_identity(), self.room)
+    def own_agents(self) -> list[Agent]:
+        upkeep = make_agents(self.store, make_identity(), directory=self.directory, room=self.room)
         return [*upkeep, self.callbacks, self.notices, *self.make_local_agents()]
 
     def make_local_agents(self) -> list[Agent]:
@@ -136,7 +140,7 @@ class ServerState:
 
     def observe_run(self, row: HistoryRow) -> None:
         """Counts how long a sampled message ran, or that its lease was lost."""
-        queue = self.follower.directory.by_id.get(row.queue_id)
+        queue = self.directory.by_id.get(row.queue_id)
         if queue is None:
             return
         name = self.metrics.queue(queue.name)
@@ -148,7 +152,11 @@ class ServerState:
     def get_broker(self, tenant: str) -> Broker:
         if tenant not in self.brokers:
             self.brokers[tenant] = Broker(
-                self.store, tenant=tenant, room=self.room, outages=self.outages
+                self.store,
+                tenant=tenant,
+                room=self.room,
+                outages=self.outages,
+                directory=self.directory,
             )
         return self.brokers[tenant]
 

@@ -1,6 +1,6 @@
 """Validates drafts, and turns them into entries under their queue's settings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -205,6 +205,46 @@ def make_uniform_batch(drafts: Sequence[Draft], queue: Queue) -> UniformBatch | 
             return None
         bodies.append(body)
     return UniformBatch(heading, bodies)
+
+
+def make_common_entries(
+    drafts: Sequence[Draft], queues: Mapping[str, Queue | PenstockError]
+) -> list[Entry | None]:
+    """Makes the entries of common drafts, and None for the others.
+
+    Drafts of the same queue, type and priority share their checks.
+    """
+    headings: dict[tuple[object, ...], tuple[Entry, int] | None] = {}
+    entries: list[Entry | None] = []
+    for draft in drafts:
+        fields = astuple(draft)
+        queue, kind, body, priority = fields[:COMMON_FIELDS]
+        entry = None
+        # The class is part of the key, because True and 1.0 equal 1 but are no priorities.
+        key = (queue, kind, priority, priority.__class__)
+        if body.__class__ is bytes and fields[COMMON_FIELDS:] == RARE_DEFAULTS:
+            try:
+                found = headings[key]
+            except KeyError:
+                found = headings[key] = make_common_heading(draft, queues.get(queue))
+            except TypeError:
+                # Not hashable: the full check refuses it.
+                found = None
+            if found is not None and len(body) <= found[1]:
+                same = found[0]
+                entry = Entry(same.queue_id, kind, body, priority, same.rank, same.basis)
+        entries.append(entry)
+    return entries
+
+
+def make_common_heading(
+    draft: Draft, queue: Queue | PenstockError | None
+) -> tuple[Entry, int] | None:
+    """Returns the entry of an empty draft with the same heading, and the longest body allowed."""
+    if queue is None or isinstance(queue, PenstockError):
+        return None
+    entry = make_common_entry(replace(draft, body=b""), queue)
+    return None if entry is None else (entry, queue.settings.max_body)
 
 
 def check_and_make_entry(draft: Draft, queue: Queue) -> Entry:

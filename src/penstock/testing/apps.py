@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from penstock.app.app import Penstock
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.model.message import Leased, Park
 from penstock.worker.context import Context, NullReporter
 from penstock.worker.handler import Handler
@@ -12,7 +12,7 @@ from penstock.worker.policy import judge
 Work = Callable[[Leased], Awaitable[bytes | None]]
 
 
-def find_app_worker(app: Penstock, broker: Broker, queue: str) -> Work:
+def find_app_worker(app: Penstock, broker: BrokerInterface, queue: str) -> Work:
     """Returns a function that handles a message as a worker of the app would."""
     routes = {handler.type: handler for handler in app.handlers([queue])}
 

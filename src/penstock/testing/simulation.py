@@ -12,7 +12,6 @@ from penstock.agents import make_agents
 from penstock.agents.reclaimer import Reclaimer
 from penstock.app.app import Penstock
 from penstock.broker.local import Broker
-from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput, InvalidState, StoreError
 from penstock.model.message import Leased, Moment, Nack, State
 from penstock.model.store_types import Completion, Query
@@ -46,9 +45,7 @@ class Simulation:
         self.jobs: list[SimulatedJob] = []
         self.apps: list[Penstock] = []
         self.agents: list[Agent] = [
-            agent
-            for number in range(nodes)
-            for agent in make_agents(store, QueueCache(store), f"node-{number}")
+            agent for number in range(nodes) for agent in make_agents(store, f"node-{number}")
         ]
         self.runs_at = dict.fromkeys(self.agents, clock())
         self.troubled = False
@@ -184,7 +181,7 @@ class Simulation:
     async def _due_moments(self) -> list[Moment]:
         promoted = await self.store.promote(1)
         ticks = [each.next_at for each in await self.store.schedules() if not each.paused]
-        queues = await self.broker.directory.list_queues()
+        queues = await self.store.queues()
         claimed = Query(tuple(queue.id for queue in queues), State.CLAIMED, limit=1_000)
         leases = [record.lease_until for record in await self.store.find(claimed)]
         ends = [end + 1 for end in leases if end is not None]

@@ -10,9 +10,9 @@ import structlog
 from msgspec import Struct
 
 from penstock.artifacts.upload import Content, Upload
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.errors import StoreError
-from penstock.model.message import Fail, Settlement, Verb
+from penstock.model.message import Fail, Settlement
 from penstock.model.store_types import MISSING, Answer, AnswerKind, Completion, Lock, Mark
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
@@ -46,7 +46,7 @@ class Completer:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: BrokerInterface,
         held: dict[int, Context],
         linger: float,
         on_written: Callable[[list[RunEnd], list[Answer]], None],
@@ -127,7 +127,7 @@ class Completer:
             for end in ends
         ]
         # These locks came from this store, so they need no validation.
-        return await self.broker.lanes.complete(items)
+        return await self.broker.complete_claimed(items)
 
     async def settle(self, ends: list[RunEnd]) -> list[Answer]:
         answers = await self.find_committed(ends)
@@ -142,7 +142,7 @@ class Completer:
         if not inside:
             return [None] * len(ends)
         locks = [Lock(context.id, context.fence) for context in inside]
-        explained = iter(await self.broker.store.explain(locks, [Verb.COMPLETE] * len(locks)))
+        explained = iter(await self.broker.explain_completions(locks))
         # CHANGED: this worker still holds the message, so the transaction was rolled back.
         answers = [next(explained) if end.context.inside else None for end in ends]
         return [
@@ -151,10 +151,10 @@ class Completer:
         ]
 
     def complete_on(self, connection: object, item: Completion) -> None:
-        self.broker.store.complete_on(connection, item)
+        self.broker.complete_on(connection, item)
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
-        await self.broker.store.acomplete_on(connection, item)
+        await self.broker.acomplete_on(connection, item)
 
     def spool(self, context: Context, name: str, content: Content) -> Upload | None:
         return self.broker.artifacts.spool(name, content)
@@ -179,7 +179,7 @@ class Completer:
                 marks.append(Mark(context.id, context.fence, False, *note))
         if marks:
             try:
-                await self.broker.store.mark(marks)
+                await self.broker.mark_many(marks)
             except StoreError as error:
                 self.broker.outages.report_failure("progress", error)
             else:
@@ -189,7 +189,7 @@ class Completer:
 class ArtifactKeeper:
     """Stores the attached files of a run before its result is written."""
 
-    def __init__(self, broker: Broker, add: Callable[[RunEnd], None]) -> None:
+    def __init__(self, broker: BrokerInterface, add: Callable[[RunEnd], None]) -> None:
         self.broker = broker
         self.add = add
         self.tasks: set[asyncio.Task[None]] = set()

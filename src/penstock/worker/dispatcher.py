@@ -8,7 +8,7 @@ from typing import TypeAlias
 import structlog
 
 from penstock import tracing
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.errors import InvalidInput
 from penstock.model.message import Flag, Leased, Nack, Park, Settlement
 from penstock.model.queue import Queue
@@ -50,7 +50,7 @@ class HandlerRoutes:
         self.executors: list[Executor] = []
         self.executors_by_queue: dict[str, list[Executor]] = {}
 
-    async def open(self, broker: Broker, handlers: Sequence[Handler], scope: str) -> None:
+    async def open(self, broker: BrokerInterface, handlers: Sequence[Handler], scope: str) -> None:
         for handler in handlers:
             queue = await broker.admin.queue(handler.queue, scope=scope)
             self.queues[queue.id] = queue

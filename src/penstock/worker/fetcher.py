@@ -8,10 +8,9 @@ from typing import Any
 import structlog
 
 from penstock.broker.consume import MAX_CLAIM_QUEUES
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Leased
-from penstock.model.queue import Queue
 from penstock.worker.executors.base import Executor
 from penstock.worker.options import WorkerOptions
 from penstock.worker.prefetch import Pace, Prefetch
@@ -28,7 +27,7 @@ class Fetcher:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: BrokerInterface,
         queues: Sequence[str],
         lanes: Sequence[Executor],
         options: WorkerOptions,
@@ -93,7 +92,7 @@ class Fetcher:
             self.room.clear()
             await self.rest(self.room.wait())
             return
-        wakes = self.broker.store.wakes
+        wakes = self.broker.wakes
         got = await self.claim(limit)
         if got == limit:
             if self.options.min_interval:
@@ -168,9 +167,10 @@ class Fetcher:
         return got
 
     async def claim_from(self, names: Sequence[str], limit: int) -> int:
-        queues = [await self.queue(name) for name in names]
+        broker = self.broker
+        queues = [await broker.get_queue(name, scope=self.scope) for name in names]
         lease = self.options.lease or min(queue.settings.lease for queue in queues)
-        taken = await self.broker.claim(
+        taken = await broker.claim(
             *names,
             consumer=self.consumer,
             limit=limit,
@@ -178,21 +178,15 @@ class Fetcher:
             begins=True,
             scope=self.scope,
         )
-        self.broker.outages.report_success("fetch")
+        broker.outages.report_success("fetch")
         if taken.messages:
             self.take(taken.messages, lease)
         return len(taken.messages)
 
-    async def queue(self, name: str) -> Queue:
-        """Returns the current queue: a changed lease setting applies at once."""
-        directory, tenant = self.broker.directory, self.broker.tenant
-        cached = directory.get_cached(tenant, self.scope, name)
-        return cached or await directory.get_by_name(tenant, self.scope, name)
-
     async def wait_for_work(self, wakes: int) -> None:
         """Waits for a notification since `wakes`, at most for the maximum interval."""
-        store, loop = self.broker.store, asyncio.get_running_loop()
-        ids = [(await self.queue(name)).id for name in self.queues]
+        broker, loop = self.broker, asyncio.get_running_loop()
+        ids = [(await broker.get_queue(name, scope=self.scope)).id for name in self.queues]
         until = loop.time() + self.options.max_interval
-        while store.wakes == wakes and (left := until - loop.time()) > 0:
-            await store.wait_ready(ids, left, wakes)
+        while broker.wakes == wakes and (left := until - loop.time()) > 0:
+            await broker.wait_ready(ids, left, wakes)

@@ -12,7 +12,7 @@ from math import inf
 
 import structlog
 
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Flag, Leased
 from penstock.model.store_types import Answer, AnswerKind, Extension, Lock, Mark
@@ -73,7 +73,7 @@ class Heartbeat:
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.nudged.set)
 
-    async def run(self, broker: Broker) -> None:
+    async def run(self, broker: BrokerInterface) -> None:
         while not self.stopping:
             try:
                 await self.renew_due(broker)
@@ -97,7 +97,7 @@ class Heartbeat:
             async with asyncio.timeout(None if wait == inf else max(0.0, wait)):
                 await self.nudged.wait()
 
-    async def renew_due(self, broker: Broker) -> None:
+    async def renew_due(self, broker: BrokerInterface) -> None:
         now = time.monotonic()
         due = [context for context in self.held.copy().values() if context.renew_at <= now]
         for context in due:
@@ -107,7 +107,7 @@ class Heartbeat:
         if due:
             await self.renew(broker, due)
 
-    async def check_leases(self, broker: Broker) -> None:
+    async def check_leases(self, broker: BrokerInterface) -> None:
         """Checks once a second for cancelled and lost leases among those held for longer.
 
         They are renewed at once, and the answer to the renewal says which it is.
@@ -122,19 +122,19 @@ class Heartbeat:
         if not long:
             return
         await self.mark_begun(broker, [each for each in long if each.started_at and not each.begun])
-        leases = await broker.store.leases([Lock(each.id, each.fence) for each in long])
+        leases = await broker.leases([Lock(each.id, each.fence) for each in long])
         for context, lease in zip(long, leases, strict=True):
             if lease is None or lease.flags & Flag.CANCEL_REQUESTED:
                 context.renew_at = now
 
-    async def mark_begun(self, broker: Broker, contexts: list[Context]) -> None:
+    async def mark_begun(self, broker: BrokerInterface, contexts: list[Context]) -> None:
         """Records that runs began. Runs shorter than a second cost no write."""
         if contexts:
-            await broker.store.mark([Mark(each.id, each.fence, begin=True) for each in contexts])
+            await broker.mark_many([Mark(each.id, each.fence, begin=True) for each in contexts])
             for context in contexts:
                 context.begun = True
 
-    async def renew(self, broker: Broker, due: list[Context]) -> None:
+    async def renew(self, broker: BrokerInterface, due: list[Context]) -> None:
         items = [Extension(context.id, context.fence, context.lease) for context in due]
         try:
             answers = await broker.extend_many(items)
@@ -156,7 +156,7 @@ class Heartbeat:
             with contextlib.suppress(RuntimeError):
                 self.worker_loop.call_soon_threadsafe(self.lost, context)
 
-    def run_in_thread(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+    def run_in_thread(self, connect: Callable[[], Awaitable[BrokerInterface]]) -> None:
         """Starts the heartbeat in a thread with its own loop and connection."""
         self.thread = threading.Thread(
             target=lambda: asyncio.run(self.run_connected(connect)),
@@ -165,7 +165,7 @@ class Heartbeat:
         )
         self.thread.start()
 
-    async def run_connected(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+    async def run_connected(self, connect: Callable[[], Awaitable[BrokerInterface]]) -> None:
         self.loop, self.nudged = asyncio.get_running_loop(), asyncio.Event()
         if self.standby is None:
             await self.run_with_reconnect(connect)
@@ -178,7 +178,7 @@ class Heartbeat:
             await asyncio.wait([beats])
             self.standby.stop()
 
-    async def run_with_reconnect(self, connect: Callable[[], Awaitable[Broker]]) -> None:
+    async def run_with_reconnect(self, connect: Callable[[], Awaitable[BrokerInterface]]) -> None:
         while not self.stopping:
             try:
                 broker = await connect()
@@ -190,7 +190,7 @@ class Heartbeat:
                 log.error("heartbeat_failed", error=repr(error))
                 await asyncio.sleep(RETRY_DELAY_S)
                 continue
-            async with broker.store:
+            async with broker:
                 await self.run(broker)
 
     async def stop(self) -> None:

@@ -7,7 +7,7 @@ import socket
 
 import structlog
 
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.errors import PenstockError, StoreError
 from penstock.model.message import State
 from penstock.model.queue import Queue
@@ -37,7 +37,7 @@ class WorkerProcess:
     ) -> None:
         self.worker = worker
         worker.run_log.completions = True
-        self.broker: Broker = worker.broker
+        self.broker: BrokerInterface = worker.broker
         self.agents = agents
         self.stop_when_empty = stop_when_empty
         self.parent = parent
@@ -83,16 +83,16 @@ class WorkerProcess:
 
     async def leave(self, me: WorkerInfo) -> None:
         try:
-            await self.broker.store.delete_worker(me.id)
+            await self.broker.delete_worker(me.id)
         except StoreError as error:
             self.broker.outages.report_failure("registration", error)
 
     async def remove_gone_workers(self) -> None:
         """Deletes the registrations of workers that died."""
-        now = await self.broker.store.now()
-        for row in await self.broker.store.workers():
+        now = await self.broker.now()
+        for row in await self.broker.workers():
             if is_gone(row, now):
-                await self.broker.store.delete_worker(row.id)
+                await self.broker.delete_worker(row.id)
 
     async def watch(self, me: WorkerInfo) -> None:
         """Checks for a reason to stop, and renews the registration."""
@@ -112,7 +112,7 @@ class WorkerProcess:
 
     async def save_presence(self, me: WorkerInfo) -> None:
         try:
-            await self.broker.store.save_worker(me)
+            await self.broker.save_worker(me)
         except StoreError as error:
             self.broker.outages.report_failure("registration", error)
         except PenstockError as error:
@@ -120,7 +120,7 @@ class WorkerProcess:
 
     async def check_stop_requests(self, me: WorkerInfo) -> None:
         try:
-            rows = await self.broker.store.workers()
+            rows = await self.broker.workers()
             if any(row.id == me.id and row.stopping for row in rows):
                 self.stop("stop requested")
             elif self.parent is not None and os.getppid() != self.parent:
@@ -137,7 +137,7 @@ class WorkerProcess:
         """True if nothing is held, ready, claimed or due for retry. Paused queues are ignored."""
         if self.worker.held:
             return False
-        found = [await self.broker.directory.get_by_id(queue_id) for queue_id in self.worker.queues]
+        found = [await self.broker.get_queue_by_id(queue_id) for queue_id in self.worker.queues]
         queues = [queue for queue in found if queue.serves]
         for queue in queues:
             if not await self.is_queue_still(queue) or await self.has_retries(queue.name):
@@ -152,7 +152,7 @@ class WorkerProcess:
         )
         if ready:
             return False
-        depths = await self.broker.store.depths(0)
+        depths = await self.broker.depths()
         return not any(depths.get((queue.id, place)) for place in ("ready", "lease"))
 
     async def has_retries(self, queue: str) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeAlias
 
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Leased, State
 from penstock.model.settings import QueueSettings
@@ -36,7 +36,7 @@ class Quarantine:
     retries run at once. The store records the begin of each run first.
     """
 
-    def __init__(self, broker: Broker, on_lost: Callable[[Context], None]) -> None:
+    def __init__(self, broker: BrokerInterface, on_lost: Callable[[Context], None]) -> None:
         self.broker = broker
         self.on_lost = on_lost
         self.queue: list[Waiting] = []
@@ -109,7 +109,7 @@ class Quarantine:
         self.beginning = places
         marks = [Mark(get_context(each).id, get_context(each).fence, begin=True) for each in places]
         try:
-            answers = await self.broker.store.mark(marks)
+            answers = await self.broker.mark_many(marks)
         except StoreError as error:
             self.broker.outages.report_failure("suspects", error)
             await asyncio.sleep(RETRY_DELAY_S)

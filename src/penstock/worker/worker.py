@@ -7,7 +7,7 @@ from typing import Self
 
 import structlog
 
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.client.brokers import StoreAddress
 from penstock.errors import StoreError
 from penstock.model.message import Leased, Nack, Release, Settlement, State
@@ -47,13 +47,13 @@ class Worker:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: BrokerInterface,
         handlers: Sequence[Handler],
         options: WorkerOptions | None = None,
         *,
         scope: str = "default",
         hook: Hook | None = None,
-        connect: Callable[[], Awaitable[Broker]] | None = None,
+        connect: Callable[[], Awaitable[BrokerInterface]] | None = None,
         address: StoreAddress | None = None,
     ) -> None:
         self.broker = broker
@@ -167,7 +167,8 @@ class Worker:
     def get_settings(self, context: Context) -> QueueSettings:
         """Returns the current settings of the message's queue."""
         queue_id = context.delivery.queue_id
-        return self.broker.directory.by_id.get(queue_id, self.queues[queue_id]).settings
+        queue = self.broker.find_queue_by_id(queue_id) or self.queues[queue_id]
+        return queue.settings
 
     async def ack_before_run(self, context: Context) -> bool:
         """Acks a message before its run. Returns False if it must not run."""

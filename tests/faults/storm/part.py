@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from penstock import stores
 from penstock.agents import make_agents
 from penstock.broker.local import Broker
-from penstock.broker.queue_cache import QueueCache
 from penstock.errors import PenstockError
 from penstock.runner import Runner, make_identity
 from tests.checker import Recorder
@@ -55,7 +54,7 @@ class CorePart(Part):
         async with await stores.open(url) as store, await stores.open(url) as other:
             self.witness = Witness(Broker(store), self.recorder)
             self.listen()
-            async with Runner(make_agents(other, QueueCache(other), make_identity())):
+            async with Runner(make_agents(other, make_identity())):
                 await self.work()
 
     @abstractmethod

@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
-from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import format_time, print_json_lines, print_table
 from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER
+from penstock.store import Store
 
 group = click.Group()
 
@@ -32,10 +32,10 @@ def audit(session: CommandContext, limit: int, tenant: str | None) -> None:
     penstock audit --limit 500 --json
     """
 
-    async def work(broker: Broker) -> list[AuditEntry]:
-        return await broker.store.acts(tenant, NEVER, limit)
+    async def work(store: Store) -> list[AuditEntry]:
+        return await store.acts(tenant, NEVER, limit)
 
-    entries = session.run(work, "empty")
+    entries = session.run_on_store(work, "empty")
     if session.as_json:
         print_json_lines(map(describe_entry, entries))
         return

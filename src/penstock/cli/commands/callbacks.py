@@ -25,6 +25,7 @@ from penstock.rules.callbacks import SigningSecrets
 from penstock.rules.callbacks import decode as read
 from penstock.wire.webhooks import make_secret_view
 
+TENANT = "default"
 COLUMNS = ("id", "event", "state", "attempts", "next", "age", "error")
 
 
@@ -54,7 +55,7 @@ def list_(session: CommandContext, reference: str) -> None:
     async def work(broker: Broker) -> tuple[list[Record], Moment]:
         message = (await find_message(broker, reference, session.scope)).message
         records = await broker.admin.callbacks(message.id, scope=session.scope)
-        return records, await broker.store.now()
+        return records, await broker.now()
 
     records, now = session.run(work)
     if session.as_json:
@@ -86,7 +87,7 @@ def secret(session: CommandContext) -> None:
     penstock callback secret
     """
     print_secrets(
-        session, session.run(lambda broker: WebhookSecrets(broker.store).secrets(broker.tenant))
+        session, session.run_on_store(lambda store: WebhookSecrets(store).secrets(TENANT))
     )
 
 
@@ -97,9 +98,7 @@ def rotate(session: CommandContext) -> None:
     \b
     penstock callback rotate
     """
-    print_secrets(
-        session, session.run(lambda broker: WebhookSecrets(broker.store).rotate(broker.tenant))
-    )
+    print_secrets(session, session.run_on_store(lambda store: WebhookSecrets(store).rotate(TENANT)))
 
 
 def print_secrets(session: CommandContext, secrets: SigningSecrets) -> None:

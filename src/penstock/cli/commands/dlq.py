@@ -125,7 +125,7 @@ def list_(session: CommandContext, queue: str | None, type_: str | None, limit: 
 
     async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
         records = await list_messages(broker, session.scope, State.DEAD, queue, type_, limit)
-        now = await broker.store.now()
+        now = await broker.now()
         named = [(record, await get_queue_name(broker, record)) for record in records]
         return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
 

@@ -9,6 +9,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from penstock.broker.interface import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import SHELL_QUEUE, is_name
@@ -88,7 +89,7 @@ def read_job(text: str | bytes, where: str = "job") -> JobText:
         raise InvalidInput(f"{where}: {error}; {JOB_FORMAT}") from None
 
 
-async def ensure_shell_queue(broker: Broker, name: str, scope: str) -> None:
+async def ensure_shell_queue(broker: BrokerInterface, name: str, scope: str) -> None:
     """Create the queue on first use, with the queuectl preset."""
     try:
         queue = await broker.admin.queue(name, scope=scope)
@@ -96,7 +97,7 @@ async def ensure_shell_queue(broker: Broker, name: str, scope: str) -> None:
         try:
             await broker.admin.create_queue(name, preset_name="queuectl", scope=scope)
         except SlugConflict:
-            broker.directory.forget()
+            broker.forget_queues()
         return
     if not queue.settings.shell:
         raise InvalidInput(f"queue {name!r} does not accept shell jobs; its setting 'shell' is off")

@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from penstock.broker.credentials import Credentials
-from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
 from penstock.model.message import NEVER, Moment
 from penstock.rules.access import EVERY, ROLES, Key
 from penstock.rules.durations import parse_seconds
+from penstock.store import Store
 
 SHOWN_ONCE = "store it safely, it is not shown again"
 
@@ -71,10 +71,10 @@ def create(session: CommandContext, name: str, expires: str | None, **given: Any
     )
     ttl = None if expires is None else parse_seconds(expires)
 
-    async def work(broker: Broker) -> tuple[Key, str]:
-        return await Credentials(broker.store).create_key(new, ttl=ttl)
+    async def work(store: Store) -> tuple[Key, str]:
+        return await Credentials(store).create_key(new, ttl=ttl)
 
-    made, token = session.run(work, "create")
+    made, token = session.run_on_store(work, "create")
     print_key(session, made, token)
 
 
@@ -95,10 +95,10 @@ def list_(session: CommandContext) -> None:
     penstock key list --json
     """
 
-    async def work(broker: Broker) -> tuple[list[Key], Moment]:
-        return await Credentials(broker.store).list_keys(), await broker.store.now()
+    async def work(store: Store) -> tuple[list[Key], Moment]:
+        return await Credentials(store).list_keys(), await store.now()
 
-    keys, now = session.run(work, "empty")
+    keys, now = session.run_on_store(work, "empty")
     if session.as_json:
         print_json_lines(describe_key(each, now) for each in keys)
         return
@@ -143,10 +143,10 @@ def rotate(session: CommandContext, id: str, grace: str) -> None:
     penstock key rotate 9f31c2a07bd4 --grace 1h
     """
 
-    async def work(broker: Broker) -> tuple[Key, str]:
-        return await Credentials(broker.store).rotate_key(id, grace=parse_seconds(grace))
+    async def work(store: Store) -> tuple[Key, str]:
+        return await Credentials(store).rotate_key(id, grace=parse_seconds(grace))
 
-    print_key(session, *session.run(work))
+    print_key(session, *session.run_on_store(work))
 
 
 @command(key, "revoke")
@@ -158,10 +158,10 @@ def revoke(session: CommandContext, id: str) -> None:
     penstock key revoke 9f31c2a07bd4
     """
 
-    async def work(broker: Broker) -> Key:
-        return await Credentials(broker.store).revoke_key(id)
+    async def work(store: Store) -> Key:
+        return await Credentials(store).revoke_key(id)
 
-    revoked = session.run(work)
+    revoked = session.run_on_store(work)
     if session.as_json:
         print_json({"id": revoked.id, "name": revoked.name, "state": "revoked"})
     else:
@@ -189,10 +189,10 @@ def set_role(session: CommandContext, name: str, grants: tuple[str, ...], tenant
     penstock role set auditor read -- -read:payroll
     """
 
-    async def work(broker: Broker) -> tuple[str, ...]:
-        return (await Credentials(broker.store).save_role(tenant, name, grants)).grants
+    async def work(store: Store) -> tuple[str, ...]:
+        return (await Credentials(store).save_role(tenant, name, grants)).grants
 
-    saved = session.run(work, "create")
+    saved = session.run_on_store(work, "create")
     if session.as_json:
         print_json({"name": name, "grants": saved})
     else:
@@ -208,10 +208,10 @@ def list_roles(session: CommandContext, tenant: str) -> None:
     penstock role list
     """
 
-    async def work(broker: Broker) -> dict[str, tuple[str, ...]]:
-        return await Credentials(broker.store).list_roles(tenant)
+    async def work(store: Store) -> dict[str, tuple[str, ...]]:
+        return await Credentials(store).list_roles(tenant)
 
-    found = session.run(work, "empty")
+    found = session.run_on_store(work, "empty")
     if session.as_json:
         print_json_lines({"name": name, "grants": grants} for name, grants in found.items())
         return
@@ -231,10 +231,10 @@ def delete_role(session: CommandContext, name: str, tenant: str) -> None:
     penstock role delete mailer
     """
 
-    async def work(broker: Broker) -> None:
-        await Credentials(broker.store).delete_role(tenant, name)
+    async def work(store: Store) -> None:
+        await Credentials(store).delete_role(tenant, name)
 
-    session.run(work)
+    session.run_on_store(work)
     print_json({"deleted": name}) if session.as_json else print(f"role {name} is deleted")
 
 

@@ -76,7 +76,7 @@ def list_(
 
     async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
         records = await list_messages(broker, session.scope, wanted, queue, type_, limit, before)
-        now = await broker.store.now()
+        now = await broker.now()
         named = [(record, await get_queue_name(broker, record)) for record in records]
         return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
 
@@ -88,7 +88,7 @@ def list_(
 
 
 async def get_queue_name(broker: Broker, record: Record) -> str:
-    return (await broker.directory.get_by_id(record.message.queue_id)).name
+    return (await broker.get_queue_by_id(record.message.queue_id)).name
 
 
 def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
@@ -127,7 +127,7 @@ def show(session: CommandContext, reference: str, output: bool) -> None:
     async def work(broker: Broker) -> tuple[Record, str, bytes | None, Moment]:
         record = await find_message(broker, reference, session.scope)
         result = await broker.admin.result(record.message.id, scope=session.scope)
-        return record, await get_queue_name(broker, record), result, await broker.store.now()
+        return record, await get_queue_name(broker, record), result, await broker.now()
 
     record, queue, result, now = session.run(work)
     files = find_output_files(session.url, record.message.id)

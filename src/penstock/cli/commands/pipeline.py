@@ -171,7 +171,7 @@ def balance(session: CommandContext, lake: str, master: str, exact: bool) -> Non
 
 
 def name_queues(session: CommandContext) -> dict[int, str]:
-    queues = session.run(lambda broker: broker.store.queues())
+    queues = session.run_on_store(lambda store: store.queues())
     return {queue.id: queue.name for queue in queues}
 
 

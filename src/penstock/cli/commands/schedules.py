@@ -51,7 +51,7 @@ def list_(session: CommandContext) -> None:
     """
 
     async def work(broker: Broker) -> tuple[list[Schedule], Moment]:
-        return await broker.admin.schedules(scope=session.scope), await broker.store.now()
+        return await broker.admin.schedules(scope=session.scope), await broker.now()
 
     schedules, now = session.run(work, "empty")
     if session.as_json:

@@ -5,12 +5,14 @@ from typing import Any
 
 import click
 
+from penstock.broker.interface import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import AgentRun
+from penstock.store import Store
 from penstock.worker.liveness import is_gone
 
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
@@ -29,9 +31,9 @@ NEVER_RUN = AgentRun("", 0, "", None)
 group = click.Group()
 
 
-async def count_by_queue(broker: Broker, scope: str) -> list[tuple[Queue, dict[str, int]]]:
+async def count_by_queue(broker: BrokerInterface, scope: str) -> list[tuple[Queue, dict[str, int]]]:
     """Count the messages of each queue by state."""
-    depths = await broker.store.depths(MAX_ENDED_COUNTED)
+    depths = await broker.depths(MAX_ENDED_COUNTED)
     names = {**PLACES, **{state: state for state in ENDS}}
     return [
         (queue, {name: depths.get((queue.id, place), 0) for place, name in names.items()})
@@ -40,9 +42,9 @@ async def count_by_queue(broker: Broker, scope: str) -> list[tuple[Queue, dict[s
     ]
 
 
-async def gather(broker: Broker, scope: str) -> dict[str, Any]:
-    now = await broker.store.now()
-    workers = [each for each in await broker.store.workers() if not is_gone(each, now)]
+async def gather(broker: BrokerInterface, scope: str) -> dict[str, Any]:
+    now = await broker.now()
+    workers = [each for each in await broker.workers() if not is_gone(each, now)]
     served = {name for worker in workers for name in worker.queues}
     return {
         "queues": [
@@ -56,7 +58,6 @@ async def gather(broker: Broker, scope: str) -> dict[str, Any]:
             for queue, counts in await count_by_queue(broker, scope)
         ],
         "workers": len(workers),
-        "durability": broker.store.capabilities.durability,
     }
 
 
@@ -70,7 +71,8 @@ def status(session: CommandContext) -> None:
     """
 
     async def work(broker: Broker) -> dict[str, Any]:
-        return await gather(broker, session.scope)
+        found = await gather(broker, session.scope)
+        return {**found, "durability": broker.capabilities.durability}
 
     found = session.run(work, "empty")
     if session.as_json:
@@ -125,11 +127,11 @@ def agents(session: CommandContext) -> None:
     penstock agents --json
     """
 
-    async def work(broker: Broker) -> tuple[dict[str, AgentRun], Moment]:
-        runs = {run.name: run for run in await broker.store.agent_runs()}
-        return runs, await broker.store.now()
+    async def work(store: Store) -> tuple[dict[str, AgentRun], Moment]:
+        runs = {run.name: run for run in await store.agent_runs()}
+        return runs, await store.now()
 
-    runs, now = session.run(work, "empty")
+    runs, now = session.run_on_store(work, "empty")
     found = [(name, every, runs.get(name, NEVER_RUN)) for name, every in AGENTS.items()]
     if session.as_json:
         print_json_lines(

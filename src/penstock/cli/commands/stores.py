@@ -9,12 +9,11 @@ import msgspec
 
 from penstock import stores
 from penstock.artifacts.storage import default_location, open_storage
-from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.cli.settings import load_settings
 from penstock.errors import InvalidInput, StoreUnusable
-from penstock.store import Check
+from penstock.store import Check, Store
 
 group = click.Group()
 NOTHING = "nothing to do"
@@ -35,8 +34,8 @@ def set_up(reference: str, url: str | None) -> list[str]:
         app.close()
 
 
-async def examine(broker: Broker) -> list[Check]:
-    return await broker.store.examine()
+async def examine(store: Store) -> list[Check]:
+    return await store.examine()
 
 
 @command(group, "migrate")
@@ -64,7 +63,7 @@ def migrate(session: CommandContext, app: str | None, plan: bool) -> None:
     if plan:
         print_json({"to_do": steps}) if session.as_json else print("\n".join(steps or [NOTHING]))
         return
-    checks = {check.name: check.text for check in session.run(examine, "create")}
+    checks = {check.name: check.text for check in session.run_on_store(examine, "create")}
     if session.as_json:
         print_json({"done": steps, "schema": checks["schema"]})
     else:
@@ -86,11 +85,11 @@ def doctor(session: CommandContext) -> None:
         session.url
     )
 
-    async def work(broker: Broker) -> list[Check]:
-        storage = open_storage(artifacts, await broker.store.secret())
-        return [*await broker.store.examine(), storage.examine()]
+    async def work(store: Store) -> list[Check]:
+        storage = open_storage(artifacts, await store.secret())
+        return [*await store.examine(), storage.examine()]
 
-    checks = session.run(work)
+    checks = session.run_on_store(work)
     if session.as_json:
         print_json_lines(msgspec.to_builtins(check) for check in checks)
     else:
@@ -116,11 +115,11 @@ def backup(session: CommandContext, target: Path) -> None:
     if not target.parent.is_dir():
         raise InvalidInput(f"directory {str(target.parent)!r} does not exist; create it first")
 
-    async def work(broker: Broker) -> None:
-        await broker.store.backup(str(target))
+    async def work(store: Store) -> None:
+        await store.backup(str(target))
 
     try:
-        session.run(work)
+        session.run_on_store(work)
     except OSError as error:
         raise StoreUnusable(f"cannot write {str(target)!r}: {error.strerror}") from None
     size = target.stat().st_size

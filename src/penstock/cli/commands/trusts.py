@@ -3,10 +3,10 @@
 import click
 
 from penstock.broker.credentials import Credentials
-from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.rules.access import Trust
+from penstock.store import Store
 
 
 @click.group("trust")
@@ -35,10 +35,10 @@ def set_(
     penstock trust set billing orders publish:inbox
     """
 
-    async def work(broker: Broker) -> Trust:
-        return await Credentials(broker.store).save_trust(tenant, name, trusted, grants)
+    async def work(store: Store) -> Trust:
+        return await Credentials(store).save_trust(tenant, name, trusted, grants)
 
-    saved = session.run(work)
+    saved = session.run_on_store(work)
     if session.as_json:
         print_json(describe_trust(saved))
     else:
@@ -62,10 +62,10 @@ def list_(session: CommandContext, tenant: str) -> None:
     penstock trust list
     """
 
-    async def work(broker: Broker) -> list[Trust]:
-        return await Credentials(broker.store).list_trusts(tenant)
+    async def work(store: Store) -> list[Trust]:
+        return await Credentials(store).list_trusts(tenant)
 
-    found = session.run(work, "empty")
+    found = session.run_on_store(work, "empty")
     if session.as_json:
         print_json_lines(map(describe_trust, found))
         return
@@ -84,10 +84,10 @@ def delete(session: CommandContext, name: str, trusted: str, tenant: str) -> Non
     penstock trust delete billing orders
     """
 
-    async def work(broker: Broker) -> None:
-        await Credentials(broker.store).delete_trust(tenant, name, trusted)
+    async def work(store: Store) -> None:
+        await Credentials(store).delete_trust(tenant, name, trusted)
 
-    session.run(work)
+    session.run_on_store(work)
     deleted = {"scope": name, "trusted": trusted}
     print_json(deleted) if session.as_json else print(f"scope {name} no longer trusts {trusted}")
 

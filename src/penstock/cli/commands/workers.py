@@ -126,7 +126,7 @@ def list_(session: CommandContext) -> None:
     """
 
     async def work(broker: Broker) -> tuple[list[WorkerInfo], Moment]:
-        return await broker.store.workers(), await broker.store.now()
+        return await broker.workers(), await broker.now()
 
     rows, now = session.run(work, "empty")
     if session.as_json:
@@ -183,13 +183,13 @@ def stop(session: CommandContext, ids: tuple[str, ...], wait: bool, timeout: flo
     """
 
     async def work(broker: Broker) -> list[str]:
-        now = await broker.store.now()
+        now = await broker.now()
         living = []
-        for row in choose_workers(await broker.store.workers(), ids):
+        for row in choose_workers(await broker.workers(), ids):
             if is_gone(row, now):
-                await broker.store.delete_worker(row.id)
+                await broker.delete_worker(row.id)
             else:
-                await broker.store.stop_worker(row.id)
+                await broker.stop_worker(row.id)
                 living.append(row.id)
         if wait:
             await wait_until_gone(broker, set(living), timeout)
@@ -224,8 +224,8 @@ async def wait_until_gone(broker: Broker, ids: set[str], timeout: float) -> None
 
 
 async def list_remaining(broker: Broker, ids: set[str]) -> set[str]:
-    now = await broker.store.now()
-    rows = await broker.store.workers()
+    now = await broker.now()
+    rows = await broker.workers()
     return {row.id for row in rows if row.id in ids and not is_gone(row, now)}
 
 

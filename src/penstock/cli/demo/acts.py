@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from penstock.broker.local import Broker
+from penstock.broker.interface import BrokerInterface
 from penstock.cli.commands.jobs import JobText
 from penstock.cli.demo import app as tasks
 from penstock.cli.demo.traffic import make_order, send_traffic
@@ -23,7 +23,7 @@ ENDED = (State.COMPLETED, State.CANCELLED, State.DEAD)
 
 
 class DemoStage:
-    def __init__(self, broker: Broker, url: str, folder: Path) -> None:
+    def __init__(self, broker: BrokerInterface, url: str, folder: Path) -> None:
         self.broker = broker
         self.url = url
         self.folder = folder
@@ -190,7 +190,7 @@ async def survive_crash(stage: DemoStage) -> str:
     with start_worker(stage) as first:
         await stage.wait_until(lambda _: path.exists(), job.id)
         first.send_signal(signal.SIGKILL)
-        killed_at = await stage.broker.store.now()
+        killed_at = await stage.broker.now()
     with start_worker(stage, "--stop-when-empty"):
         deliveries = await job.aresult(TIMEOUT_S)
     waited = ((await job.arecord()).timeline[-1].at - killed_at) / 1_000_000

@@ -44,8 +44,7 @@ def make_opening(cursor: str | None) -> bytes:
 async def catch_up(
     service: ServerState, listener: EventListener, missed: ResumePoint
 ) -> AsyncIterator[bytes]:
-    directory = service.get_broker(listener.filter.tenant).directory
-    reader = HistoryReader(service.store, directory, service.hub, missed)
+    reader = HistoryReader(service.store, service.directory, service.hub, missed)
     while not listener.closed:
         async with service.follower.turns:
             told = await reader.read()

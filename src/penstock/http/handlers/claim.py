@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.broker.consume import ClaimResult
+from penstock.broker.interface import ClaimResult
 from penstock.errors import Forbidden, PenstockError
 from penstock.http.context import RequestContext
 from penstock.http.events.hub import EncodedEvent, Event
@@ -100,7 +100,7 @@ async def dead_queues(call: RequestContext) -> tuple[int, ...] | None:
         return None
     found = tuple(
         queue.id
-        for queue in await call.broker.directory.list_queues()
+        for queue in await call.service.directory.list_queues()
         if (queue.scope.tenant, queue.scope.name) == (call.caller.tenant, call.scope)
         and not queue.system
         and allows(Right.CONSUME, call.scope, queue.name)
@@ -116,7 +116,7 @@ def make_delivery(call: RequestContext, message: Leased) -> Delivery:
     return Delivery(
         str(message.id),
         call.service.tokens.sign(held_lock(message), call.caller.holder),
-        call.broker.directory.by_id[message.queue_id].name,
+        call.service.directory.by_id[message.queue_id].name,
         message.type,
         message.priority,
         message.attempts,
@@ -147,7 +147,7 @@ def list_rare_fields(meta: Meta) -> dict[str, Any]:
 
 def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
     """Updates metrics and publishes live events. Claims have no history row to tail."""
-    metrics, queues = call.service.metrics, call.broker.directory.by_id
+    metrics, queues = call.service.metrics, call.service.directory.by_id
     for queue_id, count in count_values([each.queue_id for each in taken.messages]):
         metrics.claimed.add(metrics.queue(queues[queue_id].name), by=count)
     for message in taken.messages[:: len(taken.messages) // WAIT_SAMPLE_SIZE + 1]:
@@ -161,7 +161,7 @@ def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
 def make_claimed_event(call: RequestContext, message: Leased, waiter: Waiter) -> EncodedEvent:
     event = Event(
         "message.claimed", datetime.now(UTC), call.scope,
-        call.broker.directory.by_id[message.queue_id].name, str(message.id),
+        call.service.directory.by_id[message.queue_id].name, str(message.id),
         message.type, "claimed", message.attempts, waiter.consumer,
         correlation_id=message.meta.correlation_id,
     )  # fmt: skip

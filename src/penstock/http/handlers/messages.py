@@ -93,7 +93,7 @@ async def redrive(
     body = decode_body(edited.body, edited.body_base64) or None
     if body is not None:
         record = await call.admin.get(reference, scope=call.scope)
-        queue = await call.broker.directory.get_by_id(record.message.queue_id)
+        queue = await call.broker.get_queue_by_id(record.message.queue_id)
         refuse_shell(call, record.message.type, queue.name)
     published = await call.admin.redrive(reference, body=body, scope=call.scope)
     call.service.wake_tail()
@@ -129,7 +129,7 @@ async def result(
         return Response(status_code=202, headers={"x-message-state": record.state.value})
     if record.state is not State.COMPLETED:
         raise failure_of(f"message {id}", record)
-    body = await call.broker.store.result(record.message.id)
+    body = await call.broker.read_result(record.message.id)
     if body is None:
         return Response(status_code=204)
     media_type = "application/json" if is_json(body or b" ") else "application/octet-stream"
@@ -177,5 +177,5 @@ async def get_message(call: Called, reference: Reference) -> MessageView:
 
 
 async def make_view(call: RequestContext, record: Record, *, timeline: bool = False) -> MessageView:
-    queue = await call.broker.directory.get_by_id(record.message.queue_id)
+    queue = await call.broker.get_queue_by_id(record.message.queue_id)
     return make_message_view(record, queue.name, timeline=timeline)

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import UNSET
 
-from penstock.broker.consume import expect, settle_each
+from penstock.broker.consume import expect
 from penstock.broker.local import Broker
 from penstock.errors import AlreadySettled, Forbidden, InvalidInput, NotFound, PenstockError
 from penstock.http.context import RequestContext
@@ -113,7 +113,7 @@ async def read_lock(call: RequestContext, token: str) -> HeldLock:
 async def check_consume(call: RequestContext, lock: HeldLock) -> None:
     """Checks the caller's current rights on the queue, which may have been renamed."""
     caller = call.caller
-    queue = await call.broker.directory.get_by_id(lock.queue_id)
+    queue = await call.broker.get_queue_by_id(lock.queue_id)
     if queue.scope.tenant != caller.tenant:
         raise NotFound(f"no message with id {lock.id}")
     caller.access.check(Right.CONSUME, queue.scope.name, queue.name)
@@ -190,12 +190,12 @@ async def extend(broker: Broker, held: Held[wire.ExtendRequest]) -> list[Answer]
 
 async def begin(broker: Broker, held: Held[wire.BeginRequest]) -> list[Answer]:
     marks = [Mark(lock.id, lock.fence, begin=True) for lock, _ in held]
-    return await settle_each(marks, broker.store.mark)
+    return await broker.mark_many(marks)
 
 
 async def progress(broker: Broker, held: Held[wire.ProgressRequest]) -> list[Answer]:
     marks = [Mark(lock.id, lock.fence, False, sent.percent, read_note(sent)) for lock, sent in held]
-    return await settle_each(marks, broker.store.mark)
+    return await broker.mark_many(marks)
 
 
 def read_note(sent: wire.ProgressRequest) -> str | None:

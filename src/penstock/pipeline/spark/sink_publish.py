@@ -49,7 +49,7 @@ def publish_all(target: SinkOptions, drafts: Iterable[Iterable[Draft]]) -> SinkR
             broker, pace, sent = Broker(store), PublishRate(target.rate), SinkResult()
             for step in split_steps(drafts, pace.step):
                 runner.run(pace.wait(len(step)))
-                sent += runner.run(publish(broker, target, step))
+                sent += runner.run(publish(store, broker, target, step))
             return sent
         finally:
             runner.run(store.close())
@@ -87,11 +87,13 @@ async def refuse_closed(store: Store, queues: Iterable[str], scope: str) -> None
         await broker.admit(Draft(queue=name), scope=scope)
 
 
-async def publish(broker: Broker, target: SinkOptions, drafts: Sequence[Draft]) -> SinkResult:
+async def publish(
+    store: Store, broker: Broker, target: SinkOptions, drafts: Sequence[Draft]
+) -> SinkResult:
     entries = [await admit_draft(broker, target, draft) for draft in drafts]
     if not target.publish:
         return SinkResult()
-    outcomes = await retry_busy(broker.store, entries)
+    outcomes = await retry_busy(store, entries)
     for draft, outcome in zip(drafts, outcomes, strict=True):
         if outcome.code in REFUSALS:
             raise REFUSALS[outcome.code](describe_refusal(outcome.code, draft))

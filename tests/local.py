@@ -1,0 +1,9 @@
+"""The local broker behind the interface, for tests that look into its store."""
+
+from penstock.broker.interface import BrokerInterface
+from penstock.broker.local import Broker
+
+
+def local(broker: BrokerInterface) -> Broker:
+    assert isinstance(broker, Broker)
+    return broker
