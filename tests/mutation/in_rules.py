@@ -111,8 +111,13 @@ ADMISSION = (
     rule("letters_of_another_scope", "broker/consume.py _claim_dead",
          "queue.scope.id == scope.id and", "",
          "dead_letters"),
-    rule("changed_is_not_decided_again", "broker/consume.py _settle_changed", "if changed:", "if False:",
-         "cancel"),
+    rule("changed_is_not_decided_again", "broker/consume.py find_changed",
+         "each.kind is AnswerKind.CHANGED", "False", "cancel"),
+    rule("true_is_a_priority_in_a_mixed_batch", "rules/drafts.py make_common_entries",
+         "key = (queue, kind, priority, priority.__class__)", "key = (queue, kind, priority)",
+         "tests/unit/test_entry.py"),
+    rule("locked_entries_are_not_retried", "broker/group_commit.py keep_locked",
+         "each.code == Busy.code", "False", "tests/unit/test_unknown_outcomes.py"),
 )  # fmt: skip
 
 AGENTS = (

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.errors import NotFound, PenstockError
 from penstock.model.message import Dedup, Draft, Flag, Meta
 from penstock.model.queue import Queue, Scope
 from penstock.model.settings import change, get_preset
 from penstock.model.store_types import Dedupe, Entry
-from penstock.rules.drafts import make_dedupe, make_entry
+from penstock.rules.drafts import make_common_entries, make_dedupe, make_entry
 from tests.unit.leases import NOW
 
 
@@ -22,6 +23,31 @@ def queue(preset_name: str = "default", **settings: Any) -> Queue:
 
 def test_a_plain_draft_becomes_an_entry_without_meta() -> None:
     assert make_entry(Draft(body=b"x", type="mail"), queue()) == Entry(9, "mail", b"x")
+
+
+def test_common_drafts_of_a_mixed_batch_become_the_entries_they_become_alone() -> None:
+    queues: dict[str, Queue | PenstockError] = {
+        "jobs": queue(priority_max=9, max_body=4),
+        "gone": NotFound("gone"),
+    }
+    fraction: Any = 1.0
+    listed: Any = ["jobs"]
+    drafts = [
+        Draft(queue="jobs", type="mail", body=b"1", priority=1),
+        Draft(queue="jobs", type="mail", body=b"2", priority=1),
+        Draft(queue="jobs", type="fax", body=b"3"),
+        Draft(queue="jobs", type="mail", body=b"4", priority=True),
+        Draft(queue="jobs", type="mail", body=b"5", priority=fraction),
+        Draft(queue="jobs", type="mail", body=b"longer", priority=1),
+        Draft(queue="jobs", type="mail", body=b"6", priority=99),
+        Draft(queue="jobs", type="mail", body=b"7", delay=9.0),
+        Draft(queue="gone", type="mail", body=b"8"),
+        Draft(queue="none", type="mail", body=b"9"),
+        Draft(queue=listed, type="mail"),
+    ]
+    entries = make_common_entries(drafts, queues)
+    assert entries[:3] == [make_entry(draft, queue(priority_max=9)) for draft in drafts[:3]]
+    assert entries[3:] == [None] * 8
 
 
 def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:

@@ -155,7 +155,7 @@ class GroupCommit:
         retries: Retries | None = None
         while True:
             try:
-                pending.answer(await enqueue(pending.entries))
+                pending.keep_locked(await enqueue(pending.entries))
             except (OutcomeUnknown, StoreUnreachable, StoreBusy) as error:
                 if not pending.can_retry(error, first=retries is None):
                     raise
@@ -175,8 +175,8 @@ class PendingPublish:
         self.places: Sequence[int] = range(len(entries))
         self.unknown = False
 
-    def answer(self, written: list[Published]) -> None:
-        """Keeps the entries whose keys are locked by other transactions."""
+    def keep_locked(self, written: list[Published]) -> None:
+        """Stores the outcomes, and keeps the entries whose keys are locked by other transactions."""
         self.unknown = False
         locked = [each.code == Busy.code for each in written]
         for place, outcome in zip(self.places, written, strict=True):

@@ -56,7 +56,7 @@ class RemoteBroker:
         self.settle, self.settle_many = client.settle, client.settle_many
         self.extend, self.extend_many = client.extend, client.extend_many
         self.begin, self.progress = client.begin, client.progress
-        self.mark_many = client.mark
+        self.mark_many = client.mark_many
         self.read_result = client.admin.result
 
     async def __aenter__(self) -> Self:

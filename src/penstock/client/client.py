@@ -185,16 +185,16 @@ class Client:
         return await self._settle("extend", items, sent, over=False)
 
     async def begin(self, held: Held) -> Answer:
-        (answer,) = await self.mark((Mark(held.id, held.fence, begin=True),))
+        (answer,) = await self.mark_many((Mark(held.id, held.fence, begin=True),))
         return expect(answer, held.id)
 
     async def progress(
         self, held: Held, percent: float | None = None, note: str | None = None
     ) -> Answer:
-        (answer,) = await self.mark((Mark(held.id, held.fence, False, percent, note),))
+        (answer,) = await self.mark_many((Mark(held.id, held.fence, False, percent, note),))
         return expect(answer, held.id)
 
-    async def mark(self, marks: Sequence[Mark]) -> list[Answer]:
+    async def mark_many(self, marks: Sequence[Mark]) -> list[Answer]:
         """Marks messages as started or reports progress, each on its own."""
         answers: dict[int, Answer] = {}
         for verb, begin in (("begin", True), ("progress", False)):

@@ -99,7 +99,7 @@ class SyncClient:
     extend_many = make_sync(Client.extend_many)
     begin = make_sync(Client.begin)
     progress = make_sync(Client.progress)
-    mark = make_sync(Client.mark)
+    mark_many = make_sync(Client.mark_many)
 
     def __enter__(self) -> Self:
         return self
