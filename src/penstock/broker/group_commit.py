@@ -176,7 +176,7 @@ class PendingPublish:
         self.unknown = False
 
     def keep_locked(self, written: list[Published]) -> None:
-        """Stores the outcomes, and keeps the entries whose keys are locked by other transactions."""
+        """Stores the outcomes, and keeps the entries that other transactions lock."""
         self.unknown = False
         locked = [each.code == Busy.code for each in written]
         for place, outcome in zip(self.places, written, strict=True):
