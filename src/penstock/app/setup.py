@@ -111,7 +111,9 @@ def find_removed(declared: Iterable[Schedule], found: Iterable[Schedule]) -> lis
     return [each for each in found if each.declared_in in here and get_key(each) not in kept]
 
 
-async def remove_schedules(broker: BrokerInterface, removed: Iterable[Schedule], scope: str) -> list[str]:
+async def remove_schedules(
+    broker: BrokerInterface, removed: Iterable[Schedule], scope: str
+) -> list[str]:
     steps: list[str] = []
     for each in removed:
         await broker.admin.unschedule(each.draft.queue, each.name, scope=scope)
