@@ -218,11 +218,11 @@ def make_common_entries(
     entries: list[Entry | None] = []
     for draft in drafts:
         fields = astuple(draft)
-        queue, kind, body, priority = fields[:COMMON_FIELDS]
+        queue, kind, priority, body = fields[-COMMON_FIELDS:]
         entry = None
         # The class is part of the key, because True and 1.0 equal 1 but are no priorities.
         key = (queue, kind, priority, priority.__class__)
-        if body.__class__ is bytes and fields[COMMON_FIELDS:] == RARE_DEFAULTS:
+        if body.__class__ is bytes and fields[:-COMMON_FIELDS] == RARE_DEFAULTS:
             try:
                 found = headings[key]
             except KeyError:
