@@ -20,6 +20,7 @@ from penstock.app.task import AsyncTask
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model.message import State
 from tests.app.scenes import until, working
+from tests.local import local
 
 pytestmark = pytest.mark.anyio
 
@@ -237,7 +238,7 @@ async def test_a_handlers_effect_and_the_end_of_its_message_are_one(
 async def test_an_async_connection_is_not_for_sync_code(
     app: Penstock, path: Path, kind: str
 ) -> None:
-    broker = await app.broker()
+    broker = local(await app.broker())
     async with KINDS[kind](path) as connection:
         with pytest.raises(InvalidInput, match=r"async|not a connection of"):
             broker.store.enqueue_on(connection, [])

@@ -93,7 +93,7 @@ class Settling(Generic[Sent]):
 
 
 async def make_extended_event(call: RequestContext, lock: HeldLock) -> EncodedEvent:
-    queue = await call.broker.directory.get_by_id(lock.queue_id)
+    queue = await call.broker.get_queue_by_id(lock.queue_id)
     event = Event("message.extended", datetime.now(UTC), queue.scope.name, queue.name, str(lock.id))
     return EncodedEvent(event, call.caller.tenant)
 
