@@ -198,6 +198,10 @@ def test_a_glob_means_what_it_means_everywhere(pattern: str, text: str) -> None:
         assert match_parts(pattern.split("*"), text) is match_naively(pattern, text)
 
 
+def test_parts_of_a_pattern_do_not_overlap() -> None:
+    assert not match_parts(("", "ab", "ba", ""), "aba")
+
+
 def match_naively(pattern: str, text: str) -> bool:
     if not pattern:
         return not text
