@@ -249,6 +249,9 @@ class StoreRecords(Protocol):
     ) -> list[AuditEntry]:
         """Lists audit entries, newest first. They are kept for a year."""
 
+    async def acts_after(self, after: int, limit: int) -> list[AuditEntry]:
+        """Lists audit entries by id. One with a smaller id may still commit later."""
+
 
 class StoreExport(Protocol):
     """Export feed, live history and message counts."""

@@ -22,7 +22,8 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
         "callback secret", "callback rotate", "pipeline extract",
         "pipeline compact", "pipeline balance", "pipeline run",
         "pipeline report", "key create", "key list", "key rotate", "key revoke", "role set",
-        "role list", "role delete", "trust set", "trust list", "trust delete", "audit", "replay",
+        "role list", "role delete", "trust set", "trust list", "trust delete", "audit list",
+        "audit verify", "audit seal", "replay",
         "copy",
     }  # fmt: skip
     assert {path.removeprefix("penstock ") for path in EACH} == promised

@@ -9,6 +9,7 @@ from penstock.agents import make_agents
 from penstock.artifacts.local import LocalArtifactStorage
 from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import ArtifactLimits
+from penstock.model.documents import AuditEntry
 from penstock.runner import Agent
 from tests.artifacts.scenes import keep
 from tests.conformance.stage import DAY, HOUR, Stage
@@ -42,6 +43,10 @@ async def complete_one(stage: Stage) -> None:
     await stage.completed()
 
 
+async def record_an_act(stage: Stage) -> None:
+    await stage.store.record([AuditEntry(subject="ada", tenant="default", verb="v", target="t")])
+
+
 # What gives each agent work, and the seconds between its runs.
 SCENES: dict[str, tuple[Callable[[Stage], Awaitable[None]], float]] = {
     VISIBILITY: (lose_a_lease, 1.0),
@@ -50,6 +55,7 @@ SCENES: dict[str, tuple[Callable[[Stage], Awaitable[None]], float]] = {
     "dead_letter_monitor": (reject_one, 60.0),
     "message_archiver": (complete_one, 300.0),
     "artifact_sweeper": (complete_one, 300.0),
+    "audit_sealer": (record_an_act, 2.0),
 }
 
 

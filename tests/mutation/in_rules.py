@@ -189,6 +189,19 @@ GROUPING = (
          "tests/unit/test_group_commit_store.py"),
 )  # fmt: skip
 
+AUDIT = (
+    rule("seal_without_the_one_before", "rules/audit_chain.py hash_entry",
+         "previous.encode() + msgspec.json.encode(row)", "msgspec.json.encode(row)", "audit_chain"),
+    rule("segments_need_no_link", "rules/audit_chain.py check_link", "return [] if fits else",
+         "return [] if True else", "audit_chain"),
+    rule("two_sealers_two_chains", "broker/audit.py seal", "body=encode(advanced), version=version",
+         "body=encode(advanced)", "audit_chain"),
+    rule("recent_entries_are_sealed_again", "rules/audit_chain.py find_unsealed",
+         "each.id > head.closed and each.id not in sealed", "each.id > head.closed", "audit_chain"),
+    rule("retention_is_removal", "rules/audit_chain.py check_segment",
+         "if seal.at >= now - RETENTION_S * SECOND:", "if True:", "audit_chain"),
+)  # fmt: skip
+
 FILTER = "tests/unit/test_filter.py"
 FILTERS = (
     rule("first_part_floats", "rules/globs.py match_parts", "not text.startswith(first) or ", "",
@@ -208,4 +221,4 @@ FILTERS = (
          'return Pattern(tuple(unescape(quoted[1]).split("*")))', FILTER),
 )  # fmt: skip
 
-RULES = (*FILTERS, *RANKS, *RETRIES, *ADMISSION, *AGENTS, *GROUPING)
+RULES = (*AUDIT, *FILTERS, *RANKS, *RETRIES, *ADMISSION, *AGENTS, *GROUPING)

@@ -1,7 +1,8 @@
-"""Background agents: reclaim, schedule, expire, age, prune, monitor. Safe on every node."""
+"""Background agents: reclaim, schedule, expire, age, prune, monitor, seal. Safe on every node."""
 
 from penstock.agents.ager import PriorityAger
 from penstock.agents.artifact_pruner import ArtifactPruner
+from penstock.agents.audit_sealer import AuditSealer
 from penstock.agents.dead_letter_monitor import DeadLetterMonitor
 from penstock.agents.expirer import Expirer
 from penstock.agents.pruner import Pruner
@@ -31,4 +32,5 @@ def make_agents(
         PriorityAger(store, directory, by),
         DeadLetterMonitor(store, directory, by),
         Pruner(store, directory, by),
+        AuditSealer(store, directory, by),
     ]

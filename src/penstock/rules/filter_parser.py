@@ -283,6 +283,11 @@ def parse_time(value: Pattern, now: Moment) -> Span:
     return read_iso(text)
 
 
+def parse_moment(text: str, now: Moment) -> Moment:
+    """Returns the beginning of a time written as in a filter: 2026-11-16, today or -2h."""
+    return parse_time(Pattern((text,)), now).since
+
+
 def read_iso(text: str) -> Span:
     try:
         moment = datetime.fromisoformat(text)

@@ -1,19 +1,45 @@
-"""The command `audit`."""
+"""The `audit` commands: the log of changes, and its hash chain."""
 
 from typing import Any
 
 import click
 
+from penstock.broker.audit import AuditLog, AuditQuery, AuditReport, AuditResult, parse_seal
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_time, print_json_lines, print_table
+from penstock.cli.output import format_time, print_json, print_json_lines, print_table
 from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER
+from penstock.rules.audit_chain import Finding, SealHead
+from penstock.rules.filter_parser import parse_moment
 from penstock.store import Store
 
-group = click.Group()
+# `penstock audit verify` found something. Errors of the command itself are 1 and 3.
+EXIT_NOT_INTACT = 4
 
 
-@command(group, "audit")
+class DefaultGroup(click.Group):
+    """Runs `list` if no subcommand is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args.insert(0, "list")
+        return super().parse_args(ctx, args)
+
+
+@click.group("audit", cls=DefaultGroup)
+def audit() -> None:
+    """Show the audit log and verify that it was not changed.
+
+    The log records changes and denied requests, and is kept for one year. A hash chain covers
+    every entry.
+
+    \b
+    penstock audit --subject ada@example --since -2h
+    penstock audit verify
+    """
+
+
+@command(audit, "list")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000),
@@ -22,22 +48,34 @@ group = click.Group()
     help="Maximum number of entries.",
 )
 @click.option("--tenant", help="Filter by tenant.")
-def audit(session: CommandContext, limit: int, tenant: str | None) -> None:
+@click.option("--subject", help="Filter by the caller: an API key, a JWT subject or a user.")
+@click.option("--verb", help="Filter by operation.")
+@click.option("--target", help="Filter by a part of the target.")
+@click.option("--request", "request_id", help="Filter by request id.")
+@click.option("--refused/--done", default=None, help="Only denied requests, or only changes.")
+@click.option("--since", help="Only entries from this time on: 2026-11-16, today or -2h.")
+@click.option("--until", help="Only entries before this time.")
+def list_(session: CommandContext, since: str | None, until: str | None, **filters: Any) -> None:
     """Show the audit log, newest entries first.
-
-    It records changes and denied requests, and is kept for one year.
 
     \b
     penstock audit
     penstock audit --limit 500 --json
+    penstock audit list --refused --since today
     """
 
-    async def work(store: Store) -> list[AuditEntry]:
-        return await store.acts(tenant, NEVER, limit)
+    async def work(store: Store) -> AuditResult:
+        now = await store.now()
+        query = AuditQuery(
+            since=0 if since is None else parse_moment(since, now),
+            until=NEVER if until is None else parse_moment(until, now),
+            **filters,
+        )
+        return await AuditLog(store).find(query)
 
-    entries = session.run_on_store(work, "empty")
+    page = session.run_on_store(work, "empty")
     if session.as_json:
-        print_json_lines(map(describe_entry, entries))
+        print_json_lines(map(describe_entry, page.entries))
         return
     columns = ("time", "tenant", "subject", "verb", "target", "detail", "request")
     rows = [
@@ -50,7 +88,7 @@ def audit(session: CommandContext, limit: int, tenant: str | None) -> None:
             each.detail or None,
             each.request_id or None,
         )
-        for each in entries
+        for each in page.entries
     ]
     print_table(columns, rows, "no audit entries")
 
@@ -67,6 +105,88 @@ def describe_entry(entry: AuditEntry) -> dict[str, Any]:
         "detail": entry.detail,
         "request_id": entry.request_id,
     }
+
+
+@command(audit, "verify")
+@click.option(
+    "--from", "known", metavar="SEAL", help="Also compare with a seal that you kept elsewhere."
+)
+def verify(session: CommandContext, known: str | None) -> None:
+    """Compare every audit entry with the hash chain.
+
+    Names entries that were changed, removed, added without a seal, or sealed twice. The exit
+    code is 4 if there are any.
+
+    \b
+    penstock audit verify
+    """
+    seal = None if known is None else parse_seal(known)
+
+    async def work(store: Store) -> AuditReport:
+        return await AuditLog(store).verify(seal)
+
+    report = session.run_on_store(work)
+    if session.as_json:
+        print_json(describe_report(report))
+    else:
+        print_report(report)
+    if not report.intact:
+        raise SystemExit(EXIT_NOT_INTACT)
+
+
+def print_report(report: AuditReport) -> None:
+    if report.intact:
+        print(f"{report.sealed:,} audit entries are intact up to seal {report.head.number}")
+        return
+    rows = [
+        (str(each.kind), each.entry_id or None, each.number or None) for each in report.findings
+    ]
+    print_table(("finding", "entry", "seal"), rows, "")
+
+
+def describe_report(report: AuditReport) -> dict[str, Any]:
+    return {
+        "intact": report.intact,
+        "sealed": report.sealed,
+        "seal": format_seal(report.head),
+        "findings": [describe_finding(each) for each in report.findings],
+    }
+
+
+def describe_finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "finding": finding.kind,
+        "entry": str(finding.entry_id) if finding.entry_id else None,
+        "seal": finding.number or None,
+    }
+
+
+@command(audit, "seal")
+def seal(session: CommandContext) -> None:
+    """Print the last seal of the hash chain.
+
+    Keep it outside the store. `penstock audit verify --from SEAL` then proves that nothing up
+    to that seal was changed, even by an attacker who recomputed the chain.
+
+    \b
+    penstock audit seal
+    """
+
+    async def work(store: Store) -> SealHead:
+        log = AuditLog(store)
+        while await log.seal():
+            pass
+        return await log.head()
+
+    head = session.run_on_store(work)
+    if session.as_json:
+        print_json({"seal": format_seal(head)})
+    else:
+        print(format_seal(head))
+
+
+def format_seal(head: SealHead) -> str:
+    return f"{head.number}:{head.hash}"
 
 
 COMMANDS = {"audit": audit}

@@ -26,6 +26,7 @@ AGENTS = {
     "priority_aging_worker": "5 min",
     "dead_letter_monitor": "60 s",
     "message_archiver": "5 min",
+    "audit_sealer": "2 s",
 }
 NEVER_RUN = AgentRun("", 0, "", None)
 group = click.Group()

@@ -706,6 +706,9 @@ VALUES (:at, :tenant, :subject, :verb, :target, :scope, :request_id, :detail);
 -- name: acts
 SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
 WHERE (:tenant IS NULL OR tenant = :tenant) AND id < :before ORDER BY id DESC LIMIT :limit;
+-- name: acts_after
+SELECT id, at, tenant, subject, verb, target, scope, request_id, detail FROM penstock_act
+WHERE id > :after ORDER BY id LIMIT :limit;
 -- name: old_acts
 -- Keeps one year.
 SELECT id FROM penstock_act WHERE at < :now - 31536000000000 LIMIT :limit;

@@ -53,6 +53,10 @@ class RedisDocuments(RedisDatabase):
             found += [act for act in acts if tenant in (None, act.tenant)]
         return found[:limit]
 
+    async def acts_after(self, after: int, limit: int) -> list[AuditEntry]:
+        rows = await self.ask("XRANGE", "act", b"%d-0" % (after + 1), "+", "COUNT", limit)
+        return [decode_audit_entry(*row) for row in rows]
+
 
 def make_field(kind: str, name: str) -> bytes:
     return f"{kind} {name}".encode()

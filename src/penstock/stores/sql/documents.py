@@ -101,15 +101,20 @@ async def list_audit(
     tx: SqlTransaction, tenant: str | None, before: int, limit: int
 ) -> list[AuditEntry]:
     """Lists audit entries, newest first."""
-    return [
-        AuditEntry(
-            id=id, at=at, tenant=tenant, subject=subject, verb=verb, target=target, scope=scope,
-            request_id=request_id, detail=detail,
-        )
-        for id, at, tenant, subject, verb, target, scope, request_id, detail in await tx.all(
-            "acts", tenant=tenant, before=before, limit=limit
-        )
-    ]  # fmt: skip
+    rows = await tx.all("acts", tenant=tenant, before=before, limit=limit)
+    return [make_audit_entry(row) for row in rows]
+
+
+async def list_audit_after(tx: SqlTransaction, after: int, limit: int) -> list[AuditEntry]:
+    return [make_audit_entry(row) for row in await tx.all("acts_after", after=after, limit=limit)]
+
+
+def make_audit_entry(row: Sequence[Any]) -> AuditEntry:
+    id, at, tenant, subject, verb, target, scope, request_id, detail = row
+    return AuditEntry(
+        id=id, at=at, tenant=tenant, subject=subject, verb=verb, target=target, scope=scope,
+        request_id=request_id, detail=detail,
+    )  # fmt: skip
 
 
 async def sweep(tx: SqlTransaction, limit: int) -> int:

@@ -208,6 +208,9 @@ class SqlStore(ABC):
     ) -> list[AuditEntry]:
         return await self.read(documents.list_audit, tenant, before, limit)
 
+    async def acts_after(self, after: int, limit: int) -> list[AuditEntry]:
+        return await self.read(documents.list_audit_after, after, limit)
+
     # Export.
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:

@@ -1,0 +1,222 @@
+"""Reads, seals and verifies the audit log."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.model.documents import AuditEntry, Document, acting
+from penstock.model.message import NEVER, Moment
+from penstock.rules import audit_chain
+from penstock.rules.audit_chain import Finding, FindingKind, SealHead, SealSegment
+from penstock.store import Store
+
+HEAD_KIND = "seal_head"
+SEGMENT_KIND = "seal"
+PAGE_SIZE = 1_000
+MAX_SCANNED = 20_000
+MAX_FINDINGS = 1_000
+# Refused requests are recorded under this verb.
+REFUSED = "refused"
+decode_head = msgspec.json.Decoder(SealHead).decode
+decode_segment = msgspec.json.Decoder(SealSegment).decode
+encode = msgspec.json.Encoder().encode
+
+
+class AuditQuery(Struct, frozen=True, kw_only=True):
+    """Selects audit entries, newest first. `before` is the last id of the previous page."""
+
+    tenant: str | None = None
+    subject: str | None = None
+    verb: str | None = None
+    target: str | None = None
+    request_id: str | None = None
+    refused: bool | None = None
+    since: Moment = 0
+    until: Moment = NEVER
+    before: int = NEVER
+    limit: int = 100
+
+    def matches(self, entry: AuditEntry) -> bool:
+        return (
+            self.subject in (None, entry.subject)
+            and self.verb in (None, entry.verb)
+            and (self.target is None or self.target in entry.target)
+            and self.request_id in (None, entry.request_id)
+            and self.refused in (None, entry.verb == REFUSED)
+            and self.since <= entry.at < self.until
+        )
+
+
+class AuditResult(Struct, frozen=True):
+    """Entries, and the id to continue before. None if everything was read."""
+
+    entries: list[AuditEntry]
+    before: int | None
+
+
+class AuditReport(Struct, frozen=True):
+    """The result of a verification: how many entries were compared, and what is wrong."""
+
+    sealed: int
+    head: SealHead
+    findings: list[Finding]
+
+    @property
+    def intact(self) -> bool:
+        return not self.findings
+
+
+class AuditLog:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def find(self, query: AuditQuery) -> AuditResult:
+        """Lists matching entries. It stops after 20,000 rows and says where to continue."""
+        found: list[AuditEntry] = []
+        before, scanned = query.before, 0
+        while scanned < MAX_SCANNED:
+            page = await self.store.acts(query.tenant, before, PAGE_SIZE)
+            for entry in page:
+                if entry.at < query.since:
+                    return AuditResult(found, None)
+                if query.matches(entry):
+                    found.append(entry)
+                    if len(found) == query.limit:
+                        return AuditResult(found, entry.id)
+            if len(page) < PAGE_SIZE:
+                return AuditResult(found, None)
+            scanned += len(page)
+            before = page[-1].id
+        return AuditResult(found, before)
+
+    async def seal(self) -> int:
+        """Seals new entries, at most one page. Returns how many; 0 if another process did."""
+        stored = await self.store.document(HEAD_KIND, HEAD_KIND)
+        head = decode_head(stored.body) if stored else SealHead()
+        entries = await self._read_unsealed(head)
+        if not entries:
+            return 0
+        segment = audit_chain.seal_entries(head, entries)
+        advanced = audit_chain.advance_head(head, segment, await self.store.now())
+        version = stored.version if stored else 0
+        # Sealing records no entry of its own, or a caller that seals would never be done.
+        acting.set(None)
+        saved = await self.store.save_documents([
+            Document(kind=HEAD_KIND, name=HEAD_KIND, body=encode(advanced), version=version),
+            Document(kind=SEGMENT_KIND, name=name_segment(segment.first), body=encode(segment),
+                     version=0),
+        ])  # fmt: skip
+        return len(entries) if all(saved) else 0
+
+    async def _read_unsealed(self, head: SealHead) -> list[AuditEntry]:
+        """Reads on past sealed pages, or a page of recent entries would hide new ones."""
+        after = head.closed
+        while page := await self.store.acts_after(after, PAGE_SIZE):
+            if unsealed := audit_chain.find_unsealed(head, page):
+                return unsealed
+            after = page[-1].id
+        return []
+
+    async def head(self) -> SealHead:
+        stored = await self.store.document(HEAD_KIND, HEAD_KIND)
+        return decode_head(stored.body) if stored else SealHead()
+
+    async def verify(self, known: tuple[int, str] | None = None) -> AuditReport:
+        """Compares all entries with the chain. `known` is a seal that was kept elsewhere."""
+        now, head = await self.store.now(), await self.head()
+        findings: list[Finding] = []
+        sealed: set[int] = set()
+        previous: SealSegment | None = None
+        async for segment in self._read_segments(head.number):
+            findings += audit_chain.check_link(previous, segment)
+            findings += audit_chain.check_segment(segment, await self._read_entries(segment), now)
+            findings += note_doubled(segment, sealed)
+            if known is not None:
+                findings += check_known(segment, *known)
+            previous = segment
+        findings += check_head(head, previous)
+        if known is not None and known[0] > head.number:
+            findings.append(Finding(FindingKind.MISSING, number=known[0]))
+        async for entry in self._read_all():
+            if audit_chain.is_unsealed(entry, sealed, now):
+                findings.append(Finding(FindingKind.UNSEALED, entry.id))
+        return AuditReport(len(sealed), head, findings[:MAX_FINDINGS])
+
+    async def _read_segments(self, last: int) -> AsyncIterator[SealSegment]:
+        """Reads up to the seal `last`: a process may seal more in the meantime."""
+        after = ""
+        while page := await self.store.documents(SEGMENT_KIND, after, 100):
+            for document in page:
+                segment = decode_segment(document.body)
+                if segment.first > last:
+                    return
+                yield segment
+            after = page[-1].name
+
+    async def _read_entries(self, segment: SealSegment) -> dict[int, AuditEntry]:
+        ids = [seal.entry_id for seal in segment.seals]
+        found: dict[int, AuditEntry] = {}
+        after, last = min(ids) - 1, max(ids)
+        while after < last and (page := await self.store.acts_after(after, PAGE_SIZE)):
+            found |= {entry.id: entry for entry in page if entry.id <= last}
+            after = page[-1].id
+        return found
+
+    async def _read_all(self) -> AsyncIterator[AuditEntry]:
+        after = 0
+        while page := await self.store.acts_after(after, PAGE_SIZE):
+            for entry in page:
+                yield entry
+            after = page[-1].id
+
+    async def prune(self) -> int:
+        """Deletes segments whose entries were removed by retention. The next one anchors."""
+        oldest = await self.store.now() - audit_chain.RETENTION_S * audit_chain.SECOND
+        names = []
+        for document in await self.store.documents(SEGMENT_KIND, "", 100):
+            if max(seal.at for seal in decode_segment(document.body).seals) >= oldest:
+                break
+            names.append(document.name)
+        return await self.store.delete_documents(SEGMENT_KIND, names) if names else 0
+
+
+def name_segment(first: int) -> str:
+    """Returns a name that sorts by number."""
+    return f"{first:019}"
+
+
+def note_doubled(segment: SealSegment, sealed: set[int]) -> list[Finding]:
+    """Adds the entries of a segment to those seen, and reports repeated ones."""
+    findings = []
+    for number, seal in enumerate(segment.seals, segment.first):
+        if seal.entry_id in sealed:
+            findings.append(Finding(FindingKind.DOUBLED, seal.entry_id, number))
+        sealed.add(seal.entry_id)
+    return findings
+
+
+def check_known(segment: SealSegment, number: int, hash: str) -> list[Finding]:
+    if not segment.first <= number <= segment.last:
+        return []
+    seal = segment.seals[number - segment.first]
+    return [] if seal.hash == hash else [Finding(FindingKind.CHANGED, seal.entry_id, number)]
+
+
+def check_head(head: SealHead, last: SealSegment | None) -> list[Finding]:
+    """The head is one step with the last segment, so removed segments show here."""
+    if last is None:
+        return [Finding(FindingKind.MISSING, number=head.number)] if head.number else []
+    fits = (head.number, head.hash) == (last.last, last.seals[-1].hash)
+    return [] if fits else [Finding(FindingKind.BROKEN, number=head.number)]
+
+
+def parse_seal(text: str) -> tuple[int, str]:
+    """Parses NUMBER:HASH, as `penstock audit seal` prints it."""
+    number, _, hash = text.partition(":")
+    if not number.isdecimal() or len(hash) != len(audit_chain.ORIGIN):
+        raise InvalidInput(
+            f"seal {text[:80]!r} is not NUMBER:HASH, as `penstock audit seal` prints"
+        )
+    return int(number), hash

@@ -1,0 +1,138 @@
+"""The hash chain over the audit log: seals entries, and finds what was changed afterwards.
+
+The hash of an entry covers the hash before it, so a changed entry breaks every later hash.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.model.documents import AuditEntry
+from penstock.model.message import Moment
+
+# The hash before the first entry.
+ORIGIN = "0" * 64
+# Entries may commit in another order than their ids. After this long none comes late.
+LATE_S = 120
+UNSEALED_S = 60
+RETENTION_S = 365 * 86_400
+SECOND = 1_000_000
+
+
+class Seal(Struct, frozen=True, array_like=True):
+    """The hash of one entry. `at` tells retention from removal when the entry is gone."""
+
+    entry_id: int
+    at: Moment
+    hash: str
+
+
+class SealSegment(Struct, frozen=True):
+    """Consecutive seals, stored as one document. The first one has the number `first`."""
+
+    first: int
+    previous: str
+    seals: tuple[Seal, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.seals) - 1
+
+
+class SealHead(Struct, frozen=True):
+    """The end of the chain, and which entries it has: all up to `closed`, and those of `recent`."""
+
+    number: int = 0
+    hash: str = ORIGIN
+    closed: int = 0
+    recent: tuple[tuple[int, Moment], ...] = ()
+
+
+class FindingKind(StrEnum):
+    CHANGED = "changed"
+    MISSING = "missing"
+    UNSEALED = "unsealed"
+    DOUBLED = "doubled"
+    # A seal is not where the chain needs it.
+    BROKEN = "broken"
+
+
+class Finding(Struct, frozen=True):
+    """One fault of the audit log. `number` is that of the seal, if it has one."""
+
+    kind: FindingKind
+    entry_id: int = 0
+    number: int = 0
+
+
+def hash_entry(previous: str, entry: AuditEntry) -> str:
+    row = (
+        entry.id, entry.at, entry.tenant, entry.subject, entry.verb, entry.target, entry.scope,
+        entry.request_id, entry.detail,
+    )  # fmt: skip
+    return sha256(previous.encode() + msgspec.json.encode(row)).hexdigest()
+
+
+def find_unsealed(head: SealHead, entries: Iterable[AuditEntry]) -> list[AuditEntry]:
+    sealed = {entry_id for entry_id, _ in head.recent}
+    return [each for each in entries if each.id > head.closed and each.id not in sealed]
+
+
+def seal_entries(head: SealHead, entries: Sequence[AuditEntry]) -> SealSegment:
+    seals, previous = [], head.hash
+    for entry in entries:
+        previous = hash_entry(previous, entry)
+        seals.append(Seal(entry.id, entry.at, previous))
+    return SealSegment(head.number + 1, head.hash, tuple(seals))
+
+
+def advance_head(head: SealHead, segment: SealSegment, now: Moment) -> SealHead:
+    recent = sorted((*head.recent, *((seal.entry_id, seal.at) for seal in segment.seals)))
+    return close_head(
+        SealHead(segment.last, segment.seals[-1].hash, head.closed, tuple(recent)), now
+    )
+
+
+def close_head(head: SealHead, now: Moment) -> SealHead:
+    """Forgets the ids of old entries: no entry below them can still appear."""
+    late = now - LATE_S * SECOND
+    old = [entry_id for entry_id, at in head.recent if at < late]
+    if not old:
+        return head
+    closed = max(head.closed, *old)
+    return replace(
+        head, closed=closed, recent=tuple(each for each in head.recent if each[0] > closed)
+    )
+
+
+def check_link(previous: SealSegment | None, segment: SealSegment) -> list[Finding]:
+    """Checks that a segment continues the one before. Retention may have removed that one."""
+    if previous is None or not previous.seals:
+        return []
+    fits = (segment.first, segment.previous) == (previous.last + 1, previous.seals[-1].hash)
+    return [] if fits else [Finding(FindingKind.BROKEN, number=segment.first)]
+
+
+def check_segment(
+    segment: SealSegment, entries: Mapping[int, AuditEntry], now: Moment
+) -> list[Finding]:
+    """Compares the seals of a segment with the stored entries."""
+    findings = []
+    previous = segment.previous
+    for number, seal in enumerate(segment.seals, segment.first):
+        entry = entries.get(seal.entry_id)
+        if entry is None:
+            if seal.at >= now - RETENTION_S * SECOND:
+                findings.append(Finding(FindingKind.MISSING, seal.entry_id, number))
+        elif hash_entry(previous, entry) != seal.hash:
+            findings.append(Finding(FindingKind.CHANGED, seal.entry_id, number))
+        previous = seal.hash
+    return findings
+
+
+def is_unsealed(entry: AuditEntry, sealed: set[int], now: Moment) -> bool:
+    return entry.id not in sealed and entry.at < now - UNSEALED_S * SECOND
