@@ -9,8 +9,8 @@ from functools import cache
 import msgspec
 
 from penstock.store import Store
-from penstock.stores.mariadb.dsn import parse
-from penstock.stores.mariadb.open import open_at
+from penstock.stores.mariadb.connection import parse
+from penstock.stores.mariadb.store import open_at
 from penstock.testing.clock import START
 from tests.servers.mariadb import MariaDB
 

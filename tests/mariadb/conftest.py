@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from penstock.stores.mariadb.dsn import parse
-from penstock.stores.mariadb.open import open_at
-from penstock.stores.mariadb.store import MariaStore
+from penstock.stores.mariadb.connection import parse
+from penstock.stores.mariadb.store import MariaStore, open_at
 from tests.servers.mariadb import MariaDB
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pymysql
 
-from penstock.stores.mariadb.dsn import SETTINGS
+from penstock.stores.mariadb.connection import SETTINGS
 from penstock.stores.mariadb.statement import SQL, RawSql, fill_statement, to_tuples
 from tests.servers.mariadb import MariaDB
 

@@ -7,9 +7,8 @@ import anyio
 from penstock.model.message import Leased
 from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
-from penstock.stores.mariadb.dsn import parse
-from penstock.stores.mariadb.open import open_at
-from penstock.stores.mariadb.store import MariaStore
+from penstock.stores.mariadb.connection import parse
+from penstock.stores.mariadb.store import MariaStore, open_at
 
 # The default queue of a new store. Nothing is asked that a test does not ask.
 QUEUE = 2

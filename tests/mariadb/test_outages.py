@@ -11,9 +11,8 @@ import pytest
 from penstock.errors import OutcomeUnknown, StoreUnreachable
 from penstock.model.message import State, Verb
 from penstock.model.store_types import AnswerKind, Claim, Completion, Dedupe, Entry, Extension, Move
-from penstock.stores.mariadb.dsn import parse
-from penstock.stores.mariadb.open import open_at
-from penstock.stores.mariadb.store import MariaStore
+from penstock.stores.mariadb.connection import parse
+from penstock.stores.mariadb.store import MariaStore, open_at
 from tests.servers.mariadb import MariaDB
 
 pytestmark = pytest.mark.anyio

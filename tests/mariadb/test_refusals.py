@@ -7,8 +7,8 @@ import pytest
 from penstock import stores
 from penstock.errors import InvalidInput, StoreError, StoreUnreachable, StoreUnusable
 from penstock.model.store_types import Claim, Completion, Cursor, Entry
-from penstock.stores.mariadb.dsn import refuse_other
-from penstock.stores.mariadb.migrate import MIGRATIONS
+from penstock.stores.mariadb.connection import refuse_other
+from penstock.stores.mariadb.schema import MIGRATIONS
 from penstock.stores.mariadb.store import MariaStore
 from tests.servers.mariadb import GUARDED, PASSWORD, SMALL, MariaDB
 from tests.servers.places import free_port

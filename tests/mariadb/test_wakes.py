@@ -41,9 +41,9 @@ async def found(store: MariaStore) -> list[int]:
 
 async def looking(store: MariaStore) -> "asyncio.Future[None]":
     """Somebody waits, and the lookout knows of all there is."""
-    heard = store.waiters.wait([QUEUE])
-    store.waiters.poller.begin()
-    await wait_for(lambda: store.waiters.poller.session is not None)
+    heard = store.notifier.wait([QUEUE])
+    store.notifier.poller.begin()
+    await wait_for(lambda: store.notifier.poller.session is not None)
     return heard
 
 
@@ -51,17 +51,17 @@ async def test_a_waiter_finds_what_another_process_published(
     store: MariaStore, other: MariaStore
 ) -> None:
     waiting = asyncio.ensure_future(found(store))
-    await wait_for(lambda: store.waiters.poller.session is not None)
+    await wait_for(lambda: store.notifier.poller.session is not None)
     ids = await publish(other)
     assert await asyncio.wait_for(waiting, CAP) == ids
 
 
 async def test_a_waiter_is_told_of_its_queue_only(store: MariaStore, other: MariaStore) -> None:
     heard = await looking(store)
-    elsewhere = store.waiters.wait([QUEUE + 1])
+    elsewhere = store.notifier.wait([QUEUE + 1])
     *_, last = await publish(other, 3)
     await asyncio.wait_for(heard, CAP)
-    assert (elsewhere.done(), store.waiters.poller.seen) == (False, last)
+    assert (elsewhere.done(), store.notifier.poller.seen) == (False, last)
     elsewhere.cancel()
 
 
@@ -78,16 +78,16 @@ async def promoted(store: MariaStore) -> bool:
 
 async def test_with_nobody_waiting_nobody_looks(store: MariaStore) -> None:
     await store.wait_ready([QUEUE], 0.01, store.wakes)
-    await wait_for(lambda: store.waiters.poller.task is None)
+    await wait_for(lambda: store.notifier.poller.task is None)
 
 
 async def test_a_lookout_whose_session_was_killed_looks_again(
     store: MariaStore, other: MariaStore, mariadb_server: MariaDB
 ) -> None:
     waiting = asyncio.ensure_future(found(store))
-    await wait_for(lambda: store.waiters.poller.session is not None)
-    assert store.waiters.poller.session is not None
-    mariadb_server.execute(f"KILL {store.waiters.poller.session.connection.thread_id()}")
+    await wait_for(lambda: store.notifier.poller.session is not None)
+    assert store.notifier.poller.session is not None
+    mariadb_server.execute(f"KILL {store.notifier.poller.session.connection.thread_id()}")
     ids = await publish(other)
     assert await asyncio.wait_for(waiting, CAP) == ids
 
@@ -105,7 +105,7 @@ async def test_a_closed_store_waits_and_looks_no_more(url: str) -> None:
     async with await open_store(url) as store:
         heard = await looking(store)
     await asyncio.wait_for(heard, CAP)
-    assert store.waiters.poller.task is None
+    assert store.notifier.poller.task is None
 
 
 # Whoever publishes rings.
@@ -113,9 +113,9 @@ async def test_a_closed_store_waits_and_looks_no_more(url: str) -> None:
 
 async def sleeping(store: MariaStore) -> "asyncio.Task[list[tuple[int]]]":
     """Fails if somebody ends its sleep."""
-    session = await store.address.connect()
+    session = await store.dialect.address.connect()
     session.deadline = None
-    listening = store.wakeups.listen([QUEUE])
+    listening = store.notifier.poller.wakeups.listen([QUEUE])
     task = asyncio.create_task(session.rows(*listening, f"SELECT sleep({LONG})"))
     task.add_done_callback(lambda _: session.terminate())
     return task
@@ -146,13 +146,14 @@ async def test_who_listens_to_another_queue_sleeps_on(store: MariaStore, other: 
 
 async def test_a_lookout_goes_on_after_many_rings(store: MariaStore, other: MariaStore) -> None:
     waiting = asyncio.ensure_future(found(store))
-    await wait_for(lambda: store.waiters.poller.session is not None)
-    session = store.waiters.poller.session
+    await wait_for(lambda: store.notifier.poller.session is not None)
+    session = store.notifier.poller.session
+    lock = other.notifier.poller.wakeups.lock(QUEUE)
     for _ in range(100):
-        await other.ask(fill_statement("ring", lock=other.wakeups.lock(QUEUE)))
+        await other.dialect.send_packet(fill_statement("ring", lock=lock))
     ids = await publish(other)
     assert await asyncio.wait_for(waiting, CAP) == ids
-    assert store.waiters.poller.session is session
+    assert store.notifier.poller.session is session
 
 
 async def test_who_may_not_ring_publishes_all_the_same(
@@ -163,7 +164,7 @@ async def test_who_may_not_ring_publishes_all_the_same(
         f"CREATE USER {database}@'127.0.0.1'; GRANT ALL ON {database}.* TO {database}@'127.0.0.1'"
     )
     waiting = asyncio.ensure_future(found(store))
-    listener = f"SELECT is_used_lock('{store.wakeups.lock(QUEUE)}')"
+    listener = f"SELECT is_used_lock('{store.notifier.poller.wakeups.lock(QUEUE)}')"
     await wait_for(lambda: mariadb_server.execute(listener) != [(None,)])
     async with await open_store(mariadb_server.url(database, database)) as plain:
         ids = await publish(plain)
@@ -197,14 +198,14 @@ async def teller(url: str, wake: str) -> AsyncIterator[MariaStore]:
 
 
 async def hearing(store: MariaStore) -> None:
-    store.waiters.listen()
-    await wait_for(lambda: store.waiters.hears)
+    store.notifier.listen()
+    await wait_for(lambda: store.notifier.hears)
 
 
 async def woken(store: MariaStore) -> "asyncio.Future[None]":
     """Ends when the store hears of the queue; by nothing else."""
     await hearing(store)
-    return store.waiters.wait([QUEUE])
+    return store.notifier.wait([QUEUE])
 
 
 async def test_redis_wakes_a_waiter_of_another_process(
@@ -213,7 +214,7 @@ async def test_redis_wakes_a_waiter_of_another_process(
     heard = await woken(told)
     await publish(teller)
     await asyncio.wait_for(heard, CAP)
-    assert told.waiters.poller.session is None
+    assert told.notifier.poller.session is None
 
 
 async def test_redis_tells_of_promotions_and_of_checked_publishes(
@@ -249,7 +250,7 @@ async def test_many_publishes_are_told_of_together(
         for _ in range(50):
             await asyncio.gather(*(publish(teller) for _ in range(4)))
         await wait_for(
-            lambda: isinstance(teller.waiters, RedisPubSub) and not teller.waiters.telling
+            lambda: isinstance(teller.notifier, RedisPubSub) and not teller.notifier.telling
         )
         after = redis.info("commandstats")["cmdstat_publish"]["calls"]
     assert 1 <= after - before < 200
@@ -260,9 +261,9 @@ async def test_a_notice_that_makes_no_sense_does_no_harm(
     told: MariaStore, teller: MariaStore, redis_server: Redis, words: str
 ) -> None:
     heard = await woken(told)
-    assert isinstance(told.waiters, RedisPubSub)
+    assert isinstance(told.notifier, RedisPubSub)
     with redis_server.connect() as redis:
-        redis.publish(told.waiters.channel, words)
+        redis.publish(told.notifier.channel, words)
     await publish(teller)
     await asyncio.wait_for(heard, CAP)
 
@@ -274,7 +275,7 @@ async def test_without_redis_everything_goes_on_by_looking(url: str) -> None:
         await open_store(url, wake=nowhere) as other,
     ):
         waiting = asyncio.ensure_future(found(store))
-        await wait_for(lambda: store.waiters.poller.session is not None)
+        await wait_for(lambda: store.notifier.poller.session is not None)
         ids = await publish(other)
         assert await asyncio.wait_for(waiting, CAP) == ids
         checks = {check.name: check for check in await store.examine()}
@@ -290,7 +291,7 @@ async def test_a_redis_that_stops_and_comes_back_is_heard_again(url: str) -> Non
         ):
             await hearing(store)
             server.kill()
-            await wait_for(lambda: not store.waiters.hears)
+            await wait_for(lambda: not store.notifier.hears)
             waiting = asyncio.ensure_future(found(store))
             ids = await publish(other)
             assert await asyncio.wait_for(waiting, CAP) == ids
@@ -306,7 +307,7 @@ async def test_a_redis_that_forgets_everything_changes_nothing(
     await hearing(told)
     with redis_server.connect() as redis:
         redis.flushall()
-    heard = told.waiters.wait([QUEUE])
+    heard = told.notifier.wait([QUEUE])
     await publish(teller)
     await asyncio.wait_for(heard, CAP)
     assert {check.name: check.well for check in await told.examine()}["wake"]

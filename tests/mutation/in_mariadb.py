@@ -23,14 +23,14 @@ def code(name: str, file: str, place: str, old: str, new: str, hint: str) -> Mut
 KEYED = "tests/conformance/test_keyed_batches.py"
 
 KEYS = (
-    code("keyed_publish_ignores_heads", "keyed.py", "publish",
+    code("keyed_publish_ignores_heads", "publish.py", "publish_keyed",
          "taken = await heads_of(tx, entries)", "taken: set[tuple[int, str]] = set()", KEYED),
-    code("keyed_publish_takes_no_head", "keyed.py", "place",
+    code("keyed_publish_takes_no_head", "publish.py", "place_keyed",
          'await tx.run("take_head", queue_id=entry.queue_id, key=key, id=ticket.id)', "pass",
          KEYED),
-    code("keyed_complete_keeps_the_head", "keyed.py", "pass_on",
+    code("keyed_complete_keeps_the_head", "publish.py", "pass_on",
          'await tx.run("free_head", id=id)', "pass", KEYED),
-    code("keyed_complete_keeps_unique", "keyed.py", "end", "if held.flags & Flag.UNIQUE:",
+    code("keyed_complete_keeps_unique", "publish.py", "end_keyed", "if held.flags & Flag.UNIQUE:",
          "if False:", KEYED),
     sql("keyed_complete_last_in_line", "lines_of_heads", "ORDER BY s.position",
         "ORDER BY s.position DESC", KEYED),
@@ -48,9 +48,9 @@ FENCES = (
     sql("take_lease_any_fence", "take_lease", " AND fence = :fence", "", "fencing"),
     sql("one_fence_for_ever", "number_claim", "nextval(penstock_fence)", "1", "claim"),
     sql("complete_frees_no_key", "complete", " AND flags & 67 = 0", "", "keys"),
-    code("settle_any_flags", "settle.py", "is_unchanged", "row is None or row[7] != move.seen_flags",
+    code("settle_any_flags", "dialect.py", "is_unchanged", "row is None or row[7] != move.seen_flags",
          "row is None", "cancel"),
-    code("settle_before_the_lease_is_over", "settle.py", "is_unchanged", "row[13] < move.expired_by",
+    code("settle_before_the_lease_is_over", "dialect.py", "is_unchanged", "row[13] < move.expired_by",
          "True", "reclaim"),
 )  # fmt: skip
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import psycopg
 
-from penstock.stores.postgres.dsn import SETTINGS
-from penstock.stores.postgres.statement import CLAIMS, SQL, PostgresStatement
+from penstock.stores.postgres.connection import SETTINGS
+from penstock.stores.postgres.transaction import CLAIMS, SQL, PostgresStatement
 
 NEVER = 2**53 - 1
 # Every fifth message is in one of the places, and every number of a row is its message's id.

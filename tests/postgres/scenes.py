@@ -10,7 +10,7 @@ import asyncpg
 from penstock.model.message import Leased
 from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
-from penstock.stores.postgres import open as opening
+from penstock.stores.postgres import store as opening
 from penstock.stores.postgres.store import PostgresStore
 
 # The default queue of a new store. Nothing is asked that a test does not ask.

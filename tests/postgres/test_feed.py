@@ -52,11 +52,11 @@ async def test_columns_are_the_rows_turned_on_their_side(store: PostgresStore) -
     await publish(store, 4, body=b"\0\xff")
     await complete(store, await claim(store, 5))
     told = await store.feed(Cursor(), 100)
-    messages = await store.columns("message", 0, told.cursor.message, 7)
-    history = await store.columns("history", 0, told.cursor.history, 5)
+    messages = await store.dialect.columns("message", 0, told.cursor.message, 7)
+    history = await store.dialect.columns("history", 0, told.cursor.history, 5)
     assert messages == turned(told.messages, FeedMessage)
     assert history == turned(told.history, HistoryRow)
-    assert await store.columns("message", 0, told.cursor.message, 6) is None
+    assert await store.dialect.columns("message", 0, told.cursor.message, 6) is None
 
 
 def turned(rows: Sequence[Any], kind: type[Struct]) -> dict[str, list[Any]]:
@@ -77,9 +77,9 @@ async def test_large_bodies_come_one_position_at_a_time(
     await publish(store, 1, body=b"y" * 20)
     told = await store.feed(Cursor(), 100)
     monkeypatch.setattr(feed, "MAX_PAGE_BYTES", 70)
-    assert await store.columns("message", 0, told.cursor.message, 100) is None
+    assert await store.dialect.columns("message", 0, told.cursor.message, 100) is None
     # More than a page, and more than one value holds: a transaction is never divided.
-    large = await store.columns("message", first - 1, first, 1)
-    small = await store.columns("message", first, told.cursor.message, 100)
+    large = await store.dialect.columns("message", first - 1, first, 1)
+    small = await store.dialect.columns("message", first, told.cursor.message, 100)
     assert large == turned(told.messages[:2], FeedMessage)
     assert small == turned(told.messages[2:], FeedMessage)

@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 from penstock.errors import StoreBusy, StoreTooNew, StoreUnusable
+from penstock.retry import RetryPolicy
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
-from penstock.stores.postgres.dsn import parse
+from penstock.stores.postgres.connection import parse
 from penstock.stores.postgres.errors import ERRORS
-from penstock.stores.postgres.migrate import MIGRATIONS, SCHEMA, TURN, migrate
+from penstock.stores.postgres.schema import MIGRATIONS, SCHEMA, TURN, migrate
 from penstock.stores.postgres.store import PostgresStore
 from tests.cli.terminal import Terminal
 from tests.postgres.scenes import claim, connected, execute, open_store, places, publish, wait_until
@@ -151,7 +152,7 @@ async def test_a_step_waits_a_second_at_most_for_a_lock_and_then_does_nothing(ur
 async def test_somebody_elses_turn_is_waited_for_and_not_for_ever(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.stores.postgres.migrate.RETRY_ATTEMPTS", 2)
+    monkeypatch.setattr("penstock.stores.postgres.schema.MIGRATION_TURN", RetryPolicy(2, 0.1, 60.0))
     async with connected(url) as holder:
         await holder.execute(f"SELECT pg_advisory_lock({TURN})")
         with pytest.raises(StoreBusy, match="another process is migrating"):

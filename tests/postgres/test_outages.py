@@ -176,7 +176,7 @@ async def test_a_read_that_was_cut_off_has_no_outcome_to_wonder_about(
         far.now,
         far.census,
         lambda: far.leases([Lock(1, 1)]),
-        lambda: far.any_ready([1]),
+        lambda: far.hot.any_ready([1]),
         lambda: far.expired_leases(10),
         lambda: far.get(1),
     ]
@@ -224,7 +224,7 @@ async def test_a_connection_that_falls_silent_is_given_up_in_time(
     with pytest.raises(OutcomeUnknown):
         await publish(far)
     assert anyio.current_time() - began < LATE
-    assert far.pool.idle == []
+    assert far.database.pool.idle == []
     proxy.heal()
     await publish(far)
     stored = 4 if lost == "requests" else 5
@@ -246,8 +246,8 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_given_up_in_t
 
 async def test_a_pool_with_nothing_left_says_how_to_make_it_larger(url: str) -> None:
     async with await open_store(url, pool_size=2) as store:
-        store.pool.patience = 0.05
-        async with store.pool.use(), store.pool.use():
+        store.database.pool.patience = 0.05
+        async with store.database.pool.use(), store.database.pool.use():
             with pytest.raises(StoreBusy, match=r"all 2 connections were in use.*pool_size"):
                 await publish(store)
         assert await publish(store) == [1]
@@ -255,11 +255,11 @@ async def test_a_pool_with_nothing_left_says_how_to_make_it_larger(url: str) -> 
 
 async def test_whoever_leaves_the_line_for_a_connection_takes_nobody_elses_turn(url: str) -> None:
     async with await open_store(url, pool_size=2) as store:
-        async with store.pool.use(), store.pool.use():
+        async with store.database.pool.use(), store.database.pool.use():
             leaving = [asyncio.ensure_future(publish(store)) for _ in range(3)]
             staying = asyncio.ensure_future(publish(store))
             with anyio.fail_after(CAP):
-                while len(store.pool.waiting) < 4:  # noqa: ASYNC110 - nobody tells
+                while len(store.database.pool.waiting) < 4:  # noqa: ASYNC110 - nobody tells
                     await anyio.sleep(0.001)
             leaving[0].cancel()
         # Their turn has come, and they have not heard of it yet.

@@ -17,9 +17,8 @@ from penstock.model.message import Draft
 from penstock.model.store_types import Completion, Dedupe, Entry
 from penstock.store import Check
 from penstock.stores.notifier import POLL_INTERVAL_DEAF_S
-from penstock.stores.postgres.dsn import SETTINGS
-from penstock.stores.postgres.store import PostgresStore
-from penstock.stores.postgres.upgrade import SETTLE, upgrade
+from penstock.stores.postgres.connection import SETTINGS
+from penstock.stores.postgres.store import SETTLE, PostgresStore, upgrade
 from tests.postgres.scenes import (
     CAP,
     QUEUE,
@@ -145,13 +144,13 @@ async def test_who_is_behind_a_pooler_looks_often_and_tells_the_others(
     pooled: str, store: PostgresStore
 ) -> None:
     async with await open_store(pooled, **POOLER) as far:
-        far.waiters.listen()
-        assert far.waiters.longest_wait == POLL_INTERVAL_DEAF_S
-        store.waiters.listen()
+        far.notifier.listen()
+        assert far.notifier.longest_wait == POLL_INTERVAL_DEAF_S
+        store.notifier.listen()
         with anyio.fail_after(CAP):
-            while not store.waiters.hears:  # noqa: ASYNC110 - nobody tells
+            while not store.notifier.hears:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(0.005)
-        heard = store.waiters.wait([QUEUE])
+        heard = store.notifier.wait([QUEUE])
         await publish(far)
         await asyncio.wait_for(heard, CAP)
 

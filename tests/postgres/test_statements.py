@@ -10,7 +10,7 @@ import pytest
 
 from penstock import stores
 from penstock.stores import statements
-from penstock.stores.postgres.statement import SQL, TEXTS
+from penstock.stores.postgres.transaction import SQL, TEXTS
 from penstock.stores.sqlite.transaction import SQL as SQLITE
 from tests.postgres.plans import STATEMENTS, connect, prepare
 from tests.servers.postgres import Postgres

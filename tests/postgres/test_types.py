@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.local import Broker
-from penstock.stores.postgres import type_index
+from penstock.stores.postgres import schema
 from penstock.stores.postgres.store import PostgresStore
 from tests.cli.terminal import Terminal
 from tests.postgres.scenes import connected, execute, open_store, publish, wait_until
@@ -83,7 +83,7 @@ async def half_built(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> PostgresStore:
     """Whoever made it waited for somebody's transaction, and was killed."""
-    monkeypatch.setattr(type_index, "DEADLINE", 0.5)
+    monkeypatch.setattr(schema, "DEADLINE", 0.5)
     async with in_the_way(url):
         await Broker(store).admin.create_queue("typed", filter_by_type=True)
         assert await execute(url, KILL)
@@ -94,7 +94,7 @@ async def half_built(
 async def test_one_that_waits_too_long_for_its_caller_is_made_all_the_same(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type_index, "DEADLINE", 0.5)
+    monkeypatch.setattr(schema, "DEADLINE", 0.5)
     async with in_the_way(url):
         await Broker(store).admin.create_queue("typed", filter_by_type=True)
         assert await valid(url) is False

@@ -42,16 +42,16 @@ async def other(url: str) -> AsyncIterator[PostgresStore]:
 
 async def hearing(store: PostgresStore) -> None:
     """It listens, and trusts that it would hear."""
-    store.waiters.listen()
+    store.notifier.listen()
     with anyio.fail_after(CAP):
-        while not store.waiters.hears:  # noqa: ASYNC110 - nobody tells
+        while not store.notifier.hears:  # noqa: ASYNC110 - nobody tells
             await anyio.sleep(0.005)
 
 
 async def woken(store: PostgresStore) -> "asyncio.Future[None]":
     """Ends when the store hears of the queue; by nothing else."""
     await hearing(store)
-    return store.waiters.wait([QUEUE])
+    return store.notifier.wait([QUEUE])
 
 
 async def test_a_waiter_of_another_store_is_woken_by_a_publish(
@@ -64,7 +64,7 @@ async def test_a_waiter_of_another_store_is_woken_by_a_publish(
 
 async def test_a_waiter_hears_of_its_queue_only(store: PostgresStore, other: PostgresStore) -> None:
     heard = await woken(store)
-    elsewhere = store.waiters.wait([QUEUE + 1])
+    elsewhere = store.notifier.wait([QUEUE + 1])
     await publish(other)
     await asyncio.wait_for(heard, CAP)
     assert not elsewhere.done()
@@ -91,11 +91,11 @@ async def test_a_waiter_hears_again_after_its_listener_was_killed(
     store: PostgresStore, other: PostgresStore, url: str
 ) -> None:
     await hearing(store)
-    killed = store.waiters.connection
+    killed = store.notifier.connection
     assert await execute(url, LISTENING)
     with anyio.fail_after(CAP):
         # It may hear again before anybody sees that it did not.
-        while store.waiters.connection is killed:  # noqa: ASYNC110 - nobody tells
+        while store.notifier.connection is killed:  # noqa: ASYNC110 - nobody tells
             await anyio.sleep(0.001)
     heard = await woken(store)
     await publish(other)
@@ -141,11 +141,11 @@ async def test_who_cannot_listen_looks_often(url: str, postgres_server: Postgres
     async with Proxy(postgres_server.port) as proxy, await open_store(proxy.url(url)) as store:
         await store.now()
         proxy.refuse()
-        store.waiters.listen()
-        assert store.waiters.longest_wait == POLL_INTERVAL_DEAF_S
+        store.notifier.listen()
+        assert store.notifier.longest_wait == POLL_INTERVAL_DEAF_S
         await proxy.accept()
         await hearing(store)
-        assert store.waiters.longest_wait == POLL_INTERVAL_LISTENING_S
+        assert store.notifier.longest_wait == POLL_INTERVAL_LISTENING_S
 
 
 async def test_a_message_nobody_was_told_of_is_found_by_looking(
@@ -197,9 +197,9 @@ async def test_many_publishes_are_told_of_together(store: PostgresStore, url: st
         await listener.add_listener(CHANNEL, hear)
         for _ in range(50):
             await asyncio.gather(*(publish(store) for _ in range(4)))
-        publishers = {each.get_server_pid() for each in store.pool.idle}
+        publishers = {each.get_server_pid() for each in store.database.pool.idle}
         with anyio.fail_after(CAP):
-            while store.waiters.telling is not None:  # noqa: ASYNC110 - nobody tells
+            while store.notifier.telling is not None:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(0.001)
         await say(url, last)
         with anyio.fail_after(CAP):
@@ -216,8 +216,8 @@ async def test_a_notice_of_very_many_queues_is_heard_by_all_of_them(
 ) -> None:
     await hearing(store)
     many = range(1_000_000, 1_003_000)
-    waiting = [store.waiters.wait([number]) for number in (many[0], many[1_500], many[-1])]
-    other.waiters.tell(many)
+    waiting = [store.notifier.wait([number]) for number in (many[0], many[1_500], many[-1])]
+    other.notifier.tell(many)
     await asyncio.wait_for(asyncio.gather(*waiting), CAP)
 
 

@@ -8,6 +8,7 @@ import pytest
 from penstock.broker.local import Broker
 from penstock.model.message import Draft, Leased, Nack, Release, SettleReject
 from penstock.model.store_types import Completion, Tally
+from penstock.stores.redis.export import RedisExport
 from penstock.stores.redis.store import RedisStore
 from tests.redis.scenes import QUEUE, claim, places, publish
 
@@ -107,10 +108,11 @@ async def test_what_came_and_ended_since_is_not_counted(store: RedisStore) -> No
     ids = await publish(store, 35)
     held = await claim(store, 20)
     await complete(store, held[:15])
-    version = await store.version()
+    export = RedisExport(store.database)
+    version = await export.version()
     await complete(store, held[15:])
     await publish(store, 30)
-    found = await store.count(*version[:2])
+    found = await export.count(*version[:2])
     assert found == [
         tally("ended", ids[:15]), tally("message", ids), tally("ready", ids[20:]),
     ]  # fmt: skip
@@ -118,8 +120,8 @@ async def test_what_came_and_ended_since_is_not_counted(store: RedisStore) -> No
 
 async def test_what_is_no_message_is_told(store: RedisStore) -> None:
     (id,) = await publish(store, 1)
-    member = (await store.ask("ZRANGE", "ready", 0, -1))[0]
-    await store.ask("ZADD", "ready", 0, member[:8] + b"0" * 14 + member[22:])
+    member = (await store.database.ask("ZRANGE", "ready", 0, -1))[0]
+    await store.database.ask("ZADD", "ready", 0, member[:8] + b"0" * 14 + member[22:])
     assert await store.census() == [
         tally("message", [id]), tally("ready", [id]), Tally(0, "ready", 1, 0),
     ]  # fmt: skip

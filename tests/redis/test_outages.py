@@ -150,7 +150,7 @@ async def test_a_torn_claim_leaves_nothing_in_two_hands(
 async def test_a_waiter_hears_again_after_its_connection_was_cut(
     far: RedisStore, proxy: Proxy, store: RedisStore
 ) -> None:
-    far.waiters.listen()
+    far.notifier.listen()
     await heard(far)
     proxy.cut()
     await heard(far)
@@ -164,6 +164,6 @@ async def test_a_waiter_hears_again_after_its_connection_was_cut(
 async def heard(store: RedisStore) -> None:
     with anyio.fail_after(CAP):
         while True:
-            if store.waiters.hears:
+            if store.notifier.hears:
                 return
             await anyio.sleep(0.01)

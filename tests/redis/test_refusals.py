@@ -93,7 +93,7 @@ async def test_the_rights_that_are_documented_are_enough(redis_server: Redis, ur
             "-@dangerous", "+info", "+config|get",
         )  # fmt: skip
     async with await open_store(url.replace("redis://", "redis://penstock:secret@")) as store:
-        store.waiters.listen()
+        store.notifier.listen()
         await publish(store)
         (held,) = await claim(store)
         answers = await store.complete([Completion(held.id, held.fence)])
@@ -107,7 +107,7 @@ async def test_a_wrong_password_is_said_and_not_repeated() -> None:
         assert isinstance(error, StoreUnusable)
         assert "guess" not in str(error)
         async with await open_store(server.url().replace("redis://", "redis://:secret@")) as store:
-            assert "secret" not in store.where
+            assert "secret" not in store.database.where
 
 
 async def test_a_replica_is_refused(redis_server: Redis) -> None:
@@ -118,7 +118,7 @@ async def test_a_replica_is_refused(redis_server: Redis) -> None:
 
 
 async def test_a_store_of_a_newer_penstock_is_left_alone(store: RedisStore, url: str) -> None:
-    await store.ask("HSET", "fact", "schema", 99)
+    await store.database.ask("HSET", "fact", "schema", 99)
     error = await refusal(url)
     assert isinstance(error, StoreTooNew)
     assert "schema 99" in str(error)

@@ -22,7 +22,7 @@ async def held(store: SqliteStore) -> AsyncIterator[None]:
         inside.set()
         assert go_on.wait(CAP)
 
-    waiting = asyncio.ensure_future(store.write(wait))
+    waiting = asyncio.ensure_future(store.database.write(wait))
     try:
         assert await asyncio.to_thread(inside.wait, CAP)
         yield

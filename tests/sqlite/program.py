@@ -15,7 +15,7 @@ from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
 from penstock.stores.sqlite import connection
 from penstock.stores.sqlite.database import read_system_clock
-from penstock.stores.sqlite.open import open_sqlite
+from penstock.stores.sqlite.store import open_sqlite
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.write_turns import WriteTurns
 from tests.sqlite.scenes import default_queue, publish
@@ -95,7 +95,7 @@ class Program:
     async def stop_inside(self, path: str) -> str:
         """Publishes, and stops itself between BEGIN and COMMIT."""
         store = await open_sqlite(path)
-        await store.write(self.stop_after_publishing)
+        await store.database.write(self.stop_after_publishing)
         await store.close()
         return "finished"
 

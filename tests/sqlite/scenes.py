@@ -6,8 +6,7 @@ from penstock.model.message import Leased
 from penstock.model.queue import Queue
 from penstock.model.store_types import Claim, Entry
 from penstock.store import Store
-from penstock.stores.sqlite.open import open_sqlite
-from penstock.stores.sqlite.store import SqliteStore
+from penstock.stores.sqlite.store import SqliteStore, open_sqlite
 
 
 async def open_file(path: Path) -> SqliteStore:

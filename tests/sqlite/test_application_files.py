@@ -51,7 +51,7 @@ async def test_an_applications_file_takes_the_tables_and_keeps_its_own(applicati
 
 async def test_every_table_and_index_begins_with_the_prefix(path: Path) -> None:
     async with await open_file(path) as store:
-        await store.index_types()
+        await store.dialect.index_types()
     with closing(sqlite3.connect(path)) as db:
         names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema")]
     assert [n for n in names if not n.startswith(("penstock_", "sqlite_"))] == []

@@ -14,8 +14,7 @@ import pytest
 from penstock.broker.local import Broker
 from penstock.model.settings import QueueSettings
 from penstock.stores.sqlite.notifier import SocketNotifier, open_watch
-from penstock.stores.sqlite.open import open_sqlite
-from penstock.stores.sqlite.store import SqliteStore
+from penstock.stores.sqlite.store import SqliteStore, open_sqlite
 from tests.sqlite.children import CAP, Child, wait_until
 from tests.sqlite.scenes import default_queue, open_file, publish
 
@@ -140,11 +139,11 @@ async def test_no_wake_up_is_lost_between_looking_and_waiting(
 
     queue = await default_queue(store)
     # The bell alone, without the look at what others committed.
-    assert store.commit_watcher is not None
-    store.commit_watcher.close()
-    store.reader.set_trace_callback(publish_after_the_snapshot)
+    assert store.notifier.watcher is not None
+    store.notifier.watcher.close()
+    store.database.reader.set_trace_callback(publish_after_the_snapshot)
     await wait(store, queue.id)
-    store.reader.set_trace_callback(None)
+    store.database.reader.set_trace_callback(None)
     assert await child.hear() == "1"
     assert looks == 2
 

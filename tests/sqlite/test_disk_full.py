@@ -166,11 +166,11 @@ async def test_a_job_too_large_for_the_disk_fails_whole_and_alone(
     fill(disk)
     failed, (answer,) = await together(
         store,
-        store.write(write_too_much),
+        store.database.write(write_too_much),
         store.complete([Completion(leased.id, leased.fence)]),
     )
     assert isinstance(failed, StoreFull)
-    assert await store.look(SqliteTransaction.one, "fact", name="large 0") is None
+    assert await store.database.look(SqliteTransaction.one, "fact", name="large 0") is None
     assert answer.kind == "done"
     assert await places(store) == {"message": 5_000, "ready": 4_999, "ended": 1}
 

@@ -16,7 +16,7 @@ from penstock.model.store_types import Completion, Cursor
 from penstock.store import Durability
 from penstock.stores.sqlite.connection import connect, set_up
 from penstock.stores.sqlite.database import read_system_clock
-from penstock.stores.sqlite.open import open_sqlite
+from penstock.stores.sqlite.store import open_sqlite
 from penstock.stores.sqlite.writer import ThreadWriter
 from tests.sqlite.children import CAP, Child
 from tests.sqlite.scenes import claim, open_file, places, publish
@@ -33,7 +33,7 @@ async def test_the_durability_asked_for_is_the_one_shown_and_used(
 ) -> None:
     async with await open_sqlite(str(path), durability=durability) as store:
         assert store.capabilities.durability == durability
-        level = store.writing.db.execute("PRAGMA synchronous").fetchone()
+        level = store.database.writing.db.execute("PRAGMA synchronous").fetchone()
         assert level == (LEVELS[durability],)
 
 
@@ -100,8 +100,8 @@ async def test_a_second_handle_in_a_process_costs_the_first_no_locks(
 async def test_a_fast_store_syncs_soon_what_it_does_not_sync_at_once(path: Path) -> None:
     synced = threading.Event()
     async with await open_sqlite(str(path), durability="fast") as store:
-        assert isinstance(store.writer, ThreadWriter)
-        store.writer.sync = synced.set
+        assert isinstance(store.database.writer, ThreadWriter)
+        store.database.writer.sync = synced.set
         for _ in range(2):
             await publish(store)
             assert await asyncio.to_thread(synced.wait, CAP)
@@ -110,8 +110,8 @@ async def test_a_fast_store_syncs_soon_what_it_does_not_sync_at_once(path: Path)
 
 async def test_a_safe_store_has_nothing_to_sync_later(path: Path) -> None:
     async with await open_file(path) as store:
-        assert isinstance(store.writer, ThreadWriter)
-        assert store.writer.sync is None
+        assert isinstance(store.database.writer, ThreadWriter)
+        assert store.database.writer.sync is None
 
 
 def reboot(path: Path) -> None:

@@ -223,8 +223,8 @@ async def test_a_folder_that_vanishes_under_a_store_is_told(tmp_path: Path) -> N
     folder.mkdir()
     async with await open_file(folder / "queue.db") as store:
         await publish(store)
-        assert store.files is not None
-        store.files.room_checked = 0.0
+        assert store.database.files is not None
+        store.database.files.room_checked = 0.0
         folder.rename(tmp_path / "moved")
         with pytest.raises(StoreUnusable, match="is gone"):
             await publish(store)

@@ -137,13 +137,13 @@ async def test_busy_processes_all_get_their_turns(path: Path) -> None:
 
 
 async def test_a_writer_waits_five_seconds_for_another(store: SqliteStore) -> None:
-    assert store.writing.db.execute("PRAGMA busy_timeout").fetchone() == (5_000,)
+    assert store.database.writing.db.execute("PRAGMA busy_timeout").fetchone() == (5_000,)
 
 
 @pytest.fixture
 def hasty(store: SqliteStore) -> SqliteStore:
     """A store that says soon that it is busy."""
-    store.writing.db.execute("PRAGMA busy_timeout = 100")
+    store.database.writing.db.execute("PRAGMA busy_timeout = 100")
     return store
 
 

@@ -9,7 +9,7 @@ from penstock import stores
 from penstock.errors import StoreClosed
 from penstock.model.store_types import Completion
 from penstock.store import Store
-from penstock.stores.sqlite.open import open_sqlite
+from penstock.stores.sqlite.store import open_sqlite
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from tests.sqlite.scenes import claim, names, places, publish
 
@@ -46,9 +46,9 @@ async def thread_of(tx: SqliteTransaction) -> int:
 async def test_work_is_done_on_the_callers_own_thread() -> None:
     async with await open_sqlite("") as store:
         here = threading.get_ident()
-        assert await store.write(thread_of) == here
-        assert await store.look(thread_of) == here
-        assert await store.read(thread_of) == here
+        assert await store.database.write(thread_of) == here
+        assert await store.database.look(thread_of) == here
+        assert await store.database.read(thread_of) == here
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -74,8 +74,8 @@ async def test_a_failed_job_leaves_nothing_behind() -> None:
 
     async with await open_sqlite("") as store:
         with pytest.raises(ValueError, match="no good"):
-            await store.write(fail)
-        assert await store.look(SqliteTransaction.one, "fact", name="bad") is None
+            await store.database.write(fail)
+        assert await store.database.look(SqliteTransaction.one, "fact", name="bad") is None
         await live(store)
 
 

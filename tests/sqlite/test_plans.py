@@ -13,7 +13,7 @@ from penstock.stores.sql.messages import take_some
 from penstock.stores.sql.settle import expired_leases
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite import claim as claiming
-from penstock.stores.sqlite import settle
+from penstock.stores.sqlite import verbs
 from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 from tests.extent import ALL
 from tests.sqlite.plans import database, plan
@@ -200,7 +200,8 @@ async def claim_ten_of_a_type(tx: SqliteTransaction, queue_id: int) -> object:
 
 async def claim_and_complete(tx: SqliteTransaction, queue_id: int) -> object:
     claimed = await claiming.claim(tx, Claim((queue_id,), "tester", 10))
-    return await settle.complete(tx, [Completion(each.id, each.fence) for each in claimed.messages])
+    items = [Completion(each.id, each.fence) for each in claimed.messages]
+    return await verbs.complete_all(tx, items)
 
 
 async def purge_ten_of_each_place(tx: SqliteTransaction, queue_id: int) -> object:

@@ -43,8 +43,8 @@ def fork() -> None:
 
 def look_again(store: SqliteStore) -> None:
     """As if a second had passed since the files were looked at."""
-    assert store.files is not None
-    store.files.identity_due = 0.0
+    assert store.database.files is not None
+    store.database.files.identity_due = 0.0
 
 
 async def test_nothing_is_acknowledged_into_a_file_without_a_name(
@@ -139,8 +139,8 @@ async def test_a_process_that_changes_its_directory_keeps_its_store(
     async with await open_file(Path("queue.db")) as store:
         monkeypatch.chdir("/")
         look_again(store)
-        assert store.files is not None
-        store.files.check_identity()
+        assert store.database.files is not None
+        store.database.files.check_identity()
         assert await refusal(store.census()) is None
 
 

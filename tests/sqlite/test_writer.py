@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 def note(store: SqliteStore) -> list[str]:
     """The statements the writer begins from now on."""
     statements: list[str] = []
-    store.writing.db.set_trace_callback(statements.append)
+    store.database.writing.db.set_trace_callback(statements.append)
     return statements
 
 
@@ -79,7 +79,7 @@ BAD_JOBS: dict[str, Work[[], object]] = {
 
 @pytest.mark.parametrize("name", BAD_JOBS)
 async def test_one_bad_job_fails_alone(store: SqliteStore, name: str) -> None:
-    bad: Awaitable[Any] = store.write(BAD_JOBS[name])
+    bad: Awaitable[Any] = store.database.write(BAD_JOBS[name])
     before, failed, after = await together(store, publish(store), bad, publish(store))
     assert sorted([*before, *after]) == [1, 2]
     assert isinstance(failed, Exception)
@@ -91,9 +91,9 @@ async def test_one_bad_job_fails_alone(store: SqliteStore, name: str) -> None:
 )
 async def test_an_error_rolls_all_of_its_job_back(store: SqliteStore, bad: Work[[], None]) -> None:
     with pytest.raises((ValueError, StoreError, RuntimeError)):
-        await store.write(bad)
-    assert await store.look(SqliteTransaction.one, "fact", name="bad") is None
-    assert not store.writing.db.in_transaction
+        await store.database.write(bad)
+    assert await store.database.look(SqliteTransaction.one, "fact", name="bad") is None
+    assert not store.database.writing.db.in_transaction
     assert await publish(store) == [1]
 
 
@@ -104,7 +104,7 @@ async def test_a_failed_job_wakes_nobody(store: SqliteStore) -> None:
 
     wakes = store.wakes
     with pytest.raises(ValueError, match="no good"):
-        await store.write(wake_and_fail)
+        await store.database.write(wake_and_fail)
     assert store.wakes == wakes
 
 
@@ -179,12 +179,12 @@ async def test_settles_run_before_claims_and_reclaims_last(store: SqliteStore) -
 
     await together(
         store,
-        store.write_in(LAST, job, "reclaim"),
-        store.write_in(NEXT, job, "claim"),
-        store.write_in(FIRST, job, "settle"),
-        store.write_in(LAST, job, "reclaim again"),
-        store.write_in(NEXT, job, "claim again"),
-        store.write_in(FIRST, job, "settle again"),
+        store.database.write_in(LAST, job, "reclaim"),
+        store.database.write_in(NEXT, job, "claim"),
+        store.database.write_in(FIRST, job, "settle"),
+        store.database.write_in(LAST, job, "reclaim again"),
+        store.database.write_in(NEXT, job, "claim again"),
+        store.database.write_in(FIRST, job, "settle again"),
     )
     assert ran == ["settle", "settle again", "claim", "claim again", "reclaim", "reclaim again"]
 
@@ -226,7 +226,7 @@ async def test_the_writer_lives_on_after_a_database_error(store: SqliteStore) ->
         tx.db.execute("SELECT nonsense")
 
     with pytest.raises(StoreError, match="nonsense") as failed:
-        await store.write(ask_nonsense)
+        await store.database.write(ask_nonsense)
     assert isinstance(failed.value.__cause__, sqlite3.OperationalError)
     assert await publish(store) == [1]
 
@@ -236,7 +236,7 @@ async def test_a_message_that_lost_its_ticket_holds_up_nobody(store: SqliteStore
         tx.db.execute("DELETE FROM penstock_ready")
 
     (id,) = await publish(store)
-    await store.write(lose)
+    await store.database.write(lose)
     with anyio.fail_after(CAP):
         (answer,) = await store.cancel([id])
     assert answer.kind == "busy"
@@ -245,8 +245,8 @@ async def test_a_message_that_lost_its_ticket_holds_up_nobody(store: SqliteStore
 
 async def test_a_writer_that_ends_tells_everybody(store: SqliteStore) -> None:
     """Whatever ended it, nobody waits for ever: here somebody closed the file of its gate."""
-    descriptor, store.gate.file = store.gate.file, -1
+    descriptor, store.database.gate.file = store.database.gate.file, -1
     for _ in range(2):
         with pytest.raises(StoreError, match="the writer thread failed"):
             await publish(store)
-    store.gate.file = descriptor
+    store.database.gate.file = descriptor

@@ -115,7 +115,8 @@ class ServerState:
     def measure(self) -> None:
         """Registers the gauges that are read when metrics are scraped."""
         self.metrics.registry.register(Depths(self.counts, self.directory, self.metrics))
-        if isinstance(pool := getattr(self.store, "pool", None), ConnectionPool):
+        database = getattr(self.store, "database", None)
+        if isinstance(pool := getattr(database, "pool", None), ConnectionPool):
             watch_pool(self.metrics, pool)
         self.metrics.watch(
             "penstock_waiting_claims", "Long polls.", lambda: float(self.parking.waiting)

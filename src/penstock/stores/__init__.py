@@ -27,10 +27,10 @@ async def open(url: str, *, clock: Clock | None = None) -> Store:
     `?durability=fast` is faster, but a power cut may lose the last second of commits.
     """
     if (package := SERVERS.get(split(url).scheme)) is not None:
-        store: Store = await load_part(package, "open").open_store(url, clock=clock)
+        store: Store = await load_store(package).open_store(url, clock=clock)
         return store
     path, durability = parse_file(url)
-    from penstock.stores.sqlite.open import open_sqlite
+    from penstock.stores.sqlite.store import open_sqlite
 
     return await open_sqlite(path, durability=durability, clock=clock)
 
@@ -38,18 +38,18 @@ async def open(url: str, *, clock: Clock | None = None) -> Store:
 def preload(url: str) -> None:
     """Imports the modules `open` needs."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
-        load_part(package, "open")
+        load_store(package)
     else:
-        import_module("penstock.stores.sqlite.open")
+        import_module("penstock.stores.sqlite.store")
 
 
 async def exists(url: str) -> bool:
     """Tells whether the store exists, without creating it; one in memory always does."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
-        there: bool = await load_part(package, "open").exists(url)
+        there: bool = await load_store(package).exists(url)
         return there
     path, _ = parse_file(url)
-    from penstock.stores.sqlite.upgrade import has_tables
+    from penstock.stores.sqlite.store import has_tables
 
     return not path or has_tables(path)
 
@@ -57,18 +57,18 @@ async def exists(url: str) -> bool:
 async def migrate(url: str, *, plan: bool = False) -> list[str]:
     """Brings the store up to date and returns the steps taken; with `plan`, only lists them."""
     if (package := SERVERS.get(split(url).scheme)) is not None:
-        steps: list[str] = await load_part(package, "upgrade").upgrade(url, plan=plan)
+        steps: list[str] = await load_store(package).upgrade(url, plan=plan)
         return steps
     path, durability = parse_file(url)
-    from penstock.stores.sqlite.upgrade import upgrade
+    from penstock.stores.sqlite.store import upgrade
 
     return await upgrade(path, durability, plan=plan)
 
 
-def load_part(package: str, name: str) -> ModuleType:
+def load_store(package: str) -> ModuleType:
     """Imports on demand, because the driver is an optional extra."""
     with require_extra(package):
-        return import_module(f"penstock.stores.{package}.{name}")
+        return import_module(f"penstock.stores.{package}.store")
 
 
 def parse_file(url: str) -> tuple[str, Durability]:

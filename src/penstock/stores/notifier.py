@@ -2,8 +2,8 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Protocol
 
 from penstock.store import Check
 
@@ -53,14 +53,46 @@ def end_wait(heard: "asyncio.Future[None]") -> None:
         heard.set_result(None)
 
 
+class WorkNotifier(Protocol):
+    """What consumers wait on."""
+
+    wakes: int
+
+    @property
+    def longest_wait(self) -> float:
+        """How long a waiter may sleep before it polls, in seconds."""
+
+    def wait(self, queue_ids: Collection[int]) -> "asyncio.Future[None]":
+        """Returns a future that ends when one of the queues may have work."""
+
+    def listen(self) -> None:
+        """Starts to listen for notices of other processes."""
+
+
+async def wait_for_work(
+    notifier: WorkNotifier,
+    any_ready: Callable[[Collection[int]], Awaitable[bool]],
+    queue_ids: Collection[int],
+    timeout: float,
+    since: int | None,
+) -> None:
+    """Waits until notified, or until it is time to poll. `since`: `wakes` of an earlier claim."""
+    heard = notifier.wait(queue_ids)
+    # Check after starting to wait, so that nothing in between is missed.
+    missed = await any_ready(queue_ids) if since is None else since != notifier.wakes
+    if missed:
+        heard.cancel()
+        return
+    notifier.listen()
+    await wait_until_heard(heard, min(timeout, notifier.longest_wait))
+
+
 # The first notice is sent at once; later ones within this interval are batched.
 MIN_NOTIFY_INTERVAL_S = 0.005
 RETRY_DELAY_S = 1.0
 # PostgreSQL limits a notice to 8,000 bytes.
 MAX_QUEUES_PER_NOTICE = 500
 POLL_INTERVAL_LISTENING_S, POLL_INTERVAL_DEAF_S = 1.0, 0.05
-
-W = TypeVar("W", bound="NullNotifier")
 
 
 class NullNotifier(Waiters):
@@ -169,35 +201,6 @@ class Notifier(Listener):
             await asyncio.wait([self.telling], timeout=RETRY_DELAY_S)
         await cancel_task(self.telling)
         await super().close()
-
-
-class WaitMixin(ABC, Generic[W]):
-    """Lets a store's consumers wait for work: notified or by polling."""
-
-    waiters: W
-
-    @abstractmethod
-    def refuse_closed(self) -> None: ...
-
-    @abstractmethod
-    async def any_ready(self, queue_ids: Collection[int]) -> bool: ...
-
-    @property
-    def wakes(self) -> int:
-        return self.waiters.wakes
-
-    async def wait_ready(
-        self, queue_ids: Collection[int], timeout: float, since: int | None = None
-    ) -> None:
-        self.refuse_closed()
-        self.waiters.listen()
-        heard = self.waiters.wait(queue_ids)
-        # Check after starting to listen, so that nothing in between is missed.
-        missed = await self.any_ready(queue_ids) if since is None else since != self.wakes
-        if missed:
-            heard.cancel()
-            return
-        await wait_until_heard(heard, min(timeout, self.waiters.longest_wait))
 
 
 async def cancel_task(task: "asyncio.Task[None] | None") -> None:

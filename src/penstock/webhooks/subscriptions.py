@@ -10,14 +10,13 @@ from penstock.errors import Busy, Forbidden, InvalidInput, NotFound, Refused
 from penstock.model.documents import Document
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
+from penstock.retry import SUBSCRIPTION, Retries
 from penstock.rules.subscriptions import MICROS_PER_SECOND, WebhookSubscription
 from penstock.store import Store
 
 KIND = "subscription"
 # Of one queue.
 MAX_PER_QUEUE = 100
-# A notice may change a subscription while its heartbeat does.
-MAX_TRIES = 10
 PAGE_SIZE = 1_000
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(WebhookSubscription).decode
@@ -62,12 +61,15 @@ class SubscriptionStore:
 
     async def renew(self, tenant: str, scope: str, id: str) -> StoredSubscription:
         """It lives for another ttl."""
-        for _ in range(MAX_TRIES):
+        retries: Retries | None = None
+        while True:
             kept = await self.get(tenant, scope, id)
             longer = replace(kept, expires_at=await self._end(kept.subscription))
             if await self.save(longer, kept.subscription):
                 return longer
-        raise Busy(f"subscription {id} is being changed by another request; try again")
+            retries = retries or SUBSCRIPTION.begin()
+            if not await retries.again():
+                raise Busy(f"subscription {id} is being changed by another request; try again")
 
     async def get(self, tenant: str, scope: str, id: str) -> StoredSubscription:
         found = await self.store.document(KIND, id)

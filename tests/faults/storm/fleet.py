@@ -16,9 +16,9 @@ context = get_context("forkserver")
 # Each process is forked from one that has imported everything: it begins in a moment.
 PRELOAD = [
     "tests.faults.storm.nursery",
-    "penstock.stores.sqlite.open",
-    "penstock.stores.postgres.open",
-    "penstock.stores.mariadb.open",
+    "penstock.stores.sqlite.store",
+    "penstock.stores.postgres.store",
+    "penstock.stores.mariadb.store",
 ]
 CAP = 30.0
 HOPELESS = 30

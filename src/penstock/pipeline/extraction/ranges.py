@@ -152,8 +152,8 @@ async def read_next(source: AsyncIterator[Any]) -> Any:
 
 async def make_batches(store: Store, part: Range, schema: Any) -> AsyncIterator[Any]:
     queues = {queue.id: queue for queue in await store.queues()}
-    if isinstance(store, Columnar):
-        async for values in read_columns(store, part.table, part.after, part.last):
+    if isinstance(dialect := getattr(store, "dialect", None), Columnar):
+        async for values in read_columns(dialect, part.table, part.after, part.last):
             yield make_arrow_batch(values.__getitem__, schema, queues)
     else:
         async for rows in read_pages(store, part):

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from penstock.errors import InvalidState
+from penstock.errors import Busy, InvalidState
 from penstock.pipeline.lake import results
 from penstock.pipeline.lake.delta import (
     Commit,
@@ -38,6 +38,7 @@ from penstock.pipeline.lake.files import DELTA_LOG, LakeFiles
 from penstock.pipeline.lake.lake import MAX_PARALLEL_READS, Lake
 from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.lake.schema import TABLES, Table
+from penstock.retry import DELTA_COMMIT, Retries
 
 CHECKPOINT_EVERY = 100
 # Older commits are removed with a checkpoint, which limits time travel.
@@ -193,8 +194,16 @@ def sync_delta(lake: Lake) -> None:
 
 def sync_batches(lake: Lake) -> None:
     logs = {table: open_log(lake, table, make_table_fields(table), False) for table in TABLES}
-    while not append_batches(lake, logs):
-        pass
+    retry_conflicts(lambda: append_batches(lake, logs))
+
+
+def retry_conflicts(append: Callable[[], bool]) -> None:
+    """Appends again while other processes take the versions that this one was about to write."""
+    retries: Retries | None = None
+    while not append():
+        retries = retries or DELTA_COMMIT.begin()
+        if not retries.again_at_once():
+            raise Busy("other processes keep writing the lake's Delta logs; run this again")
 
 
 def append_batches(lake: Lake, logs: Mapping[Table, DeltaLog]) -> bool:
@@ -215,8 +224,7 @@ def sync_results(lake: Lake) -> None:
     logs = {
         table: open_log(lake, table, make_result_fields(table), True) for table in RESULT_TABLES
     }
-    while not append_results(lake, logs):
-        pass
+    retry_conflicts(lambda: append_results(lake, logs))
 
 
 def append_results(lake: Lake, logs: Mapping[ResultTable, DeltaLog]) -> bool:

@@ -15,12 +15,11 @@ from penstock.model.message import Draft, Flag
 from penstock.model.store_types import Dedupe, Entry, Published
 from penstock.pipeline.spark.sink_options import SinkOptions
 from penstock.pipeline.store_access import open_existing
+from penstock.retry import SPARK_SINK, Retries
 from penstock.store import Store
 
 # Messages per transaction.
 BATCH_SIZE = 200
-# Retries of a batch that met a concurrent publish or whose outcome is unknown.
-RETRY_ATTEMPTS, RETRY_DELAY_S = 50, 0.1
 # Unlike a unique key, it is not freed when the message ends.
 NAMESPACE = "kept"
 ANY_BODY = blake2b(digest_size=16).digest()
@@ -113,13 +112,17 @@ async def admit_draft(broker: Broker, target: SinkOptions, draft: Draft) -> Entr
 
 async def retry_busy(store: Store, entries: Sequence[Entry]) -> list[Published]:
     """Publishes all or none. The keys make it safe to retry an unknown outcome."""
-    for _ in range(RETRY_ATTEMPTS):
+    retries: Retries | None = None
+    while True:
         try:
             outcomes = await store.enqueue(entries, atomic=True)
         except RETRYABLE:
-            await asyncio.sleep(RETRY_DELAY_S)
+            retries = retries or SPARK_SINK.begin()
+            if not await retries.again():
+                raise
             continue
         if all(outcome.code != Busy.code for outcome in outcomes):
             return outcomes
-        await asyncio.sleep(RETRY_DELAY_S)
-    return await store.enqueue(entries, atomic=True)
+        retries = retries or SPARK_SINK.begin()
+        if not await retries.again():
+            return outcomes

@@ -12,11 +12,11 @@ from asyncmy.errors import MySQLError
 from penstock.errors import InvalidInput, StoreBusy, StoreError
 from penstock.model.store_types import Entry, Published
 from penstock.stores import driver_adapters
-from penstock.stores.mariadb.dsn import MariaDsn
+from penstock.stores.mariadb.connection import MariaDsn
 from penstock.stores.mariadb.errors import CONFLICT_ERRORS
 from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.transaction import Guarded
-from penstock.stores.sql import caller_transaction, locking
+from penstock.stores.sql import caller_transaction, publish
 from penstock.stores.sql.caller_transaction import ELSEWHERE
 
 IN_TRANSACTION = 1
@@ -89,7 +89,7 @@ class MariaCallerTransaction(caller_transaction.CallerTransaction[MariaDriverCon
         return await self.caller.ask(f"{text} FOR UPDATE")
 
     async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
-        return await locking.publish_each(self, entries)
+        return await publish.publish_each(self, entries)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from penstock.errors import (
     StoreUnreachable,
     StoreUnusable,
 )
+from penstock.stores.sql.database import TransactionConflict
 
 # Errors the driver may raise.
 ERRORS = (MySQLError, OSError, TimeoutError)
@@ -30,8 +31,8 @@ ERROR_TABLE: tuple[tuple[frozenset[int], type[StoreError], str], ...] = (
     (frozenset({1054, 1146, 1305, 4091}), StoreUnusable,
      "has an incomplete schema; restore a backup or run penstock migrate"),
     (frozenset({1021, 1037, 1041, 1114, 28, 3}), StoreFull, "is out of disk space or memory"),
-    (CONFLICT_ERRORS | {1317, 3024, 1969}, StoreBusy,
-     "was blocked by another transaction; try again"),
+    (CONFLICT_ERRORS, TransactionConflict, "was blocked by another transaction; try again"),
+    (frozenset({1317, 3024, 1969}), StoreBusy, "was blocked by another transaction; try again"),
 )  # fmt: skip
 
 

@@ -6,16 +6,18 @@ everything committed before the oldest locked generation began.
 """
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.errors import StoreBusy
 from penstock.model.store_types import Cursor, Feed, Pruned, Retention
+from penstock.stores.mariadb.connection import MariaConnection
+from penstock.stores.mariadb.statement import fill_statement
 from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql import export, upkeep
+from penstock.stores.sql.database import ServerDatabase
 from penstock.stores.sql.rows import make_feed_message, make_history_row
 
-if TYPE_CHECKING:
-    from penstock.stores.mariadb.database import MariaDatabase
+MariaDatabase: TypeAlias = ServerDatabase[MariaConnection, MariaTransaction]
 
 
 class Final(NamedTuple):
@@ -50,22 +52,32 @@ async def prune(tx: MariaTransaction, retention: Retention, final: Final) -> Pru
     return await upkeep.prune(tx, retention)
 
 
-async def find_final(engine: "MariaDatabase") -> Final:
+async def find_final(database: MariaDatabase) -> Final:
     """Returns the last final numbers, and begins a new generation while writers are active."""
-    (committed,) = await engine.fetch("committed")
-    generations = await engine.fetch("generations")
-    free = {number for (number,) in await engine.fetch("free_generations")}
+    (committed,) = await database.fetch("committed")
+    generations = await database.fetch("generations")
+    free = {number for (number,) in await database.fetch("free_generations")}
     held = [each for each in generations if each[0] not in free]
     youngest, *known = generations[-1]
     # Skipped if the row is locked; the next call does it.
     with suppress(StoreBusy):
         if not held and len(generations) > 1:
-            await engine.write_aside("drop_generations", number=youngest)
+            await write_aside(database, "drop_generations", number=youngest)
         elif held and generations[0] not in held:
-            await engine.write_aside("drop_generations", number=held[0][0])
+            await write_aside(database, "drop_generations", number=held[0][0])
         if held and tuple(committed) != tuple(known):
             message, history = committed
-            await engine.write_aside(
-                "next_generation", number=youngest + 1, message=message, history=history
+            await write_aside(
+                database, "next_generation", number=youngest + 1, message=message, history=history
             )
     return Final(*(held[0][1:] if held else committed))
+
+
+async def write_aside(database: MariaDatabase, statement: str, /, **values: Any) -> None:
+    """Runs one statement in autocommit mode; raises StoreBusy if a row is locked."""
+    text = fill_statement(statement, **values)
+    try:
+        async with database.pool.use() as session:
+            await session.send(f"SET STATEMENT innodb_lock_wait_timeout=0 FOR {text}")
+    except database.driver.errors as error:
+        raise database.driver.translate(error) from error

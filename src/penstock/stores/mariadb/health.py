@@ -4,8 +4,8 @@ from typing import Any
 
 from penstock.store import Check
 from penstock.stores.mariadb import schema
-from penstock.stores.mariadb.dsn import MariaDsn
-from penstock.stores.mariadb.migrate import SCHEMA
+from penstock.stores.mariadb.connection import MariaDsn
+from penstock.stores.mariadb.schema import SCHEMA
 from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql import health
 
@@ -60,6 +60,8 @@ async def check_exports(tx: MariaTransaction) -> Check:
 
 
 async def check_type_index(tx: MariaTransaction) -> Check:
-    if await schema.is_missing(tx.session):
+    if await schema.lacks_type_index(tx.session):
         return Check("type index", "missing: claims by type are slow; run penstock migrate", False)
-    return Check("type index", "present" if await schema.exists(tx.session) else "not needed")
+    return Check(
+        "type index", "present" if await schema.has_type_index(tx.session) else "not needed"
+    )

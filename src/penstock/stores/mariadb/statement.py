@@ -1,7 +1,7 @@
 """Formats MariaDB statements with their values as literals."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from penstock.model.store_types import Completion, Extension, Lock, Move
@@ -82,7 +82,7 @@ class MariaStatement:
         self.names = pieces[1::2]
         self.pieces = pieces[::2]
 
-    def fill(self, values: dict[str, Any]) -> str:
+    def fill(self, values: Mapping[str, Any]) -> str:
         filled = [self.pieces[0]]
         for name, piece in zip(self.names, self.pieces[1:], strict=True):
             filled.append(to_literal(values[name]))

@@ -7,6 +7,8 @@
 -- name: enter
 -- Until this commits, the export treats nothing written after this read as final.
 SELECT number FROM penstock_generation ORDER BY number DESC LIMIT 1 LOCK IN SHARE MODE;
+-- name: moment
+SELECT @now;
 -- name: next_number
 UPDATE penstock_counter SET value = value + 1 WHERE name = :name;
 SELECT value FROM penstock_counter WHERE name = :name;

@@ -1,15 +1,29 @@
 """One transaction on one session; statements without results are sent with the next one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from penstock.errors import StoreError
 from penstock.model.message import Moment
 from penstock.model.store_types import Completion, Entry, Published
-from penstock.stores.mariadb import keyed, publish
+from penstock.stores.mariadb import publish
 from penstock.stores.mariadb.connection import MariaConnection, StatementOutcome, last_rows
-from penstock.stores.mariadb.statement import fill_statement, locks_of, to_json_array, to_tuples
-from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
+from penstock.stores.mariadb.errors import (
+    ERRORS,
+    is_conflict,
+    is_connection_gone,
+    translate_error,
+)
+from penstock.stores.mariadb.statement import (
+    SQL,
+    fill_statement,
+    locks_of,
+    to_json_array,
+    to_tuples,
+)
+from penstock.stores.sql.database import Mode
+from penstock.stores.sql.publish import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable, Ticket
 
 # Statements whose row count is not used.
@@ -27,6 +41,21 @@ PLACES = {
     "take_some_scheduled": "scheduled",
     "take_some_dead": "dead",
 }
+COMMIT, ROLLBACK = "COMMIT", "ROLLBACK"
+ENTER = fill_statement("enter")
+NOW = "SELECT @now"
+BEGIN_WRITING = ("START TRANSACTION", ENTER)
+# Sessions have a short lock timeout already.
+BEGIN: dict[Mode, tuple[str, ...]] = {
+    "read": (
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "START TRANSACTION READ ONLY",
+    ),
+    "write": BEGIN_WRITING,
+    "briefly": BEGIN_WRITING,
+}
+# Returns the statements that notify the waiters of queues.
+Notices = Callable[[Collection[int]], list[str]]
 # Maximum bytes of buffered statements.
 MAX_DEFERRED_BYTES = 1_000_000
 
@@ -56,11 +85,14 @@ class Guarded(LockingTransaction):
 
 
 class MariaTransaction(Guarded, StoreTransaction):
-    __slots__ = ("later", "length", "session")
+    __slots__ = ("later", "length", "notices", "session")
 
-    def __init__(self, session: MariaConnection, now: Moment) -> None:
+    def __init__(
+        self, session: MariaConnection, now: Moment, notices: Notices | None = None
+    ) -> None:
         super().__init__(now)
         self.session = session
+        self.notices = notices
         self.later: list[str] = []
         self.length = 0
 
@@ -102,13 +134,17 @@ class MariaTransaction(Guarded, StoreTransaction):
         return published
 
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
-        return await keyed.publish(self, entries)
+        return await publish.publish_keyed(self, entries)
 
     async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
         return await self.all("keys_of_leases", locks=locks_of(items))
 
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
-        return await keyed.complete(self, items)
+        return await publish.complete_keyed(self, items)
+
+    async def commit(self) -> None:
+        notices = [] if self.notices is None else self.notices(self.woken)
+        await self.send(*notices, COMMIT)
 
     async def save(self) -> None:
         await self.send("SAVEPOINT penstock")
@@ -133,3 +169,40 @@ def make_leave_ready_statement(places: Sequence[tuple[int, ...]]) -> str:
             "leave_ready", queue=queue, rank=rank, ids=sorted(p[2] for p in places)
         )
     return fill_statement("leave_ready_each", tickets=to_tuples(sorted(places)))
+
+
+class MariaDriver:
+    """Begins transactions and runs statements on MariaDB sessions."""
+
+    errors: tuple[type[BaseException], ...] = ERRORS
+
+    def __init__(self, where: str, moment: str, notices: Notices) -> None:
+        self.where = where
+        self.notices = notices
+        # Every packet first reads the time that all its statements use.
+        self.clock = f"SELECT {moment} INTO @now"
+
+    async def begin(self, connection: MariaConnection, mode: Mode) -> MariaTransaction:
+        ((now,),) = await connection.rows(*BEGIN[mode], self.clock, NOW)
+        return MariaTransaction(connection, now, self.notices)
+
+    async def roll_back(self, connection: MariaConnection) -> None:
+        await connection.send(ROLLBACK)
+
+    async def fetch(
+        self, connection: MariaConnection, statement: str, values: Mapping[str, Any]
+    ) -> list[Any]:
+        return await connection.rows(self.clock, SQL[statement].fill(values))
+
+    def writes(self, statement: str) -> bool:
+        """Always False: writes are packets with a transaction of their own."""
+        return False
+
+    def is_gone(self, error: BaseException) -> bool:
+        return is_connection_gone(error)
+
+    def is_conflict(self, error: BaseException) -> bool:
+        return is_conflict(error)
+
+    def translate(self, error: BaseException, *, sent: bool = False) -> StoreError:
+        return translate_error(error, self.where, sent=sent)

@@ -11,8 +11,7 @@ import asyncpg
 from penstock.errors import InvalidInput, StoreError
 from penstock.stores import driver_adapters
 from penstock.stores.postgres.notifier import CHANNEL
-from penstock.stores.postgres.statement import NAMED, SQL, TEXTS
-from penstock.stores.postgres.transaction import Locks
+from penstock.stores.postgres.transaction import NAMED, SQL, TEXTS, Locks
 from penstock.stores.sql import caller_transaction
 from penstock.stores.sql.caller_transaction import ELSEWHERE, Tell
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from msgspec.structs import asdict
 
 from penstock.model.copies import StoreDump
-from penstock.stores.postgres.transaction import DEADLINE, PostgresTransaction
+from penstock.stores.postgres.connection import DEADLINE
+from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import copying
 from penstock.stores.sql.copying import COLUMNS, Rows
 

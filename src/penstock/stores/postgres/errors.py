@@ -10,6 +10,7 @@ from penstock.errors import (
     StoreUnreachable,
     StoreUnusable,
 )
+from penstock.stores.sql.database import TransactionConflict
 
 # Errors the driver may raise.
 ERRORS = (
@@ -47,8 +48,9 @@ ERROR_TABLE: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str]
      "has an incomplete schema; restore a backup or run penstock migrate"),
     ((asyncpg.DiskFullError, asyncpg.OutOfMemoryError), StoreFull,
      "is out of disk space or memory"),
-    ((asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, *CONFLICT_ERRORS), StoreBusy,
+    ((asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError), StoreBusy,
      "was blocked by another transaction; try again"),
+    (CONFLICT_ERRORS, TransactionConflict, "was blocked by another transaction; try again"),
 )  # fmt: skip
 
 

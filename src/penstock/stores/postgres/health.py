@@ -3,10 +3,9 @@
 from typing import Any
 
 from penstock.store import Check
-from penstock.stores.postgres.dsn import SETTINGS, PostgresDsn
-from penstock.stores.postgres.migrate import SCHEMA
-from penstock.stores.postgres.statement import SQL
-from penstock.stores.postgres.transaction import PostgresTransaction
+from penstock.stores.postgres.connection import SETTINGS, PostgresDsn
+from penstock.stores.postgres.schema import SCHEMA
+from penstock.stores.postgres.transaction import SQL, PostgresTransaction
 from penstock.stores.sql import health
 
 # A transaction this old (seconds) keeps vacuum from removing dead rows.

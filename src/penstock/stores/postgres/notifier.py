@@ -8,9 +8,9 @@ import asyncpg
 
 from penstock.errors import StoreError
 from penstock.stores import notifier
+from penstock.stores.postgres.connection import DEADLINE
 from penstock.stores.postgres.errors import ERRORS
-from penstock.stores.postgres.statement import SQL
-from penstock.stores.postgres.transaction import DEADLINE
+from penstock.stores.postgres.transaction import SQL
 
 CHANNEL = "penstock"
 

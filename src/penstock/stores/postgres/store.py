@@ -1,84 +1,159 @@
-"""The PostgreSQL store. Hot verbs are one statement each."""
+"""Opens, creates and migrates a PostgreSQL store by its URL."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
-from penstock.model.copies import StoreDump
-from penstock.model.message import HistoryRow, Moment
-from penstock.model.store_types import Cursor, Entry, Feed, Firing, Pruned, Published, Retention
-from penstock.store import Check
-from penstock.stores.postgres import (
-    caller_transaction,
-    copying,
-    feed,
-    firing,
-    health,
-    publish,
-    type_index,
+import asyncpg
+
+from penstock.errors import InvalidInput, StoreUnusable
+from penstock.store import Capabilities, Clock
+from penstock.stores.migrations import Migration
+from penstock.stores.postgres.connection import (
+    DEADLINE,
+    SETTINGS,
+    PostgresDsn,
+    PostgresPool,
+    parse,
 )
-from penstock.stores.postgres.caller_transaction import KINDS
-from penstock.stores.postgres.consume import PostgresConsume
+from penstock.stores.postgres.dialect import PostgresDialect
+from penstock.stores.postgres.errors import ERRORS, translate_error
 from penstock.stores.postgres.notifier import PostgresNotifier
-from penstock.stores.sql.caller_transaction import Inside
-from penstock.stores.sql.publish import list_queue_ids
-from penstock.stores.sql.server_store import ServerStore
+from penstock.stores.postgres.schema import (
+    connect_to_migrate,
+    find_missing,
+    keep_settings,
+    lacks_type_index,
+    migrate,
+    migration_turn,
+    read_applied,
+    refuse_incomplete,
+    repair_type_index,
+)
+from penstock.stores.postgres.transaction import SQL, PostgresDriver, PostgresTransaction
+from penstock.stores.sql.database import ServerDatabase
+from penstock.stores.sql.server_verbs import ServerVerbs
+from penstock.stores.sql.store import SqlStore
+
+PostgresStore: TypeAlias = SqlStore[
+    ServerDatabase[asyncpg.Connection, PostgresTransaction], PostgresNotifier, PostgresDialect
+]
+OLDEST = 130_000
+# Server settings under which a commit survives a power cut.
+NEEDED = ("fsync", "full_page_writes")
+SETTLE = "settings of the role"
+INDEX = "index ready_type"
 
 
-class PostgresStore(PostgresConsume, ServerStore[PostgresNotifier]):
-    async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
-        name, values = publish.make_call(entries)
-        outcomes = publish.make_published(await self.fetch(name, **values))
-        self.waiters.tell(list_queue_ids(entries))
-        return outcomes
+async def open_store(url: str, *, clock: Clock | None = None) -> PostgresStore:
+    if clock is not None:
+        raise InvalidInput("a PostgreSQL store uses the server's clock")
+    address = parse(url)
+    connection = await address.connect()
+    try:
+        await refuse_unfit(connection, address)
+        if not await read_applied(connection):
+            await migrate(address)
+            if address.pooler:
+                await keep_settings(connection, SETTINGS)
+        elif to_do := await wait_for_migrations(connection, address):
+            names = ", ".join(migration.name for migration in to_do)
+            raise StoreUnusable(f"{names} must be applied first; run penstock migrate")
+        await refuse_incomplete(connection)
+        secret = await connection.fetchval(SQL["fact"].text, "secret")
+    except ERRORS as error:
+        raise translate_error(error, address.where) from error
+    except StoreUnusable as error:
+        raise type(error)(f"{address.where}: {error}") from None
+    finally:
+        connection.terminate()
+    return make_store(address, secret)
 
-    def inside(self, connection: object) -> Inside:
-        return caller_transaction.enter_transaction(KINDS.adapt(connection), self.seal)
 
-    async def ainside(self, connection: object) -> Inside:
-        return caller_transaction.enter_transaction(await KINDS.adapt_async(connection), self.seal)
+def make_store(address: PostgresDsn, seal: str) -> PostgresStore:
+    notifier = PostgresNotifier(address.connect_aside, listens=not address.pooler)
+    database: ServerDatabase[asyncpg.Connection, PostgresTransaction] = ServerDatabase(
+        address.where,
+        Capabilities("postgres", address.durability),
+        PostgresPool(address.connect, address.pool_size, DEADLINE),
+        PostgresDriver(address.where),
+        notifier,
+    )
+    dialect = PostgresDialect(database, notifier, address, seal)
+    return SqlStore(database, notifier, dialect, ServerVerbs(database, dialect))
 
-    # Agents.
 
-    async def now(self) -> Moment:
-        moment: Moment = (await self.fetch("moment"))[0][0]
-        return moment
+async def wait_for_migrations(
+    connection: asyncpg.Connection, address: PostgresDsn
+) -> list[Migration]:
+    """Waits for another process that is creating or migrating the store."""
+    if not await find_missing(connection):
+        return []
+    async with migration_turn(address):
+        return await find_missing(connection)
 
-    async def promote_set(self, limit: int) -> list[int]:
-        return [queue_id for (queue_id,) in await self.fetch("promote_many", limit=limit)]
 
-    async def expire(self, limit: int) -> int:
-        """Expires as sets; messages with keys to free one by one."""
-        ended = 0
-        for name in ("expire_ready", "expire_scheduled"):
-            if ended < limit:
-                ended += (await self.fetch(name, limit=limit - ended, queues=None))[0][0]
-        return ended + (await super().expire(limit - ended) if ended < limit else 0)
+async def exists(url: str) -> bool:
+    address = parse(url)
+    connection = await address.connect()
+    try:
+        return bool(await read_applied(connection))
+    except ERRORS as error:
+        raise translate_error(error, address.where) from error
+    finally:
+        connection.terminate()
 
-    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
-        return await self.write(firing.fire, firings)
 
-    async def prune(self, retention: Retention) -> Pruned:
-        ids, pruned = await self.read(feed.find_prunable, retention)
-        return await self.write(feed.prune, retention) if ids else pruned
+async def refuse_unfit(connection: asyncpg.Connection, address: PostgresDsn) -> None:
+    version = connection.get_settings().server_version
+    if int(await connection.fetchval("SHOW server_version_num")) < OLDEST:
+        raise StoreUnusable(f"PostgreSQL {version} is too old; 13 or newer is needed")
+    if await connection.fetchval("SELECT pg_is_in_recovery()"):
+        raise StoreUnusable("it is a read-only replica; use the primary")
+    off = [name for name in NEEDED if await connection.fetchval(f"SHOW {name}") != "on"]
+    if off and address.durability == "safe":
+        raise StoreUnusable(
+            f"the server has {' and '.join(off)} off, so a power cut could lose messages;"
+            " turn it on or set durability=fast in the URL"
+        )
 
-    # Operators and export.
 
-    async def index_types(self) -> None:
-        await type_index.build(self.address)
+async def upgrade(url: str, *, plan: bool = False) -> list[str]:
+    """Migrates and returns the steps taken; with `plan`, only lists them."""
+    address = parse(url)
+    connection = await connect_to_migrate(address)
+    try:
+        await refuse_unfit(connection, address)
+        steps = await plan_steps(connection, address)
+        if steps and not plan:
+            await take_steps(connection, address, steps)
+        return steps
+    except ERRORS as error:
+        raise translate_error(error, address.where) from error
+    except StoreUnusable as error:
+        raise type(error)(f"{address.where}: {error}") from None
+    finally:
+        connection.terminate()
 
-    async def examine(self) -> list[Check]:
-        return await self.read(health.examine, self.address)
 
-    async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
-        return await self.read(feed.feed, cursor, limit)
+async def plan_steps(connection: asyncpg.Connection, address: PostgresDsn) -> list[str]:
+    steps = [f"migration {each.number} {each.name}" for each in await find_missing(connection)]
+    if address.pooler and await find_forgotten_settings(connection):
+        steps.append(SETTLE)
+    if await read_applied(connection) and await lacks_type_index(connection):
+        steps.append(INDEX)
+    return steps
 
-    async def columns(
-        self, table: str, after: int, last: int, limit: int
-    ) -> dict[str, list[Any]] | None:
-        return await self.read(feed.read_columns, table, after, last, limit)
 
-    async def recent(self, after: int, limit: int) -> list[HistoryRow]:
-        return await self.read(feed.recent, after, limit)
+async def take_steps(
+    connection: asyncpg.Connection, address: PostgresDsn, steps: list[str]
+) -> None:
+    await migrate(address)
+    if SETTLE in steps:
+        await keep_settings(connection, SETTINGS)
+    if INDEX in steps:
+        await repair_type_index(connection, address)
 
-    async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
-        return await self.write(copying.restore, page, queue_ids)
+
+async def find_forgotten_settings(connection: asyncpg.Connection) -> bool:
+    rows = await connection.fetch("SELECT name, setting FROM pg_settings")
+    shown = {row["name"]: row["setting"] for row in rows}
+    return any(shown[name] != value for name, value in SETTINGS.items())

@@ -1,19 +1,75 @@
-"""One transaction on one asyncpg connection."""
+"""The statements of PostgreSQL, and one transaction on one asyncpg connection."""
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import asyncpg
 
+from penstock.errors import StoreError
 from penstock.model.message import Moment
-from penstock.model.store_types import Completion, Entry, Published
-from penstock.stores.postgres import publish, settle
-from penstock.stores.postgres.statement import SQL
-from penstock.stores.sql.locking import LockingTransaction, StoreTransaction
+from penstock.model.store_types import Completion, Entry, Extension, Lock, Published
+from penstock.stores.postgres import publish
+from penstock.stores.postgres.connection import DEADLINE
+from penstock.stores.postgres.errors import (
+    CONFLICT_ERRORS,
+    ERRORS,
+    is_connection_gone,
+    translate_error,
+)
+from penstock.stores.sql.database import Mode
+from penstock.stores.sql.publish import LockingTransaction, StoreTransaction
 from penstock.stores.sql.transaction import Lockable
+from penstock.stores.statements import load
 
-# Time limit of every call, in seconds.
-DEADLINE = 5.0
+BEGIN: dict[Mode, str] = {
+    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    # Transactions that read and then write may wait for locks, in milliseconds.
+    "write": "BEGIN; SET LOCAL lock_timeout = 2000",
+    # A shorter wait for transactions that others queue behind.
+    "briefly": "BEGIN; SET LOCAL lock_timeout = 250",
+}
+# Excludes the second colon of a cast.
+NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+# Excludes FOR UPDATE.
+WRITES = re.compile(r"\bINSERT INTO\b|\bDELETE FROM\b|(?<!FOR )\bUPDATE\b|\bCREATE\b")
+
+
+class PostgresStatement(NamedTuple):
+    text: str
+    names: tuple[str, ...]
+
+    @property
+    def writes(self) -> bool:
+        return WRITES.search(self.text) is not None
+
+    def values(self, given: dict[str, Any]) -> list[Any]:
+        return [given[name] for name in self.names]
+
+
+def parse_statement(text: str) -> PostgresStatement:
+    names = tuple(dict.fromkeys(NAMED.findall(text)))
+    places = {name: f"${place}" for place, name in enumerate(names, 1)}
+    return PostgresStatement(NAMED.sub(lambda found: places[found[1]], text), names)
+
+
+def number_parameters(text: str) -> str:
+    """Wraps moment() in a subquery, which runs once per statement instead of per row."""
+    return text.replace("penstock.moment()", "(SELECT penstock.moment())")
+
+
+TEXTS = {
+    name: number_parameters(text)
+    for name, text in load("penstock.stores.postgres", "statements.sql").items()
+}
+# The claim statement with each way to pick tickets.
+CLAIMS = {
+    pick: parse_statement(TEXTS["claim"].replace("/*pick*/", TEXTS[pick]))
+    for pick in ("pick_one", "pick_after", "pick_line", "pick_types")
+}
+SQL = {name: parse_statement(text) for name, text in TEXTS.items()} | CLAIMS
 
 
 class Locks(LockingTransaction):
@@ -66,13 +122,16 @@ class PostgresTransaction(Locks, StoreTransaction):
         return publish.make_published(rows)
 
     async def keys_of_leases(self, items: Sequence[Completion]) -> list[Any]:
-        return await self.all("keys_of_leases", **settle.locks_of(items))
+        return await self.all("keys_of_leases", **locks_of(items))
 
     async def complete_keyed(self, items: Sequence[Completion]) -> list[Any]:
         results = [item.result for item in items]
-        rows = await self.all("complete_keyed", **settle.locks_of(items), results=results)
+        rows = await self.all("complete_keyed", **locks_of(items), results=results)
         self.woken.update(queue_id for _, _, queue_id in rows if queue_id is not None)
         return [(id, fence) for id, fence, _ in rows]
+
+    async def commit(self) -> None:
+        await self.connection.execute("COMMIT", timeout=DEADLINE)
 
     async def save(self) -> None:
         await self.connection.execute("SAVEPOINT atomic")
@@ -84,3 +143,43 @@ class PostgresTransaction(Locks, StoreTransaction):
 def make_lock_name(what: Lockable) -> str:
     kind, queue_id, name = what
     return f"penstock {kind} {queue_id} {name}"
+
+
+def locks_of(items: Sequence[Completion | Extension | Lock]) -> dict[str, list[int]]:
+    return {"ids": [item.id for item in items], "fences": [item.fence for item in items]}
+
+
+class PostgresDriver:
+    """Begins transactions and runs statements on asyncpg connections."""
+
+    errors: tuple[type[BaseException], ...] = ERRORS
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    async def begin(self, connection: asyncpg.Connection, mode: Mode) -> PostgresTransaction:
+        await connection.execute(BEGIN[mode], timeout=DEADLINE)
+        now = await connection.fetchval(SQL["moment"].text, timeout=DEADLINE)
+        return PostgresTransaction(connection, now)
+
+    async def roll_back(self, connection: asyncpg.Connection) -> None:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK", timeout=DEADLINE)
+
+    async def fetch(
+        self, connection: asyncpg.Connection, statement: str, values: Mapping[str, Any]
+    ) -> list[Any]:
+        text, names = SQL[statement]
+        return await connection.fetch(text, *[values[name] for name in names], timeout=DEADLINE)
+
+    def writes(self, statement: str) -> bool:
+        return SQL[statement].writes
+
+    def is_gone(self, error: BaseException) -> bool:
+        return is_connection_gone(error)
+
+    def is_conflict(self, error: BaseException) -> bool:
+        return isinstance(error, CONFLICT_ERRORS)
+
+    def translate(self, error: BaseException, *, sent: bool = False) -> StoreError:
+        return translate_error(error, self.where, sent=sent)

@@ -21,7 +21,6 @@ from penstock.model.store_types import (
     Published,
     Sweep,
 )
-from penstock.stores.notifier import WaitMixin
 from penstock.stores.redis import publish
 from penstock.stores.redis.codec import (
     decode_answer,
@@ -33,18 +32,20 @@ from penstock.stores.redis.codec import (
     encode_queue_id,
 )
 from penstock.stores.redis.database import RedisDatabase
-from penstock.stores.redis.notifier import RedisNotifier
 
 NO_CLAIM = Claimed([])
 
 
-class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
+class RedisConsume:
+    def __init__(self, database: RedisDatabase) -> None:
+        self.database = database
+
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if not entries:
             return []
         how = "atomic" if atomic else "each"
         found = publish.decode_outcomes(
-            await self.run("publish", how, *publish.make_arguments(entries))
+            await self.database.run("publish", how, *publish.make_arguments(entries))
         )
         return publish.refuse_unless_all(found) if atomic else found
 
@@ -69,13 +70,13 @@ class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
 
     def no_transactions(self) -> InvalidInput:
         return InvalidInput(
-            f"{self.where}: a Redis store cannot join your transaction; use a unique key,"
+            f"{self.database.where}: a Redis store cannot join your transaction; use a unique key,"
             " or an SQL store"
         )
 
     async def claim(self, claim: Claim) -> Claimed:
         return decode_claimed(
-            await self.run(
+            await self.database.run(
                 "claim",
                 claim.limit,
                 publish.to_micros(claim.lease),
@@ -89,7 +90,7 @@ class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
 
     async def claim_dead(self, claim: Claim) -> Claimed:
         return decode_claimed(
-            await self.run(
+            await self.database.run(
                 "claim_dead",
                 claim.limit,
                 publish.to_micros(claim.lease),
@@ -109,7 +110,7 @@ class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
         for place, item in enumerate(items, 1):
             if item.result is not None:
                 words += (place, item.result)
-        reply = await self.run("complete", *words)
+        reply = await self.database.run("complete", *words)
         if reply == b"done":
             return [DONE] * len(items)
         return [DONE if text == b"done" else decode_answer(text) for text in reply]
@@ -118,7 +119,11 @@ class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
         words: list[Any] = []
         for item in items:
             words += (encode_id(item.id), item.fence, publish.to_micros(item.lease))
-        return [decode_extended(text) for text in await self.run("extend", *words)] if words else []
+        return (
+            [decode_extended(text) for text in await self.database.run("extend", *words)]
+            if words
+            else []
+        )
 
     async def mark(self, items: Sequence[Mark]) -> list[Answer]:
         words: list[Any] = []
@@ -126,7 +131,11 @@ class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
             percent = "" if item.percent is None else repr(item.percent)
             note = "" if item.note is None else f"n{item.note}"
             words += (encode_id(item.id), item.fence, int(item.begin), percent, note)
-        return [decode_marked(text) for text in await self.run("mark", *words)] if words else []
+        return (
+            [decode_marked(text) for text in await self.database.run("mark", *words)]
+            if words
+            else []
+        )
 
     async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
         words: list[Any] = []
@@ -134,18 +143,22 @@ class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
             words += (encode_id(lock.id), lock.fence)
         if not words:
             return []
-        now, found = await self.run("leases", *words)
+        now, found = await self.database.run("leases", *words)
         return [decode_lease(told, int(now)) if told else None for told in found]
 
     async def expired_leases(self, limit: int) -> Sweep:
-        now, found = await self.run("leases", "expired", limit)
+        now, found = await self.database.run("leases", "expired", limit)
         return Sweep(int(now), [decode_lease(told, int(now)) for told in found])
 
     async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
         words: list[Any] = []
         for lock, verb in zip(locks, verbs, strict=True):
             words += (encode_id(lock.id), lock.fence, verb.value)
-        return [decode_answer(text) for text in await self.run("explain", *words)] if words else []
+        return (
+            [decode_answer(text) for text in await self.database.run("explain", *words)]
+            if words
+            else []
+        )
 
     async def settle(self, moves: Sequence[Move]) -> list[Answer]:
         words: list[Any] = []
@@ -167,19 +180,19 @@ class RedisConsume(RedisDatabase, WaitMixin[RedisNotifier]):
             )
         if not words:
             return []
-        reply = await self.run("settle", *words)
+        reply = await self.database.run("settle", *words)
         return [decode_answer(text, move.state) for text, move in zip(reply, moves, strict=True)]
 
     async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
         if not types:
             return await self.any_ready([queue_id])
-        return bool(await self.run("peek", encode_queue_id(queue_id), *types))
+        return bool(await self.database.run("peek", encode_queue_id(queue_id), *types))
 
     async def any_ready(self, queue_ids: Collection[int]) -> bool:
         for queue_id in queue_ids:
             name = encode_queue_id(queue_id)
             bounds = (b"[" + name, b"(" + name + b"g", "LIMIT", 0, 1)
-            if await self.ask("ZRANGEBYLEX", "ready", *bounds):
+            if await self.database.ask("ZRANGEBYLEX", "ready", *bounds):
                 return True
         return False
 

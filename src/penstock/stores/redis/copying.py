@@ -25,7 +25,7 @@ from penstock.stores.redis.codec import (
     make_field,
     split_fields,
 )
-from penstock.stores.redis.export import RedisExport
+from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.redis.publish import to_micros
 from penstock.stores.sql.copying import MAX_PAGE_BYTES, encode_plain_meta
 
@@ -37,13 +37,16 @@ UNIQUE = "unique:"
 NO_TICKET = ("",) * 7
 
 
-class RedisCopying(RedisExport):
+class RedisCopying:
+    def __init__(self, database: RedisDatabase) -> None:
+        self.database = database
+
     async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
         if cursor.keys is not None:
             return await self.dump_keys(cursor.keys, cursor.message, limit)
         after = cursor.message
         while True:
-            message, fence, pruned, lives, reached, more = await self.run(
+            message, fence, pruned, lives, reached, more = await self.database.run(
                 "dump", after, limit, MAX_PAGE_BYTES
             )
             after = int(reached)
@@ -59,9 +62,9 @@ class RedisCopying(RedisExport):
         )
 
     async def dump_keys(self, cursor: str, message: int, limit: int) -> StoreDump:
-        reply, found = await self.ask("HSCAN", "dedup", cursor or "0", "COUNT", limit)
-        facts = await self.ask("HMGET", "fact", "message", "fence", "pruned")
-        now = await self.now()
+        reply, found = await self.database.ask("HSCAN", "dedup", cursor or "0", "COUNT", limit)
+        facts = await self.database.ask("HMGET", "fact", "message", "fence", "pruned")
+        now = await self.database.now()
         keys = [decode_key(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
         return StoreDump(
             StoreCounters(*(int(each or 0) for each in facts)),
@@ -72,7 +75,7 @@ class RedisCopying(RedisExport):
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
         if page.keys:
             words = (word for key in page.keys for word in encode_key(key, queue_ids))
-            await self.run("restore_keys", *words)
+            await self.database.run("restore_keys", *words)
         counters = page.counters
         lives = [word for life in page.lives for word in encode_life(life, queue_ids)]
         rows = [
@@ -81,7 +84,7 @@ class RedisCopying(RedisExport):
         # Retention reads history in the order of time.
         rows.sort(key=lambda each: (each[0].at, each[0].position))
         history = [word for row, queue_id in rows for word in encode_history(row, queue_id)]
-        written: int = await self.run(
+        written: int = await self.database.run(
             "restore", counters.message, counters.fence, counters.pruned, len(page.lives), *lives,
             len(rows), *history, *find_gaps(page),
         )  # fmt: skip

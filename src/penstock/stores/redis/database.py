@@ -1,43 +1,62 @@
 """Runs scripts and commands on pooled connections, with time limits."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import msgspec
 from redis.exceptions import MovedError
 
-from penstock.errors import NotYet
+from penstock.errors import StoreClosed
 from penstock.model.documents import acting
+from penstock.model.message import Moment
+from penstock.retry import MOVED, Retries
 from penstock.store import Capabilities, Clock
-from penstock.stores.redis.connect import RedisConnector
-from penstock.stores.redis.connection import RedisConnection, RedisPool
-from penstock.stores.redis.dsn import RedisDsn
+from penstock.stores.redis.connection import (
+    DEADLINE,
+    RedisConnection,
+    RedisConnector,
+    RedisDsn,
+    RedisPool,
+)
 from penstock.stores.redis.errors import ERRORS, translate_error
 from penstock.stores.redis.notifier import RedisNotifier
 from penstock.stores.redis.scripts import load_script
-from penstock.stores.server_handle import ServerHandle
 
 T = TypeVar("T")
 encode = msgspec.json.Encoder().encode
 
 
-class RedisDatabase(ServerHandle):
+class RedisDatabase:
     def __init__(self, address: RedisDsn, clock: Clock | None) -> None:
-        super().__init__(address.where)
+        self.where = address.where
         self.address = address
+        self.loop = asyncio.get_running_loop()
+        self.closed = False
         self.clock = clock
         self.capabilities = Capabilities("redis", address.durability)
         self.connector = RedisConnector(address)
-        self.pool = RedisPool(self.connector.session, address.pool_size, 5.0)
-        self.waiters = RedisNotifier(self.connector.session, address.key("fact") + b":wake")
+        self.pool = RedisPool(self.connector.session, address.pool_size, DEADLINE)
+        self.notifier = RedisNotifier(self.connector.session, address.key("fact") + b":wake")
         self.keys: dict[str, list[bytes]] = {}
 
-    async def let_go(self) -> None:
-        await self.waiters.close()
-        await self.pool.close()
+    async def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            # If the loop is closed, its sockets are closed with it.
+            if not self.loop.is_closed():
+                await self.notifier.close()
+                await self.pool.close()
 
-    async def backup(self, path: str) -> None:
-        raise NotYet(f"{self.where}: back it up with redis-cli --rdb, which needs no downtime")
+    def refuse_closed(self) -> None:
+        if self.closed:
+            raise StoreClosed(f"{self.where} is closed")
+
+    async def now(self) -> Moment:
+        if self.clock is not None:
+            return self.clock()
+        seconds, micros = map(int, await self.call(lambda session: session.ask("TIME")))
+        return seconds * 1_000_000 + micros
 
     async def run(self, verb: str, *arguments: Any) -> Any:
         """Runs one script, which is atomic."""
@@ -57,21 +76,25 @@ class RedisDatabase(ServerHandle):
 
     async def call(self, do: Callable[[RedisConnection], Awaitable[T]], writes: bool = False) -> T:
         self.refuse_closed()
-        try:
-            async with self.pool.use() as session:
-                return await do(session)
-        except MovedError as error:
-            # The script did not run: the store has moved to another shard.
-            self.connector.move(error)
-            self.pool.drop_idle()
-            return await self.call(do, writes)
-        except ERRORS as error:
-            raise translate_error(error, self.where, sent=writes) from error
+        retries: Retries | None = None
+        while True:
+            try:
+                async with self.pool.use() as session:
+                    return await do(session)
+            except ERRORS as error:
+                # The script did not run: the store has moved to another shard.
+                if isinstance(error, MovedError):
+                    self.connector.move(error)
+                    self.pool.drop_idle()
+                    retries = retries or MOVED.begin()
+                    if await retries.again():
+                        continue
+                raise translate_error(error, self.where, sent=writes) from error
 
     def woken(self, reply: Any, queues: bytes) -> Any:
         """Wakes local waiters, unless the listener receives the notice anyway."""
-        if queues and not self.waiters.hears:
-            self.waiters.wake(map(int, queues.split(b",")))
+        if queues and not self.notifier.hears:
+            self.notifier.wake(map(int, queues.split(b",")))
         return reply
 
     async def ask(self, command: str, key: str, *words: Any, writes: bool = False) -> Any:

@@ -13,37 +13,40 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(AuditEntry).decode
 
 
-class RedisDocuments(RedisDatabase):
+class RedisDocuments:
+    def __init__(self, database: RedisDatabase) -> None:
+        self.database = database
+
     async def save_documents(self, given: Sequence[Document]) -> list[bool]:
         if not given:
             return []
         words = [word for each in given for word in split_field(each)]
-        return [answer == 1 for answer in await self.run("save_documents", *words)]
+        return [answer == 1 for answer in await self.database.run("save_documents", *words)]
 
     async def document(self, kind: str, name: str) -> Document | None:
         field = make_field(kind, name)
-        found = await self.run("documents", b"[" + field, b"[" + field, 1)
+        found = await self.database.run("documents", b"[" + field, b"[" + field, 1)
         return decode_document(*found) if found else None
 
     async def documents(self, kind: str, after: str = "", limit: int = 1_000) -> list[Document]:
         # The kind followed by "!", the byte after a space, sorts behind all names of the kind.
         first, last = b"(" + make_field(kind, after), b"(" + kind.encode() + b"!"
-        found = await self.run("documents", first, last, limit)
+        found = await self.database.run("documents", first, last, limit)
         return [decode_document(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
 
     async def delete_documents(self, kind: str, names: Sequence[str]) -> int:
         fields = [make_field(kind, name) for name in names]
-        return int(await self.run("delete_documents", *fields)) if fields else 0
+        return int(await self.database.run("delete_documents", *fields)) if fields else 0
 
     async def record(self, acts: Sequence[AuditEntry]) -> None:
-        await self.run("record", *map(encode, acts))
+        await self.database.run("record", *map(encode, acts))
 
     async def acts(
         self, tenant: str | None = None, before: int = NEVER, limit: int = 100
     ) -> list[AuditEntry]:
         found: list[AuditEntry] = []
         while before > 1 and len(found) < limit:
-            rows = await self.ask(
+            rows = await self.database.ask(
                 "XREVRANGE", "act", b"%d-0" % (before - 1), "-", "COUNT", max(limit, 100)
             )
             if not rows:

@@ -19,18 +19,17 @@ PAGE_SIZE = 1_000
 COUNTED = 200
 
 
-class RedisExport(RedisDatabase):
-    async def now(self) -> Moment:
-        if self.clock is not None:
-            return self.clock()
-        seconds, micros = map(int, await self.call(lambda session: session.ask("TIME")))
-        return seconds * 1_000_000 + micros
+class RedisExport:
+    def __init__(self, database: RedisDatabase) -> None:
+        self.database = database
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         """Returns all rows: scripts run one at a time, so ids are in commit order."""
         after = cursor.message
         while True:
-            epoch, found, last, more, rows = await self.run("feed", after, cursor.history, limit)
+            epoch, found, last, more, rows = await self.database.run(
+                "feed", after, cursor.history, limit
+            )
             after = int(last)
             # Retention leaves long gaps.
             if found or rows or not more:
@@ -44,7 +43,7 @@ class RedisExport(RedisDatabase):
         )
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
-        entries = await self.ask("XRANGE", "history", f"({after}-0", "+", "COUNT", limit)
+        entries = await self.database.ask("XRANGE", "history", f"({after}-0", "+", "COUNT", limit)
         return [decode_row(*entry) for entry in entries]
 
     async def census(self) -> list[Tally]:
@@ -61,8 +60,11 @@ class RedisExport(RedisDatabase):
 
     async def version(self) -> tuple[int, ...]:
         """Returns the last message and row, and counters that every move changes."""
-        facts = await self.ask("HMGET", "fact", "message", "position", "fence")
-        promoted, pruned = await self.ask("ZCARD", "scheduled"), await self.ask("HLEN", "message")
+        facts = await self.database.ask("HMGET", "fact", "message", "position", "fence")
+        promoted, pruned = (
+            await self.database.ask("ZCARD", "scheduled"),
+            await self.database.ask("HLEN", "message"),
+        )
         return *(int(each or 0) for each in facts), promoted, pruned
 
     async def count(self, last: int, last_row: int) -> list[Tally]:
@@ -70,7 +72,9 @@ class RedisExport(RedisDatabase):
         digests: Counter[bytes] = Counter()
         at, row = 0, 0
         while (at, row) != (last, last_row):
-            after, after_row, found = await self.run("census", at, row, last, last_row, COUNTED)
+            after, after_row, found = await self.database.run(
+                "census", at, row, last, last_row, COUNTED
+            )
             at, row = int(after), int(after_row)
             for key, count, digest in found:
                 counts[key] += count
@@ -82,7 +86,7 @@ class RedisExport(RedisDatabase):
         counts: Counter[str] = Counter()
         for each in tallies:
             counts[each.place] += each.count
-        sizes = [(place, await self.ask(*words)) for place, words in SIZES.items()]
+        sizes = [(place, await self.database.ask(*words)) for place, words in SIZES.items()]
         return [
             Tally(0, place, size - counts[place], 0)
             for place, size in sizes
@@ -90,9 +94,9 @@ class RedisExport(RedisDatabase):
         ]
 
     async def depths(self, ended: int) -> dict[tuple[int, str], int]:
-        queues = await self.ask("HKEYS", "queue")
+        queues = await self.database.ask("HKEYS", "queue")
         counts: Counter[tuple[int, str]] = Counter()
-        for queue, found in zip(queues, await self.run("depths", *queues), strict=True):
+        for queue, found in zip(queues, await self.database.run("depths", *queues), strict=True):
             for place, count in zip(PLACES, found, strict=True):
                 counts[int(queue, 16), place] += count
         for row in await self.last_ended(ended):
@@ -100,15 +104,17 @@ class RedisExport(RedisDatabase):
         return {key: count for key, count in counts.items() if count}
 
     async def waiting_since(self) -> dict[int, Moment]:
-        queues = await self.ask("HKEYS", "queue")
-        found = await self.run("waiting_since", *queues)
+        queues = await self.database.ask("HKEYS", "queue")
+        found = await self.database.run("waiting_since", *queues)
         return {int(q, 16): int(since) for q, since in zip(queues, found, strict=True) if since}
 
     async def last_ended(self, count: int) -> list[HistoryRow]:
         found: list[HistoryRow] = []
         before = "+"
         while len(found) < count:
-            entries = await self.ask("XREVRANGE", "history", before, "-", "COUNT", PAGE_SIZE)
+            entries = await self.database.ask(
+                "XREVRANGE", "history", before, "-", "COUNT", PAGE_SIZE
+            )
             if not entries:
                 break
             found += [row for row in (decode_row(*entry) for entry in entries) if row.final]
@@ -117,11 +123,11 @@ class RedisExport(RedisDatabase):
 
     async def save_cursor(self, name: str, cursor: Cursor) -> None:
         text = f"{cursor.epoch} {cursor.message} {cursor.history}"
-        await self.run("save_cursor", name, text)
+        await self.database.run("save_cursor", name, text)
 
     async def cursors(self) -> dict[str, Exported]:
         found = {}
-        for name, text in sorted((await self.pairs("cursor")).items()):
+        for name, text in sorted((await self.database.pairs("cursor")).items()):
             epoch, message, history, advanced_at = map(int, text.split(b" "))
             found[name.decode()] = Exported(Cursor(epoch, message, history), advanced_at)
         return found

@@ -27,24 +27,27 @@ from penstock.stores.sql.records import make_history_record
 FOREVER = 2**53
 
 
-class RedisRecords(RedisDatabase):
+class RedisRecords:
+    def __init__(self, database: RedisDatabase) -> None:
+        self.database = database
+
     async def get(self, id: int) -> Record | None:
         # Ids are between 0 and this.
         if not 0 < id < FOREVER:
             return None
-        (found,) = await self.run("get", 1, encode_id(id))
+        (found,) = await self.database.run("get", 1, encode_id(id))
         if found:
             return decode_record(id, found)
-        if id <= int(await self.ask("HGET", "fact", "pruned") or 0):
+        if id <= int(await self.database.ask("HGET", "fact", "pruned") or 0):
             raise Archived(f"message {id} ended and was removed by retention")
         return None
 
     async def named(self, queue_id: int, name: str) -> int | None:
-        found = await self.ask("HGET", "name", make_field(queue_id, name))
+        found = await self.database.ask("HGET", "name", make_field(queue_id, name))
         return int(found, 16) if found else None
 
     async def result(self, id: int) -> bytes | None:
-        found: bytes | None = await self.run("result", encode_id(id))
+        found: bytes | None = await self.database.run("result", encode_id(id))
         return found
 
     async def find(self, query: Query) -> list[Record]:
@@ -54,7 +57,7 @@ class RedisRecords(RedisDatabase):
             ids = await self.dead_of(query)
         else:
             ids = await self.scanned(query)
-        found = await self.run("get", 0, *ids) if ids else []
+        found = await self.database.run("get", 0, *ids) if ids else []
         records = [
             decode_record(int(id, 16), told) for id, told in zip(ids, found, strict=True) if told
         ]
@@ -66,7 +69,7 @@ class RedisRecords(RedisDatabase):
         ids: list[bytes] = []
         below = b"%d" % (FOREVER if query.before is None else query.before)
         while below and len(ids) < query.limit:
-            found, below = await self.run(
+            found, below = await self.database.run(
                 "find", below, query.limit - len(ids), query.state or "", query.type or "",
                 *map(encode_queue_id, query.queue_ids),
             )  # fmt: skip
@@ -74,7 +77,7 @@ class RedisRecords(RedisDatabase):
         return ids
 
     async def dead_of(self, query: Query) -> list[bytes]:
-        members = await self.run("find_dead", *map(encode_queue_id, query.queue_ids))
+        members = await self.database.run("find_dead", *map(encode_queue_id, query.queue_ids))
         kind = None if query.type is None else query.type.encode()
         ids = [member[:14] for member in members if kind is None or member[14:] == kind]
         return encode_upper_bound(ids, query.before)[: query.limit]
@@ -82,28 +85,30 @@ class RedisRecords(RedisDatabase):
     async def correlated(self, query: Query) -> list[bytes]:
         """Reads all messages of a correlation id, which are few, and filters by state here."""
         name = digest_correlation(query.correlation_id or "")
-        members = await self.ask("ZRANGEBYLEX", "correlation", b"[" + name, b"(" + name + b"g")
+        members = await self.database.ask(
+            "ZRANGEBYLEX", "correlation", b"[" + name, b"(" + name + b"g"
+        )
         return encode_upper_bound([member[-14:] for member in members], query.before)
 
     async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
-        reply = await self.run("cancel", int(force), *map(encode_id, ids))
+        reply = await self.database.run("cancel", int(force), *map(encode_id, ids))
         return [decode_answer(text, State.CANCELLED) for text in reply]
 
     async def redrive(self, ids: Sequence[int]) -> list[Answer]:
-        reply = await self.run("redrive", *map(encode_id, ids))
+        reply = await self.database.run("redrive", *map(encode_id, ids))
         return [decode_answer(text, State.READY) for text in reply]
 
     async def replace(self, id: int, entry: Entry) -> Published:
-        reply = await self.run("replace", encode_id(id), *publish.make_arguments([entry]))
+        reply = await self.database.run("replace", encode_id(id), *publish.make_arguments([entry]))
         if not reply:
             raise InvalidState(f"message {id} is no longer dead")
         return publish.decode_outcomes(reply)[0]
 
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
-        return int(await self.run("purge", encode_queue_id(queue_id), limit, *places))
+        return int(await self.database.run("purge", encode_queue_id(queue_id), limit, *places))
 
     async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
-        reply = await self.run("purge_dead", *map(encode_id, ids))
+        reply = await self.database.run("purge_dead", *map(encode_id, ids))
         return [decode_answer(text, State.CANCELLED) for text in reply]
 
 

@@ -17,21 +17,27 @@ from penstock.stores.redis.export import RedisExport
 from penstock.stores.sql.upkeep import EXPORT_HOLD
 
 
-class RedisUpkeep(RedisExport, RedisDatabase):
+class RedisUpkeep:
+    def __init__(self, database: RedisDatabase, export: RedisExport) -> None:
+        self.database = database
+        self.export = export
+
     async def promote(self, limit: int) -> Promoted:
-        count, now, next_at = await self.run("promote", limit)
+        count, now, next_at = await self.database.run("promote", limit)
         return Promoted(count, int(now), decode_moment(next_at))
 
     async def expire(self, limit: int) -> int:
-        return int(await self.run("expire", limit))
+        return int(await self.database.run("expire", limit))
 
     async def age(self, queue_id: int, waited: float, limit: int) -> int:
         return int(
-            await self.run("age", encode_queue_id(queue_id), publish.to_micros(waited), limit)
+            await self.database.run(
+                "age", encode_queue_id(queue_id), publish.to_micros(waited), limit
+            )
         )
 
     async def sweep_keys(self, limit: int) -> int:
-        return int(await self.run("sweep_keys", limit))
+        return int(await self.database.run("sweep_keys", limit))
 
     async def fire(self, firings: Sequence[Firing]) -> list[bool]:
         return [await self.fire_one(firing) for firing in firings]
@@ -39,39 +45,39 @@ class RedisUpkeep(RedisExport, RedisDatabase):
     async def fire_one(self, firing: Firing) -> bool:
         """Advances the schedule and publishes its messages in one script."""
         return bool(
-            await self.run(
+            await self.database.run(
                 "fire", firing.schedule_id, firing.seen_at, firing.next_at,
                 *(word for entry in firing.entries for word in publish.make_arguments([entry])),
             )
         )  # fmt: skip
 
     async def dead_counts(self) -> dict[int, int]:
-        depths = await self.depths(0)
+        depths = await self.export.depths(0)
         return {queue_id: count for (queue_id, place), count in depths.items() if place == "dead"}
 
     async def claim_tick(self, agent: str, every: float, by: str) -> bool:
-        return bool(await self.run("claim_tick", agent, publish.to_micros(every), by))
+        return bool(await self.database.run("claim_tick", agent, publish.to_micros(every), by))
 
     async def end_tick(self, agent: str, by: str, result: str) -> None:
-        await self.run("end_tick", agent, by, result)
+        await self.database.run("end_tick", agent, by, result)
 
     async def agent_runs(self) -> list[AgentRun]:
         return sorted(
-            (decode_agent_run(*pair) for pair in (await self.pairs("agent")).items()),
+            (decode_agent_run(*pair) for pair in (await self.database.pairs("agent")).items()),
             key=decode_name,
         )
 
     async def prune(self, retention: Retention) -> Pruned:
-        held = hold(await self.cursors(), await self.now())
-        rows = await self.recent(retention.after, retention.limit)
+        held = hold(await self.export.cursors(), await self.database.now())
+        rows = await self.export.recent(retention.after, retention.limit)
         ids, pruned = find_prunable(rows, retention, held)
         if ids:
-            await self.run("prune", *await self.traces(ids))
+            await self.database.run("prune", *await self.traces(ids))
         return pruned
 
     async def traces(self, ids: Sequence[int]) -> list[bytes]:
         """Returns each message with its name and correlation id."""
-        values = await self.ask("HMGET", "message", *map(encode_id, ids))
+        values = await self.database.ask("HMGET", "message", *map(encode_id, ids))
         return [
             word for id, value in zip(ids, values, strict=True) for word in list_traces(id, value)
         ]

@@ -9,7 +9,7 @@ from penstock.errors import InvalidInput, LockLost, StoreBusy
 from penstock.model.message import Moment
 from penstock.model.store_types import AnswerKind, Completion, Entry, Published
 from penstock.stores.driver_adapters import DriverConnection
-from penstock.stores.sql import locking
+from penstock.stores.sql import publish
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.transaction import Lockable
 
@@ -19,7 +19,7 @@ Tell: TypeAlias = Callable[[set[int]], None]
 ELSEWHERE = "the connection is to another database than the queue"
 
 
-class CallerTransaction(locking.LockingTransaction, Generic[C]):
+class CallerTransaction(publish.LockingTransaction, Generic[C]):
     foreign = True
     __slots__ = ("caller",)
 
@@ -63,7 +63,7 @@ async def publish_on(
 ) -> list[Published]:
     """Publishes in the caller's transaction; `tell` is None if no waiter is to be notified."""
     async with inside as tx:
-        outcomes = await locking.publish_all(tx, entries)
+        outcomes = await publish.publish_all(tx, entries)
         if tx.woken and tell is not None:
             await tx.tell_at_commit(tell)
     return outcomes

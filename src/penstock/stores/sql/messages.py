@@ -13,8 +13,6 @@ from penstock.stores.sql.rows import make_message
 from penstock.stores.sql.settle import BUSY, end, find_state
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
-# Attempts to take a message that concurrent writers keep moving.
-MAX_TRIES = 10
 HELD_DEAD = Answer(AnswerKind.BUSY, State.DEAD)
 
 
@@ -23,18 +21,13 @@ async def cancel(tx: SqlTransaction, ids: Sequence[int], force: bool) -> list[An
 
 
 async def cancel_one(tx: SqlTransaction, id: int, force: bool) -> Answer:
-    for _ in range(MAX_TRIES):
-        held = await tx.one("lease_fence", id=id)
-        if held is not None:
-            answer = await cancel_claimed(tx, id, held[0], force)
-        else:
-            answer = await cancel_waiting(tx, id)
-        # None if it moved after it was read.
-        if answer is not None:
-            return answer
-        if held is not None and held[1]:
-            break
-    return BUSY
+    """Answers BUSY if the message is locked, or moved after it was read."""
+    held = await tx.one("lease_fence", id=id)
+    if held is not None:
+        answer = await cancel_claimed(tx, id, held[0], force)
+    else:
+        answer = await cancel_waiting(tx, id)
+    return BUSY if answer is None else answer
 
 
 async def cancel_waiting(tx: SqlTransaction, id: int) -> Answer | None:

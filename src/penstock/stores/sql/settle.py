@@ -189,9 +189,9 @@ async def explain(tx: SqlTransaction, id: int, fence: int, verb: Verb | None) ->
     return MISSING if place is None else Answer(AnswerKind.INVALID, place)
 
 
-async def explain_refusal(tx: SqlTransaction, id: int, fence: int) -> Answer:
-    """Explains refusals of verbs that write no history row."""
-    return await explain(tx, id, fence, None)
+async def explain_refusal(tx: SqlTransaction, item: Extension) -> Answer:
+    """Explains why an extension, which writes no history row, changed nothing."""
+    return await explain(tx, item.id, item.fence, None)
 
 
 async def find_state(tx: SqlTransaction, id: int) -> State | None:

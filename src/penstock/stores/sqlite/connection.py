@@ -1,7 +1,8 @@
-"""Opens connections, migrates the schema, and translates SQLite's errors."""
+"""Opens connections, migrates and checks the schema, and translates SQLite's errors."""
 
 import secrets
 import sqlite3
+from contextlib import closing
 
 from penstock.errors import (
     StoreBusy,
@@ -35,6 +36,12 @@ CREATE TABLE IF NOT EXISTS penstock_migration (
     at       INTEGER NOT NULL)
 """
 MIGRATED = "SELECT 1 FROM sqlite_schema WHERE name = 'penstock_migration'"
+
+COLUMNS = """
+SELECT substr(held.name, 10) || '.' || its.name
+FROM sqlite_schema AS held JOIN pragma_table_info(held.name) AS its
+WHERE held.type = 'table' AND held.name GLOB 'penstock_*'
+"""
 
 
 def connect(path: str, durability: Durability, *, cache: int = 65_536) -> sqlite3.Connection:
@@ -149,6 +156,24 @@ def split(script: str) -> list[str]:
             statements.append(rest)
             rest = ""
     return statements
+
+
+def refuse_incomplete(db: sqlite3.Connection) -> None:
+    """Raises at open, not when a statement first needs a missing column."""
+    if lost := sorted(expected_columns() - read_columns(db)):
+        raise StoreUnusable(f"no column {', '.join(lost)}; restore a backup")
+
+
+def expected_columns() -> set[str]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for migration in MIGRATIONS:
+            for statement in split(migration.text):
+                db.execute(statement)
+        return read_columns(db)
+
+
+def read_columns(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute(COLUMNS)}
 
 
 async def guard_counters(tx: SqliteTransaction, durability: Durability) -> None:

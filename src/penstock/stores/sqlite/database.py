@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import ParamSpec, TypeVar
 
-from penstock.errors import InvalidInput, StoreClosed, StoreUnusable
+from penstock.errors import StoreClosed, StoreUnusable
 from penstock.model.message import Moment
 from penstock.store import Capabilities, Clock, Durability
 from penstock.stores.sql.transaction import finish
@@ -51,7 +51,6 @@ class SqliteDatabase:
         self.notifier = SocketNotifier(None if files is None else f"{files.path}.wake")
         self.writing = Applier(db, self.path, clock, files)
         self.writer: InlineWriter | ThreadWriter
-        self.commit_watcher: CommitWatcher | None = None
         if files is None:
             self.writer = InlineWriter(self.writing, self.notifier)
             self.reader = db
@@ -60,7 +59,7 @@ class SqliteDatabase:
             sync = None if durability == "safe" else files.sync
             self.writer = ThreadWriter(self.writing, self.notifier, self.gate, sync)
             log = f"{self.path}-wal"
-            self.commit_watcher = CommitWatcher(
+            self.notifier.watcher = CommitWatcher(
                 log, self.notifier, self.read_data_version, self.find_ready
             )
             self.pool = ThreadPoolExecutor(READERS, "penstock-reader")
@@ -75,23 +74,13 @@ class SqliteDatabase:
         for _ in range(READERS):
             self.readers.put(connect(self.path, durability, cache=8_192))
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self.close()
-
-    async def backup(self, path: str) -> None:
-        """Copies the database on a reader while writers continue."""
-        await self.read(copy_to, path)
-
     async def close(self) -> None:
         """Finishes pending work and closes the connections."""
         if self.closed:
             return
         self.closed = True
-        if self.commit_watcher is not None:
-            self.commit_watcher.close()
+        if self.notifier.watcher is not None:
+            self.notifier.watcher.close()
         await self.writer.close()
         self.notifier.close()
         if self.files is not None:
@@ -131,8 +120,8 @@ class SqliteDatabase:
         # The -wal file may be new after reopening; a read creates it.
         read_floor(self.writing.db)
         files.remember_identity()
-        if self.commit_watcher is not None:
-            self.commit_watcher.seen = -1
+        if self.notifier.watcher is not None:
+            self.notifier.watcher.seen = -1
 
     def forget(self) -> None:
         """Closes the inherited lock file, or its lock would outlive the process that took it."""
@@ -215,15 +204,3 @@ def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[Sql
 
 async def with_work(tx: SqliteTransaction, queue_ids: Collection[int]) -> set[int]:
     return {queue_id for queue_id in queue_ids if await tx.one("peek", queue_id=queue_id)}
-
-
-async def copy_to(tx: SqliteTransaction, path: str) -> None:
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise InvalidInput(f"cannot back up to {path!r}: {error.strerror}") from None
-    target = sqlite3.connect(path)
-    try:
-        tx.db.backup(target)
-    finally:
-        target.close()

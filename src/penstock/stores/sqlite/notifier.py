@@ -23,6 +23,8 @@ class SocketNotifier(Waiters):
         super().__init__()
         self.file = self.watch = -1
         self.loop: asyncio.AbstractEventLoop | None = None
+        # Finds commits that are not announced, such as those of callers' transactions.
+        self.watcher: CommitWatcher | None = None
         if path is not None:
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self.file, b"!", 0)
@@ -45,6 +47,10 @@ class SocketNotifier(Waiters):
             self.loop = loop
             loop.add_reader(self.watch, self._handle_wakeup)
         return super().wait(queue_ids)
+
+    def listen(self) -> None:
+        if self.watcher is not None:
+            self.watcher.begin()
 
     def close(self) -> None:
         if self.loop is not None and not self.loop.is_closed():

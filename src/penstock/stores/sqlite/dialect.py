@@ -1,0 +1,136 @@
+"""SQLite's own statements. Claims and agents read first and write only if there is work."""
+
+import os
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+
+from penstock.errors import InvalidInput
+from penstock.model.copies import StoreDump
+from penstock.model.message import HistoryRow, Moment
+from penstock.model.store_types import (
+    Claim,
+    Claimed,
+    Cursor,
+    Feed,
+    Firing,
+    Pruned,
+    Retention,
+)
+from penstock.store import Check
+from penstock.stores.sql import export, upkeep
+from penstock.stores.sql.rows import make_feed_message
+from penstock.stores.sqlite import claim as claiming
+from penstock.stores.sqlite import copying, health
+from penstock.stores.sqlite.database import SqliteDatabase
+from penstock.stores.sqlite.transaction import SqliteTransaction
+from penstock.stores.sqlite.verbs import find_any_ready
+
+
+class SqliteDialect:
+    def __init__(self, database: SqliteDatabase) -> None:
+        self.database = database
+        # The queues of the last claim that was filled.
+        self.plenty: tuple[int, ...] = ()
+
+    async def claim(self, claim: Claim) -> Claimed:
+        # After a full claim of the same queues there is usually more, so skip the check.
+        if claim.queue_ids != self.plenty and not self.database.look_now(
+            find_any_ready, claim.queue_ids
+        ):
+            return claiming.NO_CLAIM
+        claimed = await self.database.write(claiming.claim, claim)
+        self.plenty = claim.queue_ids if len(claimed.messages) == claim.limit else ()
+        return claimed
+
+    async def claim_dead(self, claim: Claim) -> Claimed:
+        if not self.database.look_now(find_any_dead, claim.queue_ids):
+            return claiming.NO_CLAIM
+        return await self.database.write(claiming.claim_dead, claim)
+
+    # Agents.
+
+    async def now(self) -> Moment:
+        return self.database.clock()
+
+    async def expire(self, limit: int) -> int:
+        if not self.database.look_now(upkeep.any_expired):
+            return 0
+        return await self.database.write(upkeep.expire, limit)
+
+    async def fire(self, firings: Sequence[Firing]) -> list[bool]:
+        return await self.database.write(upkeep.fire, firings)
+
+    async def prune(self, retention: Retention) -> Pruned:
+        ids, pruned = await self.database.read(upkeep.find_prunable, retention)
+        return await self.database.write(prune_and_vacuum, retention) if ids else pruned
+
+    # Operators and export.
+
+    async def index_types(self) -> None:
+        await self.database.write(build_type_index)
+
+    async def examine(self) -> list[Check]:
+        database = self.database
+        durability = database.capabilities.durability
+        return await database.read(health.examine, database.files, durability)
+
+    async def backup(self, path: str) -> None:
+        """Copies the database on a reader while writers continue."""
+        await self.database.read(copy_to, path)
+
+    async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
+        return await self.database.read(read_feed, cursor, limit)
+
+    async def recent(self, after: int, limit: int) -> list[HistoryRow]:
+        return await self.database.read(export.recent, after, limit)
+
+    async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+        if self.database.files is not None:
+            self.database.files.check_room()
+        return await self.database.write(copying.restore, page, queue_ids)
+
+
+async def prune_and_vacuum(tx: SqliteTransaction, retention: Retention) -> Pruned:
+    pruned = await upkeep.prune(tx, retention)
+    tx.db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
+    return pruned
+
+
+async def build_type_index(tx: SqliteTransaction) -> None:
+    await tx.run("index_types")
+
+
+async def find_any_dead(tx: SqliteTransaction, queue_ids: Collection[int]) -> bool:
+    for queue_id in queue_ids:
+        if await tx.one("pick_dead", queue_id=queue_id, limit=1) is not None:
+            return True
+    return False
+
+
+async def read_feed(tx: SqliteTransaction, cursor: Cursor, limit: int) -> Feed:
+    """Returns all rows: with a single writer, ids and positions are in commit order."""
+    epoch = await export.epoch(tx, cursor)
+    rows = await tx.all("feed_messages", after=cursor.message, limit=limit)
+    messages = [make_feed_message(row) for row in rows]
+    history = await export.recent(tx, cursor.history, limit)
+    return Feed(
+        messages,
+        history,
+        Cursor(
+            epoch,
+            messages[-1].id if messages else cursor.message,
+            history[-1].position if history else cursor.history,
+        ),
+    )
+
+
+async def copy_to(tx: SqliteTransaction, path: str) -> None:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise InvalidInput(f"cannot back up to {path!r}: {error.strerror}") from None
+    target = sqlite3.connect(path)
+    try:
+        tx.db.backup(target)
+    finally:
+        target.close()

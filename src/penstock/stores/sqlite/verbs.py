@@ -1,0 +1,192 @@
+"""Publishes and settles as jobs of the single writer, as sets where that is faster."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import msgspec
+
+from penstock.model.message import State, Verb
+from penstock.model.store_types import (
+    DONE,
+    Answer,
+    Completion,
+    Entry,
+    Extension,
+    Lease,
+    Lock,
+    Move,
+    Promoted,
+    Published,
+    Sweep,
+)
+from penstock.stores.sql import messages, queues, upkeep
+from penstock.stores.sql import settle as settling
+from penstock.stores.sql.documents import with_audit
+from penstock.stores.sql.finalize import finalize
+from penstock.stores.sql.settle import explain, extend_one, keep_result
+from penstock.stores.sqlite import caller_transaction, driver_adapters, publish
+from penstock.stores.sqlite.database import SqliteDatabase
+from penstock.stores.sqlite.driver_adapters import ADAPTERS
+from penstock.stores.sqlite.transaction import SqliteTransaction
+from penstock.stores.sqlite.writer import FIRST, LAST, NEXT
+
+encode = msgspec.json.Encoder().encode
+
+
+class SqliteVerbs:
+    def __init__(self, database: SqliteDatabase) -> None:
+        self.database = database
+
+    async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
+        database = self.database
+        if database.files is not None:
+            database.files.check_room()
+        return await database.write_in(NEXT, publish.publish, entries, atomic)
+
+    def enqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        caller = ADAPTERS.adapt(connection)
+        return self.tell_committed(*caller.run(self.publishing(entries)))
+
+    async def aenqueue_on(
+        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
+    ) -> list[Published]:
+        caller = await ADAPTERS.adapt_async(connection)
+        return self.tell_committed(*await caller.arun(self.publishing(entries)))
+
+    def complete_on(self, connection: object, item: Completion) -> None:
+        ADAPTERS.adapt(connection).run(self.completing(item))
+
+    async def acomplete_on(self, connection: object, item: Completion) -> None:
+        await (await ADAPTERS.adapt_async(connection)).arun(self.completing(item))
+
+    def publishing(
+        self, entries: Sequence[Entry]
+    ) -> Callable[[sqlite3.Connection], tuple[list[Published], bool]]:
+        self.database.refuse_replaced()
+        path, now = self.database.path, self.database.clock()
+        return lambda db: caller_transaction.publish(db, path, now, entries)
+
+    def completing(self, item: Completion) -> Callable[[sqlite3.Connection], None]:
+        self.database.refuse_replaced()
+        path, now = self.database.path, self.database.clock()
+        return lambda db: caller_transaction.complete(db, path, now, item)
+
+    def tell_committed(self, outcomes: list[Published], committed: bool) -> list[Published]:
+        if committed:
+            self.database.notifier.ring()
+        return outcomes
+
+    def in_transaction(self, connection: object) -> bool:
+        return driver_adapters.in_transaction(connection)
+
+    # Consumers.
+
+    async def complete(self, items: Sequence[Completion]) -> list[Answer]:
+        return await self.database.write_in(FIRST, complete_all, items)
+
+    async def extend(self, items: Sequence[Extension]) -> list[Answer]:
+        return await self.database.write_in(FIRST, extend_all, items)
+
+    async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]:
+        return self.database.look_now(settling.leases, locks)
+
+    async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]:
+        return self.database.look_now(settling.explain_all, locks, verbs)
+
+    async def settle(self, moves: Sequence[Move]) -> list[Answer]:
+        reclaims = any(move.expired_by is not None for move in moves)
+        return await self.database.write_in(LAST if reclaims else FIRST, settling.settle, moves)
+
+    async def any_ready(self, queue_ids: Collection[int]) -> bool:
+        return self.database.look_now(find_any_ready, queue_ids)
+
+    async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
+        return self.database.look_now(find_any_of_types, queue_id, types)
+
+    # Agents and operators.
+
+    async def expired_leases(self, limit: int) -> Sweep:
+        return self.database.look_now(settling.expired_leases, limit)
+
+    async def promote(self, limit: int) -> Promoted:
+        next_at, now = self.database.look_now(upkeep.next_due), self.database.clock()
+        if next_at is None or next_at > now:
+            return Promoted(0, now, next_at)
+        return await self.database.write(upkeep.promote, limit)
+
+    async def directory_version(self) -> int:
+        return self.database.look_now(queues.directory_version)
+
+    async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]:
+        return await self.database.write(with_audit(messages.cancel), ids, force)
+
+    async def redrive(self, ids: Sequence[int]) -> list[Answer]:
+        return await self.database.write(with_audit(messages.redrive), ids)
+
+    async def replace(self, id: int, entry: Entry) -> Published:
+        return await self.database.write(with_audit(messages.replace), id, entry)
+
+    async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
+        return await self.database.write(with_audit(messages.purge_dead), ids)
+
+
+async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> list[Answer]:
+    """Completes as sets: writes history, then deletes the leases."""
+    wanted = {(item.id, item.fence): item for item in reversed(items)}
+    fences = dict(wanted.keys())
+    if len(fences) < len(wanted):
+        # The same id under two fences: complete one by one.
+        return [answer for item in items for answer in await complete_all(tx, [item])]
+    locks = encode(fences).decode()
+    flagged = tx.execute("flagged", (locks,)).fetchall()
+    cursor = tx.execute("complete_history", (tx.now, locks))
+    count = cursor.rowcount
+    if count:
+        tx.execute("complete_remove", (locks,))
+        for id, flags in flagged:
+            await finalize(tx, id, flags, State.COMPLETED)
+    if count == len(items):
+        await keep_results(tx, items)
+        return [DONE] * count
+    last = cursor.lastrowid or 0
+    done = set(tx.execute("history_tail", (last - count,))) if count else set()
+    await keep_results(tx, [item for lock, item in wanted.items() if lock in done])
+    return [await answer_completed(tx, item, done) for item in items]
+
+
+async def answer_completed(
+    tx: SqliteTransaction, item: Completion, done: set[tuple[int, int]]
+) -> Answer:
+    """Answers DONE once per lock; a repeat in the same batch is ALREADY_DONE."""
+    lock = (item.id, item.fence)
+    if lock in done:
+        done.discard(lock)
+        return DONE
+    return await explain(tx, item.id, item.fence, Verb.COMPLETE)
+
+
+async def keep_results(tx: SqliteTransaction, items: Iterable[Completion]) -> None:
+    for item in items:
+        await keep_result(tx, item)
+
+
+async def extend_all(tx: SqliteTransaction, items: Sequence[Extension]) -> list[Answer]:
+    return [await extend_one(tx, item) for item in items]
+
+
+async def find_any_ready(tx: SqliteTransaction, queue_ids: Collection[int]) -> bool:
+    for queue_id in queue_ids:
+        if await tx.one("peek", queue_id=queue_id) is not None:
+            return True
+    return False
+
+
+async def find_any_of_types(tx: SqliteTransaction, queue_id: int, types: Sequence[str]) -> bool:
+    if not types:
+        return await find_any_ready(tx, [queue_id])
+    for type_ in types:
+        if await tx.one("peek_type", queue_id=queue_id, type=type_) is not None:
+            return True
+    return False
