@@ -57,7 +57,7 @@ class RedisDocuments:
         return found[:limit]
 
     async def acts_after(self, after: int, limit: int) -> list[AuditEntry]:
-        rows = await self.ask("XRANGE", "act", b"%d-0" % (after + 1), "+", "COUNT", limit)
+        rows = await self.database.ask("XRANGE", "act", b"%d-0" % (after + 1), "+", "COUNT", limit)
         return [decode_audit_entry(*row) for row in rows]
 
 

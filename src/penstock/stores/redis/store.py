@@ -123,6 +123,7 @@ class RedisStore:
         self.delete_documents = documents.delete_documents
         self.record = documents.record
         self.acts = documents.acts
+        self.acts_after = documents.acts_after
         self.feed = export.feed
         self.recent = export.recent
         self.census = export.census

@@ -228,7 +228,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         return await self.database.read(documents.list_audit, tenant, before, limit)
 
     async def acts_after(self, after: int, limit: int) -> list[AuditEntry]:
-        return await self.read(documents.list_audit_after, after, limit)
+        return await self.database.read(documents.list_audit_after, after, limit)
 
     # Export.
 
