@@ -40,8 +40,8 @@ SERVERS: dict[str, Callable[[], AnyServer]] = {
     "redis": Redis,
 }
 TABLES = {
-    "postgresql": "penstock.model.message",
-    "sqlite": "message",
+    "postgresql": "penstock.message",
+    "sqlite": "penstock_message",
     "mariadb": "penstock_message",
 }
 
