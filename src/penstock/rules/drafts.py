@@ -336,8 +336,9 @@ def own_lease(draft: Draft, settings: QueueSettings) -> float | None:
 
 
 def make_dedupe(dedup: Dedup, body: bytes) -> Dedupe:
+    """A unique key stands for one unfinished message, whatever its body."""
     namespace = "unique" if dedup.window is None else "window"
-    digest = blake2b(body, digest_size=16).digest()
+    digest = blake2b(b"" if dedup.window is None else body, digest_size=16).digest()
     return Dedupe(f"{namespace}:{dedup.key}", digest, dedup.window)
 
 

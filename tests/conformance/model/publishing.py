@@ -47,7 +47,8 @@ class Publishing(Ledger):
 
     def judge(self, draft: Draft) -> Verdict:
         seen = self.seen(draft)
-        if seen is not None and seen.draft.body != draft.body:
+        unique = draft.dedup is not None and draft.dedup.window is None
+        if seen is not None and not unique and seen.draft.body != draft.body:
             return Verdict(IdempotencyConflict.code)
         if seen is not None:
             return Verdict(duplicate_of=seen.id)
