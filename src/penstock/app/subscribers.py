@@ -19,6 +19,7 @@ def make_subscriber(
     executor: ExecutorKind | None,
     rules: AckRules,
     timeout: float | None,
+    batch_wait: float = 0.0,
 ) -> SubscriberHandler:
     name = getattr(function, "__qualname__", repr(function))
     kind = infer_body_type(function, name, batch is not None)
@@ -30,6 +31,7 @@ def make_subscriber(
         rules=rules,
         timeout=timeout,
         batch=batch,
+        batch_wait=batch_wait,
         name=name,
     )
     made.values = RawBody(name) if kind is bytes else Values(kind, f"message for {name!r}")

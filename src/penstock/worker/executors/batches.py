@@ -1,6 +1,7 @@
 """The executor of batch handlers. Each message of a batch is settled individually."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections import deque
@@ -92,6 +93,8 @@ class BatchExecutor:
                 self.filled.clear()
                 await self.filled.wait()
                 continue
+            if self.handler.batch_wait and not await self.fill():
+                continue
             batch = self.batch = self.take()
             errors = await self.run_batch(me, batch)
             if self.sink.forked:
@@ -104,6 +107,19 @@ class BatchExecutor:
                 me.uncancel()
             self.end(errors)
             await asyncio.sleep(0)
+
+    async def fill(self) -> bool:
+        """Waits for a full batch, at most `batch_wait` after the first message.
+
+        Returns False if the messages were given back meanwhile.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.handler.batch_wait):
+                while 0 < len(self.buffer) < self.capacity:
+                    self.sink.notify_room()
+                    self.filled.clear()
+                    await self.filled.wait()
+        return bool(self.buffer)
 
     def take(self) -> list[Context]:
         """Takes a batch. Its timeout is the shortest of the handler and the messages."""
