@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from penstock.app.app import Penstock
     from penstock.app.job import Job, await_many, wait_many
     from penstock.broker.local import Broker
-    from penstock.errors import PenstockError
+    from penstock.errors import InvalidInput, JobCancelled, JobFailed, PenstockError
     from penstock.model.message import (
         Dedup,
         Draft,
@@ -46,7 +46,10 @@ __all__ = [
     "Dedup",
     "Draft",
     "Fail",
+    "InvalidInput",
     "Job",
+    "JobCancelled",
+    "JobFailed",
     "JobLogFilter",
     "Leased",
     "Message",
@@ -80,7 +83,7 @@ HOMES = {
     "app.app": ("Penstock",),
     "app.job": ("Job", "await_many", "wait_many"),
     "broker.local": ("Broker",),
-    "errors": ("PenstockError",),
+    "errors": ("InvalidInput", "JobCancelled", "JobFailed", "PenstockError"),
     "model.message": (
         "Dedup",
         "Draft",

@@ -8,7 +8,6 @@ import pytest
 from penstock import Context, Penstock, Reject, await_many
 from penstock.errors import (
     Archived,
-    InvalidInput,
     InvalidState,
     JobCancelled,
     JobFailed,
@@ -173,7 +172,7 @@ async def test_a_result_of_another_type_is_refused_by_name(app: Penstock) -> Non
         return cast(str, lie)
 
     async with working(app):
-        with pytest.raises(InvalidInput, match="result of task 'send': Expected `str`"):
+        with pytest.raises(JobFailed, match="result of task 'send': Expected `str`"):
             await (await send.aenqueue()).aresult(30)
 
 

@@ -25,6 +25,7 @@ from penstock.errors import InvalidInput
 from penstock.model.queue import Missed, Schedule
 from penstock.rules.cron import find_next_tick
 from penstock.store import Store
+from penstock.stores.urls import redact_url
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, Handler
 from penstock.worker.policy import AckPolicy, AckRules, Strategy, format_error
@@ -77,6 +78,9 @@ class Penstock(Enqueuer):
         self.subscriptions: list[Handler] = []
         self.schedules: list[Schedule] = []
         self.hooks: list[tuple[str, Hook]] = []
+
+    def __repr__(self) -> str:
+        return f"<Penstock {redact_url(self.url)} with {len(self.tasks)} tasks>"
 
     @overload
     def task(
@@ -147,6 +151,7 @@ class Penstock(Enqueuer):
         *,
         type: str | None = None,
         batch: int | None = None,
+        batch_wait: float = 0.0,
         executor: ExecutorKind | None = None,
         policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
         retry: Strategy | None = None,
@@ -154,11 +159,17 @@ class Penstock(Enqueuer):
         no_retry_on: Sequence[type[BaseException]] = (),
         timeout: float | None = None,
     ) -> Callable[[F], F]:
-        """Makes a function the handler of a queue's messages, of one type or of any."""
+        """Makes a function the handler of a queue's messages, of one type or of any.
+
+        With `batch` it takes a list of at most that many messages. `batch_wait` is how long, in
+        seconds, the first of them may wait for more.
+        """
         rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
 
         def decorate(function: F) -> F:
-            made = make_subscriber(function, queue, type, batch, executor, rules, timeout)
+            made = make_subscriber(
+                function, queue, type, batch, executor, rules, timeout, batch_wait
+            )
             made.app = self
             self.subscriptions.append(made)
             return function

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import sysconfig
 import tomllib
 import traceback
 from pathlib import Path
@@ -12,6 +13,7 @@ from penstock.app.app import Penstock
 from penstock.errors import InvalidInput, InvalidState
 
 OUR_FILES = f"{Path(__file__).parents[1]}{os.sep}"
+LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 SCRIPT_HINT = "; put code that must run only as a script under if __name__ == '__main__':"
 
 
@@ -76,15 +78,17 @@ def import_module(name: str) -> ModuleType:
 
 
 def make_import_error(name: str, error: BaseException) -> InvalidInput:
-    """Names the last line of the traceback outside of Penstock and importlib."""
+    """Names the last line of the traceback that is the user's own, if there is one."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(OUR_FILES) and "importlib" not in frame.filename
     ]
+    frames = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)] or frames
     where = f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     if isinstance(error, SyntaxError):
         where = f", at {error.filename}:{error.lineno}"
     text = f"{type(error).__name__}: {error}".rstrip(": ")
-    hint = SCRIPT_HINT if isinstance(error, InvalidState) else ""
+    in_loop = isinstance(error, RuntimeError) and "event loop" in str(error)
+    hint = SCRIPT_HINT if isinstance(error, InvalidState) or in_loop else ""
     return InvalidInput(f"module {name!r} cannot be imported: {text}{where}{hint}")

@@ -3,8 +3,19 @@
 import copy
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+)
 
 import msgspec
 
@@ -17,6 +28,30 @@ from penstock.worker.context import Context, make_local_context
 from penstock.worker.handler import App, ExecutorKind, TaskHandler
 from penstock.worker.policy import AckRules
 
+# The names of options in Celery, RQ, Dramatiq and Huey.
+OTHER_NAMES = {
+    "max_retries": "max_attempts",
+    "retries": "max_attempts",
+    "countdown": "delay",
+    "retry_delay": "retry",
+    "eta": "run_at",
+    "at": "run_at",
+    "expires": "ttl",
+    "time_limit": "timeout",
+    "job_timeout": "timeout",
+    "visibility_timeout": "lease",
+    "queue_name": "queue",
+    "task_id": "name",
+    "job_id": "name",
+}
+# The methods that enqueue in Celery, Dramatiq and Huey.
+OTHER_METHODS = {
+    "delay": "enqueue(...)",
+    "apply_async": "options(...).enqueue(...)",
+    "send": "enqueue(...)",
+    "send_with_options": "options(...).enqueue(...)",
+    "schedule": "options(delay=...).enqueue(...)",
+}
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -63,9 +98,9 @@ class TaskChoices(TypedDict, total=False):
 
     queue: str
     priority: int
-    delay: float
+    delay: float | timedelta
     run_at: datetime | None
-    ttl: float | None
+    ttl: float | timedelta | None
     deadline: datetime | None
     key: str | None
     unique: str | None
@@ -75,8 +110,8 @@ class TaskChoices(TypedDict, total=False):
     correlation_id: str | None
     max_attempts: int | None
     max_deliveries: int | None
-    timeout: float | None
-    lease: float | None
+    timeout: float | timedelta | None
+    lease: float | timedelta | None
     callback: str | None
     connection: Any
     wake: bool
@@ -87,11 +122,20 @@ class Choices(TaskChoices, total=False):
 
 
 def apply_choices(base: TaskOptions, choices: Mapping[str, Any]) -> TaskOptions:
+    for name in choices:
+        if name not in TaskOptions.__struct_fields__:
+            raise InvalidInput(f"no option named {name!r}; {suggest_option(name)}")
+    return msgspec.structs.replace(base, **{n: to_seconds(v) for n, v in choices.items()})
+
+
+def to_seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def suggest_option(name: str) -> str:
     names = TaskOptions.__struct_fields__
-    if wrong := choices.keys() - set(names):
-        known = ", ".join(names)
-        raise InvalidInput(f"no option named {', '.join(sorted(wrong))}; expected one of {known}")
-    return msgspec.structs.replace(base, **choices)
+    near = OTHER_NAMES.get(name) or next(iter(get_close_matches(name, names, 1)), None)
+    return f"did you mean {near!r}?" if near else f"expected one of {', '.join(names)}"
 
 
 def to_moment(time: datetime | None) -> Moment | None:
@@ -151,7 +195,9 @@ class BaseTask(Generic[P, R]):
         self.with_context = context is not None
         self.arguments = Arguments(function, name, () if context is None else (context,))
         returned = read_hints(function, name).get("return", Any)
+        returned = Any if returned is object else returned
         self.results = Values(returned, f"result of task {name!r}")
+        self.must_return = not self.results.is_optional
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
@@ -160,6 +206,13 @@ class BaseTask(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    # Hidden from type checkers, which would accept any name.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            hint = f"; use {OTHER_METHODS[name]}" if name in OTHER_METHODS else ""
+            raise AttributeError(f"a task has no attribute {name!r}{hint}", name=name, obj=self)
 
     def options(self, **choices: Unpack[Choices]) -> Self:
         """Returns the task with other options."""
@@ -202,6 +255,7 @@ class BaseTask(Generic[P, R]):
         )
         handler.arguments = self.arguments
         handler.results = self.results
+        handler.must_return = self.must_return
         handler.with_context = self.with_context
         handler.app = self.app
         return handler

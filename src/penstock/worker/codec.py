@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_type_hints
 
@@ -9,6 +10,7 @@ import msgspec
 
 from penstock.errors import InvalidInput
 
+STORABLE = "pass JSON types, dataclasses, msgspec structs or pydantic models"
 JSON = (type(None), bool, int, float, str)
 DECODE_ERRORS = (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError)
 NO_ARGUMENTS: dict[str, Any] = {}
@@ -18,7 +20,8 @@ def to_json(value: Any) -> Any:
     """Encodes pydantic models, which msgspec does not know."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    raise NotImplementedError(f"{type(value).__name__} cannot be stored")
+    advice = "pass str(path)" if isinstance(value, os.PathLike) else STORABLE
+    raise NotImplementedError(f"{type(value).__name__} cannot be stored; {advice}")
 
 
 def from_json(kind: type, value: Any) -> Any:
@@ -51,6 +54,22 @@ class Values:
         except DECODE_ERRORS as error:
             raise InvalidInput(f"{self.name}: {error}") from None
 
+    def encode_checked(self, value: Any) -> bytes:
+        """Encodes a value, and refuses one that its annotation could not decode."""
+        body = self.encode(value)
+        if self.kind is not Any:
+            self.decode(body)
+        return body
+
+    @property
+    def is_optional(self) -> bool:
+        """True if the annotation accepts None."""
+        try:
+            self.read(b"null")
+        except DECODE_ERRORS:
+            return False
+        return True
+
     def decode(self, body: bytes) -> Any:
         try:
             return self.read(body)
@@ -81,6 +100,7 @@ class Arguments:
             key: Any if kind is object else kind for key, kind in read_hints(function, name).items()
         }
         kinds = {each.name: hints.get(each.name, Any) for each in kept}
+        self.kinds = kinds
         self.plain = {name for name, kind in kinds.items() if kind is Any}
         self.struct = msgspec.defstruct(
             "Arguments",
@@ -101,7 +121,10 @@ class Arguments:
             body = encode(given)
         except DECODE_ERRORS as error:
             raise self.make_refusal(find_culprit(given), str(error)) from None
-        stored = self.decode(body)
+        try:
+            stored = self.decoder(body)
+        except DECODE_ERRORS as error:
+            raise self.explain_misfit(given, error) from None
         for name, value in given.items():
             self.check(name, value, getattr(stored, name))
         return body
@@ -129,6 +152,16 @@ class Arguments:
         first = len(values) - len(self.by_name)
         return values[:first], dict(zip(self.by_name, values[first:], strict=True))
 
+    def explain_misfit(self, given: Mapping[str, Any], error: Exception) -> InvalidInput:
+        """Names the argument that does not fit its annotation, and both types."""
+        for name, value in given.items():
+            try:
+                msgspec.json.decode(encode(value), type=self.kinds[name], dec_hook=from_json)
+            except DECODE_ERRORS as misfit:
+                wanted, found = name_type(self.kinds[name]), name_type(type(value))
+                return self.make_refusal(name, f"{found} is not {wanted}: {misfit}")
+        return InvalidInput(f"task {self.name!r}: {error}")
+
     def make_refusal(self, name: str, why: str) -> InvalidInput:
         return InvalidInput(f"task {self.name!r}, argument {name!r}: {why}")
 
@@ -154,6 +187,10 @@ def make_field(parameter: inspect.Parameter, kind: Any) -> tuple[str, Any] | tup
         return (parameter.name, kind)
     default = parameter.default
     return (parameter.name, kind, msgspec.field(default_factory=lambda: default))
+
+
+def name_type(kind: Any) -> str:
+    return getattr(kind, "__name__", None) or str(kind).replace("typing.", "")
 
 
 def find_culprit(given: Mapping[str, Any]) -> str:

@@ -14,6 +14,8 @@ from penstock.worker.policy import AckPolicy, AckRules, Unfit
 
 ExecutorKind = Literal["async", "thread", "process", "shell"]
 T = TypeVar("T")
+# Messages that wait for a batch to fill hold their leases.
+MAX_BATCH_WAIT_S = 60.0
 anything = Values(Any, "result")
 
 
@@ -38,6 +40,8 @@ class Handler:
     """Processes the messages of a queue, of one type or (type None) of any."""
 
     app: App | None = None
+    # Its annotation does not accept None as a result.
+    must_return = False
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Handler:
         rules: AckRules | None = None,
         timeout: float | None = None,
         batch: int | None = None,
+        batch_wait: float = 0.0,
         name: str = "",
     ) -> None:
         self.function = function
@@ -59,6 +64,7 @@ class Handler:
         self.rules = rules or AckRules()
         self.timeout = timeout
         self.batch = batch
+        self.batch_wait = batch_wait
         self.ack_first = self.rules.policy is AckPolicy.ACK_FIRST
         self.manual = self.rules.policy is AckPolicy.MANUAL
         # A run that returns None is an ack without further checks.
@@ -68,6 +74,10 @@ class Handler:
         if batch is not None and not (batch >= 1 and self.executor in ("async", "thread")):
             raise InvalidInput(
                 f"{self.name!r}: batch must be 1 or more, on the async or thread executor"
+            )
+        if batch_wait and (batch is None or not 0 < batch_wait <= MAX_BATCH_WAIT_S):
+            raise InvalidInput(
+                f"{self.name!r}: batch_wait needs batch, and is at most {MAX_BATCH_WAIT_S:g} s"
             )
 
     @property
@@ -128,11 +138,11 @@ class TaskHandler(Handler):
 
     async def run(self, context: Context) -> bytes | None:
         value = await self.begin(context)
-        return None if value is None else self.keep(value)
+        return self.keep(value) if value is not None or self.must_return else None
 
     def run_in_thread(self, context: Context) -> bytes | None:
         value = self.begin(context)
-        return None if value is None else self.keep(value)
+        return self.keep(value) if value is not None or self.must_return else None
 
     def begin(self, context: Context) -> Any:
         try:
@@ -144,7 +154,10 @@ class TaskHandler(Handler):
         return self.function(*args, **kwargs)
 
     def keep(self, value: Any) -> bytes:
-        return encode_result(self.results, value)
+        try:
+            return self.results.encode_checked(value)
+        except InvalidInput as error:
+            raise Unfit(str(error)) from None
 
 
 class SubscriberHandler(Handler):
@@ -165,7 +178,10 @@ class SubscriberHandler(Handler):
         return self.function(self.wrap(context, self.values))
 
     def keep(self, value: Any) -> bytes:
-        return encode_result(anything, value)
+        try:
+            return anything.encode(value)
+        except InvalidInput as error:
+            raise Unfit(str(error)) from None
 
     async def run_batch(self, contexts: Sequence[Context]) -> list[BaseException | None]:
         """Calls the handler, which returns None, or an error or None for each message.
@@ -192,13 +208,6 @@ class SubscriberHandler(Handler):
         return (
             [None] * len(messages) if outcomes is None else check_outcomes(outcomes, len(messages))
         )
-
-
-def encode_result(values: Values, value: Any) -> bytes:
-    try:
-        return values.encode(value)
-    except InvalidInput as error:
-        raise Unfit(str(error)) from None
 
 
 def find_misfit(message: Any, values: Values) -> Unfit | None:

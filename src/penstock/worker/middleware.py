@@ -19,8 +19,10 @@ class HandlerMiddleware(Handler):
             rules=inner.rules,
             timeout=inner.timeout,
             batch=inner.batch,
+            batch_wait=inner.batch_wait,
             name=inner.name,
         )
+        self.must_return = inner.must_return
         self.inner = inner
 
     def begin(self, context: Context) -> Awaitable[Any]:

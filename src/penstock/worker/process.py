@@ -19,6 +19,7 @@ from penstock.worker.worker import Worker
 log = structlog.get_logger()
 POLL_INTERVAL_S, EMPTY_POLL_INTERVAL_S = 1.0, 0.2
 PAGE_SIZE = 200
+STOP_HINT = {"hint": "press Ctrl-C again to stop at once"}
 
 
 class WorkerProcess:
@@ -56,7 +57,8 @@ class WorkerProcess:
                 async with self.worker:
                     log.info("worker_started", worker=me.id, pid=me.pid, queues=", ".join(names))
                     await self.watch(me)
-                    log.info("worker_stopping", reason=self.reason, **self.worker.counts())
+                    hint = STOP_HINT if self.reason == "SIGINT" else {}
+                    log.info("worker_stopping", reason=self.reason, **self.worker.counts(), **hint)
             finally:
                 await self.leave(me)
         counts = {"completed": self.worker.completed, "other": self.worker.settled}

@@ -36,7 +36,7 @@ BEAT_INTERVAL_S = 1.0
 BEATS_PER_THIRD = 3
 SEND_BUFFER_SIZE = 1 << 20
 FIRST_RESTART_S, LONGEST_RESTART_S = 1.0, 60.0
-LOOP_STALL_S = 5.0
+LOOP_STALL_S = 2.0
 LATE_BEAT_S = 1.0
 MAX_NAMES = 10
 GIL_ADVICE = (
@@ -267,7 +267,7 @@ class Standby:
             log.warning(
                 "event_loop_stalled",
                 seconds=round(late, 1),
-                tasks=shown(self.names),
+                tasks=shown(self.names or self.suspects()),
                 advice=LOOP_ADVICE,
             )
 

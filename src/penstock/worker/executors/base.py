@@ -219,7 +219,7 @@ class AsyncExecutor:
             running.set(context)
             try:
                 value = await handler.begin(context)
-                if value is not None:
+                if value is not None or handler.must_return:
                     value = handler.keep(value)
             except BaseException as raised:  # noqa: BLE001 - it fails the run, not the worker
                 value, error = None, self.translate_error(me, raised)
