@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from penstock.agents import make_agents
     from penstock.app.app import Penstock
     from penstock.app.job import Job, await_many, wait_many
+    from penstock.app.subscribers import Message
     from penstock.broker.local import Broker
     from penstock.errors import InvalidInput, JobCancelled, JobFailed, PenstockError
     from penstock.model.message import (
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from penstock.runner import Runner, make_identity
     from penstock.worker.context import Context
     from penstock.worker.job_logging import JobLogFilter
-    from penstock.worker.message import Message
     from penstock.worker.options import WorkerOptions
     from penstock.worker.policy import (
         AckPolicy,

@@ -10,7 +10,7 @@ from penstock.broker.local import Broker
 from penstock.model.message import Draft, Leased, Moment, State, StoredMessage
 from penstock.model.store_types import AgentRun
 from penstock.store import Store
-from penstock.testing.clock import ManualClock
+from penstock.testing.simulation import ManualClock
 
 
 async def publish(broker: Broker, queue: str, count: int) -> list[int]:

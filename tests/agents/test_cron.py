@@ -10,8 +10,7 @@ from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.message import Draft
 from penstock.model.queue import Missed, Schedule
-from penstock.testing.clock import ManualClock
-from penstock.testing.simulation import Simulation
+from penstock.testing.simulation import ManualClock, Simulation
 from tests.agents.scenes import moment, ticks, two_stores
 
 pytestmark = pytest.mark.anyio

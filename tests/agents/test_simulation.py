@@ -7,9 +7,8 @@ import pytest
 from penstock.errors import InvalidInput, InvalidState, StoreBusy, StoreError
 from penstock.model.message import Draft, Fail, Leased, State
 from penstock.model.queue import Schedule
-from penstock.testing.clock import START, ManualClock
 from penstock.testing.faults import Faults
-from penstock.testing.simulation import Simulation
+from penstock.testing.simulation import START, ManualClock, Simulation
 from tests.agents.scenes import hold, publish, state, ticks
 
 pytestmark = pytest.mark.anyio

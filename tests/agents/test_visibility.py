@@ -12,9 +12,8 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.errors import StoreError
 from penstock.model.message import Draft, Leased, State, Verb
 from penstock.model.queue import Queue
-from penstock.testing.clock import ManualClock
 from penstock.testing.faults import Faults
-from penstock.testing.simulation import Simulation
+from penstock.testing.simulation import ManualClock, Simulation
 from tests.agents.scenes import hold, last_run, state, two_stores
 
 pytestmark = pytest.mark.anyio

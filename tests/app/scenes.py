@@ -15,8 +15,8 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.client.brokers import BrokerPool
 from penstock.model.message import Record
 from penstock.runner import Runner
-from penstock.testing.clock import ManualClock
 from penstock.testing.faults import Faults
+from penstock.testing.simulation import ManualClock
 from penstock.worker.options import WorkerOptions
 from penstock.worker.worker import Worker
 

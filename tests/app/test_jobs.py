@@ -14,7 +14,7 @@ from penstock.errors import (
     NotFound,
 )
 from penstock.model.message import State
-from penstock.testing.clock import ManualClock
+from penstock.testing.simulation import ManualClock
 from tests.app.scenes import Arranged, record, until, until_true, working
 from tests.local import local
 

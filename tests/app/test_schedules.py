@@ -6,7 +6,7 @@ from penstock import Context, Penstock
 from penstock.broker.local import Broker
 from penstock.errors import InvalidInput
 from penstock.model.queue import Missed, Schedule
-from penstock.testing.clock import ManualClock
+from penstock.testing.simulation import ManualClock
 from tests.app.scenes import Arranged, turning, until
 from tests.local import local
 

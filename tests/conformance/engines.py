@@ -10,7 +10,7 @@ import pytest
 
 from penstock import stores
 from penstock.store import Store
-from penstock.testing.clock import ManualClock
+from penstock.testing.simulation import ManualClock
 from tests.conformance.mariadb import MariadbEngine
 from tests.conformance.postgres import PostgresEngine
 from tests.conformance.redis import RedisEngine

@@ -11,7 +11,7 @@ import msgspec
 from penstock.store import Store
 from penstock.stores.mariadb.connection import parse
 from penstock.stores.mariadb.store import open_at
-from penstock.testing.clock import START
+from penstock.testing.simulation import START
 from tests.servers.mariadb import MariaDB
 
 STILL = f"""

@@ -10,7 +10,7 @@ import psycopg
 
 from penstock import stores
 from penstock.store import Store
-from penstock.testing.clock import START
+from penstock.testing.simulation import START
 from tests.servers.postgres import Postgres
 
 STILL = f"""

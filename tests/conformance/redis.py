@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from penstock import stores
 from penstock.store import Store
-from penstock.testing.clock import ManualClock
+from penstock.testing.simulation import ManualClock
 from tests.servers.redis import Redis
 
 

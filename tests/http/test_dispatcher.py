@@ -18,7 +18,7 @@ from penstock.model.queue import CALLBACK, QueueState
 from penstock.model.store_types import Retention
 from penstock.rules.subscriptions import WebhookSubscription
 from penstock.store import Store
-from penstock.testing.clock import ManualClock
+from penstock.testing.simulation import ManualClock
 from penstock.webhooks.egress import EgressPolicy
 from penstock.webhooks.sender import WebhookSender
 from penstock.webhooks.subscriptions import MAX_PER_QUEUE, SubscriptionStore

@@ -88,7 +88,7 @@ PIPELINE = (
     Mutation("filter_forgotten", "pipeline/spark/source.py", "", "yield apply(self.filters, batch)",
              "yield batch",
              f"{SPARK}::test_filters_are_left_to_the_source_and_exact"),
-    Mutation("stream_past_its_limit", "pipeline/spark/offsets.py", "make_next_offset", "if rows is None:",
+    Mutation("stream_past_its_limit", "pipeline/spark/source.py", "make_next_offset", "if rows is None:",
              "if True:",
              f"{SPARK}::test_a_stream_goes_on_where_it_stopped"),
     Mutation("damaged_file_trusted", "pipeline/reconcile/reconcile.py", "has_right_digest", '== part.sha256', '!= ""',

@@ -13,7 +13,7 @@ from time import monotonic
 
 import pyspark
 
-from penstock.pipeline.java import write_home
+from penstock.pipeline.session import write_home
 from tests.servers.places import free_port
 
 HOME = Path(pyspark.__file__).parent

@@ -15,7 +15,7 @@ from penstock.broker.local import Broker
 from penstock.model.message import Draft, Fail
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.store_access import make_identity, use_store
-from penstock.testing.clock import ManualClock
+from penstock.testing.simulation import ManualClock
 
 FILES = Path(__file__).parent / "version_1_lake"
 

@@ -21,7 +21,7 @@ from penstock.pipeline.lake import results
 from penstock.pipeline.lake.results import RESULT_TABLES, Results, ResultTable
 from penstock.pipeline.report.data import read_report_data
 from penstock.pipeline.run import run
-from penstock.testing.clock import START
+from penstock.testing.simulation import START
 from tests.cli.terminal import Terminal
 from tests.extent import ALL, LONG
 from tests.pipeline.scenes import fed, in_process, on, publish

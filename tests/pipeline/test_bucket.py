@@ -29,7 +29,7 @@ from penstock.pipeline.lake.schema import MESSAGE, Table
 from penstock.pipeline.reconcile.reconcile import balance, has_right_digest, is_readable
 from penstock.pipeline.replay import ReplayRequest, replay
 from penstock.pipeline.run import run
-from penstock.testing.clock import START
+from penstock.testing.simulation import START
 from tests.cli.terminal import Terminal
 from tests.extent import LONG
 from tests.pipeline.scenes import agrees, in_process, on, publish

@@ -19,7 +19,7 @@ from penstock.pipeline.lake.manifest import LakePart, encode
 from penstock.pipeline.lake.results import Results
 from penstock.pipeline.lake.schema import Table
 from penstock.pipeline.run import run as run_all
-from penstock.testing.clock import START
+from penstock.testing.simulation import START
 from tests.extent import LONG
 from tests.pipeline.scenes import agrees, consume, files, in_process, on, publish
 from tests.pipeline.weeks import HOUR, live

@@ -36,17 +36,18 @@ from penstock.pipeline.lake.delta_log import (
     CHECKPOINT_EVERY,
     KEPT_COMMITS,
     DeltaLog,
+    make_result_fields,
+    make_table_fields,
     open_log,
     sync_delta,
 )
-from penstock.pipeline.lake.delta_schema import make_result_fields, make_table_fields
 from penstock.pipeline.lake.files import DELTA_LOG
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.manifest import LakePart, Manifest
 from penstock.pipeline.lake.results import RESULT_TABLES, ResultTable
 from penstock.pipeline.lake.schema import MESSAGE, TABLES
 from penstock.pipeline.run import run
-from penstock.testing.clock import START
+from penstock.testing.simulation import START
 from tests.extent import LONG
 from tests.pipeline.engines import (
     count_named,

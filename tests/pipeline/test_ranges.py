@@ -10,7 +10,7 @@ from penstock.broker.local import Broker
 from penstock.errors import StoreUnusable
 from penstock.model.message import Draft
 from penstock.model.store_types import Cursor
-from penstock.pipeline.extraction.columnar import choose_next_span
+from penstock.pipeline.extraction.arrow import choose_next_span
 from penstock.pipeline.extraction.ranges import (
     Range,
     choose_next_limit,

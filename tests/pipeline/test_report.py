@@ -8,11 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.pipeline.periods import HOUR
-from penstock.pipeline.report.causes import group_by_cause
 from penstock.pipeline.report.data import ReportData, make_empty_row
 from penstock.pipeline.report.format import format_place, format_seconds, shorten
 from penstock.pipeline.report.page import render_page
-from penstock.pipeline.report.verdict import find_concerns
+from penstock.pipeline.report.verdict import find_concerns, group_by_cause
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NOW = NOON.timestamp()

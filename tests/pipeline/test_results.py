@@ -19,7 +19,7 @@ from penstock.pipeline.lake import results
 from penstock.pipeline.lake.results import RESULT_TABLES, ResultFile, Results, ResultTable
 from penstock.pipeline.report.data import read_report_data
 from penstock.pipeline.run import run
-from penstock.testing.clock import START
+from penstock.testing.simulation import START
 from tests.cli.terminal import Terminal
 from tests.pipeline.weeks import HOUR, live
 

@@ -14,7 +14,7 @@ from penstock.pipeline.analytics.seasonal import (
 )
 from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.periods import DAY, HOUR, to_datetime
-from penstock.testing.clock import START
+from penstock.testing.simulation import START
 from tests.extent import LONG
 
 BEGIN = START // 1_000_000

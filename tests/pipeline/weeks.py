@@ -27,7 +27,7 @@ from penstock.model.message import (
 )
 from penstock.model.queue import DEAD_LETTER
 from penstock.pipeline.report.quantiles import GROWTH
-from penstock.testing.clock import START, ManualClock
+from penstock.testing.simulation import START, ManualClock
 
 HOUR = 3_600_000_000
 MINUTE = 60_000_000

@@ -11,7 +11,7 @@ from penstock.model.message import Draft, Nack, State
 from penstock.model.store_types import Query
 from penstock.runner import Runner
 from penstock.store import Store
-from penstock.testing.clock import ManualClock
+from penstock.testing.simulation import ManualClock
 from penstock.worker.process import WorkerProcess
 from penstock.worker.worker import Worker
 

@@ -111,7 +111,7 @@ def show_day(data: "ReportData") -> None:
 
 
 def show_causes(data: "ReportData") -> None:
-    from penstock.pipeline.report.causes import group_by_cause
+    from penstock.pipeline.report.verdict import group_by_cause
 
     causes = group_by_cause(data.clusters)
     rows = []

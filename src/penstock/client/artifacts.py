@@ -18,7 +18,7 @@ from penstock.client.admin import message_path
 from penstock.client.mapping import FenceLedger
 from penstock.client.transport import Transport
 from penstock.errors import NotFound
-from penstock.wire.artifacts import ArtifactsView, ArtifactView
+from penstock.wire.consume import ArtifactsView, ArtifactView
 
 CHUNK_BYTES = 262_144
 PREFIX = "penstock-upload-"

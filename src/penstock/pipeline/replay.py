@@ -1,12 +1,15 @@
 """Replays messages from the lake into a queue: each once, in order, linked to the original."""
 
 import json
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,11 +20,11 @@ from penstock.errors import InvalidInput, NotFound
 from penstock.model.message import FINAL, State
 from penstock.model.queue import Queue, QueueState
 from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.files import LakeFiles
 from penstock.pipeline.lake.reader import read_lake
 from penstock.pipeline.spark.errors import find_cause
 from penstock.pipeline.spark.sink_options import SinkOptions
 from penstock.pipeline.spark.sink_publish import SinkResult, refuse_closed
-from penstock.pipeline.spark.sink_write import check_rows, send_rows
 from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
 from penstock.store import Store
 
@@ -205,3 +208,26 @@ def explain_errors(option: str, text: str) -> Iterator[None]:
         yield
     except PySparkException as error:
         raise InvalidInput(f"{option} {text!r}: {find_cause(error)}") from None
+
+
+def check_rows(rows: DataFrame, target: SinkOptions) -> None:
+    """Validates the rows without publishing any."""
+    write(rows, msgspec.structs.replace(target, publish=False))
+
+
+def send_rows(rows: DataFrame, target: SinkOptions, files: LakeFiles) -> SinkResult:
+    """Publishes the rows. The counts come back in a lake file, because the Spark driver may be
+    another machine."""
+    report = f"_replay-{uuid.uuid4().hex}.json"
+    try:
+        write(rows, msgspec.structs.replace(target, report=f"{files.where}/{report}"))
+        return msgspec.json.decode(files.read(report) or b"", type=SinkResult)
+    finally:
+        files.remove([report])
+
+
+def write(rows: DataFrame, target: SinkOptions) -> None:
+    options = {name: value for name, value in asdict(target).items() if value is not None}
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value)
+             for name, value in options.items()}  # fmt: skip
+    rows.write.format("penstock").options(**texts).mode("append").save()

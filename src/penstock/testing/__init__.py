@@ -4,9 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.testing.clock import ManualClock
     from penstock.testing.faults import Faults
-    from penstock.testing.simulation import Simulation
+    from penstock.testing.simulation import ManualClock, Simulation
 
 __all__ = ["Faults", "ManualClock", "Simulation"]
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from penstock.testing.clock import ManualClock
-    from penstock.testing.simulation import Simulation
+    from penstock.testing.simulation import ManualClock, Simulation
 
 
 @pytest.fixture
 def penstock_clock() -> "ManualClock":
     """The clock of `penstock_simulation`."""
-    from penstock.testing.clock import ManualClock
+    from penstock.testing.simulation import ManualClock
 
     return ManualClock()
 

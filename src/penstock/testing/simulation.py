@@ -11,18 +11,38 @@ from penstock import stores
 from penstock.agents import make_agents
 from penstock.agents.reclaimer import Reclaimer
 from penstock.app.app import Penstock
+from penstock.broker.interface import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.errors import InvalidInput, InvalidState, StoreError
-from penstock.model.message import Leased, Moment, Nack, State
+from penstock.model.message import Leased, Moment, Nack, Park, State
 from penstock.model.store_types import Completion, Query
 from penstock.rules.durations import parse_seconds
 from penstock.runner import Agent
 from penstock.store import Store
-from penstock.testing.apps import find_app_worker
-from penstock.testing.clock import ManualClock
 from penstock.testing.faults import Faults
+from penstock.worker.context import Context, NullReporter
+from penstock.worker.handler import Handler
+from penstock.worker.policy import judge
 
-Handler: TypeAlias = Callable[[Leased], Awaitable[bytes | None] | bytes | None]
+# 2026-01-01 00:00 UTC.
+START: Moment = 1_767_225_600_000_000
+
+
+class ManualClock:
+    """The clock of a store under test."""
+
+    def __init__(self, now: Moment = START) -> None:
+        self.now = now
+
+    def __call__(self) -> Moment:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock without running anything, as if the machine slept. May be negative."""
+        self.now += round(seconds * 1_000_000)
+
+
+SimulatedHandler: TypeAlias = Callable[[Leased], Awaitable[bytes | None] | bytes | None]
 MICROS_PER_SECOND = 1_000_000
 # The reclaimer takes a longer gap for an outage of the store.
 MAX_GAP_MICROS = 5 * MICROS_PER_SECOND
@@ -32,7 +52,7 @@ MAX_RUNS = 100_000
 class SimulatedJob(Struct, frozen=True):
     scope: str
     queue: str
-    handler: Handler
+    handler: SimulatedHandler
 
 
 class Simulation:
@@ -68,7 +88,7 @@ class Simulation:
             finally:
                 simulation.release_apps()
 
-    def handle(self, queue: str, handler: Handler, *, scope: str = "default") -> None:
+    def handle(self, queue: str, handler: SimulatedHandler, *, scope: str = "default") -> None:
         """Sends messages of the queue to the handler: returning completes, raising nacks."""
         self.jobs.append(SimulatedJob(scope, queue, handler))
 
@@ -186,3 +206,41 @@ class Simulation:
         leases = [record.lease_until for record in await self.store.find(claimed)]
         ends = [end + 1 for end in leases if end is not None]
         return ticks + ends + ([] if promoted.next_at is None else [promoted.next_at])
+
+
+Work = Callable[[Leased], Awaitable[bytes | None]]
+
+
+def find_app_worker(app: Penstock, broker: BrokerInterface, queue: str) -> Work:
+    """Returns a function that handles a message as a worker of the app would."""
+    routes = {handler.type: handler for handler in app.handlers([queue])}
+
+    async def work(delivery: Leased) -> bytes | None:
+        handler = routes.get(delivery.type) or routes.get(None)
+        if handler is None:
+            await broker.settle(delivery, Park())
+            return None
+        context = Context(delivery, queue, NullReporter(), 30.0, 0.0)
+        result, error = await run(handler, context)
+        verdict = judge(handler.rules, delivery, error)
+        if context.settled:
+            verdict = context.settlement
+        if verdict is None:
+            return result
+        await broker.settle(delivery, verdict)
+        return None
+
+    return work
+
+
+async def run(handler: Handler, context: Context) -> tuple[bytes | None, BaseException | None]:
+    """Returns the result or the error. Plain functions run here, not in a thread."""
+    try:
+        if handler.batch is not None:
+            (error,) = await handler.run_batch([context])
+            return None, error
+        if handler.executor == "async":
+            return await handler.run(context), None
+        return handler.run_in_thread(context), None
+    except (Exception, SystemExit) as raised:  # noqa: BLE001 - fails the run, not the test
+        return None, raised

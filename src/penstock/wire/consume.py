@@ -1,14 +1,35 @@
 """Wire types of claim and settle."""
 
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.model.fields import MAX_BATCH, MAX_HEADER_LENGTH, MessageFields
 from penstock.model.queue import QueueState
-from penstock.wire.artifacts import InlineArtifact
 from penstock.wire.fields import Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
 from penstock.wire.publish import Problem
+
+FileName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class InlineArtifact(Struct, frozen=True, forbid_unknown_fields=True):
+    """A small file sent with the result. Upload large files instead."""
+
+    name: FileName
+    content: Annotated[str, Meta(description="Base64-encoded content.")]
+
+
+class ArtifactView(Struct, frozen=True):
+    """`size` is in bytes."""
+
+    name: str
+    size: int
+
+
+class ArtifactsView(Struct, frozen=True):
+    """Sorted by name. Empty until the message completes or fails."""
+
+    artifacts: list[ArtifactView]
 
 
 class ClaimSource(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from penstock.http.handlers.settle import read_lock
 from penstock.http.routing import Alone, Called, Reference, RouteTable
 from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.rules.access import Right
-from penstock.wire.artifacts import ArtifactsView, ArtifactView
+from penstock.wire.consume import ArtifactsView, ArtifactView
 
 artifacts = RouteTable("artifacts")
 BYTES = "application/octet-stream"

@@ -17,8 +17,7 @@ from penstock.http.handlers.settle import Settling
 from penstock.http.lock_tokens import HeldLock
 from penstock.model.store_types import Lock
 from penstock.rules.validation import clip
-from penstock.wire.artifacts import InlineArtifact
-from penstock.wire.consume import CompleteRequest, Settled, SettleOutcomes
+from penstock.wire.consume import CompleteRequest, InlineArtifact, Settled, SettleOutcomes
 
 # The message was completed, or may have been: its artifacts stay.
 MAYBE_DONE_ERRORS = (AlreadySettled, StoreError)

@@ -5,11 +5,10 @@ from pyspark.sql import functions as f
 
 from penstock.model.message import Moment
 from penstock.pipeline.analytics import anomalies
-from penstock.pipeline.analytics.hours import HourSpan
 from penstock.pipeline.analytics.partitions import PartitionWriter
 from penstock.pipeline.analytics.seasonal import SERIES, find_seasonal, make_hours
 from penstock.pipeline.analytics.thresholds import AnomalyThresholds
-from penstock.pipeline.analytics.time import filter_hours, floor_time, is_in_hours
+from penstock.pipeline.analytics.time import HourSpan, filter_hours, floor_time, is_in_hours
 from penstock.pipeline.lake.results import ResultTable
 from penstock.pipeline.periods import DAY, HOUR, to_datetime, to_day
 

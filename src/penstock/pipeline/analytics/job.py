@@ -16,12 +16,10 @@ from penstock.model.message import Moment
 from penstock.model.queue import Queue
 from penstock.pipeline.analytics.anomaly_job import AnomalyJob
 from penstock.pipeline.analytics.attempts import make_attempts, make_limits
-from penstock.pipeline.analytics.consumers import make_consumers
-from penstock.pipeline.analytics.hours import HourSpan, filter_between, make_span
-from penstock.pipeline.analytics.metrics import make_metrics
+from penstock.pipeline.analytics.metrics import make_consumers, make_metrics
 from penstock.pipeline.analytics.partitions import PartitionWriter
 from penstock.pipeline.analytics.thresholds import AnomalyThresholds
-from penstock.pipeline.analytics.time import filter_hours
+from penstock.pipeline.analytics.time import HourSpan, filter_between, filter_hours, make_span
 from penstock.pipeline.analytics.triage import make_triage
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results

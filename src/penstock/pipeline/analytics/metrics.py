@@ -101,3 +101,33 @@ def finish_metrics(totals: DataFrame) -> DataFrame:
     return totals.select(
         *known, *(rate.alias(name) for name, rate in rates.items()), *quantiles, *HISTOGRAMS
     )
+
+
+CONSUMER_KEYS = ["hour", "consumer", "queue_id"]
+CONSUMER_COUNTS = ("attempts", "completed", "failures", "lost")
+
+
+def make_consumers(attempts: DataFrame) -> DataFrame:
+    rows = attempts.filter(is_worked() & f.col("consumer").isNotNull())
+    under_names = (
+        rows.withColumn("hour", floor_time("at", HOUR))
+        .groupBy(*CONSUMER_KEYS, *NAMES)
+        .agg(
+            f.count("*").alias("attempts"),
+            f.count_if(f.col("state") == "completed").alias("completed"),
+            f.count_if(is_failed()).alias("failures"),
+            f.count_if(f.col("verb") == "reclaim").alias("lost"),
+            to_micros(f.col("run")).alias("busy"),
+            f.max("run").alias("run_max"),
+            f.min("claimed_at").alias("first_at"),
+            f.max("at").alias("last_at"),
+        )
+    )
+    return under_names.groupBy(*CONSUMER_KEYS).agg(
+        *name_columns(),
+        *(f.sum(name).alias(name) for name in CONSUMER_COUNTS),
+        sum_column("busy"),
+        f.max("run_max").alias("run_max"),
+        f.min("first_at").alias("first_at"),
+        f.max("last_at").alias("last_at"),
+    )

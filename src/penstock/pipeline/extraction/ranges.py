@@ -12,8 +12,14 @@ from msgspec.structs import replace
 
 from penstock.model.message import NEVER, HistoryRow, StoredMessage
 from penstock.model.store_types import Cursor, Feed
-from penstock.pipeline.extraction.arrow import make_arrow_batch, make_batch
-from penstock.pipeline.extraction.columnar import PAGE_BYTES, PAGE_ROWS, Columnar, read_columns
+from penstock.pipeline.extraction.arrow import (
+    PAGE_BYTES,
+    PAGE_ROWS,
+    Columnar,
+    make_arrow_batch,
+    make_batch,
+    read_columns,
+)
 from penstock.pipeline.lake.schema import Table
 from penstock.pipeline.store_access import open_existing
 from penstock.store import Store

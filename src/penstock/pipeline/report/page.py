@@ -6,7 +6,6 @@ from importlib.resources import files
 from typing import Any
 
 from penstock.pipeline.periods import HOUR, to_datetime
-from penstock.pipeline.report.causes import Cause, CausePlace, group_by_cause
 from penstock.pipeline.report.charts import (
     ChartLine,
     ChartMark,
@@ -27,9 +26,12 @@ from penstock.pipeline.report.format import (
 from penstock.pipeline.report.verdict import (
     FAILURE_CRITICAL,
     FAILURE_WARNING,
+    Cause,
+    CausePlace,
     Concern,
     choose_severity,
     find_concerns,
+    group_by_cause,
 )
 
 MINUTE = 60

@@ -19,9 +19,9 @@ from penstock.artifacts.upload import Content, check_content
 from penstock.errors import InvalidInput, InvalidState, PenstockError
 from penstock.model.message import Settlement
 from penstock.model.store_types import Completion
-from penstock.worker.child_logging import forward_records
 from penstock.worker.context import Context, NullReporter
 from penstock.worker.handler import FunctionReference, Handler
+from penstock.worker.job_logging import forward_records
 from penstock.worker.policy import Retry, format_error, judge
 from penstock.worker.tracebacks import format_thread, format_traceback
 
