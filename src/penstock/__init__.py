@@ -81,6 +81,7 @@ __all__ = [
 HOMES = {
     "agents": ("make_agents",),
     "app.app": ("Penstock",),
+    "app.subscribers": ("Message",),
     "app.job": ("Job", "await_many", "wait_many"),
     "broker.local": ("Broker",),
     "errors": ("InvalidInput", "JobCancelled", "JobFailed", "PenstockError"),
@@ -100,7 +101,6 @@ HOMES = {
     "runner": ("Runner", "make_identity"),
     "worker.options": ("WorkerOptions",),
     "worker.context": ("Context",),
-    "worker.message": ("Message",),
     "worker.job_logging": ("JobLogFilter",),
     "worker.policy": (
         "AckPolicy",

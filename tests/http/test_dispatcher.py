@@ -276,7 +276,7 @@ async def test_a_heartbeat_and_a_notice_do_not_undo_each_other(
     assert kept.expires_at == beaten.expires_at
     assert await node.notices.mark(kept, "default", node.clock())
     (told,) = await SubscriptionStore(node.store).list_all()
-    assert (told.subscription.told, told.expires_at) == (
+    assert (told.subscription.notified_at, told.expires_at) == (
         {"default": node.clock()},
         beaten.expires_at,
     )

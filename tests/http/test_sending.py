@@ -43,8 +43,8 @@ def letter(url: str, secrets: list[str] = SECRETS[:1]) -> WebhookRequest:
     return WebhookRequest(url, "17", BODY, secrets)
 
 
-async def sent(reach: EgressPolicy, url: str, patience: float = 10.0) -> WebhookResult:
-    async with WebhookSender(reach, patience) as sender:
+async def sent(reach: EgressPolicy, url: str, timeout: float = 10.0) -> WebhookResult:
+    async with WebhookSender(reach, timeout) as sender:
         return await sender.post(letter(url))
 
 
@@ -174,14 +174,14 @@ async def test_a_redirect_is_not_followed(
 async def test_a_receiver_that_says_nothing_is_given_up() -> None:
     with silent() as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        assert str(await sent(OPEN, url, patience=0.3)) == "no response within 0.3 s"
+        assert str(await sent(OPEN, url, timeout=0.3)) == "no response within 0.3 s"
 
 
 async def test_a_receiver_that_answers_without_end_in_drops_is_given_up(
     receiver: Receiver,
 ) -> None:
     receiver.answers["/"] = [b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx"]
-    assert str(await sent(OPEN, receiver.url, patience=0.3)) == "no response within 0.3 s"
+    assert str(await sent(OPEN, receiver.url, timeout=0.3)) == "no response within 0.3 s"
 
 
 async def test_no_more_of_an_answer_is_read_than_a_little(receiver: Receiver) -> None:

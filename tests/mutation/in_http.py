@@ -217,7 +217,7 @@ HTTP = (
     Mutation("reads_without_end", "webhooks/sender.py", "drain",
              "if read > MAX_RESPONSE_BYTES:", "if False:", SENDING),
     Mutation("waits_for_ever", "webhooks/sender.py", "ensure_session",
-             "total=self.patience", "total=None", SENDING),
+             "total=self.timeout", "total=None", SENDING),
     Mutation("signs_with_one_secret", "webhooks/sender.py", "make_headers",
              "for secret in letter.secrets]", "for secret in letter.secrets[:1]]", SENDING),
     Mutation("reaches_metadata", "webhooks/egress.py", "allows",

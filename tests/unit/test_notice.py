@@ -46,13 +46,13 @@ def test_one_of_each_group_is_told_in_turn() -> None:
         now = NOW + step * 5 * MICROS_PER_SECOND
         told = choose_subscribers(members, "mail", now)
         turns.append(ids(told))
-        members = [replace(m, told={"mail": now}) if m in told else m for m in members]
+        members = [replace(m, notified_at={"mail": now}) if m in told else m for m in members]
     assert turns == [["s0", "s7"], ["s1", "s7"], ["s2", "s7"]] * 2
 
 
 def test_a_group_as_a_whole_hears_of_a_queue_not_too_often() -> None:
     first, second, third = three(mode="group", group="a")
-    told = replace(first, told={"mail": NOW})
+    told = replace(first, notified_at={"mail": NOW})
     assert choose_subscribers([told, second, third], "mail", NOW + 4 * MICROS_PER_SECOND) == []
     assert ids(choose_subscribers([told, second, third], "bills", NOW + 4 * MICROS_PER_SECOND)) == [
         "s1"
@@ -77,13 +77,13 @@ def test_the_same_one_is_told_of_the_same_queue() -> None:
 def test_the_one_that_a_queue_leads_to_is_not_stood_in_for() -> None:
     members = three(mode="hash")
     (one,) = choose_subscribers(members, "mail", NOW)
-    rest = [replace(each, told={"mail": NOW}) if each == one else each for each in members]
+    rest = [replace(each, notified_at={"mail": NOW}) if each == one else each for each in members]
     assert choose_subscribers(rest, "mail", NOW + MICROS_PER_SECOND) == []
 
 
 @pytest.mark.parametrize("fields", MODES)
 def test_nobody_is_told_faster_than_it_wishes(fields: dict[str, Any]) -> None:
-    one = made(0, told={"bills": NOW}, **fields)
+    one = made(0, notified_at={"bills": NOW}, **fields)
     assert choose_subscribers([one], "mail", NOW + 5 * MICROS_PER_SECOND - 1) == []
     assert choose_subscribers([one], "mail", NOW + 5 * MICROS_PER_SECOND) == [one]
 
@@ -94,7 +94,10 @@ def mark(
     now: int,
 ) -> list[WebhookSubscription]:
     about = {each.id: {queue.name: now} for queue, each in notices}
-    return [replace(each, told={**each.told, **about.get(each.id, {})}) for each in members]
+    return [
+        replace(each, notified_at={**each.notified_at, **about.get(each.id, {})})
+        for each in members
+    ]
 
 
 @pytest.mark.parametrize("fields", MODES)
@@ -113,7 +116,7 @@ def test_a_subscriber_is_notified_of_each_of_its_queues_in_turn(fields: dict[str
 @pytest.mark.parametrize("fields", MODES)
 def test_a_queue_without_work_does_not_take_a_turn(fields: dict[str, Any]) -> None:
     idle, busy = Queue(1, SCOPE, "idle"), Queue(2, SCOPE, "busy")
-    one = made(0, queues=("idle", "busy"), told={"busy": NOW}, **fields)
+    one = made(0, queues=("idle", "busy"), notified_at={"busy": NOW}, **fields)
     later = NOW + 5 * MICROS_PER_SECOND
     assert choose_notices([(busy, [one])], later) == [(busy, one)]
     assert choose_notices([(busy, [one]), (idle, [one])], later) == [(idle, one)]
@@ -122,7 +125,11 @@ def test_a_queue_without_work_does_not_take_a_turn(fields: dict[str, Any]) -> No
 
 def test_subscribers_notified_longest_ago_come_first() -> None:
     queue = Queue(1, SCOPE, "mail")
-    late, early, never = made(0, told={"mail": NOW}), made(1, told={"mail": NOW - 1}), made(2)
+    late, early, never = (
+        made(0, notified_at={"mail": NOW}),
+        made(1, notified_at={"mail": NOW - 1}),
+        made(2),
+    )
     found = choose_notices([(queue, [late, early, never])], NOW + 5 * MICROS_PER_SECOND)
     assert [each for _, each in found] == [never, early, late]
 

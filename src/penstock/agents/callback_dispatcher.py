@@ -149,10 +149,10 @@ def find_end(record: Record, ended: Ended) -> HistoryRow:
     raise CallbackLost(f"message {ended.id} was never {ended.state}")
 
 
-def choose_settlement(answered: WebhookResult) -> Settlement | None:
-    if answered.good:
+def choose_settlement(result: WebhookResult) -> Settlement | None:
+    if result.good:
         return None
-    return Fail(str(answered)) if answered.gone else Nack(str(answered))
+    return Fail(str(result)) if result.gone else Nack(str(result))
 
 
 def is_serving(queue: Queue) -> bool:

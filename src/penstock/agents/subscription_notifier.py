@@ -81,10 +81,12 @@ class SubscriptionNotifier:
         return [each for each in subscribers if work[each.types]]
 
     async def mark(self, kept: StoredSubscription, queue: str, now: Moment) -> bool:
-        """Before it is sent: of several servers, one sends."""
+        """Records the notice before it is sent, so that one of several servers sends it."""
         subscription = kept.subscription
-        told = {name: at for name, at in subscription.told.items() if name in subscription.queues}
-        return await self.subscribers.save(kept, replace(subscription, told={**told, queue: now}))
+        known = subscription.notified_at.items()
+        notified_at = {name: at for name, at in known if name in subscription.queues}
+        notified_at[queue] = now
+        return await self.subscribers.save(kept, replace(subscription, notified_at=notified_at))
 
     def begin(self, subscription: WebhookSubscription, queue: Queue, now: Moment) -> None:
         task = asyncio.create_task(self.send(subscription, queue, now), name="notice")
@@ -95,17 +97,17 @@ class SubscriptionNotifier:
         body = encode(make_notice(queue.scope.name, queue.name, now))
         try:
             secrets = await self.signing.secrets(subscription.tenant)
-            letter = WebhookRequest(
+            request = WebhookRequest(
                 subscription.url, f"{subscription.id}-{now}", body, secrets.valid
             )
-            answered = await self.sender.post(letter)
-            if answered.gone:
+            result = await self.sender.post(request)
+            if result.gone:
                 await self.subscribers.delete(subscription.id)
         except StoreError as error:
-            log.warning("notice_not_sent", subscription=subscription.id, error=str(error))
+            log.warning("notification_failed", subscription=subscription.id, error=str(error))
             return
-        if not answered.good:
-            log.info("notice_not_taken", subscription=subscription.id, answer=str(answered))
+        if not result.good:
+            log.info("notification_refused", subscription=subscription.id, answer=str(result))
 
 
 def group_by_queue(

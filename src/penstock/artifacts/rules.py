@@ -31,7 +31,7 @@ class Artifact(Struct, frozen=True):
 
 
 class ArtifactLimits(Struct, frozen=True):
-    """Of one file; of one message, how many files and bytes."""
+    """Limits the size of a file, and the number and total size of the files of a message."""
 
     size: int
     count: int
@@ -39,7 +39,7 @@ class ArtifactLimits(Struct, frozen=True):
 
 
 class DeliveryPrefix(Struct, frozen=True, order=True):
-    """What was attached under one fence: a delivery that lost is another shelf, and unseen."""
+    """The prefix of files attached under one fence. Files of a lost delivery stay unseen."""
 
     tenant: str
     id: int
@@ -54,7 +54,7 @@ class MessagePrefix(Struct, frozen=True):
 
 
 def make_limits(size: int = MAX_FILE_BYTES) -> ArtifactLimits:
-    """By the largest file: a message has ten times as much, in 32 files."""
+    """Derives the limits from the largest file: ten times its size in 32 files per message."""
     return ArtifactLimits(size, 32, 10 * size)
 
 
@@ -84,7 +84,7 @@ def fold_name(name: str) -> str:
 
 
 def merge_artifacts(there: Iterable[Artifact], new: Iterable[Artifact]) -> list[Artifact]:
-    """With the new ones; the same name takes the place of the old."""
+    """Adds new artifacts. One with the same name replaces the old one."""
     return list({each.name: each for each in (*there, *new)}.values())
 
 

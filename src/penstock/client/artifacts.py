@@ -64,16 +64,16 @@ class RemoteArtifacts:
 
     async def _put(self, path: str, data: object) -> Artifact:
         async with self.transport.stream("PUT", path, data) as response:
-            told = msgspec.json.decode(await response.read(), type=ArtifactView)
-        return Artifact(told.name, told.size)
+            view = msgspec.json.decode(await response.read(), type=ArtifactView)
+        return Artifact(view.name, view.size)
 
     async def list_artifacts(
         self, reference: int | str, *, scope: str = "default"
     ) -> list[Artifact]:
         """Lists artifacts. There are none until the message completes or fails."""
         path, query = f"{message_path(reference)}/artifacts", {"scope": scope}
-        told = await self.transport.send("GET", path, gives=ArtifactsView, query=query)
-        return [Artifact(each.name, each.size) for each in told.artifacts]
+        view = await self.transport.send("GET", path, gives=ArtifactsView, query=query)
+        return [Artifact(each.name, each.size) for each in view.artifacts]
 
     async def read(self, reference: int | str, name: str, *, scope: str = "default") -> bytes:
         async with self._open(reference, name, scope) as response:

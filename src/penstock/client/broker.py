@@ -178,10 +178,10 @@ class RemoteBroker:
         """Returns the server's cached counts of the queues this client has used."""
         ledger, found = self.client.ledger, {}
         for scope in {scope for scope, _ in ledger.of_name}:
-            told = await self.client.transport.send(
+            view = await self.client.transport.send(
                 "GET", "/v1/stats", gives=Stats, query={"scope": scope}
             )
-            for each in told.queues:
+            for each in view.queues:
                 number = ledger.assign_number(scope, each.queue)
                 found[number, "ready"], found[number, "lease"] = each.ready, each.claimed
         return found

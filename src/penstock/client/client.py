@@ -64,10 +64,10 @@ class Client:
         url: str,
         *,
         key: str | None = None,
-        patience: float = REQUEST_TIMEOUT_S,
+        timeout: float = REQUEST_TIMEOUT_S,
         ledger: FenceLedger | None = None,
     ) -> None:
-        self.transport = Transport(url, patience, key or os.environ.get("PENSTOCK_KEY"))
+        self.transport = Transport(url, timeout, key or os.environ.get("PENSTOCK_KEY"))
         # Clients on several loops may share one, to settle what another client claimed.
         self.ledger = ledger or FenceLedger()
         self.tokens = self.ledger.tokens
@@ -201,8 +201,8 @@ class Client:
             chosen = [n for n, mark in enumerate(marks) if mark.begin is begin]
             held = [marks[n] for n in chosen]
             sent = [{} if begin else {"percent": m.percent, "note": m.note} for m in held]
-            told = await self._settle(verb, held, sent, over=False)
-            answers |= dict(zip(chosen, told, strict=True))
+            settled = await self._settle(verb, held, sent, over=False)
+            answers |= dict(zip(chosen, settled, strict=True))
         return [answers[n] for n in range(len(marks))]
 
     async def _settle(
@@ -215,8 +215,8 @@ class Client:
             for token, each in zip(tokens, sent, strict=True)
             if token is not None
         ]
-        told = iter(await self._send(verb, items))
-        answers = [MISSING if token is None else next(told) for token in tokens]
+        sent_answers = iter(await self._send(verb, items))
+        answers = [MISSING if token is None else next(sent_answers) for token in tokens]
         if over:
             for each, answer in zip(held, answers, strict=True):
                 if answer.kind is not AnswerKind.BUSY:

@@ -81,10 +81,10 @@ class SyncClient:
     """The synchronous `Client`."""
 
     def __init__(
-        self, url: str, *, key: str | None = None, patience: float = REQUEST_TIMEOUT_S
+        self, url: str, *, key: str | None = None, timeout: float = REQUEST_TIMEOUT_S
     ) -> None:
         self.portal = Portal()
-        self.verbs = Client(url, key=key, patience=patience)
+        self.verbs = Client(url, key=key, timeout=timeout)
         self.admin = SyncAdmin(self.portal, self.verbs.admin)
         self.artifacts = SyncArtifacts(self.portal, self.verbs.artifacts)
 

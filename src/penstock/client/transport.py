@@ -41,10 +41,10 @@ class Transport:
     """Holds the HTTP session of one event loop, opened on first use."""
 
     def __init__(
-        self, url: str, patience: float = REQUEST_TIMEOUT_S, key: str | None = None
+        self, url: str, timeout: float = REQUEST_TIMEOUT_S, key: str | None = None
     ) -> None:
         self.url = url.rstrip("/")
-        self.patience = patience
+        self.timeout = timeout
         self.key = key
         self.session: aiohttp.ClientSession | None = None
 
@@ -83,7 +83,7 @@ class Transport:
     ) -> tuple[int, bytes]:
         """Returns the status and body. Raises on an error response."""
         sent = None if body is None else encode(body)
-        timeout = aiohttp.ClientTimeout(total=wait + self.patience)
+        timeout = aiohttp.ClientTimeout(total=wait + self.timeout)
         asked = self.ask(method, path, sent, query=query, timeout=timeout, again=again)
         async with asked as response:
             return response.status, await response.read()
@@ -98,7 +98,7 @@ class Transport:
         query: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Streams bodies of any length in both directions, with an idle timeout only."""
-        timeout = aiohttp.ClientTimeout(None, sock_connect=self.patience, sock_read=self.patience)
+        timeout = aiohttp.ClientTimeout(None, sock_connect=self.timeout, sock_read=self.timeout)
         async with self.ask(method, path, data, query=query, timeout=timeout) as response:
             yield response
 

@@ -17,7 +17,7 @@ MICROS_PER_SECOND = 1_000_000
 
 
 class WebhookSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A subscriber to work. `told` holds when it was last notified of each queue."""
+    """A subscriber to work. `notified_at` holds when it was last notified of each queue."""
 
     id: str
     tenant: str
@@ -29,7 +29,7 @@ class WebhookSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True)
     group: str | None = None
     ttl: float = 300.0
     min_interval: float = 5.0
-    told: dict[str, Moment] = {}
+    notified_at: dict[str, Moment] = {}
 
     def __post_init__(self) -> None:
         if (self.mode == "group") is (self.group is None):
@@ -50,19 +50,21 @@ def choose_notices(
     oldest: dict[str, tuple[Moment, Queue, WebhookSubscription]] = {}
     for queue, subscribers in waiting:
         for each in choose_subscribers(subscribers, queue.name, now):
-            at = each.told.get(queue.name, 0)
+            at = each.notified_at.get(queue.name, 0)
             if each.id not in oldest or at < oldest[each.id][0]:
                 oldest[each.id] = (at, queue, each)
     notices = [(queue, each) for _, queue, each in oldest.values()]
-    return sorted(notices, key=lambda notice: max(notice[1].told.values(), default=0))
+    return sorted(notices, key=lambda notice: max(notice[1].notified_at.values(), default=0))
 
 
 def choose_subscribers(
     subscribers: Sequence[WebhookSubscription], queue: str, now: Moment
 ) -> list[WebhookSubscription]:
-    """Those to tell now that the queue has work. None of them hears of anything too often."""
+    """Chooses whom to notify now that the queue has work, no one more often than it allows."""
     rested = [
-        each for each in subscribers if each.may_notify(max(each.told.values(), default=0), now)
+        each
+        for each in subscribers
+        if each.may_notify(max(each.notified_at.values(), default=0), now)
     ]
     one_by_one = [each for each in rested if each.mode == "fanout"]
     return [
@@ -81,7 +83,7 @@ def choose_in_turn(
     """Chooses from each group the member notified longest ago, within the limit of the group."""
     found: list[WebhookSubscription] = []
     for members in group_subscribers(subscribers):
-        last = max(each.told.get(queue, 0) for each in members)
+        last = max(each.notified_at.get(queue, 0) for each in members)
         able = [each for each in members if each in rested]
         if not able:
             continue
@@ -102,13 +104,13 @@ def group_subscribers(
 
 
 def last_notified(subscriber: WebhookSubscription, queue: str) -> tuple[Moment, str]:
-    return subscriber.told.get(queue, 0), subscriber.id
+    return subscriber.notified_at.get(queue, 0), subscriber.id
 
 
 def choose_by_hash(
     subscribers: Sequence[WebhookSubscription], rested: Sequence[WebhookSubscription], queue: str
 ) -> list[WebhookSubscription]:
-    """One for each queue, the same as long as it lives; the others' are not moved by its end."""
+    """Chooses one per queue by hash, so that the end of one subscriber does not move the others."""
     candidates = [each for each in subscribers if each.mode == "hash"]
     if not candidates:
         return []

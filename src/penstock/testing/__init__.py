@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Faults", "ManualClock", "Simulation"]
 
-HOMES = {"Faults": "faults", "ManualClock": "clock", "Simulation": "simulation"}
+HOMES = {"Faults": "faults", "ManualClock": "simulation", "Simulation": "simulation"}
 
 # Hidden from type checkers, which would accept any name.
 if not TYPE_CHECKING:

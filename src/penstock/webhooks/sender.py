@@ -51,9 +51,9 @@ class WebhookResult(Struct, frozen=True):
 class WebhookSender:
     """Holds the HTTP session of one event loop, opened on first use."""
 
-    def __init__(self, reach: EgressPolicy, patience: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(self, reach: EgressPolicy, timeout: float = REQUEST_TIMEOUT_S) -> None:
         self.reach = reach
-        self.patience = patience
+        self.timeout = timeout
         self.session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -73,25 +73,25 @@ class WebhookSender:
             self.session = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=self.patience),
+                timeout=aiohttp.ClientTimeout(total=self.timeout),
                 auto_decompress=False,
                 trust_env=False,
             )
         return self.session
 
-    async def post(self, letter: WebhookRequest) -> WebhookResult:
+    async def post(self, request: WebhookRequest) -> WebhookResult:
         """Sends a webhook. Errors become a result, not an exception."""
         try:
             async with self.ensure_session().post(
-                URL(letter.url, encoded=True),
-                data=letter.body,
-                headers=make_headers(letter, datetime.now(UTC)),
+                URL(request.url, encoded=True),
+                data=request.body,
+                headers=make_headers(request, datetime.now(UTC)),
                 allow_redirects=False,
             ) as response:
                 await drain(response)
                 return WebhookResult(response.status)
         except TimeoutError:
-            return WebhookResult(None, f"no response within {self.patience:g} s")
+            return WebhookResult(None, f"no response within {self.timeout:g} s")
         except (aiohttp.ClientError, ValueError) as error:
             return WebhookResult(None, describe_error(error))
 
@@ -106,13 +106,13 @@ async def drain(response: aiohttp.ClientResponse) -> None:
             return
 
 
-def make_headers(letter: WebhookRequest, now: datetime) -> dict[str, str]:
-    text = letter.body.decode()
-    signatures = [Webhook(secret).sign(letter.id, now, text) for secret in letter.secrets]
+def make_headers(request: WebhookRequest, now: datetime) -> dict[str, str]:
+    text = request.body.decode()
+    signatures = [Webhook(secret).sign(request.id, now, text) for secret in request.secrets]
     return {
         "content-type": "application/json",
         "user-agent": "penstock",
-        "webhook-id": letter.id,
+        "webhook-id": request.id,
         "webhook-timestamp": str(int(now.timestamp())),
         "webhook-signature": " ".join(signatures),
     }

@@ -163,7 +163,7 @@ class Dispatcher:
             else:
                 placed.setdefault(lane, []).append((handler, context))
         self.heartbeat.watch(renew_at)
-        self.heartbeat.claimed(deliveries, lease, plain=plain)
+        self.heartbeat.report_claimed(deliveries, lease, plain=plain)
         for lane, runs in placed.items():
             lane.put(runs)
 

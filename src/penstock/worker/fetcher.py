@@ -140,7 +140,7 @@ class Fetcher:
     def free(self) -> int:
         """The number of free slots, or below 0 the number of messages that wait for one."""
         lanes = self.crowded or self.lanes
-        return sum(lane.free for lane in lanes) - self.suspects.starting(self.lanes)
+        return sum(lane.free for lane in lanes) - self.suspects.count_starting(self.lanes)
 
     def limit(self) -> int:
         """Returns how many messages to claim now. Waiting suspects take no slot."""

@@ -63,10 +63,10 @@ class Heartbeat:
         if self.standby is not None:
             self.standby.prepare(lease)
 
-    def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
+    def report_claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
         """Reports claimed messages to the standby, before any of them runs."""
         if self.standby is not None:
-            self.standby.claimed(deliveries, lease, plain=plain)
+            self.standby.report_claimed(deliveries, lease, plain=plain)
 
     def wake(self) -> None:
         # The loop may already be closed.

@@ -12,7 +12,7 @@ from penstock.worker.quarantine import Quarantine
 
 log = structlog.get_logger()
 # A message that waited this long for a slot is released, so that another worker can run it.
-PATIENCE_S = 1.0
+FIRST_PAUSE_S = 1.0
 # If it comes back, no other worker wanted it, and it is released less often each time.
 PAUSE_GROWTH = 4.0
 MAX_PAUSE_S = 300.0
@@ -62,7 +62,7 @@ class Prefetch:
     def stop(self) -> None:
         """Assumes long runs, because prefetched messages did not start in time."""
         self.ahead = 0
-        self.run_seconds = max(self.run_seconds, PATIENCE_S)
+        self.run_seconds = max(self.run_seconds, FIRST_PAUSE_S)
 
 
 class Feeder(Protocol):
@@ -81,14 +81,14 @@ class GrowingPause:
     """A pause that grows while the same messages come back. It remembers the last ones."""
 
     def __init__(self) -> None:
-        self.seconds = PATIENCE_S
+        self.seconds = FIRST_PAUSE_S
         self.returned: frozenset[int] = frozenset()
 
     def give_back(self, contexts: Iterable[Context]) -> None:
         ids = frozenset(context.id for context in contexts)
         again = not ids.isdisjoint(self.returned)
         longer = min(MAX_PAUSE_S, self.seconds * PAUSE_GROWTH)
-        self.seconds = longer if again else PATIENCE_S
+        self.seconds = longer if again else FIRST_PAUSE_S
         self.returned = ids
 
 
@@ -109,7 +109,7 @@ class LaneWatch:
         if accepted - self.lane.waiting >= self.mark:
             self.mark, self.marked_at = accepted, now
             return []
-        if now - self.marked_at < PATIENCE_S:
+        if now - self.marked_at < FIRST_PAUSE_S:
             return []
         overdue = self.lane.take_back()
         self.mark = self.lane.load.accepted
@@ -124,7 +124,7 @@ class GiveBack:
         self.suspects = suspects
         self.release = release
         # How long suspects may wait for their turn.
-        self.patience = GrowingPause()
+        self.pause = GrowingPause()
         self.feeders: list[tuple[Feeder, list[LaneWatch]]] = []
         self.claimed = asyncio.Event()
 
@@ -155,7 +155,7 @@ class GiveBack:
         )
 
     def take_suspects(self, lanes: Sequence[Executor], now: float) -> list[Context]:
-        overdue = self.suspects.take_overdue(lanes, now - self.patience.seconds)
+        overdue = self.suspects.take_overdue(lanes, now - self.pause.seconds)
         if overdue:
-            self.patience.give_back(overdue)
+            self.pause.give_back(overdue)
         return overdue

@@ -64,7 +64,7 @@ class Quarantine:
     def count_waiting(self, lanes: Collection[Executor]) -> int:
         return sum(lane in lanes for lane, _ in self.places)
 
-    def starting(self, lanes: Collection[Executor]) -> int:
+    def count_starting(self, lanes: Collection[Executor]) -> int:
         """Returns how many are about to take a slot in these executors."""
         count = sum(lane in lanes for lane, _ in [*self.retries, *self.beginning])
         next_one = self.queue and (self.current is None or self.current.over)

@@ -167,7 +167,7 @@ class Standby:
                 # An empty group has the process import the driver.
                 self.process.send("claimed", [(0, lease, None, [], None)])
 
-    def claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
+    def report_claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
         """Reports claimed messages before any of them runs. Called on the worker's loop.
 
         `plain` means that all have that lease, and no timeout.
@@ -244,7 +244,7 @@ class Standby:
         if late > LATE_BEAT_S:
             self.late_at = time.monotonic()
         if late > self.shortest_lease / 3:
-            names = shown(self.suspects())
+            names = format_names(self.suspects())
             log.warning("gil_held", seconds=round(late, 1), tasks=names, advice=GIL_ADVICE)
 
     def suspects(self) -> Iterator[str]:
@@ -267,7 +267,7 @@ class Standby:
             log.warning(
                 "event_loop_stalled",
                 seconds=round(late, 1),
-                tasks=shown(self.names or self.suspects()),
+                tasks=format_names(self.names or self.suspects()),
                 advice=LOOP_ADVICE,
             )
 
@@ -288,7 +288,7 @@ def tokens_of(
     return None if tokens is None else [tokens.get((id, fence)) for id in ids]
 
 
-def shown(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     listed = sorted(set(names))
     more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
     return ", ".join(listed[:MAX_NAMES]) + more

@@ -326,10 +326,10 @@ class Worker:
                 verdict = context.settlement if context.settled else Release()
                 self.completer.add(RunEnd(context, verdict))
 
-    async def wait_until_drained(self, patience: float) -> bool:
+    async def wait_until_drained(self, timeout: float) -> bool:
         """Waits until nothing is held or running. Returns False on timeout."""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 while self.busy:
                     self.idle.clear()
                     await self.idle.wait()

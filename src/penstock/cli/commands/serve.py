@@ -221,7 +221,7 @@ def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":
 
     if not (given.auth or given.jwks_url or given.jwt_issuer or given.introspect_url):
         return None
-    believed = TrustedIssuers(
+    issuers = TrustedIssuers(
         given.jwt_issuer,
         given.jwt_audience,
         given.jwks_url,
@@ -233,8 +233,8 @@ def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":
         given.rate,
         given.require_event_types,
     )
-    check(believed)
-    return believed
+    check(issuers)
+    return issuers
 
 
 def parse_ports(text: str) -> frozenset[int] | None:

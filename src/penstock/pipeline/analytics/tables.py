@@ -63,9 +63,9 @@ def shape_table(rows: DataFrame, table: ResultTable) -> DataFrame:
 def split(schema: str) -> list[str]:
     """Splits at commas between columns, not at those inside a type."""
     parts, depth, start = [], 0, 0
-    for at, letter in enumerate(schema):
-        depth += (letter == "<") - (letter == ">")
-        if letter == "," and depth == 0:
+    for at, character in enumerate(schema):
+        depth += (character == "<") - (character == ">")
+        if character == "," and depth == 0:
             parts.append(schema[start:at].strip())
             start = at + 1
     return [*parts, schema[start:].strip()]
