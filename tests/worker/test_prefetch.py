@@ -195,7 +195,7 @@ async def test_a_worker_alone_does_not_give_back_the_same_messages_in_circles(
     app: Penstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time that they come back, it leaves them to others for longer."""
-    monkeypatch.setattr(prefetch, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(prefetch, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(prefetch, "CHECK_INTERVAL_S", 0.001)
     monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
     gate = Gate(app)
@@ -214,7 +214,7 @@ async def test_a_worker_that_comes_late_runs_what_the_first_could_not_begin(
     filed: Penstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alone, the first claimed the same message again and again for its free threads."""
-    monkeypatch.setattr(prefetch, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(prefetch, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(prefetch, "CHECK_INTERVAL_S", 0.001)
     monkeypatch.setattr(prefetch, "PAUSE_GROWTH", 1e9)
     monkeypatch.setattr("penstock.worker.fetcher.PAUSE_S", 0.01)
