@@ -216,7 +216,7 @@ KEEPING = (
 )  # fmt: skip
 
 CALLBACKS = (
-    code("nobody_is_told", "sql/finalize.py finalize", "if flags & Flag.CALLBACK:", "if False:",
+    code("nobody_is_told", "sql/keys.py finalize", "if flags & Flag.CALLBACK:", "if False:",
          "callbacks"),
     code("told_of_again", "sql/settle.py clear_told_flag", "flags & Flag.FROM_DEAD and", "False and",
          "callbacks"),

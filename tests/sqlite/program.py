@@ -17,7 +17,7 @@ from penstock.stores.sqlite import connection
 from penstock.stores.sqlite.database import read_system_clock
 from penstock.stores.sqlite.store import open_sqlite
 from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.stores.sqlite.write_turns import WriteTurns
+from penstock.stores.sqlite.writer import WriteTurns
 from tests.sqlite.scenes import default_queue, publish
 
 NOBODY = 65_534

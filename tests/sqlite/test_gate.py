@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import StoreBusy
 from penstock.stores.sqlite.store import SqliteStore
-from penstock.stores.sqlite.write_turns import WriteTurns
+from penstock.stores.sqlite.writer import WriteTurns
 from tests.sqlite.children import CAP, Child, children, wait_until
 from tests.sqlite.scenes import places, publish
 

@@ -20,7 +20,7 @@ from penstock.stores.sqlite.connection import (
     split,
 )
 from penstock.stores.sqlite.database import read_system_clock
-from penstock.stores.sqlite.write_turns import WriteTurns
+from penstock.stores.sqlite.writer import WriteTurns
 from tests.sqlite.children import Child, children, wait_until
 from tests.sqlite.scenes import open_file, places, publish
 

@@ -5,7 +5,7 @@ import signal
 import sqlite3
 from pathlib import Path
 
-from penstock.stores.sqlite.write_turns import WriteTurns
+from penstock.stores.sqlite.writer import WriteTurns
 from tests.faults.storm.scene import Scene
 
 FILE = "storm.db"

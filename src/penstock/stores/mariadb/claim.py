@@ -9,7 +9,7 @@ from penstock.model.message import PLAIN, Flag, Leased
 from penstock.model.store_types import Claim
 from penstock.stores.mariadb.statement import RawSql, fill_statement
 from penstock.stores.sql import upkeep
-from penstock.stores.sql.rows import decode_meta_json
+from penstock.stores.sql.records import decode_meta_json
 from penstock.stores.sql.transaction import SqlTransaction
 
 RANK, DEAD_AT = 12, 13

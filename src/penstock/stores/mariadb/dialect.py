@@ -24,7 +24,7 @@ from penstock.model.store_types import (
     Retention,
 )
 from penstock.store import Check
-from penstock.stores.mariadb import caller_transaction, copying, feed, health, publish, schema
+from penstock.stores.mariadb import caller_transaction, feed, health, publish, schema
 from penstock.stores.mariadb import claim as claims
 from penstock.stores.mariadb.caller_transaction import KINDS
 from penstock.stores.mariadb.connection import (
@@ -236,7 +236,7 @@ class MariaDialect:
         return await self.database.read(export.recent, after, limit)
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
-        return await self.database.write(copying.restore, page, queue_ids)
+        return await self.database.write(feed.restore, page, queue_ids)
 
 
 def make_complete_statements(items: Sequence[Completion]) -> list[str]:

@@ -1,21 +1,25 @@
-"""Reads messages and history for the export, up to the last final number.
+"""Reads messages and history for the export, up to the last final number; restores copies.
 
 Numbers are assigned before the commit and commit in any order. So each writer locks the newest
 generation until its commit. If no generation is locked, everything committed is final; otherwise
 everything committed before the oldest locked generation began.
 """
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.errors import StoreBusy
+from penstock.model.copies import StoreCounters, StoreDump
 from penstock.model.store_types import Cursor, Feed, Pruned, Retention
 from penstock.stores.mariadb.connection import MariaConnection
-from penstock.stores.mariadb.statement import fill_statement
+from penstock.stores.mariadb.publish import ONE_PACKET
+from penstock.stores.mariadb.statement import fill_statement, to_tuples
 from penstock.stores.mariadb.transaction import MariaTransaction
-from penstock.stores.sql import export, upkeep
+from penstock.stores.sql import copying, export, upkeep
+from penstock.stores.sql.copying import COLUMNS, Rows
 from penstock.stores.sql.database import ServerDatabase
-from penstock.stores.sql.rows import make_feed_message, make_history_row
+from penstock.stores.sql.records import make_feed_message, make_history_row
 
 MariaDatabase: TypeAlias = ServerDatabase[MariaConnection, MariaTransaction]
 
@@ -81,3 +85,39 @@ async def write_aside(database: MariaDatabase, statement: str, /, **values: Any)
             await session.send(f"SET STATEMENT innodb_lock_wait_timeout=0 FOR {text}")
     except database.driver.errors as error:
         raise database.driver.translate(error) from error
+
+
+FINAL = COLUMNS["history"].index("final")
+
+
+async def restore(tx: MariaTransaction, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+    await raise_counters(tx, page.counters)
+    return await copying.restore(tx, insert, page, queue_ids)
+
+
+async def insert(tx: MariaTransaction, table: str, rows: Rows) -> None:
+    if table == "history":
+        # A message ends once: final is 1 or NULL.
+        rows = [(*row[:FINAL], row[FINAL] or None, *row[FINAL + 1 :]) for row in rows]
+    for chunk in split_into_packets(rows):
+        await tx.send(fill_statement(f"restore_{table}", rows=to_tuples(chunk)))
+
+
+def split_into_packets(rows: Rows) -> Iterator[Rows]:
+    start = length = 0
+    for end, row in enumerate(rows):
+        size = sum(len(value) for value in row if isinstance(value, bytes | str))
+        length += size
+        if start < end and length > ONE_PACKET:
+            yield rows[start:end]
+            start, length = end, size
+    yield rows[start:]
+
+
+async def raise_counters(tx: MariaTransaction, counters: StoreCounters) -> None:
+    found = await tx.one("copy_counters")
+    if found[0] < counters.message:
+        await tx.send(fill_statement("restore_sequence", message=counters.message))
+    await tx.send(
+        fill_statement("restore_counters", fence=max(counters.fence, 1), pruned=counters.pruned)
+    )

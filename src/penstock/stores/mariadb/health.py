@@ -7,7 +7,7 @@ from penstock.stores.mariadb import schema
 from penstock.stores.mariadb.connection import MariaDsn
 from penstock.stores.mariadb.schema import SCHEMA
 from penstock.stores.mariadb.transaction import MariaTransaction
-from penstock.stores.sql import health
+from penstock.stores.sql import upkeep
 
 # A smaller max_allowed_packet refuses large bodies, in bytes.
 PACKET = 16 * 1024 * 1024
@@ -22,9 +22,9 @@ async def examine(tx: MariaTransaction, address: MariaDsn) -> list[Check]:
         await check_packets(tx),
         await check_exports(tx),
         await check_type_index(tx),
-        await health.check_leases(tx),
-        await health.check_exports(tx),
-        await health.check_dead(tx),
+        await upkeep.check_leases(tx),
+        await upkeep.check_exports(tx),
+        await upkeep.check_dead(tx),
     ]
 
 

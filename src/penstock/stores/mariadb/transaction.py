@@ -175,6 +175,8 @@ class MariaDriver:
     """Begins transactions and runs statements on MariaDB sessions."""
 
     errors: tuple[type[BaseException], ...] = ERRORS
+    is_gone = staticmethod(is_connection_gone)
+    is_conflict = staticmethod(is_conflict)
 
     def __init__(self, where: str, moment: str, notices: Notices) -> None:
         self.where = where
@@ -197,12 +199,6 @@ class MariaDriver:
     def writes(self, statement: str) -> bool:
         """Always False: writes are packets with a transaction of their own."""
         return False
-
-    def is_gone(self, error: BaseException) -> bool:
-        return is_connection_gone(error)
-
-    def is_conflict(self, error: BaseException) -> bool:
-        return is_conflict(error)
 
     def translate(self, error: BaseException, *, sent: bool = False) -> StoreError:
         return translate_error(error, self.where, sent=sent)

@@ -27,7 +27,7 @@ from penstock.model.store_types import (
 )
 from penstock.retry import TRANSACTION, Retries
 from penstock.store import Check
-from penstock.stores.postgres import caller_transaction, copying, feed, health, publish, schema
+from penstock.stores.postgres import caller_transaction, feed, health, publish, schema
 from penstock.stores.postgres.caller_transaction import KINDS
 from penstock.stores.postgres.claim_cursor import ClaimCursor, ClaimSpan, CursorPosition
 from penstock.stores.postgres.connection import PostgresDsn
@@ -37,7 +37,7 @@ from penstock.stores.sql import upkeep
 from penstock.stores.sql.caller_transaction import Inside
 from penstock.stores.sql.database import ServerDatabase
 from penstock.stores.sql.publish import list_queue_ids
-from penstock.stores.sql.rows import decode_meta_json
+from penstock.stores.sql.records import decode_meta_json
 from penstock.stores.sql.transaction import SqlTransaction
 
 Locked = TypeVar("Locked", Completion, Extension)
@@ -199,7 +199,7 @@ class PostgresDialect:
         return await self.database.read(feed.recent, after, limit)
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
-        return await self.database.write(copying.restore, page, queue_ids)
+        return await self.database.write(feed.restore, page, queue_ids)
 
 
 def measure_claim(started: float, rows: list[Any]) -> ClaimSpan:

@@ -1,13 +1,19 @@
-"""Reads rows in commit order, without gaps, for the export and for retention."""
+"""Reads rows in commit order, without gaps, for the export and for retention; restores copies."""
 
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from msgspec.structs import asdict
+
+from penstock.model.copies import StoreDump
 from penstock.model.message import HistoryRow
 from penstock.model.store_types import Cursor, Feed, Pruned, Retention
+from penstock.stores.postgres.connection import DEADLINE
 from penstock.stores.postgres.transaction import PostgresTransaction
-from penstock.stores.sql import export, upkeep
-from penstock.stores.sql.rows import decode_meta, make_feed_message, make_history_row
+from penstock.stores.sql import copying, export, upkeep
+from penstock.stores.sql.copying import COLUMNS, Rows
+from penstock.stores.sql.records import decode_meta, make_feed_message, make_history_row
 
 # Ordered by transaction, then by number.
 in_order = itemgetter(-1, 0)
@@ -28,7 +34,7 @@ class FeedTable(NamedTuple):
 
 MESSAGES = FeedTable("feed_messages", "messages_between")
 HISTORY = FeedTable("feed_history", "history_between")
-COLUMNS = {"message": "message_columns", "history": "history_columns"}
+COLUMN_STATEMENTS = {"message": "message_columns", "history": "history_columns"}
 
 
 async def feed(tx: PostgresTransaction, cursor: Cursor, limit: int) -> Feed:
@@ -90,7 +96,7 @@ async def read_columns(
     await tx.connection.execute("SET LOCAL work_mem = '64MB'")
     alone = last == after + 1
     bounds = {"after": after, "last": last, "limit": None if alone else limit + 1}
-    row = await tx.one(COLUMNS[table], **bounds, most=MAX_PAGE_BYTES)
+    row = await tx.one(COLUMN_STATEMENTS[table], **bounds, most=MAX_PAGE_BYTES)
     found = {name: values or [] for name, values in row.items()}
     large = len(found.get("body", found["id"])) < len(found["id"])
     if not alone and (large or len(found["id"]) > limit):
@@ -121,3 +127,29 @@ async def prune(tx: PostgresTransaction, retention: Retention) -> Pruned:
 async def enable_bitmap_scans(tx: PostgresTransaction) -> None:
     """Allows bitmap scans, the only way to read a BRIN index."""
     await tx.connection.execute("SET LOCAL enable_bitmapscan = on")
+
+
+async def restore(tx: PostgresTransaction, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+    await tx.one("restore_counters", **asdict(page.counters))
+    return await copying.restore(tx, insert, page, queue_ids)
+
+
+async def insert(tx: PostgresTransaction, table: str, rows: Rows) -> None:
+    if table == "dedup":
+        await insert_keys(tx, rows)
+        return
+    if table == "message":
+        # A rank that follows from the priority is not stored.
+        rows = [(*row[:4], None if row[4] == -row[3] else row[4], *row[5:]) for row in rows]
+    await tx.connection.copy_records_to_table(
+        table, schema_name="penstock", columns=COLUMNS[table], records=rows, timeout=DEADLINE
+    )
+
+
+async def insert_keys(tx: PostgresTransaction, rows: Rows) -> None:
+    """Skips keys that are there: COPY cannot."""
+    queue_ids, keys, ids, digests, expires_ats = zip(*rows, strict=True)
+    await tx.run(
+        "restore_dedup", queue_ids=queue_ids, keys=keys, ids=ids, digests=digests,
+        expires_ats=expires_ats,
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from penstock.store import Check
 from penstock.stores.postgres.connection import SETTINGS, PostgresDsn
 from penstock.stores.postgres.schema import SCHEMA
 from penstock.stores.postgres.transaction import SQL, PostgresTransaction
-from penstock.stores.sql import health
+from penstock.stores.sql import upkeep
 
 # A transaction this old (seconds) keeps vacuum from removing dead rows.
 OLD_SNAPSHOT = 300
@@ -19,9 +19,9 @@ async def examine(tx: PostgresTransaction, address: PostgresDsn) -> list[Check]:
         await check_sessions(tx),
         await check_snapshots(tx),
         await check_type_index(tx),
-        await health.check_leases(tx),
-        await health.check_exports(tx),
-        await health.check_dead(tx),
+        await upkeep.check_leases(tx),
+        await upkeep.check_exports(tx),
+        await upkeep.check_dead(tx),
     ]
 
 

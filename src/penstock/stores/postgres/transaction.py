@@ -153,6 +153,7 @@ class PostgresDriver:
     """Begins transactions and runs statements on asyncpg connections."""
 
     errors: tuple[type[BaseException], ...] = ERRORS
+    is_gone = staticmethod(is_connection_gone)
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -174,9 +175,6 @@ class PostgresDriver:
 
     def writes(self, statement: str) -> bool:
         return SQL[statement].writes
-
-    def is_gone(self, error: BaseException) -> bool:
-        return is_connection_gone(error)
 
     def is_conflict(self, error: BaseException) -> bool:
         return isinstance(error, CONFLICT_ERRORS)

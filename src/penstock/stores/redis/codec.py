@@ -16,7 +16,7 @@ from penstock.model.message import (
     Verb,
 )
 from penstock.model.store_types import Answer, AnswerKind
-from penstock.stores.sql.rows import decode_meta_json
+from penstock.stores.sql.records import decode_meta_json
 
 NONE = b"-"
 

@@ -7,7 +7,7 @@ from penstock.model.message import PLAIN, Flag, Meta
 from penstock.model.store_types import Entry, Published, UniformBatch
 from penstock.stores.redis.codec import NONE, compute_digest, digest_correlation, make_field
 from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, refuse_all
-from penstock.stores.sql.rows import decode_meta_json
+from penstock.stores.sql.records import decode_meta_json
 
 
 def make_arguments(entries: Sequence[Entry]) -> list[bytes | str | int]:

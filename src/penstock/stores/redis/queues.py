@@ -21,7 +21,7 @@ from penstock.model.store_types import WorkerInfo
 from penstock.retry import QUEUE_CHANGE, Retries
 from penstock.stores.redis.codec import decode_moment, encode_queue_id
 from penstock.stores.redis.database import RedisDatabase
-from penstock.stores.sql.rows import decode_schedule
+from penstock.stores.sql.records import decode_schedule
 
 encode = msgspec.json.Encoder().encode
 decode_workers = msgspec.json.Decoder(tuple[str, int, list[str]]).decode

@@ -20,13 +20,11 @@ from penstock.stores.redis.connection import (
 from penstock.stores.redis.consume import RedisConsume
 from penstock.stores.redis.copying import RedisCopying
 from penstock.stores.redis.database import RedisDatabase
-from penstock.stores.redis.documents import RedisDocuments
-from penstock.stores.redis.durability import read_durability, refuse_unsafe
 from penstock.stores.redis.errors import ERRORS, translate_error
 from penstock.stores.redis.export import RedisExport
-from penstock.stores.redis.health import RedisHealth
+from penstock.stores.redis.health import RedisHealth, read_durability, refuse_unsafe
 from penstock.stores.redis.queues import RedisQueues
-from penstock.stores.redis.records import RedisRecords
+from penstock.stores.redis.records import RedisDocuments, RedisRecords
 from penstock.stores.redis.upkeep import RedisUpkeep
 
 OLDEST = (6, 2)

@@ -18,7 +18,7 @@ from penstock.model.copies import (
     TicketPlace,
 )
 from penstock.model.message import NEVER, PLAIN, HistoryRow, Meta
-from penstock.stores.sql.rows import make_feed_message, make_history_row
+from penstock.stores.sql.records import make_feed_message, make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
 
 PLACES: tuple[TicketPlace, ...] = ("ready", "scheduled", "lease", "dead")

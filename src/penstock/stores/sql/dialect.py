@@ -1,12 +1,11 @@
 """What differs between the SQL engines: their databases, fast statements and hot verbs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from penstock.model.copies import StoreDump
-from penstock.model.message import HistoryRow, Moment, Verb
+from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
-    Answer,
     Claim,
     Claimed,
     Completion,
@@ -15,14 +14,11 @@ from penstock.model.store_types import (
     Extension,
     Feed,
     Firing,
-    Lease,
     Lock,
     Move,
-    Promoted,
     Pruned,
     Published,
     Retention,
-    Sweep,
 )
 from penstock.store import Capabilities, Check
 from penstock.stores.sql.caller_transaction import Inside
@@ -107,53 +103,3 @@ class ServerDialect(Dialect, Protocol):
         """Enters the caller's transaction, or begins one if there is none."""
 
     async def ainside(self, connection: object) -> Inside: ...
-
-
-class HotVerbs(Protocol):
-    """Verbs that depend on how the engine isolates writers: one writer, or many at once."""
-
-    async def enqueue(
-        self, entries: Sequence[Entry], *, atomic: bool = False
-    ) -> list[Published]: ...
-
-    def enqueue_on(
-        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
-    ) -> list[Published]: ...
-
-    async def aenqueue_on(
-        self, connection: object, entries: Sequence[Entry], *, wake: bool = True
-    ) -> list[Published]: ...
-
-    def complete_on(self, connection: object, item: Completion) -> None: ...
-
-    async def acomplete_on(self, connection: object, item: Completion) -> None: ...
-
-    def in_transaction(self, connection: object) -> bool: ...
-
-    async def complete(self, items: Sequence[Completion]) -> list[Answer]: ...
-
-    async def extend(self, items: Sequence[Extension]) -> list[Answer]: ...
-
-    async def leases(self, locks: Sequence[Lock]) -> list[Lease | None]: ...
-
-    async def explain(self, locks: Sequence[Lock], verbs: Sequence[Verb]) -> list[Answer]: ...
-
-    async def settle(self, moves: Sequence[Move]) -> list[Answer]: ...
-
-    async def any_ready(self, queue_ids: Collection[int]) -> bool: ...
-
-    async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool: ...
-
-    async def expired_leases(self, limit: int) -> Sweep: ...
-
-    async def promote(self, limit: int) -> Promoted: ...
-
-    async def directory_version(self) -> int: ...
-
-    async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]: ...
-
-    async def redrive(self, ids: Sequence[int]) -> list[Answer]: ...
-
-    async def replace(self, id: int, entry: Entry) -> Published: ...
-
-    async def purge_dead(self, ids: Sequence[int]) -> list[Answer]: ...

@@ -3,7 +3,7 @@
 from penstock.errors import InvalidState
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import Cursor, Exported, Tally
-from penstock.stores.sql.rows import make_history_row
+from penstock.stores.sql.records import make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
 
 

@@ -7,9 +7,9 @@ from penstock.errors import Busy, InvalidState
 from penstock.model.message import NEVER, Flag, State, Verb
 from penstock.model.store_types import MISSING, Answer, AnswerKind, Entry, Published
 from penstock.stores.sql import keys
-from penstock.stores.sql.finalize import finalize
+from penstock.stores.sql.keys import finalize
 from penstock.stores.sql.publish import publish_checked
-from penstock.stores.sql.rows import make_message
+from penstock.stores.sql.records import make_message
 from penstock.stores.sql.settle import BUSY, end, find_state
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 

@@ -14,7 +14,7 @@ from penstock.model.message import NEVER, Moment, State, Verb
 from penstock.model.store_types import Completion, Dedupe, Entry, Published, UniformBatch
 from penstock.rules.drafts import find_earliest
 from penstock.stores.sql import keys
-from penstock.stores.sql.finalize import finalize
+from penstock.stores.sql.keys import finalize
 from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
 
 NOT_PUBLISHED = Published(0, code="NOT_PUBLISHED")

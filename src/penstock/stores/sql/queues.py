@@ -17,7 +17,7 @@ from penstock.model.queue import (
 )
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import WorkerInfo
-from penstock.stores.sql.rows import make_queue, make_schedule
+from penstock.stores.sql.records import make_queue, make_schedule
 from penstock.stores.sql.transaction import SqlTransaction
 
 encode = msgspec.json.Encoder().encode

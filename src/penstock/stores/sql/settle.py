@@ -18,8 +18,8 @@ from penstock.model.store_types import (
     Sweep,
     keep_lasting_flags,
 )
-from penstock.stores.sql.finalize import finalize
-from penstock.stores.sql.rows import decode_meta
+from penstock.stores.sql.keys import finalize
+from penstock.stores.sql.records import decode_meta
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
 
 LOST = Answer(AnswerKind.LOST)

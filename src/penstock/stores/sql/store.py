@@ -1,7 +1,7 @@
 """The store of the SQL engines. Cold verbs run a function of a verb module in a transaction."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar
 
 from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
@@ -21,9 +21,15 @@ from penstock.model.store_types import (
 from penstock.stores.notifier import WorkNotifier, wait_for_work
 from penstock.stores.sql import copying, documents, export, messages, queues, records, upkeep
 from penstock.stores.sql import settle as settling
-from penstock.stores.sql.dialect import Database, Dialect, HotVerbs
+from penstock.stores.sql.dialect import Database, Dialect
 from penstock.stores.sql.documents import Work, with_audit
 
+if TYPE_CHECKING:
+    from penstock.stores.sql.server_verbs import ServerVerbs
+    from penstock.stores.sqlite.verbs import SqliteVerbs
+
+# Verbs that depend on how writers are isolated: many at once, or one.
+HotVerbs: TypeAlias = "ServerVerbs | SqliteVerbs"
 P = ParamSpec("P")
 T = TypeVar("T")
 DatabaseT = TypeVar("DatabaseT", bound=Database)
@@ -35,7 +41,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     """Implements `penstock.store.Store` over an engine's database, notifier and dialect."""
 
     def __init__(
-        self, database: DatabaseT, notifier: NotifierT, dialect: DialectT, hot: HotVerbs
+        self, database: DatabaseT, notifier: NotifierT, dialect: DialectT, hot: "HotVerbs"
     ) -> None:
         self.database = database
         self.notifier = notifier

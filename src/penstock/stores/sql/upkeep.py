@@ -1,4 +1,4 @@
-"""Verbs of the agents: promote, expire, age, prune, fire schedules, claim ticks."""
+"""Verbs of the agents and the health checks shared by the SQL stores."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.model.message import Flag, State, Verb
 from penstock.model.store_types import AgentRun, Firing, Promoted, Pruned, Retention
+from penstock.store import Check
 from penstock.stores.sql import documents, keys
 from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.settle import end
@@ -177,3 +178,28 @@ async def agent_runs(tx: SqlTransaction) -> list[AgentRun]:
 
 async def dead_counts(tx: SqlTransaction) -> dict[int, int]:
     return dict(await tx.all("dead_counts"))
+
+
+STALE_EXPORT = 86_400_000_000
+OVERDUE = 60_000_000
+
+
+async def check_leases(tx: SqlTransaction) -> Check:
+    """Overdue leases mean that no reclaimer runs: one reclaims within seconds."""
+    overdue = len(await tx.all("lease_expired", now=tx.now - OVERDUE, limit=1_000))
+    if overdue:
+        return Check("leases", f"{overdue} expired over a minute ago; is a worker running?", False)
+    return Check("leases", "none overdue")
+
+
+async def check_exports(tx: SqlTransaction) -> Check:
+    rows = await tx.all("cursors")
+    stale = [name for name, *_, at in rows if at < tx.now - STALE_EXPORT]
+    if stale:
+        return Check("exports", f"no progress for a day: {', '.join(stale)}", False)
+    return Check("exports", "none behind")
+
+
+async def check_dead(tx: SqlTransaction) -> Check:
+    count = sum(number for _, number in await tx.all("dead_counts"))
+    return Check("dead letters", f"{count}")

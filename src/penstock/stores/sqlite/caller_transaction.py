@@ -1,14 +1,16 @@
-"""Publishes and completes inside the open transaction of a caller's connection."""
+"""Adapts callers' SQLite connections, and publishes and completes in their open transactions."""
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from penstock.errors import InvalidInput, LockLost, StoreBusy
 from penstock.model.message import Moment
 from penstock.model.store_types import AnswerKind, Completion, Entry, Published
+from penstock.stores.driver_adapters import CallerConnection, DriverAdapters
 from penstock.stores.sql.settle import complete_one
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.connection import refuse_newer, translate_error
@@ -16,8 +18,84 @@ from penstock.stores.sqlite.publish import publish_each
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import Work
 
-P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Sqlite3Connection(CallerConnection):
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return work(self.connection)
+
+    async def arun(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return work(self.connection)
+
+
+class AiosqliteConnection(Sqlite3Connection):
+    """Its sqlite3 connection may be used on its own thread only."""
+
+    waits = True
+
+    async def arun(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        # aiosqlite has no public method that runs a function on its thread.
+        result: T = await self.connection._execute(work, self.connection._conn)
+        return result
+
+
+def adapt_driver(connection: Any) -> Sqlite3Connection | None:
+    if isinstance(connection, sqlite3.Connection):
+        return Sqlite3Connection(connection)
+    if is_aiosqlite(connection):
+        return AiosqliteConnection(connection)
+    if is_django(connection):
+        connection.ensure_connection()
+        return adapt_driver(connection.connection)
+    return None
+
+
+def is_aiosqlite(connection: object) -> bool:
+    aiosqlite = sys.modules.get("aiosqlite")
+    return aiosqlite is not None and isinstance(connection, aiosqlite.Connection)
+
+
+def is_django(connection: object) -> bool:
+    return "django.db" in sys.modules and hasattr(connection, "in_atomic_block")
+
+
+ADAPTERS = DriverAdapters("sqlite3, aiosqlite, SQLAlchemy or Django", adapt_driver)
+
+
+def in_transaction(connection: Any) -> bool:
+    """True inside a transaction; False for a closed connection. Begins none."""
+    try:
+        raw = find_driver_connection(connection)
+        return bool(raw.in_transaction) if raw is not None else False
+    except (sqlite3.ProgrammingError, ValueError):
+        # sqlite3 and aiosqlite raise these for a closed connection.
+        return False
+
+
+def find_driver_connection(connection: Any) -> Any:
+    """Returns the connection of sqlite3 or aiosqlite; None if there is none yet."""
+    if isinstance(connection, sqlite3.Connection) or is_aiosqlite(connection):
+        return connection
+    if is_django(connection):
+        return connection.connection
+    sqlalchemy, orm = sys.modules.get("sqlalchemy"), sys.modules.get("sqlalchemy.orm")
+    if sqlalchemy is None:
+        return None
+    # The sync side of an AsyncSession or AsyncConnection.
+    connection = getattr(
+        connection, "sync_session", getattr(connection, "sync_connection", connection)
+    )
+    if orm is not None and isinstance(connection, orm.scoped_session):
+        connection = connection()
+    if orm is not None and isinstance(connection, orm.Session):
+        connection = connection.connection() if connection.in_transaction() else None
+    if isinstance(connection, sqlalchemy.Connection) and not connection.closed:
+        return connection.connection.driver_connection
+    return None
+
+
+P = ParamSpec("P")
 
 
 def publish(

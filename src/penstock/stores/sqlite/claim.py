@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.model.message import PLAIN, Flag, Leased, Moment, State, Verb
 from penstock.model.store_types import Claim, Claimed
-from penstock.stores.sql.rows import decode_meta_json
+from penstock.stores.sql.records import decode_meta_json
 from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import Ticket
 from penstock.stores.sqlite.transaction import SqliteTransaction

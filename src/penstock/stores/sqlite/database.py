@@ -1,14 +1,20 @@
-"""Runs work on the writer thread, on a pooled reader, or on the caller's thread."""
+"""Runs work on the writer thread, on a pooled reader, or on the caller's thread.
+
+All connections are closed around a fork: SQLite remembers in process memory which locks it holds.
+A forked child has the memory but not the locks, and could write to a -wal file that others have
+deleted.
+"""
 
 import asyncio
 import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from penstock.errors import StoreClosed, StoreUnusable
 from penstock.model.message import Moment
@@ -16,11 +22,71 @@ from penstock.store import Capabilities, Clock, Durability
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.connection import connect, read_floor, translate_error
 from penstock.stores.sqlite.files import StoreFiles
-from penstock.stores.sqlite.forks import forks
 from penstock.stores.sqlite.notifier import CommitWatcher, SocketNotifier
 from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.stores.sqlite.write_turns import WriteTurns
-from penstock.stores.sqlite.writer import NEXT, Applier, InlineWriter, ThreadWriter, Work
+from penstock.stores.sqlite.writer import (
+    NEXT,
+    Applier,
+    InlineWriter,
+    ThreadWriter,
+    Work,
+    WriteTurns,
+)
+
+
+class ForkableStore(Protocol):
+    def leave(self) -> None:
+        """Waits until no connection is in use, then closes them."""
+
+    def reopen(self) -> None:
+        """Reopens the connections in the parent."""
+
+    def forget(self) -> None:
+        """Marks the store closed in the child, which has to open its own."""
+
+
+class ForkGuard:
+    """Tracks the open stores. `opening` is held while one opens and during a fork."""
+
+    def __init__(self) -> None:
+        self.opening = threading.RLock()
+        self.stores: weakref.WeakSet[ForkableStore] = weakref.WeakSet()
+        self.left: list[ForkableStore] = []
+        self.heard = False
+
+    def add(self, store: ForkableStore) -> None:
+        self.stores.add(store)
+        if not self.heard:
+            self.heard = True
+            os.register_at_fork(
+                before=self.close_before_fork,
+                after_in_parent=self.in_parent,
+                after_in_child=self.in_child,
+            )
+
+    def close_before_fork(self) -> None:
+        self.opening.acquire()
+        self.left = list(self.stores)
+        for store in self.left:
+            store.leave()
+
+    def in_parent(self) -> None:
+        left, self.left = self.left, []
+        for store in left:
+            store.reopen()
+        self.opening.release()
+
+    def in_child(self) -> None:
+        left, self.left = self.left, []
+        for store in left:
+            store.forget()
+        self.stores.clear()
+        self.opening = threading.RLock()
+
+
+# One per process, because a fork copies the whole process.
+forks = ForkGuard()
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

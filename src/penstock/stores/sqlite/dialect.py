@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 
 from penstock.errors import InvalidInput
-from penstock.model.copies import StoreDump
+from penstock.model.copies import StoreCounters, StoreDump
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
     Claim,
@@ -17,12 +17,13 @@ from penstock.model.store_types import (
     Retention,
 )
 from penstock.store import Check
-from penstock.stores.sql import export, upkeep
-from penstock.stores.sql.rows import make_feed_message
+from penstock.stores.sql import copying, export, upkeep
+from penstock.stores.sql.copying import Rows
+from penstock.stores.sql.records import make_feed_message
 from penstock.stores.sqlite import claim as claiming
-from penstock.stores.sqlite import copying, health
+from penstock.stores.sqlite import health
 from penstock.stores.sqlite.database import SqliteDatabase
-from penstock.stores.sqlite.transaction import SqliteTransaction
+from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 from penstock.stores.sqlite.verbs import find_any_ready
 
 
@@ -87,7 +88,7 @@ class SqliteDialect:
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
         if self.database.files is not None:
             self.database.files.check_room()
-        return await self.database.write(copying.restore, page, queue_ids)
+        return await self.database.write(restore, page, queue_ids)
 
 
 async def prune_and_vacuum(tx: SqliteTransaction, retention: Retention) -> Pruned:
@@ -134,3 +135,18 @@ async def copy_to(tx: SqliteTransaction, path: str) -> None:
         tx.db.backup(target)
     finally:
         target.close()
+
+
+async def restore(tx: SqliteTransaction, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
+    await raise_counters(tx, page.counters)
+    return await copying.restore(tx, insert, page, queue_ids)
+
+
+async def insert(tx: SqliteTransaction, table: str, rows: Rows) -> None:
+    tx.db.executemany(SQL[f"restore_{table}"], rows)
+
+
+async def raise_counters(tx: SqliteTransaction, counters: StoreCounters) -> None:
+    await tx.run("begin_sequences")
+    await tx.run("restore_sequence", message=counters.message)
+    await tx.run("restore_counters", fence=counters.fence, pruned=counters.pruned)

@@ -3,7 +3,7 @@
 import os
 
 from penstock.store import Check, Durability
-from penstock.stores.sql import health
+from penstock.stores.sql import upkeep
 from penstock.stores.sqlite.connection import SCHEMA, read_floor
 from penstock.stores.sqlite.files import LOW_WATER, StoreFiles
 from penstock.stores.sqlite.transaction import SqliteTransaction
@@ -16,9 +16,9 @@ async def examine(
         check_durability(durability),
         check_schema(tx),
         check_integrity(tx),
-        await health.check_leases(tx),
-        await health.check_exports(tx),
-        await health.check_dead(tx),
+        await upkeep.check_leases(tx),
+        await upkeep.check_exports(tx),
+        await upkeep.check_dead(tx),
     ]
     return found if files is None else [*found, check_room(files), check_modes(files)]
 

@@ -20,13 +20,12 @@ from penstock.stores.sqlite.connection import (
     set_up,
     translate_error,
 )
-from penstock.stores.sqlite.database import SqliteDatabase, read_system_clock
+from penstock.stores.sqlite.database import SqliteDatabase, forks, read_system_clock
 from penstock.stores.sqlite.dialect import SqliteDialect
 from penstock.stores.sqlite.files import StoreFiles
-from penstock.stores.sqlite.forks import forks
 from penstock.stores.sqlite.notifier import SocketNotifier
 from penstock.stores.sqlite.verbs import SqliteVerbs
-from penstock.stores.sqlite.write_turns import WriteTurns
+from penstock.stores.sqlite.writer import WriteTurns
 
 SqliteStore: TypeAlias = SqlStore[SqliteDatabase, SocketNotifier, SqliteDialect]
 

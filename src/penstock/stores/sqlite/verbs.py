@@ -22,11 +22,11 @@ from penstock.model.store_types import (
 from penstock.stores.sql import messages, queues, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.documents import with_audit
-from penstock.stores.sql.finalize import finalize
+from penstock.stores.sql.keys import finalize
 from penstock.stores.sql.settle import explain, extend_one, keep_result
-from penstock.stores.sqlite import caller_transaction, driver_adapters, publish
+from penstock.stores.sqlite import caller_transaction, publish
+from penstock.stores.sqlite.caller_transaction import ADAPTERS
 from penstock.stores.sqlite.database import SqliteDatabase
-from penstock.stores.sqlite.driver_adapters import ADAPTERS
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import FIRST, LAST, NEXT
 
@@ -79,7 +79,7 @@ class SqliteVerbs:
         return outcomes
 
     def in_transaction(self, connection: object) -> bool:
-        return driver_adapters.in_transaction(connection)
+        return caller_transaction.in_transaction(connection)
 
     # Consumers.
 
