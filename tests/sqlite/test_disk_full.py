@@ -198,3 +198,23 @@ async def test_a_store_can_be_opened_on_a_full_disk_to_settle(disk: Path, child:
     fill(disk)
     assert await child.ask("open", url) == "open"
     assert await child.ask("claim") == "1 2 3 4 5 6 7 8 9 10"
+
+
+async def test_a_burst_does_not_outrun_the_reserve(disk: Path) -> None:
+    fill(disk, 28 * MEGABYTE)
+    async with await open_file(disk / "queue.db") as store:
+        with anyio.fail_after(CAP):
+            await fill_up(store)
+        assert room(disk) > 8 * MEGABYTE
+        with pytest.raises(StoreFull):
+            await publish(store, 400, b"x" * 50_000)
+        assert room(disk) > 8 * MEGABYTE
+
+
+async def fill_up(store: SqliteStore) -> None:
+    """Publishes until it is refused."""
+    while True:
+        try:
+            await publish(store, 1, b"x" * 50_000)
+        except StoreFull:
+            return

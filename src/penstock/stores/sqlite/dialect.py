@@ -87,7 +87,7 @@ class SqliteDialect:
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
         if self.database.files is not None:
-            self.database.files.check_room()
+            self.database.files.check_room(sum(len(life.message.body) for life in page.lives))
         return await self.database.write(restore, page, queue_ids)
 
 

@@ -12,6 +12,8 @@ from penstock.errors import StoreFull, StoreUnusable
 OLDEST = (3, 38, 0)
 BALLAST = 16 * 1_048_576
 LOW_WATER = 16 * 1_048_576
+# A body is written to the -wal file and to the database.
+WRITE_AMPLIFICATION = 2
 IDENTITY_CHECK_INTERVAL_S = 1.0
 DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESHUTDOWN)
 MOUNTS = "/proc/self/mountinfo"
@@ -27,6 +29,8 @@ class StoreFiles:
         self.mounts = mounts
         self.ballast = f"{path}.ballast"
         self.room_checked = 0.0
+        # Bytes that may be published before the next look at the disk.
+        self.room = 0
         # True after SQLite got an I/O error from one of them.
         self.io_failed = False
         # Absolute, because the process may change its working directory.
@@ -102,13 +106,19 @@ class StoreFiles:
             finally:
                 os.close(file)
 
-    def check_room(self) -> None:
-        """Stops publishing before the disk is full, so that settling can continue."""
-        if time.monotonic() - self.room_checked < 1.0:
+    def check_room(self, wanted: int) -> None:
+        """Stops publishing before the disk is full, so that settling can continue.
+
+        Looks at the disk once a second, or when what was published since may have used the room.
+        """
+        self.room -= WRITE_AMPLIFICATION * wanted
+        if self.room > 0 and time.monotonic() - self.room_checked < 1.0:
             return
-        if self.free_bytes() < LOW_WATER:
+        free = self.free_bytes()
+        self.room = free - LOW_WATER - WRITE_AMPLIFICATION * wanted
+        if self.room < 0:
             raise StoreFull(
-                f"less than {LOW_WATER >> 20} MB left on the disk of {self.path!r}:"
+                f"less than {LOW_WATER >> 20} MB would be left on the disk of {self.path!r}:"
                 " publishing is stopped, settling continues; free some space"
             )
         self.room_checked = time.monotonic()
