@@ -6,6 +6,7 @@ import pytest
 
 from penstock.errors import NotFound
 from penstock.model.message import Nack, SettleReject, State
+from penstock.model.store_types import Query
 from tests.conformance.acts import SETTLING
 from tests.conformance.stage import Stage
 
@@ -165,3 +166,15 @@ async def test_purging_a_place_takes_its_share_and_nothing_of_another_queue(
     assert await stage.admin.purge("newer", place, limit=2) == 2
     assert await stage.places("newer") == everywhere | {place: 1, "ended": 2}
     assert await stage.places("older") == everywhere
+
+
+async def test_oldest_first_pages_go_on_after_the_last_id(stage: Stage) -> None:
+    ids = await stage.publish_each(7)
+    await stage.take()
+    queue = await stage.queue_id()
+    first = await stage.store.find(Query((queue,), after=0, limit=3))
+    assert [record.message.id for record in first] == ids[:3]
+    rest = await stage.store.find(Query((queue,), after=ids[2], limit=10))
+    assert [record.message.id for record in rest] == ids[3:]
+    ready = await stage.store.find(Query((queue,), State.READY, after=0, limit=4))
+    assert [record.message.id for record in ready] == ids[1:5]

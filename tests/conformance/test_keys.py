@@ -235,3 +235,11 @@ async def test_a_key_holds_among_many_publishers_and_consumers(stage: Stage) -> 
                 tasks.start_soon(crew.consume, await stage.another(), 120)
     assert all(ids == sorted(ids) for ids in crew.done.values())
     assert await stage.places() == {"ended": 120}
+
+
+async def test_a_waiting_message_names_the_one_that_holds_its_key(stage: Stage) -> None:
+    first, second, third = [await stage.publish(ordering_key="k") for _ in range(3)]
+    assert [(await stage.record(id)).blocked_by for id in (first, second, third)] == [
+        None, first, first,
+    ]  # fmt: skip
+    assert await stage.drain() == [first, second, third]

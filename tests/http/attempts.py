@@ -235,6 +235,7 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "POST /v1/workers/{id}/stop": (
         Attempt(on(World.worker, "/v1/workers/{0}/stop").make, (HOME,)),
     ),
+    "GET /": (listed("/"),),
     "GET /v1/stats": (listed("/v1/stats"),),
     "GET /v1/autoscale": (listed("/v1/autoscale"),),
     "POST /v1/keys": (Attempt(create_key, (HOME, AWAY)),),

@@ -68,11 +68,14 @@ class Admin(QueueAdmin):
         type: str | None = None,
         correlation_id: str | None = None,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 50,
         scope: str = "default",
     ) -> list[Record]:
+        """Lists messages, newest first, or with `after` oldest first."""
         validation.check_number("limit", limit, 1, MAX_BATCH, whole=True, needed=True)
         validation.check_number("before", before, 0, 2**63 - 1, whole=True)
+        validation.check_number("after", after, 0, 2**63 - 1, whole=True)
         for field, text in (("type", type), ("correlation_id", correlation_id)):
             if text is not None:
                 validation.check_text(field, text, MAX_WORD_LENGTH)
@@ -84,7 +87,7 @@ class Admin(QueueAdmin):
         ids = tuple(queue.id for queue in queues)
         if not ids:
             return []
-        return await self.store.find(Query(ids, state, type, correlation_id, before, limit))
+        return await self.store.find(Query(ids, state, type, correlation_id, before, limit, after))
 
     async def cancel(
         self, reference: int | str, *, force: bool = False, scope: str = "default"

@@ -184,6 +184,8 @@ class Record(Struct, frozen=True):
     # When a claimed message was claimed, and when its run began, if known.
     claimed_at: Moment | None = None
     begun_at: Moment | None = None
+    # The message that holds the ordering key this one waits for.
+    blocked_by: int | None = None
 
     @property
     def redrives(self) -> int:

@@ -89,7 +89,7 @@ def are_plain(entries: Sequence[Entry]) -> bool:
     """True if no entry depends on stored rows."""
     if isinstance(entries, UniformBatch):
         return entries.heading.plain
-    return entries[0].plain if len(entries) == 1 else all(entry.plain for entry in entries)
+    return all(entry.plain for entry in entries)
 
 
 class Published(Struct, frozen=True, gc=False):
@@ -294,7 +294,10 @@ class Tally(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """Selects messages to list, newest first. `before` is the last id of the previous page."""
+    """Selects messages to list, newest first, or with `after` oldest first.
+
+    `before` and `after` are the last id of the previous page.
+    """
 
     queue_ids: tuple[int, ...]
     state: State | None = None
@@ -302,6 +305,7 @@ class Query(Struct, frozen=True):
     correlation_id: str | None = None
     before: int | None = None
     limit: int = 50
+    after: int | None = None
 
 
 class AgentRun(Struct, frozen=True):

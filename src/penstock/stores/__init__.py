@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from types import ModuleType
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from penstock.errors import InvalidInput
@@ -24,15 +25,16 @@ async def open(url: str, *, clock: Clock | None = None) -> Store:
     """Opens `sqlite:///file.db`, `sqlite:////absolute/file.db`, or `sqlite://` for one in memory;
     `postgresql://user@host/database`; `mariadb://user@host/database`; `redis://host:6379/0`.
 
-    `?durability=fast` is faster, but a power cut may lose the last second of commits.
+    `?mode=ro` opens a SQLite file for reading only. `?durability=fast` is faster, but a power cut
+    may lose the last second of commits.
     """
     if (package := SERVERS.get(split(url).scheme)) is not None:
         store: Store = await load_store(package).open_store(url, clock=clock)
         return store
-    path, durability = parse_file(url)
+    path, durability, read_only = parse_file(url)
     from penstock.stores.sqlite.store import open_sqlite
 
-    return await open_sqlite(path, durability=durability, clock=clock)
+    return await open_sqlite(path, durability=durability, clock=clock, read_only=read_only)
 
 
 def preload(url: str) -> None:
@@ -48,7 +50,7 @@ async def exists(url: str) -> bool:
     if (package := SERVERS.get(split(url).scheme)) is not None:
         there: bool = await load_store(package).exists(url)
         return there
-    path, _ = parse_file(url)
+    path = parse_file(url).path
     from penstock.stores.sqlite.store import has_tables
 
     return not path or has_tables(path)
@@ -59,7 +61,7 @@ async def migrate(url: str, *, plan: bool = False) -> list[str]:
     if (package := SERVERS.get(split(url).scheme)) is not None:
         steps: list[str] = await load_store(package).upgrade(url, plan=plan)
         return steps
-    path, durability = parse_file(url)
+    path, durability, _ = parse_file(url)
     from penstock.stores.sqlite.store import upgrade
 
     return await upgrade(path, durability, plan=plan)
@@ -71,8 +73,15 @@ def load_store(package: str) -> ModuleType:
         return import_module(f"penstock.stores.{package}.store")
 
 
-def parse_file(url: str) -> tuple[str, Durability]:
-    """Returns the path of the file (empty for one in memory) and the durability."""
+class SqliteUrl(NamedTuple):
+    """The parts of a SQLite URL. The path is empty for a store in memory."""
+
+    path: str
+    durability: Durability
+    read_only: bool
+
+
+def parse_file(url: str) -> SqliteUrl:
     parts = split(url)
     given = parse_qs(parts.query, keep_blank_values=True)
     options = {name: values[-1] for name, values in given.items()}
@@ -88,7 +97,10 @@ def parse_file(url: str) -> tuple[str, Durability]:
             f"store url {redact_url(url)!r} has a fragment ('#'), which is not supported"
         )
     durability = take_durability(options)
+    mode = options.pop("mode", "rw")
+    if mode not in ("ro", "rw"):
+        raise InvalidInput("store url: mode must be ro or rw")
     if options:
         raise InvalidInput(f"store url {redact_url(url)!r}: no option named {', '.join(options)}")
     path = parts.path.removeprefix("/")
-    return "" if path == ":memory:" else path, durability
+    return SqliteUrl("" if path == ":memory:" else path, durability, mode == "ro")

@@ -40,11 +40,14 @@ class ConnectionPool(ABC, Generic[C]):
     @asynccontextmanager
     async def use(self) -> AsyncIterator[C]:
         """Lends a connection. One left in an unknown state is dropped."""
-        connection = self.take_idle() or await self.take()
+        connection = await self.take()
         try:
             yield connection
         except BaseException as error:
-            self.drop_after(error, connection)
+            if not self.is_harmless(error):
+                connection.terminate()
+                if not isinstance(error, asyncio.CancelledError):
+                    self.drop_idle()
             raise
         finally:
             self.give_back(connection)
@@ -54,23 +57,12 @@ class ConnectionPool(ABC, Generic[C]):
             raise StoreClosed("the store is closed")
         while not self.idle and len(self.used) >= self.size:
             await self.turn()
-        return self.take_idle() or await self.grow()
-
-    def take_idle(self) -> C | None:
-        """Takes an idle connection, without waiting. Hot calls use it instead of `use`."""
-        while self.idle and not self.closed:
+        while self.idle:
             connection = self.idle.pop()
             if not connection.is_closed():
                 self.used.add(connection)
                 return connection
-        return None
-
-    def drop_after(self, error: BaseException, connection: C) -> None:
-        """Drops the connection if the error left it in an unknown state."""
-        if not self.is_harmless(error):
-            connection.terminate()
-            if not isinstance(error, asyncio.CancelledError):
-                self.drop_idle()
+        return await self.grow()
 
     async def turn(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -138,11 +138,15 @@ class RedriveOutcomes(Struct, frozen=True, omit_defaults=True):
 
 
 class Imported(Struct, frozen=True):
-    """The number of published and refused lines, and the first errors."""
+    """The number of published, refused and skipped lines, and the first errors.
+
+    Exported messages are skipped if their state was not asked for.
+    """
 
     published: int
     refused: int
     errors: list[Problem]
+    skipped: int = 0
 
 
 def make_timeline_entry(row: HistoryRow) -> TimelineEntry:

@@ -31,6 +31,7 @@ PAGE_SIZE = 200
 MAX_RESPONSE_TIME_S = 20.0
 MAX_ERRORS = 100
 NDJSON = "application/x-ndjson"
+UNFINISHED = frozenset({State.SCHEDULED, State.READY, State.CLAIMED})
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(PublishRequest).decode
 
@@ -94,7 +95,7 @@ async def export(
     queue: QueueName,
     state: Annotated[State | None, Query()] = None,
 ) -> StreamingResponse:
-    """Streams one message per line (NDJSON), newest first. It is not a snapshot: messages that
+    """Streams one message per line (NDJSON), oldest first. It is not a snapshot: messages that
     change during the export appear in the state in which they are read."""
     await call.admin.queue(queue, scope=call.scope)
     return StreamingResponse(stream_export(call, queue, state), media_type=NDJSON)
@@ -103,15 +104,15 @@ async def export(
 async def stream_export(
     call: RequestContext, queue: str, state: State | None
 ) -> AsyncIterator[bytes]:
-    before: int | None = None
+    after = 0
     while True:
         page = await call.admin.find(
-            queue, state=state, before=before, limit=PAGE_SIZE, scope=call.scope
+            queue, state=state, after=after, limit=PAGE_SIZE, scope=call.scope
         )
         yield b"".join(encode(make_message_view(record, queue)) + b"\n" for record in page)
         if len(page) < PAGE_SIZE:
             return
-        before = page[-1].message.id
+        after = page[-1].message.id
 
 
 @bulk.add(
@@ -119,37 +120,58 @@ async def stream_export(
     right=Right.PUBLISH,
     example='{"type": "mail.send", "body": {"to": "ada@example.org"}}\n',
 )  # fmt: skip
-async def import_(call: Called, queue: QueueName) -> Imported:
-    """Publishes one message per line (NDJSON), in the format of publish or of an export. Fields
-    that only an export has (id, state, timeline) are ignored. Each line succeeds or fails on its
-    own."""
+async def import_(
+    call: Called,
+    queue: QueueName,
+    state: Annotated[
+        list[State] | None,
+        Query(description="Take exported messages in these states. Default: the unfinished ones."),
+    ] = None,
+) -> Imported:
+    """Publishes one message per line (NDJSON), in the format of publish or of an export. Lines of
+    an export are taken if the message was ready, scheduled or claimed, so that finished work does
+    not run again; `state` takes others. Other fields that only an export has (id, timeline) are
+    ignored. Each line succeeds or fails on its own."""
     await call.admin.queue(queue, scope=call.scope)
-    made = Importing(call, queue)
+    made = Importing(call, queue, UNFINISHED if state is None else frozenset(state))
     async for line in call.lines():
         await made.add(line)
     await made.publish()
-    return Imported(made.published, made.refused, made.errors)
+    return Imported(made.published, made.refused, made.errors, made.skipped)
 
 
 class Importing:
-    def __init__(self, call: RequestContext, queue: str) -> None:
+    def __init__(self, call: RequestContext, queue: str, states: frozenset[State]) -> None:
         self.call = call
         self.queue = queue
+        self.states = states
         self.drafts: list[Draft] = []
-        self.published = self.refused = 0
+        self.published = self.refused = self.skipped = 0
         self.errors: list[Problem] = []
 
     async def add(self, line: bytes) -> None:
         if not line.strip():
             return
         try:
-            draft = make_draft(read(line, self.queue))
+            fields = decode_fields(line)
+            if not self.takes(fields):
+                self.skipped += 1
+                return
+            draft = make_draft(read(fields, self.queue))
             refuse_unfit(self.call, draft)
             self.drafts.append(draft)
         except PenstockError as error:
             self.refuse(Problem(error.code, str(error)))
         if len(self.drafts) >= PAGE_SIZE:
             await self.publish()
+
+    def takes(self, fields: dict[str, msgspec.Raw]) -> bool:
+        if "state" not in fields:
+            return True
+        try:
+            return msgspec.json.decode(fields["state"], type=State) in self.states
+        except msgspec.DecodeError as error:
+            raise make_malformed_error(error) from None
 
     async def publish(self) -> None:
         drafts, self.drafts = self.drafts, []
@@ -172,13 +194,19 @@ class Importing:
             self.errors.append(problem)
 
 
-def read(line: bytes, queue: str) -> PublishRequest:
+def decode_fields(line: bytes) -> dict[str, msgspec.Raw]:
     try:
-        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        kept = {name: fields[name] for name in PublishRequest.__struct_fields__ if name in fields}
-        if unknown := fields.keys() - set(PublishRequest.__struct_fields__) - TOLD:
-            raise InvalidInput(f"unknown field {', '.join(sorted(unknown))}")
-        kept["queue"] = msgspec.Raw(encode(queue))
+        return msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise make_malformed_error(error) from None
+
+
+def read(fields: dict[str, msgspec.Raw], queue: str) -> PublishRequest:
+    if unknown := fields.keys() - set(PublishRequest.__struct_fields__) - TOLD:
+        raise InvalidInput(f"unknown field {', '.join(sorted(unknown))}")
+    kept = {name: fields[name] for name in PublishRequest.__struct_fields__ if name in fields}
+    kept["queue"] = msgspec.Raw(encode(queue))
+    try:
         return decode(encode(kept))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise make_malformed_error(error) from None

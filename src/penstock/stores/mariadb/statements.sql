@@ -582,6 +582,10 @@ ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 SELECT id FROM penstock_message FORCE INDEX (PRIMARY)
 WHERE queue_id IN (:queues) AND id < :before
   AND (:type IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_oldest
+SELECT id FROM penstock_message FORCE INDEX (PRIMARY)
+WHERE queue_id IN (:queues) AND id > :after
+  AND (:type IS NULL OR type = :type) ORDER BY id LIMIT :limit;
 -- name: find_correlated
 SELECT id FROM penstock_message FORCE INDEX (correlation)
 WHERE correlation = :correlation AND queue_id IN (:queues) AND id < :before

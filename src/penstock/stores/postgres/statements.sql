@@ -32,9 +32,9 @@ SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, 0 FROM written
 RETURNING id;
 -- name: publish_uniform
 WITH written AS (
-    INSERT INTO penstock.message (tx, queue_id, type, priority, rank, created_at, body, meta)
-    SELECT (SELECT txid_current()), :queue_id, :type, :priority,
-           nullif(:rank::bigint, -:priority::int), penstock.moment(), body, :meta
+    INSERT INTO penstock.message (queue_id, type, priority, rank, created_at, body, meta)
+    SELECT :queue_id, :type, :priority, nullif(:rank::bigint, -:priority::int),
+           penstock.moment(), body, :meta
     FROM unnest(:bodies::bytea[]) AS body
     RETURNING id)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
@@ -47,9 +47,8 @@ WITH asked AS MATERIALIZED (
                 :bodies::bytea[], :metas::json[])
         AS given (queue_id, type, priority, rank, body, meta)),
 written AS (
-    INSERT INTO penstock.message (id, tx, queue_id, type, priority, rank, created_at, body, meta)
-    SELECT id, (SELECT txid_current()), queue_id, type, priority, nullif(rank, -priority),
-           penstock.moment(), body, meta
+    INSERT INTO penstock.message (id, queue_id, type, priority, rank, created_at, body, meta)
+    SELECT id, queue_id, type, priority, nullif(rank, -priority), penstock.moment(), body, meta
     FROM asked)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, 0, 0, 9007199254740991, 0 FROM asked
@@ -767,6 +766,10 @@ RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flag
 SELECT id FROM penstock.message
 WHERE queue_id = ANY (:queues::int[]) AND id < :before
   AND (:type::text IS NULL OR type = :type) ORDER BY id DESC LIMIT :limit;
+-- name: find_oldest
+SELECT id FROM penstock.message
+WHERE queue_id = ANY (:queues::int[]) AND id > :after
+  AND (:type::text IS NULL OR type = :type) ORDER BY id LIMIT :limit;
 -- name: find_correlated
 WITH story AS MATERIALIZED (
     SELECT id, queue_id, type FROM penstock.message WHERE meta ->> 'correlation_id' = :correlation)

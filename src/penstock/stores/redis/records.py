@@ -57,7 +57,7 @@ class RedisRecords:
     async def find(self, query: Query) -> list[Record]:
         if query.correlation_id is not None:
             ids = await self.correlated(query)
-        elif query.state is State.DEAD:
+        elif query.state is State.DEAD and query.after is None:
             ids = await self.dead_of(query)
         else:
             ids = await self.scanned(query)
@@ -71,10 +71,12 @@ class RedisRecords:
     async def scanned(self, query: Query) -> list[bytes]:
         """Scans in pages, so that other clients do not wait long."""
         ids: list[bytes] = []
-        below = b"%d" % (FOREVER if query.before is None else query.before)
-        while below and len(ids) < query.limit:
-            found, below = await self.database.run(
-                "find", below, query.limit - len(ids), query.state or "", query.type or "",
+        before = FOREVER if query.before is None else query.before
+        step = -1 if query.after is None else 1
+        bound = b"%d" % (before if query.after is None else query.after)
+        while bound and len(ids) < query.limit:
+            found, bound = await self.database.run(
+                "find", bound, query.limit - len(ids), query.state or "", query.type or "", step,
                 *map(encode_queue_id, query.queue_ids),
             )  # fmt: skip
             ids += found
@@ -133,7 +135,7 @@ def matches(record: Record, query: Query) -> bool:
 
 def decode_record(id: int, parts: list[Any]) -> Record:
     """Decodes a record. A ticket overrides history; without either it is ready."""
-    value, lease, until, mark, ticket, scheduled, due, dead, rows = parts
+    value, lease, until, mark, ticket, scheduled, due, dead, rows, holder = parts
     timeline = tuple(map(decode_history, rows[::3], rows[1::3], rows[2::3]))
     head = decode_head(value)
     record = Record(
@@ -143,7 +145,7 @@ def decode_record(id: int, parts: list[Any]) -> Record:
     if lease:
         return make_leased_record(record, lease, int(until), mark, dead)
     if scheduled:
-        return make_scheduled_record(record, ticket, due)
+        return make_scheduled_record(record, ticket, due, holder)
     return make_dead_record(record, dead) if dead else make_history_record(record)
 
 
@@ -162,13 +164,14 @@ def make_leased_record(
     )  # fmt: skip
 
 
-def make_scheduled_record(record: Record, ticket: bytes, due: bytes) -> Record:
+def make_scheduled_record(record: Record, ticket: bytes, due: bytes, holder: bytes) -> Record:
     waiting = decode_waiting(ticket)
     last = record.timeline[-1] if record.timeline else None
     return Record(
         record.message, State.SCHEDULED, waiting.attempts, waiting.deliveries,
         last.reason if last else None, last.error if last else None, record.run_at,
         record.expires_at, decode_moment(due), timeline=record.timeline,
+        blocked_by=int(holder, 16) if holder and not due else None,
     )  # fmt: skip
 
 

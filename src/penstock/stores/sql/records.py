@@ -133,7 +133,15 @@ async def make_scheduled_record(tx: SqlTransaction, record: Record) -> Record | 
         record.message, State.SCHEDULED, attempts, deliveries,
         last.reason if last else None, last.error if last else None, record.run_at,
         record.expires_at, None if due_at == NEVER else due_at, timeline=record.timeline,
+        blocked_by=await find_blocker(tx, record) if due_at == NEVER else None,
     )  # fmt: skip
+
+
+async def find_blocker(tx: SqlTransaction, record: Record) -> int | None:
+    """Returns the message that holds the ordering key."""
+    message = record.message
+    row = await tx.one("head", queue_id=message.queue_id, key=message.meta.ordering_key)
+    return row[0] if row else None
 
 
 async def make_dead_record(tx: SqlTransaction, record: Record) -> Record | None:
@@ -168,7 +176,30 @@ async def get_result(tx: SqlTransaction, id: int) -> bytes | None:
     return row[0] if row else None
 
 
+async def find_oldest(tx: SqlTransaction, query: Query, after: int) -> list[Record]:
+    """Reads on in the order of ids until enough are in the state."""
+    found: list[Record] = []
+    while len(found) < query.limit:
+        rows = await tx.all(
+            "find_oldest",
+            queues=tx.listed(query.queue_ids),
+            after=after,
+            type=query.type,
+            limit=query.limit,
+        )
+        for (id,) in rows:
+            record = await get(tx, id, full=False)
+            if record is not None and query.state in (None, record.state):
+                found.append(record)
+        if len(rows) < query.limit:
+            break
+        after = rows[-1][0]
+    return found[: query.limit]
+
+
 async def find(tx: SqlTransaction, query: Query) -> list[Record]:
+    if query.after is not None:
+        return await find_oldest(tx, query, query.after)
     correlated = query.correlation_id is not None
     # A correlation id names few messages, so filter by state here.
     name = "find_correlated" if correlated else FIND.get(query.state, "find_ended")

@@ -384,6 +384,10 @@ RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flag
 SELECT m.id FROM penstock_message m
 WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before
   AND (:type IS NULL OR m.type = :type) ORDER BY m.id DESC LIMIT :limit;
+-- name: find_oldest
+SELECT m.id FROM penstock_message m
+WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id > :after
+  AND (:type IS NULL OR m.type = :type) ORDER BY m.id LIMIT :limit;
 -- name: find_correlated
 SELECT m.id FROM penstock_message m
 WHERE m.meta IS NOT NULL AND m.meta ->> 'correlation_id' = :correlation

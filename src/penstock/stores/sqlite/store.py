@@ -24,6 +24,7 @@ from penstock.stores.sqlite.database import SqliteDatabase, forks, read_system_c
 from penstock.stores.sqlite.dialect import SqliteDialect
 from penstock.stores.sqlite.files import StoreFiles
 from penstock.stores.sqlite.notifier import SocketNotifier
+from penstock.stores.sqlite.read_only import open_read_only
 from penstock.stores.sqlite.verbs import SqliteVerbs
 from penstock.stores.sqlite.writer import WriteTurns
 
@@ -31,12 +32,18 @@ SqliteStore: TypeAlias = SqlStore[SqliteDatabase, SocketNotifier, SqliteDialect]
 
 
 async def open_sqlite(
-    path: str, *, durability: Durability = "safe", clock: Clock | None = None
+    path: str,
+    *,
+    durability: Durability = "safe",
+    clock: Clock | None = None,
+    read_only: bool = False,
 ) -> SqliteStore:
     """Opens the file; an empty `path` means in memory."""
     clock = clock or read_system_clock
     if not path:
         return open_in_turn(path, None, durability, clock)
+    if read_only:
+        return make_store(open_read_only(path, durability, clock))
     files = StoreFiles(path)
     files.prepare()
     try:

@@ -1,10 +1,11 @@
 -- with: lease ids
--- ARGV: now, upper id bound, limit, state, type, queues. Newest first. One call scans some
--- thousands of ids and returns the bound of the next call, or nothing at the end.
-local below, limit, state, type_ = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local wanted, found = {}, {}
-for place = 6, #ARGV do wanted[ARGV[place]] = true end
-below = math.min(below, last_id + 1)
+-- ARGV: now, bound of ids, limit, state, type, step, queues. With a step of -1 newest first, with 1
+-- oldest first. One call scans some thousands of ids and returns the bound of the next call, or
+-- nothing at the end.
+local bound, limit, state, type_ = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local step, wanted, found = tonumber(ARGV[6]), {}, {}
+for place = 7, #ARGV do wanted[ARGV[place]] = true end
+if step < 0 then bound = math.min(bound, last_id + 1) end
 
 local function fits(id, value)
     local head_of = value and heading(value)
@@ -13,7 +14,7 @@ local function fits(id, value)
 end
 
 for _ = 1, 20 do
-    local ids, numbers = ids_from(below, -1, 200)
+    local ids, numbers = ids_from(bound, step, 200)
     if #ids == 0 then return {found, ''} end
     for place, value in ipairs(call('HMGET', message, unpack(ids))) do
         if fits(ids[place], value) then
@@ -21,6 +22,6 @@ for _ = 1, 20 do
             if #found == limit then return {found, ''} end
         end
     end
-    below = numbers[#numbers]
+    bound = numbers[#numbers]
 end
-return {found, whole(below)}
+return {found, whole(bound)}

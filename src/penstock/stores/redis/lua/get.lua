@@ -1,6 +1,6 @@
 -- with: lease
 -- ARGV: now, whether to return tracebacks, ids. Returns for each: message, lease, until, mark,
--- ticket, whether it is scheduled, due, dead, rows.
+-- ticket, whether it is scheduled, due, dead, rows, and the message that holds its key.
 local full = ARGV[2] == '1'
 
 local function told_of(id)
@@ -12,11 +12,12 @@ local function told_of(id)
         rows[#rows + 1] = row[2]
         rows[#rows + 1] = full and row[3] or ''
     end
+    local t = text and ticket_of(id, text)
     return {
         value, call('HGET', lease, id) or '', call('ZSCORE', lease_until, id) or '',
         call('HGET', mark, id) or '', text or '',
-        text and is_scheduled((ticket_of(id, text))) and '1' or '', call('ZSCORE', due, id) or '',
-        call('HGET', dead, id) or '', rows,
+        t and is_scheduled(t) and '1' or '', call('ZSCORE', due, id) or '',
+        call('HGET', dead, id) or '', rows, t and call('HGET', head, t.key) or '',
     }
 end
 
