@@ -1,6 +1,7 @@
 """The whole product on one SQLite file: workers, agents, the HTTP service and traffic.
 
-Start it with `./dev run` and stop it with Ctrl-C. The file stays for the penstock command.
+Start it with `./dev run` and stop it with Ctrl-C. It then prints a summary, and removes its
+temporary files. With a FILE as argument, the file stays.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -72,18 +74,61 @@ async def pause(stopped: asyncio.Event, seconds: float) -> None:
             await stopped.wait()
 
 
-async def picture(broker: Broker, path: str, service: str) -> Group:
+class Ended:
+    """Measures how many messages ended per second since the last call."""
+
+    def __init__(self) -> None:
+        self.total, self.at = 0, time.monotonic()
+
+    def rate(self, total: int) -> float:
+        now = time.monotonic()
+        rate = (total - self.total) / max(now - self.at, 0.001)
+        self.total, self.at = total, now
+        return rate
+
+
+def next_steps(path: str, service: str) -> str:
+    """What to try in another terminal. `./dev exec` has penstock on its PATH."""
+    command = f"./dev exec penstock --url sqlite:///{path}"
+    return "\n".join(
+        (
+            "In another terminal:",
+            f"  {command} status",
+            f"  {command} list --state dead",
+            f"  {command} worker list",
+            f"  open {service}/ in a browser",
+        )
+    )
+
+
+async def picture(broker: Broker, path: str, service: str, ended: Ended) -> Group:
     counts = {(tally.queue_id, tally.place): tally.count for tally in await broker.store.census()}
-    table = Table(*COLUMNS)
+    table = Table()
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "queue" else "right")
     for queue in await broker.admin.queues():
         row = [counts.get((queue.id, place), 0) for place in PLACES]
         if any(row) and not queue.system:
             table.add_row(queue.name, *map(str, row))
+    total = sum(count for (_, place), count in counts.items() if place == "ended")
     return Group(
         Text(f"{len(await broker.store.workers())} workers on {path}"),
         Text(f"HTTP service: {service}    {service}/v1/queues    {service}/metrics"),
         table,
-        Text(f"inspect it with PENSTOCK_URL=sqlite:///{path} penstock --help    Ctrl-C stops"),
+        Text(f"{total} messages ended, {ended.rate(total):.0f} per second. Ctrl-C stops"),
+    )
+
+
+async def summarize(broker: Broker, began: float) -> str:
+    tallies = await broker.store.census()
+    count = {
+        place: sum(tally.count for tally in tallies if tally.place == place)
+        for place in ("message", "ended", "dead")
+    }
+    return (
+        f"ran for {time.monotonic() - began:.0f} s: {count['message']} messages published,"
+        f" {count['ended']} ended, {count['dead']} dead letters,"
+        f" {count['message'] - count['ended'] - count['dead']} waiting"
     )
 
 
@@ -92,6 +137,8 @@ async def main(path: str, seconds: float) -> None:
     app.use(url)
     environment = os.environ | {"PENSTOCK_URL": url, "PENSTOCK_LOG": f"{path}.log"}
     broker = await app.broker()
+    # A broker on a store: the census is not for clients.
+    assert isinstance(broker, Broker)
     await app.ensure_queues(broker, ["mail", "images", "orders", "reports"])
     port = find_free_port()
     service = f"http://127.0.0.1:{port}"
@@ -105,11 +152,13 @@ async def main(path: str, seconds: float) -> None:
     asyncio.get_running_loop().call_later(seconds, stopped.set)
     publishing = asyncio.create_task(publish(service, stopped))
     console = Console()
+    began, ended = time.monotonic(), Ended()
     console.print(f"running on {path} and {service}; Ctrl-C stops", soft_wrap=True)
+    console.print(next_steps(path, service), soft_wrap=True, highlight=False)
     try:
         with Live(console=console, auto_refresh=False, transient=False) as live:
             while not stopped.is_set():
-                live.update(await picture(broker, path, service), refresh=True)
+                live.update(await picture(broker, path, service, ended), refresh=True)
                 await pause(stopped, 0.5)
     finally:
         await publishing
@@ -117,7 +166,8 @@ async def main(path: str, seconds: float) -> None:
             process.send_signal(signal.SIGTERM)
         for process in processes:
             await asyncio.to_thread(process.wait)
-        console.print(await picture(broker, path, service))
+        console.print(await picture(broker, path, service, ended))
+        console.print(await summarize(broker, began), soft_wrap=True)
         await app.aclose()
 
 
@@ -130,5 +180,8 @@ def arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     given = arguments()
-    file = given.path or str(Path(tempfile.mkdtemp(prefix="penstock-")) / "penstock.db")
-    asyncio.run(main(os.path.abspath(file), given.seconds))
+    if given.path:
+        asyncio.run(main(os.path.abspath(given.path), given.seconds))
+    else:
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            asyncio.run(main(str(Path(folder) / "penstock.db"), given.seconds))

@@ -153,3 +153,14 @@ async def test_keyed_messages_move_on_one_at_a_time(simulation: Simulation) -> N
     simulation.handle("default", lambda message: seen.append(message.body))
     await simulation.advance("5s")
     assert seen == [b"0", b"1", b"2"]
+
+
+async def test_the_last_work_of_the_scheduler_is_known(simulation: Simulation) -> None:
+    await simulation.broker.publish(Draft(delay=1.0))
+    agent = scheduler(simulation)
+    await agent.tick()
+    assert "scheduler" not in {run.name for run in await simulation.store.agent_runs()}
+    simulation.clock.advance(2)
+    await agent.tick()
+    (run,) = [run for run in await simulation.store.agent_runs() if run.name == "scheduler"]
+    assert run.result == '{"promoted":1,"fired":0}'

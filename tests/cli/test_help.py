@@ -24,7 +24,7 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
         "pipeline report", "key create", "key list", "key rotate", "key revoke", "role set",
         "role list", "role delete", "trust set", "trust list", "trust delete", "audit list",
         "audit verify", "audit seal", "replay",
-        "copy",
+        "copy", "queue purge", "schedule create",
     }  # fmt: skip
     assert {path.removeprefix("penstock ") for path in EACH} == promised
 

@@ -30,7 +30,6 @@ def test_a_key_is_rotated_and_revoked(terminal: Terminal) -> None:
 
 
 def test_a_key_that_makes_no_sense_is_refused(terminal: Terminal) -> None:
-    terminal.call("queue", "list")
     assert "needs at least one role or grant" in terminal.call("key", "create", "k", code=1).err
     assert "no role named" in terminal.call("key", "create", "k", "--role", "x", code=1).err
     assert "is not a grant" in terminal.call("key", "create", "k", "--grant", "dance", code=1).err

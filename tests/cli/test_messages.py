@@ -94,6 +94,10 @@ def test_show_tells_the_whole_story(terminal: Terminal) -> None:
     assert " by test, lease ends in " in said.out
     assert "progress     40 % half-way" in said.out
     assert "correlation  c-7" in said.out
+    assert "attempts     1 of 5" in said.out
+    assert "deliveries   2 of 8" in said.out
+    assert "lease        30s" in said.out
+    assert "headers      a=b" in said.out
     assert 'body         {"n":1}' in said.out
     assert said.out.splitlines()[-1].split()[2:6] == ["nack", "ready", "1", "0.0s"]
     shown = terminal.call("show", 1, "--json").json
@@ -106,7 +110,7 @@ def test_show_tells_the_whole_story(terminal: Terminal) -> None:
 def test_a_body_that_is_no_text_is_shown_in_hex(terminal: Terminal) -> None:
     publish(body=b"\xff\x00")
     assert terminal.call("show", 1, "--json").json["body"] == "ff00"
-    assert "body      ff00" in terminal.call("show", 1).out
+    assert "body        ff00" in terminal.call("show", 1).out
 
 
 def test_nothing_in_a_message_steers_the_terminal(terminal: Terminal) -> None:
@@ -122,7 +126,7 @@ def test_a_terminal_that_knows_few_letters_is_shown_the_rest_in_another_way(
 ) -> None:
     terminal.call("enqueue", '{"id":"j1","command":"echo ü"}')
     said = terminal.run("show", "j1", PYTHONIOENCODING="ascii")
-    assert 'body      {"command":"echo \\xfc"}' in said.out
+    assert 'body        {"command":"echo \\xfc"}' in said.out
 
 
 def test_show_of_a_message_that_is_not_there(terminal: Terminal) -> None:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import penstock
+from tests.cli.consumer import publish
 from tests.cli.terminal import Terminal
 
 HEAVY = (
@@ -18,6 +19,7 @@ LIGHT = (["status"], ["list"], ["enqueue", '{"command":"true"}'], ["worker", "li
 
 @pytest.mark.parametrize("words", LIGHT, ids=lambda words: words[0])
 def test_a_quick_command_loads_only_what_it_uses(terminal: Terminal, words: list[str]) -> None:
+    publish()
     program = (
         "import sys; from penstock.cli.main import main;"
         f"main({words!r}, standalone_mode=False);"

@@ -51,6 +51,8 @@ def test_the_json_of_status(terminal: Terminal) -> None:
                 "expired": 0,
             }
         ],
+        "ended_counted": 10_000,
+        "truncated": False,
         "workers": 0,
         "durability": "safe",
     }
@@ -129,7 +131,7 @@ READS = (["status"], ["list"], ["dlq", "list"], ["worker", "list"], ["queue", "l
 
 @pytest.mark.parametrize("words", READS, ids=" ".join)
 def test_looking_at_no_store_makes_none(terminal: Terminal, words: list[str]) -> None:
-    said = terminal.call(*words)
+    said = terminal.call(*words, code=3)
     path = str(terminal.folder / "penstock.db")
     assert said.err == (
         f"penstock: no store at {path!r}; set --url or PENSTOCK_URL to use another\n"
@@ -178,7 +180,7 @@ def test_looking_adds_no_tables_to_the_database_of_another_program(terminal: Ter
         database.execute("CREATE TABLE song (title TEXT)")
     content = (terminal.folder / "penstock.db").read_bytes()
     assert "no store at" in terminal.call("show", "1", code=3).err
-    terminal.call("status")
+    terminal.call("status", code=3)
     assert [path.name for path in terminal.folder.iterdir()] == ["penstock.db"]
     assert (terminal.folder / "penstock.db").read_bytes() == content
 
@@ -200,11 +202,26 @@ def test_a_file_that_is_no_store_is_exit_code_3(terminal: Terminal) -> None:
     assert said.err.count("\n") == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_store_that_may_not_be_written_is_exit_code_3(terminal: Terminal) -> None:
+@pytest.mark.parametrize("words", [["status"], ["list"], ["show", "1"], ["agents"]])
+def test_a_file_opened_for_reading_can_be_looked_at(terminal: Terminal, words: list[str]) -> None:
     publish()
-    (terminal.folder / "penstock.db").chmod(0o400)
-    assert "Permission denied" in terminal.call("status", code=3).err
+    url = "sqlite:///penstock.db?mode=ro"
+    assert terminal.call(*words, "--url", url).out == terminal.call(*words).out
+    assert "integrity" in terminal.call("doctor", "--url", url).out
+    said = terminal.call("cancel", 1, "--url", url, code=3)
+    assert (
+        said.err == "penstock: cannot write 'penstock.db': attempt to write a readonly database\n"
+    )
+
+
+def test_a_file_of_another_user_is_opened_for_reading(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish()
+    refused = os.W_OK
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != refused)
+    assert ["default", "active", "1", "0", "0", "0", "0"] in terminal.call("status").rows()
+    assert "cannot write" in terminal.call("cancel", 1, code=3).err
 
 
 @pytest.mark.parametrize(

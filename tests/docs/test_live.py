@@ -1,5 +1,7 @@
 """What `./dev run` shows: it works, and it stops cleanly."""
 
+import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -33,6 +35,8 @@ def test_the_product_runs_live_and_its_work_gets_done(tmp_path: Path) -> None:
     assert live.returncode == 0, printed
     assert "mail" in printed
     assert "HTTP service: http://127.0.0.1:" in printed
+    assert f"./dev exec penstock --url sqlite:///{file} status" in printed
+    assert re.search(r"ran for \d+ s: \d+ messages published, \d+ ended", printed)
     assert count(file, "worker") == 0
 
 
@@ -59,3 +63,16 @@ def test_an_interrupted_run_stops_its_workers(tmp_path: Path) -> None:
         rest, _ = live.communicate(timeout=100)
     assert (live.returncode, "Traceback" in rest) == (0, False), seen + rest
     assert "0 workers on" in rest
+
+
+def test_a_run_without_a_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-u", LIVE, "--seconds", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as live:
+        printed, _ = live.communicate(timeout=100)
+    assert live.returncode == 0, printed
+    assert list(tmp_path.glob("penstock-*")) == []

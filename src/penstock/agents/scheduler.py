@@ -7,6 +7,7 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
+from penstock.agents.report import report
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput, NotFound
 from penstock.model.message import Draft, Moment
@@ -21,6 +22,8 @@ MIN_WAIT_S = 0.001
 # A scheduler that was suspended this long must still not fire a tick twice.
 TICK_DEDUP_WINDOW_S = 7 * 86_400.0
 MICROS_PER_SECOND = 1_000_000
+# How often a busy scheduler records what it did.
+REPORT_INTERVAL_MICROS = 10 * MICROS_PER_SECOND
 log: FilteringBoundLogger = structlog.get_logger()
 
 
@@ -61,15 +64,29 @@ class Scheduler:
     def __init__(self, store: Store, directory: QueueCache, by: str) -> None:
         self.store = store
         self.directory = directory
+        self.by = by
+        self.counts = {"promoted": 0, "fired": 0}
+        self.reported_at: Moment = 0
 
     async def tick(self) -> float:
         promoted = await self.store.promote(PROMOTE_BATCH)
         moments = await self._fire(promoted.now)
+        self.counts["promoted"] += promoted.count
+        await self._report(promoted.now)
         if promoted.count >= PROMOTE_BATCH:
             return 0
         if promoted.next_at is not None:
             moments.append(promoted.next_at)
         return wait_until(moments, promoted.now, self.every)
+
+    async def _report(self, now: Moment) -> None:
+        """Records the work done since the last report, in one write every few seconds."""
+        if not any(self.counts.values()) or now - self.reported_at < REPORT_INTERVAL_MICROS:
+            return
+        self.reported_at = now
+        if await self.store.claim_tick(self.name, self.every, self.by):
+            await self.store.end_tick(self.name, self.by, report(self.counts))
+        self.counts = dict.fromkeys(self.counts, 0)
 
     async def _fire(self, now: Moment) -> list[Moment]:
         """Fires due schedules, and returns when schedules fire next."""
@@ -79,7 +96,7 @@ class Scheduler:
         firings = [await self._plan_firing(each, now) for each in due[:FIRE_BATCH]]
         fired = [firing for firing in firings if firing is not None]
         if fired:
-            await self.store.fire(fired)
+            self.counts["fired"] += sum(await self.store.fire(fired))
         later = [each.next_at for each in schedules if each.next_at > now]
         return later + [each.next_at for each in due[FIRE_BATCH:]] + [f.next_at for f in fired]
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.broker.local import Broker
 from penstock.errors import PenstockError
+from penstock.model.documents import acting
 
 # The store commits concurrent operations together.
 BATCH_SIZE = 100
@@ -42,11 +44,20 @@ async def apply_to_each(
             if rate is not None:
                 await asyncio.sleep(started + first / rate - loop.time())
             batch = references[first : first + size]
-            acts = (act(broker, reference) for reference in batch)
+            acts = (act_on(act, broker, reference) for reference in batch)
             for outcome in await asyncio.gather(*acts, return_exceptions=True):
                 add_outcome(bulk, outcome)
             bar.update(len(batch))
     return bulk
+
+
+async def act_on(
+    act: Callable[[Broker, str], Coroutine[Any, Any, str]], broker: Broker, reference: str
+) -> str:
+    """Call `act` with an audit entry that names the message. Every call has its own context."""
+    if (entry := acting.get()) is not None:
+        acting.set(replace(entry, target=reference))
+    return await act(broker, reference)
 
 
 def add_outcome(bulk: BulkResult, outcome: str | BaseException) -> None:

@@ -5,12 +5,13 @@ import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import click
 
 from penstock import stores
 from penstock.broker.local import Broker
+from penstock.cli.options import add_common_options
 from penstock.cli.output import print_json
 from penstock.cli.settings import LogLevel, read_file
 from penstock.errors import InvalidState, PenstockError, StoreError, StoreUnusable
@@ -39,7 +40,7 @@ LISTS = {
 # Audit entries of these commands name a scope. The others concern the whole tenant.
 SCOPED = ("cancel", "config", "dlq", "queue", "redrive", "schedule")
 # Arguments that an audit entry records. Bodies and settings are never recorded.
-NAMES = ("queue", "name", "new_name", "id", "ids", "reference", "references", "trusted")
+NAMES = ("queue", "queues", "name", "new_name", "id", "ids", "reference", "references", "trusted")
 INVALID_STATE_ADVICE = {
     "message": "run `penstock show` to see its history",
     "queue": "run `penstock queue delete --force` to cancel them first",
@@ -55,6 +56,16 @@ class CommandContext:
         self.scope = scope
 
     @property
+    def readable_url(self) -> str:
+        """The URL, for reading only if this user cannot write the file."""
+        file = get_file_path(self.url)
+        if file is None or not os.path.exists(file) or os.access(file, os.W_OK):
+            return self.url
+        if "mode=" in self.url:
+            return self.url
+        return f"{self.url}{'&' if '?' in self.url else '?'}mode=ro"
+
+    @property
     def user(self) -> str:
         """The user and host recorded in audit entries."""
         import getpass
@@ -65,39 +76,34 @@ class CommandContext:
     def run(
         self,
         work: Callable[[Broker], Awaitable[T]],
-        missing: Literal["refuse", "empty", "create"] = "refuse",
+        *,
+        create: bool = False,
     ) -> T:
-        """Run `work` on a broker of the store.
-
-        `missing` says what to do if there is no store: fail, use an empty one, or create it.
-        """
-        return self.run_on_store(lambda store: work(Broker(store)), missing)
+        """Run `work` on a broker of the store. If it is missing, fail, or `create` it."""
+        return self.run_on_store(lambda store: work(Broker(store)), create=create)
 
     def run_on_store(
         self,
         work: Callable[[Store], Awaitable[T]],
-        missing: Literal["refuse", "empty", "create"] = "refuse",
+        *,
+        create: bool = False,
     ) -> T:
         """Run `work` on the store itself."""
 
         async def main() -> T:
-            url = self.url
-            if missing != "create" and not await stores.exists(url):
-                text = (
-                    f"no store at {locate_store(url)!r}; set --url or PENSTOCK_URL to use another"
+            if not create and not await stores.exists(self.url):
+                raise StoreUnusable(
+                    f"no store at {locate_store(self.url)!r};"
+                    " set --url or PENSTOCK_URL to use another"
                 )
-                if missing == "refuse":
-                    raise StoreUnusable(text)
-                print(f"penstock: {text}", file=sys.stderr)
-                url = "sqlite://"
-            async with await stores.open(url) as store:
-                acting.set(make_audit_entry(self.user))
+            async with await stores.open(self.readable_url) as store:
+                acting.set(make_audit_entry(self.user, self.scope))
                 return await work(store)
 
         return asyncio.run(main())
 
 
-def make_audit_entry(user: str) -> AuditEntry:
+def make_audit_entry(user: str, scope: str) -> AuditEntry:
     """Describe the running command for the audit log."""
     context = click.get_current_context(silent=True)
     if context is None:
@@ -105,7 +111,7 @@ def make_audit_entry(user: str) -> AuditEntry:
     given = [context.params[name] for name in NAMES if context.params.get(name)]
     words = [word for each in given for word in (each if isinstance(each, tuple) else (each,))]
     verb = context.command_path.partition(" ")[2] or context.command_path
-    scope = context.params["scope"] if verb.split()[0] in SCOPED else ""
+    scope = scope if verb.split()[0] in SCOPED else ""
     target = " ".join(map(str, words))[:300]
     return AuditEntry(subject=user, tenant="default", verb=verb, target=target, scope=scope)
 
@@ -125,21 +131,17 @@ def command(group: click.Group, name: str, **settings: Any) -> Callable[[Any], A
 
     def decorate(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
-        def call(url: str | None, as_json: bool, scope: str, **given: Any) -> Any:
+        def call(url: str | None, as_json: bool, scope: str | None, **given: Any) -> Any:
+            # The same options may stand before the command.
+            before = click.get_current_context().find_root().params
+            as_json = as_json or before.get("as_json", False)
+            scope = scope or before.get("scope") or "default"
             try:
-                return function(CommandContext(url, as_json, scope), **given)
+                return function(CommandContext(url or before.get("url"), as_json, scope), **given)
             except PenstockError as error:
                 fail(error, as_json)
 
-        for option in (
-            click.option("--scope", default="default", show_default=True, help="Scope to use."),
-            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-            click.option(
-                "--url",
-                help="URL of the store. Env: PENSTOCK_URL.  [default: sqlite:///penstock.db]",
-            ),
-        ):
-            call = option(call)
+        call = add_common_options(call)
         made = group.command(name, **settings)(call)
         # The help lists a command's own options first.
         made.params.sort(key=lambda each: each.name in ("url", "as_json", "scope"))

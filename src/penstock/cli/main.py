@@ -6,6 +6,8 @@ from io import TextIOWrapper
 
 import click
 
+from penstock.cli.options import add_common_options
+
 COMMANDS = {
     "enqueue": "jobs",
     "send": "jobs",
@@ -65,7 +67,8 @@ class LazyGroup(click.Group):
 
 @click.group("penstock", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="penstock", prog_name="penstock")
-def main() -> None:
+@add_common_options
+def main(**common: object) -> None:
     """A durable work queue on SQLite, PostgreSQL, MariaDB or Redis.
 
     \b
@@ -75,9 +78,10 @@ def main() -> None:
     penstock show shell/j1
 
     The store is taken from --url, PENSTOCK_URL, or url in penstock.toml, in this order. The
-    default is sqlite:///penstock.db. Every command accepts --json.
+    default is sqlite:///penstock.db. Every command accepts --url, --json and --scope, after its
+    name or before it. Tables have colors on a terminal, unless NO_COLOR is set.
 
-    Exit codes: 0 success, 1 error, 2 invalid usage, 3 store error.
+    Exit codes: 0 success, 1 error, 2 invalid usage, 3 store error or no store.
 
     \b
     Shell completion:

@@ -1,5 +1,6 @@
 """Prints results as tables or JSON, and formats times, durations and bodies."""
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,14 @@ from penstock.model.message import Moment
 
 PIPE_WIDTH = 200
 MIN_CUT_COLUMN_WIDTH = 16
+RESET, BOLD, RED, GREEN, YELLOW, CYAN = (f"\x1b[{code}m" for code in (0, 1, 31, 32, 33, 36))
+COLORED_COLUMNS = ("", "STATE", "EVENT")
+COLORS = {
+    "ok": GREEN, "active": GREEN, "running": GREEN, "completed": GREEN, "complete": GREEN,
+    "claimed": CYAN, "scheduled": YELLOW, "paused": YELLOW, "draining": YELLOW,
+    "archived": YELLOW, "stopping": YELLOW, "nack": YELLOW, "reclaim": YELLOW, "WARN": RED,
+    "dead": RED, "failed": RED, "gone": RED, "reject": RED, "fail": RED,
+}  # fmt: skip
 
 
 def print_json(value: Any, file: TextIO | None = None) -> None:
@@ -33,14 +42,42 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
     cells = [[to_one_line(value) for value in row] for row in listed]
     kept = [n for n in range(len(columns)) if any(row[n] for row in cells)]
     cells = [[row[n] for n in kept] for row in [[name.upper() for name in columns], *cells]]
-    numbers = [all(isinstance(row[n], int | float | None) for row in listed) for n in kept]
+    numbers = [all(is_number(row[n]) for row in listed) for n in kept]
     widths = [max(len(row[n]) for row in cells) for n in range(len(kept))]
     room = shutil.get_terminal_size((PIPE_WIDTH, 24)).columns - sum(widths[:-1])
     room -= 2 * (len(widths) - 1)
     widths[-1] = min(widths[-1], max(room, MIN_CUT_COLUMN_WIDTH))
-    for row in cells:
+    color = use_color()
+    for line, row in enumerate(cells):
         row[-1] = cut(row[-1], widths[-1])
-        print("  ".join(align(*cell) for cell in zip(row, widths, numbers, strict=True)).rstrip())
+        texts = [align(*cell) for cell in zip(row, widths, numbers, strict=True)]
+        if color:
+            texts = [paint(text, cells[0][n], line == 0) for n, text in enumerate(texts)]
+        print("  ".join(texts).rstrip())
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a cell is a number, or a count with a + that says that there are more."""
+    if isinstance(value, str):
+        return value.endswith("+") and value[:-1].isdecimal()
+    return isinstance(value, int | float | None)
+
+
+def use_color() -> bool:
+    """Tell whether stdout is a terminal that shows colors. See https://no-color.org."""
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return wanted and sys.stdout.isatty()
+
+
+def paint(text: str, column: str, heading: bool) -> str:
+    """Color the heading, states and counts of dead letters."""
+    word = text.strip()
+    if heading:
+        return f"{BOLD}{text}{RESET}"
+    if column == "DEAD":
+        return f"{RED}{text}{RESET}" if word not in ("", "0") else text
+    color = COLORS.get(word.partition(",")[0]) if column in COLORED_COLUMNS else None
+    return text if color is None else f"{color}{text}{RESET}"
 
 
 def align(text: str, width: int, number: bool) -> str:
@@ -68,6 +105,9 @@ def print_details(pairs: Iterable[tuple[str, Any]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         lines = [escape_control(line) for line in str(value).splitlines()]
+        if name == "state" and lines and use_color():
+            word, space, rest = lines[0].partition(" ")
+            lines[0] = paint(word, "STATE", heading=False) + space + rest
         print(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(lines))
 
 

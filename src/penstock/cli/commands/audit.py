@@ -6,9 +6,9 @@ import click
 
 from penstock.broker.audit import AuditLog, AuditQuery, AuditReport, AuditResult, parse_seal
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_time, print_json, print_json_lines, print_table
+from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
 from penstock.model.documents import AuditEntry
-from penstock.model.message import NEVER
+from penstock.model.message import NEVER, Moment
 from penstock.rules.audit_chain import Finding, SealHead
 from penstock.rules.filter_parser import parse_moment
 from penstock.store import Store
@@ -64,23 +64,23 @@ def list_(session: CommandContext, since: str | None, until: str | None, **filte
     penstock audit list --refused --since today
     """
 
-    async def work(store: Store) -> AuditResult:
+    async def work(store: Store) -> tuple[AuditResult, Moment]:
         now = await store.now()
         query = AuditQuery(
             since=0 if since is None else parse_moment(since, now),
             until=NEVER if until is None else parse_moment(until, now),
             **filters,
         )
-        return await AuditLog(store).find(query)
+        return await AuditLog(store).find(query), now
 
-    page = session.run_on_store(work, "empty")
+    page, now = session.run_on_store(work)
     if session.as_json:
         print_json_lines(map(describe_entry, page.entries))
         return
-    columns = ("time", "tenant", "subject", "verb", "target", "detail", "request")
+    columns = ("age", "tenant", "subject", "verb", "target", "detail", "request")
     rows = [
         (
-            format_time(each.at),
+            format_ago(each.at, now),
             each.tenant,
             each.subject,
             each.verb,

@@ -20,7 +20,7 @@ from penstock.cli.output import (
     print_table,
 )
 from penstock.model.message import Moment, Record
-from penstock.model.queue import CALLBACK
+from penstock.model.queue import CALLBACK, Queue
 from penstock.rules.callbacks import SigningSecrets
 from penstock.rules.callbacks import decode as read
 from penstock.wire.webhooks import make_secret_view
@@ -52,14 +52,15 @@ def list_(session: CommandContext, reference: str) -> None:
     penstock callback list mail/welcome --json
     """
 
-    async def work(broker: Broker) -> tuple[list[Record], Moment]:
+    async def work(broker: Broker) -> tuple[list[Record], Queue, Moment]:
         message = (await find_message(broker, reference, session.scope)).message
         records = await broker.admin.callbacks(message.id, scope=session.scope)
-        return records, await broker.now()
+        queue = await broker.get_queue(CALLBACK)
+        return records, queue, await broker.now()
 
-    records, now = session.run(work)
+    records, queue, now = session.run(work)
     if session.as_json:
-        print_json_lines(describe_message(record, CALLBACK, None) for record in records)
+        print_json_lines(describe_message(record, queue, None) for record in records)
     else:
         print_table(COLUMNS, [make_row(record, now) for record in records], "no callbacks")
 

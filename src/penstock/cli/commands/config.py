@@ -8,6 +8,7 @@ import msgspec
 from penstock.artifacts.storage import default_location
 from penstock.broker.local import Broker
 from penstock.cli.commands.jobs import ensure_shell_queue
+from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import SHELL_QUEUE
 from penstock.cli.output import print_details, print_json, print_table
@@ -22,7 +23,9 @@ from penstock.stores.urls import redact_url as without_password
 def config() -> None:
     """Show and change settings.
 
-    `get` and `set` work on common settings of a queue, `show` on settings of the program.
+    `get` and `set` are about common settings of one queue, the shell queue unless --queue names
+    another; `penstock queue set` changes the others. `show` is about settings of the program,
+    such as its URL and port.
 
     \b
     penstock config show
@@ -73,9 +76,10 @@ def parse_number(name: str, text: str) -> Any:
 
 @command(config, "get")
 @click.argument("name", required=False)
-@click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Queue to use.")
+@click.option("--queue", default=SHELL_QUEUE, show_default=True, shell_complete=complete_queue,
+              help="Queue whose settings these are.")  # fmt: skip
 def get(session: CommandContext, name: str | None, queue: str) -> None:
-    """Show one queue setting, or all.
+    """Show one setting of a queue, or all.
 
     \b
     penstock config get
@@ -93,13 +97,14 @@ def get(session: CommandContext, name: str | None, queue: str) -> None:
             # The queue is created with this preset on first use.
             return get_preset("queuectl")
 
-    found = read(session.run(work, "empty"))
+    found = read(session.run(work))
     if session.as_json:
         print_json(found if name is None else {name: found[name]})
     elif name is not None:
         print(format_setting(found[name]))
     else:
-        print_details((key, format_setting(value)) for key, value in found.items())
+        print(f"settings of queue {queue}")
+        print_details((f"  {key}", format_setting(value)) for key, value in found.items())
 
 
 def format_setting(value: Any) -> str:
@@ -109,9 +114,10 @@ def format_setting(value: Any) -> str:
 @command(config, "set")
 @click.argument("name")
 @click.argument("value")
-@click.option("--queue", default=SHELL_QUEUE, show_default=True, help="Queue to use.")
+@click.option("--queue", default=SHELL_QUEUE, show_default=True, shell_complete=complete_queue,
+              help="Queue whose settings these are.")  # fmt: skip
 def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
-    """Change a queue setting. Running workers apply it within a second.
+    """Change a setting of one queue. Running workers apply it within a second.
 
     \b
     penstock config set max-retries 3
@@ -129,7 +135,7 @@ def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
             raise InvalidInput(f"{name}: {error}") from None
         return read(made.settings)
 
-    found = session.run(work, "create")
+    found = session.run(work, create=True)
     if session.as_json:
         print_json({name: found[name]})
     else:

@@ -81,7 +81,7 @@ async def run_copy(
         await refuse_workers(new, "target")
         show = make_progress(session.as_json)
         plan = await copy_store(old, new, release_claimed=release_claimed, report=show)
-        await new.record([make_audit_entry(session.user)])
+        await new.record([make_audit_entry(session.user, session.scope)])
         return plan
 
 

@@ -8,6 +8,7 @@ import click
 from penstock.broker.local import Broker
 from penstock.cli.bulk import BulkResult, apply_to_each
 from penstock.cli.commands.messages import get_queue_name, show
+from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import find_message, list_messages, summarize
 from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
@@ -47,8 +48,10 @@ def add_filter_options(call: Any) -> Any:
             default=EVERYTHING,
             help="Maximum number of messages.",
         ),
+        click.option("--dry-run", is_flag=True, help="Only print what would be done."),
+        click.option("--error", help="With --all, filter by a part of the error."),
         click.option("--type", "type_", help="With --all, filter by type."),
-        click.option("--queue", help="With --all, filter by queue."),
+        click.option("--queue", shell_complete=complete_queue, help="With --all, filter by queue."),
         click.option("--all", "everything", is_flag=True, help="Select all matching messages."),
         click.argument("references", nargs=-1),
     ):
@@ -68,6 +71,10 @@ def run_all(
     if bool(references) == given["everything"]:
         raise click.UsageError("Give messages, or --all (with --queue or --type to filter).")
     wanted = list(references) or find_matching(session, state, given)
+    if given["dry_run"]:
+        would = {"would_be_" + verb: len(wanted), "ids": wanted}
+        print_json(would) if session.as_json else print(f"{len(wanted)} would be {verb}")
+        return
     if wanted and given.get("ask"):
         click.confirm(given["ask"].format(len(wanted)), abort=True, err=True)
 
@@ -82,10 +89,14 @@ def find_matching(session: CommandContext, state: State, given: dict[str, Any]) 
     """List ids of matching messages, oldest first."""
 
     async def work(broker: Broker) -> list[Record]:
-        filter = (state, given["queue"], given["type_"], given["limit"])
+        limit = given["limit"] if given["error"] is None else EVERYTHING
+        filter = (state, given["queue"], given["type_"], limit)
         return await list_messages(broker, session.scope, *filter)
 
-    return [str(record.message.id) for record in reversed(session.run(work))]
+    found = session.run(work)
+    if (part := given["error"]) is not None:
+        found = [record for record in found if part in (record.error or "")][: given["limit"]]
+    return [str(record.message.id) for record in reversed(found)]
 
 
 def report(session: CommandContext, verb: str, bulk: BulkResult, others: Sequence[str]) -> None:
@@ -106,7 +117,7 @@ def format_ids(ids: Sequence[str]) -> str:
 
 
 @command(dlq, "list")
-@click.option("--queue", help="Filter by queue.")
+@click.option("--queue", shell_complete=complete_queue, help="Filter by queue.")
 @click.option("--type", "type_", help="Filter by type.")
 @click.option(
     "--limit",
@@ -115,25 +126,51 @@ def format_ids(ids: Sequence[str]) -> str:
     show_default=True,
     help="Maximum number of messages.",
 )
-def list_(session: CommandContext, queue: str | None, type_: str | None, limit: int) -> None:
+@click.option("--before", type=int, metavar="ID", help="List messages older than this one.")
+def list_(
+    session: CommandContext,
+    queue: str | None,
+    type_: str | None,
+    limit: int,
+    before: int | None,
+) -> None:
     """List dead letters, newest first.
+
+    To see the next page, pass the last id as --before.
 
     \b
     penstock dlq list
     penstock dlq list --queue mail --limit 100
+    penstock dlq list --before 1041
     """
 
-    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
-        records = await list_messages(broker, session.scope, State.DEAD, queue, type_, limit)
+    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]], int]:
+        records = await list_messages(
+            broker, session.scope, State.DEAD, queue, type_, limit, before
+        )
         now = await broker.now()
         named = [(record, await get_queue_name(broker, record)) for record in records]
-        return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
+        total = await count_dead(broker, session.scope, queue)
+        return (
+            [summarize(*each) for each in named],
+            [make_row(*each, now) for each in named],
+            total,
+        )
 
-    summaries, rows = session.run(work, "empty")
+    summaries, rows, total = session.run(work)
     if session.as_json:
         print_json_lines(summaries)
-    else:
-        print_table(COLUMNS, rows, "no dead letters")
+        return
+    print_table(COLUMNS, rows, "no dead letters")
+    if len(rows) == limit < total:
+        shown = f"{len(rows)} of {total}" if type_ is None else f"the first {len(rows)}"
+        print(f"\n{shown}; older ones: --before {rows[-1][0]}, or a larger --limit")
+
+
+async def count_dead(broker: Broker, scope: str, queue: str | None) -> int:
+    depths = await broker.depths()
+    queues = await broker.admin.queues(scope=scope)
+    return sum(depths.get((each.id, "dead"), 0) for each in queues if queue in (None, each.name))
 
 
 def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:

@@ -2,8 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
@@ -11,20 +10,23 @@ from msgspec import Struct
 
 from penstock.broker.interface import BrokerInterface
 from penstock.broker.local import Broker
+from penstock.cli.completion import complete_queue, complete_task
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import SHELL_QUEUE, is_name
 from penstock.cli.output import print_json
+from penstock.cli.times import FORMATS, parse_time, to_moment
 from penstock.errors import InvalidInput, JobFailed, NotFound, SlugConflict
 from penstock.model.fields import MAX_DELAY_S, MAX_RUNS, MIN_DURATION_S
-from penstock.model.message import Draft, Moment
+from penstock.model.message import Draft
 from penstock.model.settings import SHELL_TYPE, check_range
 from penstock.model.store_types import Published
+from penstock.rules.durations import parse_seconds
 from penstock.worker.executors.shell_job import ShellJob
 
 if TYPE_CHECKING:
     from penstock.app.app import Penstock
     from penstock.app.job import Job
-    from penstock.app.task import BaseTask
+    from penstock.app.task import BaseTask, Choices
 
 JOB_FORMAT = """for example {"command": "echo hi"} or --command 'echo hi'"""
 
@@ -37,7 +39,8 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
     max_retries: int | None = None
     priority: int = 0
     timeout_seconds: float | None = None
-    run_at: datetime | None = None
+    run_at: str | None = None
+    delay: str | float | None = None
     env: dict[str, str] = {}
     cwd: str | None = None
     callback: str | None = None
@@ -47,6 +50,10 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
         ShellJob(self.command, self.env, self.cwd)
         check_range("max_retries", self.max_retries, 1, MAX_RUNS)
         check_range("timeout_seconds", self.timeout_seconds, MIN_DURATION_S, MAX_DELAY_S)
+        if self.run_at is not None:
+            to_moment(parse_time(self.run_at))
+        if self.delay is not None:
+            parse_seconds(self.delay)
 
     @property
     def reference(self) -> str | None:
@@ -65,17 +72,10 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
             priority=-self.priority,
             max_attempts=self.max_retries,
             timeout=self.timeout_seconds,
-            run_at=None if self.run_at is None else to_moment(self.run_at),
+            run_at=None if self.run_at is None else to_moment(parse_time(self.run_at)),
+            delay=0.0 if self.delay is None else parse_seconds(self.delay),
             callback=self.callback,
         )
-
-
-def to_moment(time: datetime) -> Moment:
-    """Convert a time. Without a UTC offset it is local time."""
-    try:
-        return int(time.astimezone().timestamp() * 1_000_000)
-    except (OverflowError, ValueError):
-        raise InvalidInput(f"run_at {time} is out of range") from None
 
 
 def read_job(text: str | bytes, where: str = "job") -> JobText:
@@ -105,6 +105,10 @@ async def ensure_shell_queue(broker: BrokerInterface, name: str, scope: str) -> 
 
 MAX_INPUT_BYTES = 64 * 1_048_576
 group = click.Group()
+run_at_option = click.option(
+    "--run-at", help=f"Earliest start, local without Z or +01:00: {FORMATS}."
+)
+delay_option = click.option("--delay", help="Earliest start after a duration: 90s, 5m, 1h30m, 2d.")
 
 
 @command(group, "enqueue")
@@ -114,7 +118,8 @@ group = click.Group()
 @click.option("--max-retries", type=int, help="Maximum number of attempts. Default: the queue's.")
 @click.option("--priority", type=int, help="Priority. Lower numbers run sooner.")
 @click.option("--timeout", "timeout_seconds", type=float, help="Time limit per attempt in seconds.")
-@click.option("--run-at", help="Earliest start: 2030-01-01T03:00 (local) or with Z or +01:00.")
+@run_at_option
+@delay_option
 @click.option(
     "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable. Repeatable."
 )
@@ -132,6 +137,8 @@ def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> N
     penstock enqueue '{"command": ["rsync", "-a", "x", "y"], "max_retries": 5, "priority": 1}'
     penstock enqueue '{"command": "make", "run_at": "2030-01-01T03:00", "timeout_seconds": 60}'
     penstock enqueue --command 'echo hi' --id j2
+    penstock enqueue --command 'make backup' --run-at 'tomorrow 03:00'
+    penstock enqueue --command 'make report' --delay 5m
     penstock enqueue - < jobs.jsonl
     """
     texts = read_jobs(jobs, options)
@@ -144,7 +151,7 @@ def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> N
             return [await broker.publish(drafts[0], scope=session.scope)]
         return await broker.publish_many(drafts, atomic=True, scope=session.scope)
 
-    for text, published in zip(texts, session.run(work, "create"), strict=True):
+    for text, published in zip(texts, session.run(work, create=True), strict=True):
         if session.as_json:
             print_json({"id": str(published.id), "name": text.id, "queue": text.queue})
         else:
@@ -182,9 +189,16 @@ def parse_env(word: str) -> tuple[str, str]:
 
 
 @command(group, "send", context_settings={"ignore_unknown_options": True})
-@click.argument("task")
+@click.argument("task", shell_complete=complete_task)
 @click.argument("arguments", nargs=-1)
 @click.option("--app", "reference", metavar="MODULE:APP", help="App to use. Env: PENSTOCK_APP.")
+@click.option("--queue", shell_complete=complete_queue, help="Queue. Default: the task's.")
+@click.option("--priority", type=int, help="Priority. Higher numbers run sooner.")
+@delay_option
+@run_at_option
+@click.option("--key", help="Ordering key: jobs with the same key run one at a time, in order.")
+@click.option("--unique", metavar="KEY", help="Do not enqueue while a job with this key exists.")
+@click.option("--max-attempts", type=int, help="Maximum number of attempts.")
 @click.option("--callback", metavar="URL", help="URL to notify when the job ends.")
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait with --wait.")
@@ -193,9 +207,9 @@ def send(
     task: str,
     arguments: tuple[str, ...],
     reference: str | None,
-    callback: str | None,
     wait: bool,
     timeout: float,
+    **options: Any,
 ) -> None:
     """Enqueue a task of an app.
 
@@ -206,6 +220,7 @@ def send(
     penstock send shop.tasks.send_mail someone@example.org subject=hello
     penstock send shop.tasks.add 2 3 --wait
     penstock send shop.tasks.add 2 3 --app shop.tasks:app
+    penstock send shop.tasks.report --delay 5m --priority 9 --unique report
     penstock send shop.tasks.call '"0612345678"'
     """
     from penstock.app.discovery import find_app
@@ -217,9 +232,7 @@ def send(
             "no app given; use --app module:app, PENSTOCK_APP or app in [tool.penstock]"
         )
     try:
-        named = get_task(app, task)
-        named = named if callback is None else named.options(callback=callback)
-        job = named.enqueue(*args, **kwargs)
+        job = get_task(app, task).options(**make_choices(options)).enqueue(*args, **kwargs)
         if wait:
             print_result(session, job, timeout)
         elif session.as_json:
@@ -228,6 +241,16 @@ def send(
             print(f"enqueued {task} (id {job.id})")
     finally:
         app.close()
+
+
+def make_choices(options: dict[str, Any]) -> "Choices":
+    """Convert options of the command line to those of a task."""
+    given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
+    if "delay" in given:
+        given["delay"] = parse_seconds(given["delay"])
+    if "run_at" in given:
+        given["run_at"] = parse_time(given["run_at"]).astimezone()
+    return cast("Choices", given)
 
 
 def get_task(app: "Penstock", name: str) -> "BaseTask[..., Any]":

@@ -74,7 +74,7 @@ def create(session: CommandContext, name: str, expires: str | None, **given: Any
     async def work(store: Store) -> tuple[Key, str]:
         return await Credentials(store).create_key(new, ttl=ttl)
 
-    made, token = session.run_on_store(work, "create")
+    made, token = session.run_on_store(work, create=True)
     print_key(session, made, token)
 
 
@@ -98,7 +98,7 @@ def list_(session: CommandContext) -> None:
     async def work(store: Store) -> tuple[list[Key], Moment]:
         return await Credentials(store).list_keys(), await store.now()
 
-    keys, now = session.run_on_store(work, "empty")
+    keys, now = session.run_on_store(work)
     if session.as_json:
         print_json_lines(describe_key(each, now) for each in keys)
         return
@@ -192,7 +192,7 @@ def set_role(session: CommandContext, name: str, grants: tuple[str, ...], tenant
     async def work(store: Store) -> tuple[str, ...]:
         return (await Credentials(store).save_role(tenant, name, grants)).grants
 
-    saved = session.run_on_store(work, "create")
+    saved = session.run_on_store(work, create=True)
     if session.as_json:
         print_json({"name": name, "grants": saved})
     else:
@@ -211,7 +211,7 @@ def list_roles(session: CommandContext, tenant: str) -> None:
     async def work(store: Store) -> dict[str, tuple[str, ...]]:
         return await Credentials(store).list_roles(tenant)
 
-    found = session.run_on_store(work, "empty")
+    found = session.run_on_store(work)
     if session.as_json:
         print_json_lines({"name": name, "grants": grants} for name, grants in found.items())
         return

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from penstock.broker.local import Broker
+from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.job_output import (
     describe_output,
@@ -30,6 +31,8 @@ from penstock.cli.output import (
     print_table,
 )
 from penstock.model.message import HistoryRow, Moment, Record, State
+from penstock.model.queue import Queue
+from penstock.rules.lifecycle import compute_limits
 
 group = click.Group()
 # --json prints whole bodies.
@@ -45,7 +48,7 @@ COLUMNS = (
 @click.option(
     "--state", type=click.Choice([state.value for state in State]), help="Filter by state."
 )
-@click.option("--queue", help="Filter by queue.")
+@click.option("--queue", shell_complete=complete_queue, help="Filter by queue.")
 @click.option("--type", "type_", help="Filter by type.")
 @click.option(
     "--limit",
@@ -80,11 +83,13 @@ def list_(
         named = [(record, await get_queue_name(broker, record)) for record in records]
         return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
 
-    summaries, rows = session.run(work, "empty")
+    summaries, rows = session.run(work)
     if session.as_json:
         print_json_lines(summaries)
     else:
         print_table(COLUMNS, rows, "no messages")
+        if len(rows) == limit:
+            print(f"\nolder ones: --before {rows[-1][0]}, or a larger --limit")
 
 
 async def get_queue_name(broker: Broker, record: Record) -> str:
@@ -93,11 +98,11 @@ async def get_queue_name(broker: Broker, record: Record) -> str:
 
 def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
     message = record.message
-    due = format_ago(record.due_at, now) if record.state is State.SCHEDULED else None
+    due = format_due(record, now) if record.state is State.SCHEDULED else None
     worker = cut(record.consumer or "", MAX_CONSUMER)
     return (message.id, message.meta.name, queue, message.type, format_state(record),
             record.attempts, worker, format_held(record, now), format_progress(record), due,
-            format_ago(message.created_at, now), record.error)  # fmt: skip
+            format_ago(message.created_at, now), record.error or record.reason)  # fmt: skip
 
 
 def format_state(record: Record) -> str:
@@ -124,10 +129,11 @@ def show(session: CommandContext, reference: str, output: bool) -> None:
     penstock show j1 --output
     """
 
-    async def work(broker: Broker) -> tuple[Record, str, bytes | None, Moment]:
+    async def work(broker: Broker) -> tuple[Record, Queue, bytes | None, Moment]:
         record = await find_message(broker, reference, session.scope)
         result = await broker.admin.result(record.message.id, scope=session.scope)
-        return record, await get_queue_name(broker, record), result, await broker.now()
+        queue = await broker.get_queue_by_id(record.message.queue_id)
+        return record, queue, result, await broker.now()
 
     record, queue, result, now = session.run(work)
     files = find_output_files(session.url, record.message.id)
@@ -141,9 +147,17 @@ def show(session: CommandContext, reference: str, output: bool) -> None:
         print_tails(files)
 
 
-def describe_message(record: Record, queue: str, result: bytes | None) -> dict[str, Any]:
+def describe_message(record: Record, queue: Queue, result: bytes | None) -> dict[str, Any]:
     meta = record.message.meta
-    return summarize(record, queue) | {
+    limits = compute_limits(meta, queue.settings, None)
+    return summarize(record, queue.name) | {
+        "queue_state": queue.serving_state.value,
+        "max_attempts": limits[0],
+        "max_deliveries": limits[1],
+        "timeout": meta.timeout,
+        "lease": meta.lease or queue.settings.lease,
+        "blocked_by": None if record.blocked_by is None else str(record.blocked_by),
+        "dedup_key": meta.dedup,
         "body": decode_body(record.message.body),
         "result": decode_body(result),
         "run_at": format_time(record.run_at),
@@ -178,41 +192,56 @@ def describe_event(row: HistoryRow) -> dict[str, Any]:
 
 
 def print_record(
-    record: Record, queue: str, result: bytes | None, now: Moment, output: str | None
+    record: Record, queue: Queue, result: bytes | None, now: Moment, output: str | None
 ) -> None:
-    shown = summarize(record, queue)
-    meta = record.message.meta
-    print_details(
-        [
-            ("id", shown["id"]),
-            ("name", shown["name"]),
-            ("queue", queue),
-            ("type", record.message.type),
-            ("state", " ".join(filter(None, (shown["state"], describe_state(record, now))))),
-            ("attempts", f"{record.attempts} (deliveries: {record.deliveries})"),
-            ("priority", shown["priority"] or None),
-            (
-                "created",
-                f"{format_clock(record.message.created_at)} UTC, {format_age(record, now)} ago",
-            ),
-            ("expires", format_clock(record.expires_at)),
-            ("correlation", meta.correlation_id),
-            ("key", meta.ordering_key),
-            ("parent", meta.parent_id),
-            ("callback", meta.callback),
-            ("progress", format_progress(record)),
-            ("redrives", record.redrives or None),
-            ("body", cut(format_body(record.message.body) or "", MAX_BODY_SHOWN)),
-            ("result", cut(format_body(result) or "", MAX_BODY_SHOWN)),
-            ("output", output),
-            ("error", record.error),
-        ]
-    )
+    print_details([*list_details(record, queue, now), *list_content(record, result, output)])
     if record.timeline:
         print()
         columns = ("time (utc)", "event", "state", "attempt", "took", "error")
         print_table(columns, [make_timeline_row(each) for each in record.timeline], "")
     print_traceback(record.timeline)
+
+
+def list_details(record: Record, queue: Queue, now: Moment) -> list[tuple[str, Any]]:
+    shown = summarize(record, queue.name)
+    meta = record.message.meta
+    lease = meta.lease or queue.settings.lease
+    max_attempts, max_deliveries = compute_limits(meta, queue.settings, None)
+    return [
+        ("id", shown["id"]),
+        ("name", shown["name"]),
+        ("queue", queue.name),
+        ("type", record.message.type),
+        ("state", " ".join(filter(None, (shown["state"], describe_state(record, queue, now))))),
+        ("attempts", f"{record.attempts} of {max_attempts}"),
+        ("deliveries", f"{record.deliveries} of {max_deliveries}"),
+        ("lease", None if record.state.final else f"{lease:g}s"),
+        ("timeout", None if meta.timeout is None else f"{meta.timeout:g}s"),
+        ("priority", shown["priority"] or None),
+        (
+            "created",
+            f"{format_clock(record.message.created_at)} UTC, {format_age(record, now)} ago",
+        ),
+        ("expires", format_clock(record.expires_at)),
+        ("correlation", meta.correlation_id),
+        ("key", meta.ordering_key),
+        ("dedup key", meta.dedup),
+        ("parent", meta.parent_id),
+        ("labels", format_pairs(meta.labels)),
+        ("headers", format_pairs(meta.headers)),
+        ("callback", meta.callback),
+    ]
+
+
+def list_content(record: Record, result: bytes | None, output: str | None) -> list[tuple[str, Any]]:
+    return [
+        ("progress", format_progress(record)),
+        ("redrives", record.redrives or None),
+        ("body", cut(format_body(record.message.body) or "", MAX_BODY_SHOWN)),
+        ("result", cut(format_body(result) or "", MAX_BODY_SHOWN)),
+        ("output", output),
+        ("error", record.error),
+    ]
 
 
 def print_traceback(timeline: Sequence[HistoryRow]) -> None:
@@ -224,16 +253,30 @@ def print_traceback(timeline: Sequence[HistoryRow]) -> None:
             return
 
 
-def describe_state(record: Record, now: Moment) -> str | None:
+def format_pairs(pairs: dict[str, str] | None) -> str | None:
+    return "\n".join(f"{name}={value}" for name, value in pairs.items()) if pairs else None
+
+
+def describe_state(record: Record, queue: Queue, now: Moment) -> str | None:
     match record.state:
         case State.SCHEDULED:
-            return f"(due {format_ago(record.due_at, now) or 'when its predecessor ends'})"
+            parked = f"{record.reason}, " if record.reason and not record.error else ""
+            return f"({parked}due {format_due(record, now)})"
+        case State.READY if not queue.serves:
+            return f"(queue is {queue.serving_state.value})"
         case State.CLAIMED:
             asked = "; cancellation requested" if record.cancel_requested else ""
             word = "prefetched" if record.begun_at is None else "running"
             since = f"{word} for {format_held(record, now)} by {record.consumer}"
             return f"({since}, lease ends {format_ago(record.lease_until, now)}{asked})"
     return f"({record.reason})" if record.reason else None
+
+
+def format_due(record: Record, now: Moment) -> str:
+    """Format when a message is due. One with an ordering key follows the one before it."""
+    if record.due_at is not None:
+        return format_ago(record.due_at, now) or ""
+    return "after its key is free" if record.blocked_by is None else f"after {record.blocked_by}"
 
 
 def format_age(record: Record, now: Moment) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.broker.local import Broker
 from penstock.cli.commands.status import PLACES, count_by_queue
+from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import print_details, print_json, print_json_lines, print_table
 from penstock.errors import InvalidInput
@@ -98,7 +99,7 @@ def create(session: CommandContext, name: str, preset: str, settings: tuple[str,
             name, preset_name=preset, scope=session.scope, **parse_settings(settings)
         )
 
-    print_queue(session, session.run(work, "create"))
+    print_queue(session, session.run(work, create=True))
 
 
 @command(queue, "list")
@@ -113,7 +114,7 @@ def list_(session: CommandContext) -> None:
     async def work(broker: Broker) -> list[tuple[Queue, dict[str, int]]]:
         return await count_by_queue(broker, session.scope)
 
-    found = session.run(work, "empty")
+    found = session.run(work)
     if session.as_json:
         print_json_lines(describe_queue(each) | {"counts": counts} for each, counts in found)
         return
@@ -129,7 +130,7 @@ def list_(session: CommandContext) -> None:
 
 
 @command(queue, "show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queue)
 def show(session: CommandContext, name: str) -> None:
     """Show the state and settings of a queue.
 
@@ -144,7 +145,7 @@ def show(session: CommandContext, name: str) -> None:
 
 
 @command(queue, "set")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queue)
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
 def set_(session: CommandContext, name: str, settings: tuple[str, ...]) -> None:
     """Change settings of a queue. Running workers apply them within a second.
@@ -160,17 +161,23 @@ def set_(session: CommandContext, name: str, settings: tuple[str, ...]) -> None:
 
 
 def add_state_command(verb: str, state: QueueState, text: str) -> Callable[..., Any]:
-    def call(session: CommandContext, name: str) -> None:
-        async def work(broker: Broker) -> Queue:
-            return await broker.admin.set_state(name, state, scope=session.scope)
+    def call(session: CommandContext, queues: tuple[str, ...]) -> None:
+        async def work(broker: Broker) -> list[Queue]:
+            for name in queues:
+                await broker.admin.queue(name, scope=session.scope)
+            return [
+                await broker.admin.set_state(name, state, scope=session.scope) for name in queues
+            ]
 
-        found = session.run(work)
-        print_json(describe_queue(found)) if session.as_json else print(
-            f"{name} is {found.state.value}"
-        )
+        for found in session.run(work):
+            if session.as_json:
+                print_json(describe_queue(found))
+            else:
+                print(f"{found.name} is {found.state.value}")
 
-    call.__doc__ = f"{text}\n\n\b\npenstock queue {verb} mail"
-    made: Callable[..., Any] = command(queue, verb)(click.argument("name")(call))
+    call.__doc__ = f"{text}\n\n\b\npenstock queue {verb} mail\npenstock queue {verb} mail images"
+    names = click.argument("queues", nargs=-1, required=True, shell_complete=complete_queue)
+    made: Callable[..., Any] = command(queue, verb)(names(call))
     return made
 
 
@@ -185,8 +192,46 @@ add_state_command(
 add_state_command("archive", QueueState.ARCHIVED, "Archive a queue: no claims and no publishes.")
 
 
+@command(queue, "purge")
+@click.argument("name", shell_complete=complete_queue)
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(["ready", "scheduled", "dead"]),
+    multiple=True,
+    help="State of the messages. Repeatable.  [default: ready, scheduled]",
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def purge(session: CommandContext, name: str, states: tuple[str, ...], yes: bool) -> None:
+    """End waiting messages of a queue as cancelled.
+
+    They remain visible until their retention period ends. Running messages are not affected.
+
+    \b
+    penstock queue purge mail
+    penstock queue purge mail --state scheduled --yes
+    """
+    places = states or ("ready", "scheduled")
+
+    async def count(broker: Broker) -> int:
+        queue = await broker.admin.queue(name, scope=session.scope)
+        depths = await broker.depths()
+        return sum(depths.get((queue.id, place), 0) for place in places)
+
+    async def work(broker: Broker) -> int:
+        done = 0
+        while ended := await broker.admin.purge(name, *places, scope=session.scope):
+            done += ended
+        return done
+
+    if not yes and (waiting := session.run(count)):
+        click.confirm(f"End {waiting} messages as cancelled?", abort=True, err=True)
+    purged = session.run(work)
+    print_json({"purged": purged}) if session.as_json else print(f"{purged} purged")
+
+
 @command(queue, "delete")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_queue)
 @click.option("--force", is_flag=True, help="Cancel unfinished messages first.")
 def delete(session: CommandContext, name: str, force: bool) -> None:
     """Delete a queue that has no unfinished messages.

@@ -7,11 +7,21 @@ import click
 from msgspec.structs import replace
 
 from penstock.broker.local import Broker
+from penstock.cli.commands.jobs import JobText, ensure_shell_queue
+from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
+from penstock.cli.lookup import SHELL_QUEUE
+from penstock.cli.output import (
+    format_ago,
+    format_clock,
+    format_time,
+    print_json,
+    print_json_lines,
+    print_table,
+)
 from penstock.errors import InvalidInput, NotFound
-from penstock.model.message import Moment
-from penstock.model.queue import Schedule
+from penstock.model.message import Draft, Moment
+from penstock.model.queue import Missed, Schedule
 
 Work = Callable[[Broker, Schedule, str], Awaitable[dict[str, Any]]]
 
@@ -21,6 +31,7 @@ def schedule() -> None:
     """Manage cron schedules. Apps declare them with their tasks.
 
     \b
+    penstock schedule create backup --cron '0 3 * * *' --command 'make backup'
     penstock schedule list
     penstock schedule pause shop.tasks.report
     """
@@ -41,6 +52,57 @@ async def find_schedule(broker: Broker, reference: str, scope: str) -> Schedule:
     return each[0]
 
 
+@command(schedule, "create")
+@click.argument("name")
+@click.option("--cron", required=True, help="When it runs: minute, hour, day, month, weekday.")
+@click.option("--command", "command_", help="Command line of a shell job.")
+@click.option("--type", "type_", help="Type of the message, such as the name of a task.")
+@click.option("--body", default="", help="Body of the message, with --type.")
+@click.option("--queue", shell_complete=complete_queue,
+              help="Queue.  [default: shell with --command, otherwise default]")  # fmt: skip
+@click.option("--timezone", default="UTC", show_default=True, help="Time zone of the cron line.")
+@click.option(
+    "--missed", type=click.Choice([each.value for each in Missed]), default="one",
+    show_default=True, help="Runs that were missed while no scheduler ran: skip, one or all.",
+)  # fmt: skip
+def create(
+    session: CommandContext,
+    name: str,
+    cron: str,
+    command_: str | None,
+    type_: str | None,
+    body: str,
+    queue: str | None,
+    timezone: str,
+    missed: str,
+) -> None:
+    """Create or change a schedule that enqueues a shell job or a message.
+
+    \b
+    penstock schedule create backup --cron '0 3 * * *' --command 'make backup'
+    penstock schedule create report --cron '0 9 * * MON' --timezone Europe/Paris \\
+        --type shop.tasks.report --queue reports
+    """
+    if (command_ is None) == (type_ is None):
+        raise click.UsageError("Give --command for a shell job, or --type for a message.")
+    if command_ is not None:
+        draft = JobText(command_, queue=queue or SHELL_QUEUE).make_draft()
+    else:
+        draft = Draft(queue=queue or "default", type=type_ or "", body=body.encode())
+    made = Schedule(name, cron, draft, timezone, Missed(missed))
+
+    async def work(broker: Broker) -> Schedule:
+        if command_ is not None:
+            await ensure_shell_queue(broker, draft.queue, session.scope)
+        return await broker.admin.schedule(made, scope=session.scope)
+
+    saved = session.run(work, create=True)
+    if session.as_json:
+        print_json(describe_schedule(saved))
+    else:
+        print(f"{name} runs next at {format_clock(saved.next_at)} UTC")
+
+
 @command(schedule, "list")
 def list_(session: CommandContext) -> None:
     """List schedules with their next and last run.
@@ -53,7 +115,7 @@ def list_(session: CommandContext) -> None:
     async def work(broker: Broker) -> tuple[list[Schedule], Moment]:
         return await broker.admin.schedules(scope=session.scope), await broker.now()
 
-    schedules, now = session.run(work, "empty")
+    schedules, now = session.run(work)
     if session.as_json:
         print_json_lines(map(describe_schedule, schedules))
         return

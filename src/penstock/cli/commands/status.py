@@ -47,6 +47,8 @@ async def gather(broker: BrokerInterface, scope: str) -> dict[str, Any]:
     now = await broker.now()
     workers = [each for each in await broker.workers() if not is_gone(each, now)]
     served = {name for worker in workers for name in worker.queues}
+    counted = await count_by_queue(broker, scope)
+    truncated = sum(counts[state] for _, counts in counted for state in ENDS) >= MAX_ENDED_COUNTED
     return {
         "queues": [
             {
@@ -56,8 +58,10 @@ async def gather(broker: BrokerInterface, scope: str) -> dict[str, Any]:
                 "served": queue.name in served,
             }
             | counts
-            for queue, counts in await count_by_queue(broker, scope)
+            for queue, counts in counted
         ],
+        "ended_counted": MAX_ENDED_COUNTED,
+        "truncated": truncated,
         "workers": len(workers),
     }
 
@@ -75,11 +79,11 @@ def status(session: CommandContext) -> None:
         found = await gather(broker, session.scope)
         return {**found, "durability": broker.capabilities.durability}
 
-    found = session.run(work, "empty")
+    found = session.run(work)
     if session.as_json:
         print_json(found)
         return
-    print_counts(found["queues"])
+    print_counts(found["queues"], found["truncated"])
     workers = found["workers"]
     print(
         f"\n{workers} {'worker' if workers == 1 else 'workers'}, durability {found['durability']}"
@@ -88,21 +92,26 @@ def status(session: CommandContext) -> None:
         print(hint)
 
 
-def print_counts(queues: Sequence[dict[str, Any]]) -> None:
+def print_counts(queues: Sequence[dict[str, Any]], truncated: bool = False) -> None:
     """Print counts. The columns failed, cancelled and expired appear if they are not empty."""
     columns = ["queue", "state", *PLACES.values(), *ENDS]
-    rows = [
-        [None if name in ENDS[1:] and not row[name] else row[name] for name in columns]
-        for row in queues
-    ]
+    rows = [[make_cell(row, name, truncated) for name in columns] for row in queues]
     print_table(columns, rows, "no queues")
+
+
+def make_cell(row: dict[str, Any], name: str, truncated: bool) -> Any:
+    """Return a count. A + marks one of ended messages that has more."""
+    if name not in ENDS:
+        return row[name]
+    if name != ENDS[0] and not row[name]:
+        return None
+    return f"{row[name]}+" if truncated else row[name]
 
 
 def make_hints(found: dict[str, Any]) -> list[str]:
     """Suggest commands for problems that the counts show."""
     queues = found["queues"]
     dead = sum(row["dead"] for row in queues)
-    ended = sum(row[state] for row in queues for state in ENDS)
     hints = []
     unserved = [row for row in queues if row["ready"] and not row["served"]]
     for shell, start in ((True, "worker start"), (False, "worker start MODULE:APP")):
@@ -112,8 +121,8 @@ def make_hints(found: dict[str, Any]) -> list[str]:
         hints.append(f"{dead} dead {'letter' if dead == 1 else 'letters'}; run `penstock dlq list`")
     if paused := [row["queue"] for row in queues if row["state"] == "paused"]:
         hints.append(f"paused: {', '.join(paused)}; run `penstock queue resume`")
-    if ended >= MAX_ENDED_COUNTED:
-        hints.append(f"only the last {MAX_ENDED_COUNTED:,} ended messages are counted")
+    if found["truncated"]:
+        hints.append(f"+ only the last {MAX_ENDED_COUNTED:,} ended messages are counted")
     return hints
 
 
@@ -132,7 +141,7 @@ def agents(session: CommandContext) -> None:
         runs = {run.name: run for run in await store.agent_runs()}
         return runs, await store.now()
 
-    runs, now = session.run_on_store(work, "empty")
+    runs, now = session.run_on_store(work)
     found = [(name, every, runs.get(name, NEVER_RUN)) for name, every in AGENTS.items()]
     if session.as_json:
         print_json_lines(

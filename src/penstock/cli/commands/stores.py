@@ -63,7 +63,7 @@ def migrate(session: CommandContext, app: str | None, plan: bool) -> None:
     if plan:
         print_json({"to_do": steps}) if session.as_json else print("\n".join(steps or [NOTHING]))
         return
-    checks = {check.name: check.text for check in session.run_on_store(examine, "create")}
+    checks = {check.name: check.text for check in session.run_on_store(examine, create=True)}
     if session.as_json:
         print_json({"done": steps, "schema": checks["schema"]})
     else:

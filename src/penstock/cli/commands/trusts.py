@@ -65,7 +65,7 @@ def list_(session: CommandContext, tenant: str) -> None:
     async def work(store: Store) -> list[Trust]:
         return await Credentials(store).list_trusts(tenant)
 
-    found = session.run_on_store(work, "empty")
+    found = session.run_on_store(work)
     if session.as_json:
         print_json_lines(map(describe_trust, found))
         return

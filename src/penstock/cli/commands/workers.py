@@ -16,9 +16,11 @@ from penstock.cli.settings import load_settings
 from penstock.errors import InvalidState, NotFound
 from penstock.model.message import Moment
 from penstock.model.store_types import WorkerInfo
-from penstock.worker.liveness import is_gone
+from penstock.worker.liveness import HEARTBEAT_INTERVAL_S, is_gone
 
 POLL_INTERVAL_S = 0.1
+# A busy worker may renew its registration a little late.
+HEARTBEAT_SLACK_S = 5.0
 POSITIVE = click.FloatRange(min=0, min_open=True)
 PREFETCH = "Maximum number of jobs fetched ahead. Default: adapts to how long jobs take."
 
@@ -128,7 +130,7 @@ def list_(session: CommandContext) -> None:
     async def work(broker: Broker) -> tuple[list[WorkerInfo], Moment]:
         return await broker.workers(), await broker.now()
 
-    rows, now = session.run(work, "empty")
+    rows, now = session.run(work)
     if session.as_json:
         print_json_lines(describe_worker(row, now) for row in rows)
         return
@@ -141,13 +143,19 @@ def list_(session: CommandContext) -> None:
                 row.pid,
                 describe_state(row, now),
                 format_ago(row.started_at, now),
-                format_ago(row.seen_at, now),
+                format_seen(row, now),
                 ", ".join(row.queues),
             )
             for row in rows
         ],
         "no workers",
     )
+
+
+def format_seen(row: WorkerInfo, now: Moment) -> str | None:
+    """Format the age of the last heartbeat, unless the next one is not due yet."""
+    late = now - row.seen_at > (HEARTBEAT_INTERVAL_S + HEARTBEAT_SLACK_S) * 1_000_000
+    return format_ago(row.seen_at, now) if late or is_gone(row, now) else "now"
 
 
 def describe_worker(row: WorkerInfo, now: Moment) -> dict[str, Any]:

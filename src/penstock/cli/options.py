@@ -1,0 +1,18 @@
+"""Options that every command takes, after its name or before it."""
+
+from typing import Any
+
+import click
+
+
+def add_common_options(call: Any) -> Any:
+    for option in (
+        click.option("--scope", help="Scope to use.  [default: default]"),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option(
+            "--url",
+            help="URL of the store. Env: PENSTOCK_URL.  [default: sqlite:///penstock.db]",
+        ),
+    ):
+        call = option(call)
+    return call
