@@ -90,7 +90,19 @@ CLAIM = RetryPolicy(attempts=100, delay=0.0, deadline=2.0)
 # A forced delete of a queue that still receives messages.
 DELETE_QUEUE = RetryPolicy(attempts=10_000, delay=0.0, deadline=60.0)
 
+# Background loops run until they are stopped; their delay is what bounds them.
+
+# Of a worker: results, renewals and marks, which hold leases.
+LEASE_RETRY_DELAY_S = 0.5
+# Of a worker: claims and other steps. Of a store: the connection on which notices arrive.
+LOOP_RETRY_DELAY_S = 1.0
+
 # Other paths.
+
+# The rename of an uploaded artifact, after its directory was removed.
+UPLOAD = RetryPolicy(attempts=3, delay=0.0, deadline=5.0)
+# A count of a store that changed meanwhile.
+CENSUS = RetryPolicy(attempts=5, delay=0.0, deadline=60.0)
 
 # The renewal of a subscription, after a concurrent change.
 SUBSCRIPTION = RetryPolicy(attempts=10, delay=0.0, deadline=5.0)

@@ -16,6 +16,7 @@ from pathlib import Path
 from penstock.artifacts.rules import Artifact, DeliveryPrefix, MessagePrefix
 from penstock.artifacts.storage import ArtifactContent
 from penstock.errors import StoreError, StoreFull, StoreUnusable
+from penstock.retry import UPLOAD, Retries
 from penstock.rules.validation import clip
 from penstock.store import Check
 
@@ -26,8 +27,6 @@ CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEX
 # Without O_NONBLOCK, opening a pipe would wait for a writer.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-# A directory may be removed while it is being opened.
-MAX_TRIES = 3
 
 
 class Past:
@@ -60,7 +59,9 @@ class LocalArtifactStorage:
         return number, self.root / self.store / UPLOADS / name
 
     def keep(self, upload: Path, shelf: DeliveryPrefix, name: str) -> None:
-        for _ in range(MAX_TRIES):
+        retries: Retries | None = None
+        while retries is None or retries.again_at_once():
+            retries = retries or UPLOAD.begin()
             with translate_errors(self.root), suppress(FileNotFoundError):
                 with self.step(*path_parts(shelf), make=True) as to, self.step(UPLOADS) as uploads:
                     os.rename(upload.name, name, src_dir_fd=uploads, dst_dir_fd=to)

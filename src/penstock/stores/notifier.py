@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Protocol
 
+from penstock.retry import LOOP_RETRY_DELAY_S
 from penstock.store import Check
 
 
@@ -89,7 +90,6 @@ async def wait_for_work(
 
 # The first notice is sent at once; later ones within this interval are batched.
 MIN_NOTIFY_INTERVAL_S = 0.005
-RETRY_DELAY_S = 1.0
 # PostgreSQL limits a notice to 8,000 bytes.
 MAX_QUEUES_PER_NOTICE = 500
 POLL_INTERVAL_LISTENING_S, POLL_INTERVAL_DEAF_S = 1.0, 0.05
@@ -145,7 +145,7 @@ class Listener(NullNotifier, ABC):
             try:
                 await self.listen_once()
             except self.errors:
-                await asyncio.sleep(RETRY_DELAY_S)
+                await asyncio.sleep(LOOP_RETRY_DELAY_S)
             finally:
                 self.hears = False
 
@@ -198,7 +198,7 @@ class Notifier(Listener):
 
     async def close(self) -> None:
         if self.telling is not None:
-            await asyncio.wait([self.telling], timeout=RETRY_DELAY_S)
+            await asyncio.wait([self.telling], timeout=LOOP_RETRY_DELAY_S)
         await cancel_task(self.telling)
         await super().close()
 

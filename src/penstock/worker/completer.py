@@ -14,6 +14,7 @@ from penstock.broker.interface import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Fail, Settlement
 from penstock.model.store_types import MISSING, Answer, AnswerKind, Completion, Lock, Mark
+from penstock.retry import LEASE_RETRY_DELAY_S
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.policy import format_error, judge
@@ -24,7 +25,6 @@ log = structlog.get_logger()
 MIN_BATCH = 50
 # Progress is for people and can wait a little longer.
 NOTE_DELAY_S = 0.1
-RETRY_DELAY_S = 0.5
 # The row was locked by another transaction, or a cancel request came in between.
 RETRIED_ANSWERS = (AnswerKind.BUSY, AnswerKind.CHANGED)
 
@@ -106,7 +106,7 @@ class Completer:
             self.broker.outages.report_failure("flush", error)
             for end in ends:
                 self.add(end)
-            await asyncio.sleep(RETRY_DELAY_S)
+            await asyncio.sleep(LEASE_RETRY_DELAY_S)
         except Exception as error:  # noqa: BLE001 - one bad result must not stop the rest
             await self.write_one_by_one(ends, write, error)
         else:

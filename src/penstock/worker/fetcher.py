@@ -11,13 +11,13 @@ from penstock.broker.consume import MAX_CLAIM_QUEUES
 from penstock.broker.interface import BrokerInterface
 from penstock.errors import StoreError
 from penstock.model.message import Leased
+from penstock.retry import LOOP_RETRY_DELAY_S
 from penstock.worker.executors.base import Executor
 from penstock.worker.options import WorkerOptions
 from penstock.worker.prefetch import Pace, Prefetch
 from penstock.worker.quarantine import Quarantine
 
 log = structlog.get_logger()
-RETRY_DELAY_S = 1.0
 # Longer than the poll interval of other workers, so that they can claim first.
 PAUSE_S = 1.25
 
@@ -63,10 +63,10 @@ class Fetcher:
                 await self.step()
             except StoreError as error:
                 self.broker.outages.report_failure("fetch", error)
-                await self.rest(asyncio.sleep(RETRY_DELAY_S))
+                await self.rest(asyncio.sleep(LOOP_RETRY_DELAY_S))
             except Exception as error:  # noqa: BLE001 - the fetch loop must not end
                 log.error("fetch_failed", queues=self.queues, error=repr(error))
-                await self.rest(asyncio.sleep(RETRY_DELAY_S))
+                await self.rest(asyncio.sleep(LOOP_RETRY_DELAY_S))
 
     def stop(self) -> None:
         """Stops after the claim in flight, or at once if there is none."""

@@ -17,11 +17,11 @@ from penstock.errors import StoreError
 from penstock.model.message import Flag, Leased
 from penstock.model.store_types import Answer, AnswerKind, Extension, Lock, Mark
 from penstock.outage import Outages
+from penstock.retry import LEASE_RETRY_DELAY_S
 from penstock.worker.context import Context
 from penstock.worker.standby import Standby
 
 log = structlog.get_logger()
-RETRY_DELAY_S = 0.5
 # Cancel requests must be noticed long before the next renewal.
 CHECK_INTERVAL_S = 1.0
 
@@ -140,7 +140,7 @@ class Heartbeat:
             answers = await broker.extend_many(items)
         except BaseException:
             for context in due:
-                context.renew_at = time.monotonic() + min(RETRY_DELAY_S, context.lease / 6)
+                context.renew_at = time.monotonic() + min(LEASE_RETRY_DELAY_S, context.lease / 6)
             raise
         self.outages.report_success("heartbeat")
         for context, answer in zip(due, answers, strict=True):
@@ -184,11 +184,11 @@ class Heartbeat:
                 broker = await connect()
             except StoreError as error:
                 self.outages.report_failure("heartbeat", error)
-                await asyncio.sleep(RETRY_DELAY_S)
+                await asyncio.sleep(LEASE_RETRY_DELAY_S)
                 continue
             except Exception as error:  # noqa: BLE001 - without a heartbeat every lease is lost
                 log.error("heartbeat_failed", error=repr(error))
-                await asyncio.sleep(RETRY_DELAY_S)
+                await asyncio.sleep(LEASE_RETRY_DELAY_S)
                 continue
             async with broker:
                 await self.run(broker)

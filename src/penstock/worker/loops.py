@@ -6,8 +6,9 @@ from typing import Any
 
 import structlog
 
+from penstock.retry import LOOP_RETRY_DELAY_S
+
 log = structlog.get_logger()
-RETRY_DELAY_S = 1.0
 
 
 async def repeat_forever(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -17,4 +18,4 @@ async def repeat_forever(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await step()
         except Exception as error:
             log.error("worker_loop_failed", loop=step.__qualname__, exc_info=error)
-            await asyncio.sleep(RETRY_DELAY_S)
+            await asyncio.sleep(LOOP_RETRY_DELAY_S)

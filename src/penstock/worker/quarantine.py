@@ -9,11 +9,11 @@ from penstock.errors import StoreError
 from penstock.model.message import Leased, State
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Answer, AnswerKind, Mark
+from penstock.retry import LEASE_RETRY_DELAY_S
 from penstock.worker.context import Context
 from penstock.worker.executors.base import Executor, Run
 
 PlacedRun: TypeAlias = tuple[Executor, Run]
-RETRY_DELAY_S = 0.5
 BUSY = Answer(AnswerKind.BUSY)
 
 
@@ -112,7 +112,7 @@ class Quarantine:
             answers = await self.broker.mark_many(marks)
         except StoreError as error:
             self.broker.outages.report_failure("suspects", error)
-            await asyncio.sleep(RETRY_DELAY_S)
+            await asyncio.sleep(LEASE_RETRY_DELAY_S)
             answers = [BUSY] * len(marks)
         else:
             self.broker.outages.report_success("suspects")

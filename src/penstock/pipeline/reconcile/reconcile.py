@@ -23,10 +23,9 @@ from penstock.pipeline.reconcile.diff import (
     find_doubled,
 )
 from penstock.pipeline.store_access import make_absolute_url, make_identity, use_store
+from penstock.retry import CENSUS
 from penstock.store import Store
 
-# Attempts to count a store that does not change meanwhile.
-MAX_TRIES = 5
 # The same digest as in the census of every store.
 DIGEST = "sum(((id % 1000003) * (id % 1000033)) % 1000000007)"
 # The census place of each table. Only final history rows count.
@@ -70,10 +69,11 @@ def sum_lake(messages: DataFrame, ended: DataFrame) -> Sums:
 async def sum_store(end: Cursor, store: Store) -> StoreChecksums:
     before, after = None, sum_census(await store.census())
     above: Sums = {}
-    for _ in range(MAX_TRIES):
+    retries = CENSUS.begin()
+    while True:
         above = await sum_above_lake(store, end)
         before, after = after, sum_census(await store.census())
-        if before == after:
+        if before == after or not await retries.again():
             break
     return StoreChecksums(after, above, before != after)
 

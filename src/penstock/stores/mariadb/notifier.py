@@ -12,6 +12,7 @@ from hashlib import blake2b
 from asyncmy.errors import MySQLError
 
 from penstock.errors import StoreError
+from penstock.retry import LOOP_RETRY_DELAY_S
 from penstock.stores.mariadb.connection import MariaConnection, StatementOutcome
 from penstock.stores.mariadb.errors import ERRORS, get_error_number
 from penstock.stores.mariadb.statement import RawSql, fill_statement, to_literal
@@ -53,7 +54,6 @@ class LocalWakeups:
 OFTEN, SELDOM, CALL = 0.002, 0.02, 0.25
 # The pause between polls is the idle time divided by this, from OFTEN to SELDOM.
 POLLS_PER_LOOK = 500
-RETRY_DELAY_S = 1.0
 # Error number of an interrupted call; polls after it, until the commit is visible.
 INTERRUPTED, SOON = 1317, 5
 # Above this many messages, all waiters are woken.
@@ -90,7 +90,7 @@ class MariaPoller:
                     await self.look()
                 except (StoreError, *ERRORS):
                     self.drop()
-                    await asyncio.sleep(RETRY_DELAY_S)
+                    await asyncio.sleep(LOOP_RETRY_DELAY_S)
         finally:
             self.task = None
 
