@@ -76,6 +76,12 @@ RETRIES = (
 )  # fmt: skip
 
 ADMISSION = (
+    rule("a_field_without_a_check", "rules/drafts.py check", "is not default:", "is None:",
+         "tests/unit/test_admission.py"),
+    rule("a_field_lost_when_stored", "rules/drafts.py make_meta", "traceparent=draft.traceparent,",
+         "traceparent=None,", "tests/unit/test_message_fields.py"),
+    rule("a_wire_bound_of_its_own", "wire/fields.py", "ge=MIN_LEASE_S,", "ge=1.0,",
+         "tests/unit/test_message_fields.py"),
     rule("publish_to_the_system", "rules/drafts.py explain_refusal", "if queue.system:", "if False:",
          "switches"),
     rule("publish_while_draining", "rules/drafts.py explain_refusal",

@@ -52,6 +52,15 @@ def test_no_module_silences_the_type_checker() -> None:
     assert [name for name, text in MODULES.items() if "type: ignore" in text] == []
 
 
+def test_the_guide_lists_the_import_layers() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (layers,) = (each["layers"] for each in contracts["contracts"] if "layers" in each)
+    real = [set(re.findall(r"\w+", layer)) for layer in layers if "__main__" not in layer]
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    (listed,) = re.findall(r"lists the layers: (.*?)\. A new", guide)
+    assert [set(re.findall(r"\w+", layer)) for layer in listed.split(" > ")] == real
+
+
 def test_the_package_has_the_version_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert getattr(penstock, "__version__", version("penstock")) == project["version"]

@@ -140,7 +140,9 @@ class LeaseRenewer:
         sys.path[:] = self.address["path"]
         try:
             asyncio.run(self.renew_by_store())
-        except Exception:  # noqa: BLE001 - a driver error must not end this process
+        except Exception as error:  # noqa: BLE001 - a driver error must not end this process
+            # The type alone: the text of a driver may quote the store's URL.
+            sys.stderr.write(f"penstock: standby heartbeat failed: {type(error).__name__}\n")
             select.select([self.link], [], [], RETRY_INTERVAL_S)
 
     async def renew_by_store(self) -> None:
