@@ -57,13 +57,28 @@ def real(*classes: type) -> dict[str, Signature]:
 
 def signatures(tree: ast.Module) -> dict[str, Signature]:
     return {
-        node.name: (parameters(node.args), ast.unparse(node.returns) if node.returns else "")
+        node.name: (parameters(node.args), ast.unparse(returns) if returns else "")
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for returns in [unquote(node.returns)]
     }
+
+
+class Unquoted(ast.NodeTransformer):
+    """Shows an annotation without the quotes of one that is imported late."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = unquote(node.annotation)
+        return node
+
+
+def unquote(annotation: ast.expr | None) -> ast.expr | None:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return ast.parse(annotation.value, mode="eval").body
+    return annotation
 
 
 def parameters(arguments: ast.arguments) -> str:
     """As they are written, without self."""
     arguments.args = [each for each in arguments.args if each.arg != "self"]
-    return ast.unparse(arguments)
+    return ast.unparse(Unquoted().visit(arguments))

@@ -26,7 +26,8 @@ INSIDE = {
     "Penstock": {
         "add", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
         "is_missing", "make_job", "prepare", "publish_calls", "publish_on",
-        "call_hooks", "refuse_open_transaction", "run",
+        "call_hooks", "find_connection", "reconcile_schedules", "refuse_open_transaction",
+        "report_changed_settings", "run",
     },
     "BaseTask": {"call_in_place", "handler"},
     "Job": {"read", "wait_for_end"},

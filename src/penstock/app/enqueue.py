@@ -72,7 +72,7 @@ class Enqueuer:
         raises instead, and nothing is enqueued.
         """
         listed = list(calls)
-        connection = find_connection(listed)
+        connection = self.find_connection(listed)
         if connection is not None:
             admitted = self.run(self.admit(connection, listed))
             return self.publish_on(connection, listed, admitted)
@@ -83,12 +83,21 @@ class Enqueuer:
         self, calls: Iterable[Call[R]], *, atomic: bool = False
     ) -> list[Job[R]]:
         listed = list(calls)
-        connection = find_connection(listed)
+        connection = self.find_connection(listed)
         if connection is not None:
             admitted = await self.admit(connection, listed)
             return await self.apublish_on(connection, listed, admitted)
         self.refuse_open_transaction()
         return await self.publish_calls(listed, atomic=atomic)
+
+    def find_connection(self, calls: Sequence[Call[Any]]) -> Any:
+        """Returns the common connection of the calls, or None: in a simulation there is none."""
+        connections = {id(call.connection): call.connection for call in calls}
+        if len(connections) > 1:
+            raise InvalidInput("calls that are enqueued together must use the same connection")
+        if self.connections.simulated is not None:
+            return None
+        return next(iter(connections.values()), None)
 
     async def publish_calls(self, calls: Sequence[Call[R]], *, atomic: bool) -> list[Job[R]]:
         broker = await self.broker()
@@ -202,11 +211,3 @@ class Enqueuer:
         if self.portal.open:
             self.run(self.connections.close())
             self.portal.close()
-
-
-def find_connection(calls: Sequence[Call[Any]]) -> Any:
-    """Returns the common connection of the calls, or None."""
-    connections = {id(call.connection): call.connection for call in calls}
-    if len(connections) > 1:
-        raise InvalidInput("calls that are enqueued together must use the same connection")
-    return next(iter(connections.values()), None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -52,9 +52,13 @@ class BrokerPool:
         self.in_memory = url.partition("?")[0] in ("sqlite://", "sqlite:///:memory:")
         self.opening: dict[Where, asyncio.Task[BrokerInterface]] = {}
         self.held: dict[Where, AsyncGenerator[BrokerInterface, None]] = {}
+        # In tests, finds the broker of a simulation, for any loop.
+        self.simulated: Callable[[], BrokerInterface] | None = None
 
     async def get_broker(self) -> BrokerInterface:
         """Returns the broker of the running loop. A forked child opens its own."""
+        if self.simulated is not None:
+            return self.simulated()
         here = (os.getpid(), asyncio.get_running_loop())
         opening = self.opening.get(here)
         if opening is None or (opening.done() and opening.exception() is not None):
@@ -63,18 +67,12 @@ class BrokerPool:
             await self.close_ended()
         return await asyncio.shield(opening)
 
-    def adopt(self, broker: BrokerInterface) -> None:
-        """Uses this broker on the running loop. The caller closes it."""
-
-        async def given() -> BrokerInterface:
-            return broker
-
-        here = (os.getpid(), asyncio.get_running_loop())
-        self.opening[here] = asyncio.ensure_future(given())
+    def adopt(self, find: Callable[[], BrokerInterface]) -> None:
+        """Uses the broker that `find` returns, which the caller closes."""
+        self.simulated = find
 
     def release(self) -> None:
-        """Stops using the adopted broker of the running loop."""
-        self.opening.pop((os.getpid(), asyncio.get_running_loop()), None)
+        self.simulated = None
 
     def refuse_second(self, here: Where) -> None:
         if self.in_memory and self.opening.keys() - {here}:

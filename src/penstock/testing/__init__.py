@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.testing.faults import Faults
     from penstock.testing.simulation import ManualClock, Simulation
+    from penstock.testing.sync import SyncSimulation
 
-__all__ = ["Faults", "ManualClock", "Simulation"]
+__all__ = ["Faults", "ManualClock", "Simulation", "SyncSimulation"]
 
-HOMES = {"Faults": "faults", "ManualClock": "simulation", "Simulation": "simulation"}
+HOMES = {
+    "Faults": "faults",
+    "ManualClock": "simulation",
+    "Simulation": "simulation",
+    "SyncSimulation": "sync",
+}
 
 # Hidden from type checkers, which would accept any name.
 if not TYPE_CHECKING:

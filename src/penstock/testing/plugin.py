@@ -1,12 +1,13 @@
 """The pytest plugin: fixtures for a simulation and its clock."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from penstock.testing.simulation import ManualClock, Simulation
+    from penstock.testing.sync import SyncSimulation
 
 
 @pytest.fixture
@@ -23,4 +24,13 @@ async def penstock_simulation(penstock_clock: "ManualClock") -> "AsyncIterator[S
     from penstock.testing.simulation import Simulation
 
     async with Simulation.open(clock=penstock_clock) as simulation:
+        yield simulation
+
+
+@pytest.fixture
+def penstock_sync_simulation(penstock_clock: "ManualClock") -> "Iterator[SyncSimulation]":
+    """The same for tests without an event loop. Call its `use(app)`, `run()` and `advance()`."""
+    from penstock.testing.sync import SyncSimulation
+
+    with SyncSimulation.open(clock=penstock_clock) as simulation:
         yield simulation

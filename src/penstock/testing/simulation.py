@@ -13,18 +13,15 @@ from penstock.agents import make_agents
 from penstock.agents.reclaimer import Reclaimer
 from penstock.agents.scheduler import Scheduler
 from penstock.app.app import Penstock
-from penstock.broker.interface import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.errors import InvalidInput, InvalidState, StoreError
-from penstock.model.message import Leased, Moment, Nack, Park, State
+from penstock.model.message import Leased, Moment, Nack, State
 from penstock.model.store_types import Completion, Query
 from penstock.rules.durations import parse_seconds
 from penstock.runner import Agent
 from penstock.store import Store
+from penstock.testing.apps import PlainCall, call_here, find_app_worker, make_finder
 from penstock.testing.faults import Faults
-from penstock.worker.context import Context, NullReporter
-from penstock.worker.handler import Handler
-from penstock.worker.policy import judge
 
 # 2026-01-01 00:00 UTC.
 START: Moment = 1_767_225_600_000_000
@@ -95,15 +92,19 @@ class Simulation:
         """Sends messages of the queue to the handler: returning completes, raising nacks."""
         self.jobs.append(SimulatedJob(scope, queue, handler))
 
-    async def use(self, app: Penstock) -> None:
-        """Connects an app: it publishes here, and its tasks, subscribers and crons run here."""
-        app.connections.adopt(self.broker)
+    async def use(self, app: Penstock, *, call: PlainCall = call_here) -> None:
+        """Connects an app: it publishes here, and its tasks, subscribers and crons run here.
+
+        `call` runs the handlers that are no coroutines.
+        """
+        app.connections.adopt(make_finder(self.broker))
         self.apps.append(app)
         queues = dict.fromkeys(handler.queue for handler in app.handlers())
         await app.ensure_queues(self.broker, queues)
         await app.prepare(self.broker)
         for queue in queues:
-            self.handle(queue, find_app_worker(app, self.broker, queue), scope=app.scope)
+            worker = find_app_worker(app, self.broker, queue, call)
+            self.handle(queue, worker, scope=app.scope)
 
     def release_apps(self) -> None:
         for app in self.apps:
@@ -213,41 +214,3 @@ class Simulation:
         leases = [record.lease_until for record in await self.store.find(claimed)]
         ends = [end + 1 for end in leases if end is not None]
         return ticks + ends + ([] if promoted.next_at is None else [promoted.next_at])
-
-
-Work = Callable[[Leased], Awaitable[bytes | None]]
-
-
-def find_app_worker(app: Penstock, broker: BrokerInterface, queue: str) -> Work:
-    """Returns a function that handles a message as a worker of the app would."""
-    routes = {handler.type: handler for handler in app.handlers([queue])}
-
-    async def work(delivery: Leased) -> bytes | None:
-        handler = routes.get(delivery.type) or routes.get(None)
-        if handler is None:
-            await broker.settle(delivery, Park())
-            return None
-        context = Context(delivery, queue, NullReporter(), 30.0, 0.0)
-        result, error = await run(handler, context)
-        verdict = judge(handler.rules, delivery, error)
-        if context.settled:
-            verdict = context.settlement
-        if verdict is None:
-            return result
-        await broker.settle(delivery, verdict)
-        return None
-
-    return work
-
-
-async def run(handler: Handler, context: Context) -> tuple[bytes | None, BaseException | None]:
-    """Returns the result or the error. Plain functions run here, not in a thread."""
-    try:
-        if handler.batch is not None:
-            (error,) = await handler.run_batch([context])
-            return None, error
-        if handler.executor == "async":
-            return await handler.run(context), None
-        return handler.run_in_thread(context), None
-    except (Exception, SystemExit) as raised:  # noqa: BLE001 - fails the run, not the test
-        return None, raised

@@ -1,0 +1,99 @@
+"""Runs an app's handlers in a simulation, one after the other and without a worker."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, cast
+
+from penstock.app.app import Penstock
+from penstock.broker.interface import BrokerInterface
+from penstock.model.message import Leased, Park
+from penstock.worker.context import Context, NullReporter
+from penstock.worker.handler import Handler
+from penstock.worker.policy import judge
+
+Work = Callable[[Leased], Awaitable[bytes | None]]
+Outcome: TypeAlias = tuple[bytes | None, BaseException | None]
+# Runs a plain handler, here or on the thread of the test.
+PlainCall: TypeAlias = Callable[[Callable[[], Outcome]], Awaitable[Outcome]]
+
+
+async def call_here(function: Callable[[], Outcome]) -> Outcome:
+    return function()
+
+
+def find_app_worker(
+    app: Penstock, broker: BrokerInterface, queue: str, call: PlainCall = call_here
+) -> Work:
+    """Returns a function that handles a message as a worker of the app would."""
+    routes = {handler.type: handler for handler in app.handlers([queue])}
+
+    async def work(delivery: Leased) -> bytes | None:
+        handler = routes.get(delivery.type) or routes.get(None)
+        if handler is None:
+            await broker.settle(delivery, Park())
+            return None
+        context = Context(delivery, queue, NullReporter(), 30.0, 0.0)
+        result, error = await run(handler, context, call)
+        verdict = judge(handler.rules, delivery, error)
+        if context.settled:
+            verdict = context.settlement
+        if verdict is None:
+            return result
+        await broker.settle(delivery, verdict)
+        return None
+
+    return work
+
+
+async def run(handler: Handler, context: Context, call: PlainCall) -> Outcome:
+    """Returns the result or the error. Plain functions do not run in a thread of a worker."""
+    if handler.batch is None and handler.executor != "async":
+        return await call(lambda: run_plain(handler, context))
+    try:
+        if handler.batch is not None:
+            (error,) = await handler.run_batch([context])
+            return None, error
+        return await handler.run(context), None
+    except (Exception, SystemExit) as raised:  # noqa: BLE001 - fails the run, not the test
+        return None, raised
+
+
+def run_plain(handler: Handler, context: Context) -> Outcome:
+    try:
+        return handler.run_in_thread(context), None
+    except (Exception, SystemExit) as raised:  # noqa: BLE001 - fails the run, not the test
+        return None, raised
+
+
+def make_finder(broker: BrokerInterface) -> Callable[[], BrokerInterface]:
+    """Returns a function that finds the broker for the running loop."""
+    home = asyncio.get_running_loop()
+
+    def find() -> BrokerInterface:
+        if asyncio.get_running_loop() is home:
+            return broker
+        return cast(BrokerInterface, LoopProxy(broker, home))
+
+    return find
+
+
+class LoopProxy:
+    """Makes a broker usable from another event loop: its coroutines run on its own."""
+
+    def __init__(self, target: object, home: asyncio.AbstractEventLoop) -> None:
+        self.target = target
+        self.home = home
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.target, name)
+        if type(value).__module__.startswith("penstock.broker."):
+            return LoopProxy(value, self.home)
+        if not inspect.iscoroutinefunction(value):
+            return value
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            work = value(*args, **kwargs)
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.home))
+
+        return call
