@@ -24,7 +24,7 @@ PAGE = page("reference/python.md")
 # Used by other modules of the package, not by applications.
 INSIDE = {
     "Penstock": {
-        "add", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
+        "add", "admit", "apublish_on", "decorate", "ensure_queues", "handlers", "make",
         "is_missing", "make_job", "prepare", "publish_calls", "publish_on",
         "call_hooks", "find_connection", "reconcile_schedules", "refuse_open_transaction",
         "report_changed_settings", "run",
