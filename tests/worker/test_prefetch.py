@@ -224,6 +224,8 @@ async def test_a_worker_that_comes_late_runs_what_the_first_could_not_begin(
         async with working(first.app, concurrency=1) as worker:
             watch = worker.give_back.feeders[0][1]
             await until(lambda: max(each.pause.seconds for each in watch) > 1)
+            # It leaves the message alone, though its threads are free.
+            assert worker.fetchers[0].limit() == 0
             async with working(second.app, concurrency=1):
                 await until(lambda: second.begun == ids[1:])
                 assert first.begun == ids[:1]
