@@ -51,6 +51,22 @@ async def test_a_tick_publishes_the_draft(stage: Stage) -> None:
     assert await stage.tick() == 0
 
 
+async def test_a_new_message_for_the_same_ticks_loses_none(stage: Stage) -> None:
+    saved = await stage.admin.schedule(minutely(missed=Missed.ALL))
+    await stage.travel(180)
+    new = replace(minutely(missed=Missed.ALL), draft=Draft(body=b"new", type="report.build"))
+    assert (await stage.admin.schedule(new)).next_at == saved.next_at
+    assert await stage.tick() == 1
+    assert await stage.places() == {"ready": 3}
+
+
+async def test_a_schedule_that_was_paused_resumes_with_the_next_tick(stage: Stage) -> None:
+    await stage.admin.schedule(minutely(missed=Missed.ALL, paused=True))
+    await stage.travel(180)
+    resumed = await stage.admin.schedule(minutely(missed=Missed.ALL))
+    assert resumed.next_at > await stage.store.now()
+
+
 async def test_a_tick_fires_once_for_all_who_saw_it(stage: Stage) -> None:
     await stage.admin.schedule(minutely())
     await stage.travel(60)

@@ -174,6 +174,8 @@ AGENTS = (
     rule("standby_comes_with_the_first_claim", "worker/worker.py start",
          "self.heartbeat.prepare(self.shortest_lease())", "pass",
          f"{STANDBY}::test_a_standby_for_short_leases_is_ready_before_the_first_claim"),
+    rule("changed_schedule_loses_ticks", "broker/queues.py _find_next_tick",
+         "return stored.next_at", "break", "cron"),
     rule("unreadable_stops_the_others", "agents/scheduler.py _plan_firing",
          "except (InvalidInput, NotFound) as error:", "except NotFound as error:", SCHEDULER),
 )  # fmt: skip

@@ -8,7 +8,7 @@ import msgspec
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
-from penstock.model.message import State
+from penstock.model.message import Moment, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.settings import change, get_preset
 from penstock.model.store_types import Query
@@ -143,12 +143,20 @@ class QueueAdmin:
                 f"queue {queue.name!r} is a system queue; messages cannot be published to it"
             )
         drafts.check(schedule.draft, queue.settings)
+        placed = msgspec.structs.replace(schedule, queue_id=queue.id)
+        next_at = await self._find_next_tick(placed)
+        return await self.store.save_schedule(msgspec.structs.replace(placed, next_at=next_at))
+
+    async def _find_next_tick(self, schedule: Schedule) -> Moment:
+        """Keeps the next tick, due or missed, of a running schedule with the same ticks."""
+        key = get_ticks(schedule)
+        for stored in await self.store.schedules():
+            if get_ticks(stored) == key and not stored.paused:
+                return stored.next_at
         # Imported late, because it is slow to load.
         from penstock.rules.cron import find_next_tick
 
-        next_at = find_next_tick(schedule.cron, schedule.timezone, await self.store.now())
-        placed = msgspec.structs.replace(schedule, queue_id=queue.id, next_at=next_at)
-        return await self.store.save_schedule(placed)
+        return find_next_tick(schedule.cron, schedule.timezone, await self.store.now())
 
     async def schedules(self, *, scope: str = "default") -> list[Schedule]:
         ids = {queue.id for queue in await self.queues(scope=scope)}
@@ -161,6 +169,10 @@ class QueueAdmin:
                 await self.store.delete_schedule(each.id)
                 return
         raise NotFound(f"no schedule named {name!r} on queue {queue!r}")
+
+
+def get_ticks(schedule: Schedule) -> tuple[object, ...]:
+    return schedule.queue_id, schedule.name, schedule.cron, schedule.timezone
 
 
 def check_own_name(name: str) -> None:
