@@ -17,6 +17,7 @@ docs/decisions/0040-retries.md lists every path with its bounds.
 """
 
 import asyncio
+import random
 import time
 
 from msgspec import Struct
@@ -25,8 +26,8 @@ from msgspec import Struct
 class RetryPolicy(Struct, frozen=True):
     """The bounds of one path.
 
-    `attempts` counts the first one. `delay` is slept before each further attempt. No attempt
-    begins later than `deadline` seconds after the first one failed.
+    `attempts` counts the first one. `delay` is slept on average before each further attempt. No
+    attempt begins later than `deadline` seconds after the first one failed.
     """
 
     attempts: int
@@ -49,10 +50,14 @@ class Retries:
         self.ends_at = time.monotonic() + policy.deadline
 
     async def again(self) -> bool:
-        """Sleeps and returns True, or returns False if no attempt is left."""
+        """Sleeps and returns True, or returns False if no attempt is left.
+
+        Sleeps half the delay at least, and the delay on average: callers that failed together
+        would fail together again.
+        """
         if not self.again_at_once():
             return False
-        await asyncio.sleep(self.delay)
+        await asyncio.sleep(self.delay * (0.5 + random.random()))
         return True
 
     def again_at_once(self) -> bool:
@@ -82,7 +87,7 @@ MIGRATION_CHECK = RetryPolicy(attempts=30, delay=0.1, deadline=3.0)
 # Broker.
 
 # Entries whose keys are locked (BUSY), and entries with dedup keys whose answer was lost.
-PUBLISH = RetryPolicy(attempts=20, delay=0.1, deadline=2.0)
+PUBLISH = RetryPolicy(attempts=50, delay=0.1, deadline=5.0)
 # A settle whose lease changed after it was read.
 SETTLE = RetryPolicy(attempts=10, delay=0.0, deadline=2.0)
 # A claim that only ended expired messages; the expirer ends the rest.

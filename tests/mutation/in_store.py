@@ -231,4 +231,23 @@ ADOPTING = (
          "return 0", "tests/sqlite/test_files.py"),
 )  # fmt: skip
 
-STORE = (*PUBLISHING, *KEYS, *CLAIMING, *SETTLING, *OPERATING, *KEEPING, *CALLBACKS, *ADOPTING)
+RETRIES = "tests/unit/test_retry.py"
+RETRYING = (
+    Mutation("retries_have_no_end", "retry.py", "again_at_once", "self.left -= 1", "pass", RETRIES),
+    Mutation("retries_have_no_deadline", "retry.py", "again_at_once",
+             "time.monotonic() + self.delay > self.ends_at", "False", RETRIES),
+    code("conflict_of_a_publish_is_not_busy", "sql/server_verbs.py enqueue",
+         "return [publish.BUSY] * len(entries)", "raise", "tests/postgres/test_retries.py"),
+)  # fmt: skip
+
+STORE = (
+    *RETRYING,
+    *PUBLISHING,
+    *KEYS,
+    *CLAIMING,
+    *SETTLING,
+    *OPERATING,
+    *KEEPING,
+    *CALLBACKS,
+    *ADOPTING,
+)
