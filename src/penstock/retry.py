@@ -108,6 +108,10 @@ LOOP_RETRY_DELAY_S = 1.0
 UPLOAD = RetryPolicy(attempts=3, delay=0.0, deadline=5.0)
 # A count of a store that changed meanwhile.
 CENSUS = RetryPolicy(attempts=5, delay=0.0, deadline=60.0)
+# A read or a publish with dedup keys over HTTP, without a response.
+REMOTE_CALL = RetryPolicy(attempts=4, delay=0.25, deadline=5.0)
+# A settle or an extension over HTTP, for as long as a lease of the default length lasts.
+REMOTE_SETTLE = RetryPolicy(attempts=60, delay=0.5, deadline=30.0)
 
 # The renewal of a subscription, after a concurrent change.
 SUBSCRIPTION = RetryPolicy(attempts=10, delay=0.0, deadline=5.0)

@@ -12,7 +12,7 @@ from tests.cli.terminal import Terminal
 HEAVY = (
     "structlog", "rich", "importlib.resources", "multiprocessing", "penstock.app.app",
     "penstock.agents", "penstock.worker.worker", "penstock.worker.executors.shell", "tempfile",
-    "cronsim", "zoneinfo", "fastapi", "uvicorn", "aiohttp", "prometheus_client", "penstock.wire",
+    "cronsim", "zoneinfo", "starlette", "uvicorn", "aiohttp", "prometheus_client", "penstock.wire",
 )  # fmt: skip
 LIGHT = (["status"], ["list"], ["enqueue", '{"command":"true"}'], ["worker", "list"])
 

@@ -12,7 +12,7 @@ import msgspec
 from penstock.broker.credentials import Credentials
 from penstock.broker.local import Broker
 from penstock.errors import Conflict
-from penstock.http.application import make_app
+from penstock.http.asgi import AsgiApp
 from penstock.http.auth.authenticate import Authenticator
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.context import RESPONDER_EXTENSION
@@ -140,7 +140,7 @@ class World:
         believed = TrustedIssuers(issuer.url, AUDIENCE, f"{issuer.url}/keys")
         self.gate = Authenticator(store, believed)
         self.service = ServerState(store, secret, ServerLimits(), gate=self.gate, agents=False)
-        self.app = make_app(self.service)
+        self.app = AsgiApp(self.service)
         self.credentials = Credentials(store)
         self.numbers = itertools.count(1)
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.http.application import make_fastapi_app
+from penstock.http.openapi import make_document
+from penstock.http.routes import OPERATIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 BEGIN = "<!-- From here on by python -m tests.http.reference -->\n"
@@ -24,7 +25,7 @@ TITLES = {
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in make_fastapi_app().openapi()["paths"].items():
+    for path, methods in make_document(OPERATIONS)["paths"].items():
         for method, operation in methods.items():
             yield method.upper(), path, operation
 

@@ -34,7 +34,7 @@ def right(path: str, queue: str) -> dict[str, str]:
 def test_a_bad_body_is_refused_in_the_same_words_on_both_ways(
     server: Served, path: str, body: bytes, status: int, code: str
 ) -> None:
-    if path == COLD and body in (b"", DEEP):
+    if path == COLD and body == DEEP:
         status, code = 422, "INVALID_INPUT"
     sent = body.replace(b"NAME", b"queue" if path == HOT else b"name")
     reply = server.ask("POST", path, sent, {"x-request-id": "mine"})
@@ -50,7 +50,7 @@ def test_a_wrong_field_is_named(server: Served) -> None:
     (hot,) = server.post(HOT, {"priority": "high"}).json["error"]["details"]
     assert (hot["field"], "int" in hot["message"]) == ("priority", True)
     (cold,) = server.get("/v1/messages", limit=0).json["error"]["details"]
-    assert (cold["field"], "greater" in cold["message"]) == ("limit", True)
+    assert (cold["field"], ">= 1" in cold["message"]) == ("limit", True)
 
 
 @pytest.mark.parametrize("path", [HOT, COLD])
@@ -176,7 +176,7 @@ def test_a_bad_value_is_refused_and_writes_nothing(server: Served, sent: dict[st
 
 @pytest.mark.parametrize(
     ("query", "status"),
-    [("scop=x", 422), ("scope=nowhere", 404), ("scope=", 404), ("&", 201), ("%ff=%00", 422),
+    [("scop=x", 422), ("scope=nowhere", 404), ("scope=", 422), ("&", 201), ("%ff=%00", 422),
      ("&".join(["scope=default"] * 1_000), 201)],
     ids=lambda value: str(value)[:20],
 )  # fmt: skip

@@ -10,7 +10,6 @@ import pytest
 
 from penstock import stores
 from penstock.errors import TooManyWaiting
-from penstock.http.application import make_app
 from penstock.http.asgi import AsgiApp
 from penstock.http.auth.principal import Principal
 from penstock.http.context import RESPONDER_EXTENSION
@@ -122,7 +121,7 @@ async def claim(app: AsgiApp) -> Exchange:
 async def test_a_waiting_claim_holds_a_place_until_it_is_answered() -> None:
     async with await stores.open("sqlite://") as store:
         state = ServerState(store, b"s" * 32, ServerLimits(waiting=1), agents=False)
-        app = make_app(state)
+        app = AsgiApp(state)
         for _ in range(2):
             waiting = asyncio.ensure_future(claim(app))
             while not state.parking.waiting:  # noqa: ASYNC110 - it sets no event

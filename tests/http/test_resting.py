@@ -9,8 +9,7 @@ from uvicorn.server import ServerState
 
 from penstock.http.lingering_close import LINGER_TIMEOUT_S, MAX_DISCARDED_BYTES
 from penstock.http.state import ServerLimits
-from penstock.http.uvicorn_config import UvicornConfig
-from penstock.http.uvicorn_protocol import STOP_STALL_TIMEOUT_S, HttpProtocol
+from penstock.http.uvicorn_protocol import STOP_STALL_TIMEOUT_S, HttpProtocol, UvicornConfig
 
 REST, HEAD, BODY = 75, 15, 30
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -29,6 +29,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     head_timeout: float = 15.0
     body_timeout: float = 30.0
     trusted_proxies: tuple[str, ...] = ()
+    cors_origin: tuple[str, ...] = ()
     allow_shell: bool = False
     auth: bool = False
     jwt_issuer: str | None = None

@@ -61,8 +61,8 @@ class RemoteAdmin:
         return await self._queue("GET", queue_path(name), None, scope)
 
     async def queues(self, *, scope: str = "default") -> list[Queue]:
-        found = await self.transport.send("GET", "/v1/queues", gives=Queues, query={"scope": scope})
-        return [self._number_queue(each) for each in found.queues]
+        pages = self.transport.read_pages("/v1/queues", Queues, {"scope": scope})
+        return [self._number_queue(each) async for page in pages for each in page.queues]
 
     async def set_queue(self, /, name: str, *, scope: str = "default", **settings: Any) -> Queue:
         return await self._queue("PATCH", queue_path(name), {"settings": settings}, scope)
@@ -217,10 +217,13 @@ class RemoteAdmin:
         return make_schedule(saved, self.ledger.assign_number(scope, saved.queue))
 
     async def schedules(self, *, scope: str = "default") -> list[Schedule]:
-        query = {"scope": scope}
-        found = await self.transport.send("GET", "/v1/schedules", gives=Schedules, query=query)
+        pages = self.transport.read_pages("/v1/schedules", Schedules, {"scope": scope})
         number = self.ledger.assign_number
-        return [make_schedule(each, number(scope, each.queue)) for each in found.schedules]
+        return [
+            make_schedule(each, number(scope, each.queue))
+            async for page in pages
+            for each in page.schedules
+        ]
 
     async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
         query = {"scope": scope}

@@ -44,7 +44,8 @@ class RemoteBroker:
         self, url: str, ledger: FenceLedger, key: str | None = None, outages: Outages | None = None
     ) -> None:
         self.outages = outages or Outages()
-        self.client = client = Client(url, key=key, ledger=ledger)
+        # Workers have loops of their own around settles.
+        self.client = client = Client(url, key=key, ledger=ledger, settle_retry=None)
         self.tenant = "default"
         self.admin = client.admin
         self.artifacts = client.artifacts
@@ -178,10 +179,8 @@ class RemoteBroker:
         """Returns the server's cached counts of the queues this client has used."""
         ledger, found = self.client.ledger, {}
         for scope in {scope for scope, _ in ledger.of_name}:
-            view = await self.client.transport.send(
-                "GET", "/v1/stats", gives=Stats, query={"scope": scope}
-            )
-            for each in view.queues:
+            pages = self.client.transport.read_pages("/v1/stats", Stats, {"scope": scope})
+            async for each in (each async for page in pages for each in page.queues):
                 number = ledger.assign_number(scope, each.queue)
                 found[number, "ready"], found[number, "lease"] = each.ready, each.claimed
         return found

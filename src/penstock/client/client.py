@@ -32,6 +32,7 @@ from penstock.model.store_types import (
     Mark,
     Published,
 )
+from penstock.retry import REMOTE_CALL, REMOTE_SETTLE, RetryPolicy
 from penstock.wire import consume as wire
 from penstock.wire.fields import encode_body
 from penstock.wire.publish import PublishOutcomes, PublishResult, make_publish_request
@@ -66,11 +67,14 @@ class Client:
         key: str | None = None,
         timeout: float = REQUEST_TIMEOUT_S,
         ledger: FenceLedger | None = None,
+        settle_retry: RetryPolicy | None = REMOTE_SETTLE,
     ) -> None:
+        """`settle_retry` repeats settles and extensions whose response was lost."""
         self.transport = Transport(url, timeout, key or os.environ.get("PENSTOCK_KEY"))
         # Clients on several loops may share one, to settle what another client claimed.
         self.ledger = ledger or FenceLedger()
         self.tokens = self.ledger.tokens
+        self.settle_retry = settle_retry
         self.admin = RemoteAdmin(self.transport, self.ledger)
         self.artifacts = RemoteArtifacts(self.transport, self.ledger)
 
@@ -92,6 +96,7 @@ class Client:
             gives=PublishResult,
             query={"scope": scope},
             again=draft.dedup is not None,
+            retry=None if draft.dedup is None else REMOTE_CALL,
         )
         return Published(int(accepted.id), accepted.duplicate)
 
@@ -101,6 +106,7 @@ class Client:
         if atomic and len(drafts) > MAX_BATCH:
             raise InvalidInput(f"an atomic batch over HTTP is limited to {MAX_BATCH} messages")
         published: list[Published] = []
+        again = all(draft.dedup is not None for draft in drafts)
         for first in range(0, len(drafts), MAX_BATCH):
             some = [make_publish_request(draft) for draft in drafts[first : first + MAX_BATCH]]
             outcomes = await self.transport.send(
@@ -109,7 +115,8 @@ class Client:
                 Many(some, atomic),
                 gives=PublishOutcomes,
                 query={"scope": scope},
-                again=all(draft.dedup is not None for draft in drafts),
+                again=again,
+                retry=REMOTE_CALL if again else None,
             )
             published += map(make_published, outcomes.items)
         return published
@@ -231,6 +238,7 @@ class Client:
                 f"/v1/{verb}/batch",
                 BatchItems(items[first : first + MAX_BATCH]),
                 gives=wire.SettleOutcomes,
+                retry=self.settle_retry,
             )
             answers += map(make_answer, outcomes.items)
         return answers

@@ -2,17 +2,38 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import msgspec
 
 from penstock import errors
-from penstock.errors import OutcomeUnknown, PenstockError, StoreError, StoreUnreachable
+from penstock.errors import (
+    OutcomeUnknown,
+    PenstockError,
+    RateLimited,
+    StoreBusy,
+    StoreError,
+    StoreUnreachable,
+    TooManyWaiting,
+)
+from penstock.retry import REMOTE_CALL, Retries, RetryPolicy
 
 T = TypeVar("T")
+
+
+class ListPage(Protocol):
+    @property
+    def cursor(self) -> str | None: ...
+
+
+Page = TypeVar("Page", bound=ListPage)
 # Timeout of one request, in addition to the wait of the call.
 REQUEST_TIMEOUT_S = 30.0
+# Repeating them changes nothing.
+SAFE_METHODS = frozenset({"GET", "PUT"})
+# Errors that may be gone at the next attempt.
+TRANSIENT = (StoreUnreachable, StoreBusy, OutcomeUnknown, RateLimited, TooManyWaiting)
 encode = msgspec.json.Encoder().encode
 
 
@@ -66,9 +87,12 @@ class Transport:
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
         again: bool = True,
+        retry: RetryPolicy | None = None,
     ) -> T:
-        """Returns the decoded response. `again` says that the call is safe to repeat."""
-        _, answer = await self.exchange(method, path, body, query=query, wait=wait, again=again)
+        """Returns the decoded response. `again` says that a lost response leaves no doubt."""
+        _, answer = await self.exchange(
+            method, path, body, query=query, wait=wait, again=again, retry=retry
+        )
         return msgspec.json.decode(answer, type=gives)
 
     async def exchange(
@@ -80,13 +104,36 @@ class Transport:
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
         again: bool = True,
+        retry: RetryPolicy | None = None,
     ) -> tuple[int, bytes]:
-        """Returns the status and body. Raises on an error response."""
+        """Returns the status and body. Raises on an error response. Repeats the call by `retry`,
+        and reads by REMOTE_CALL."""
         sent = None if body is None else encode(body)
         timeout = aiohttp.ClientTimeout(total=wait + self.timeout)
-        asked = self.ask(method, path, sent, query=query, timeout=timeout, again=again)
-        async with asked as response:
-            return response.status, await response.read()
+        policy = REMOTE_CALL if retry is None and method in SAFE_METHODS else retry
+        retries: Retries | None = None
+        while True:
+            try:
+                asked = self.ask(method, path, sent, query=query, timeout=timeout, again=again)
+                async with asked as response:
+                    return response.status, await response.read()
+            except TRANSIENT:
+                if policy is None:
+                    raise
+                retries = retries or policy.begin()
+                if not await retries.again():
+                    raise
+
+    async def read_pages(
+        self, path: str, gives: type[Page], query: Mapping[str, Any]
+    ) -> AsyncIterator[Page]:
+        """Yields the pages of a list."""
+        cursor = None
+        while True:
+            page = await self.send("GET", path, gives=gives, query={**query, "cursor": cursor})
+            yield page
+            if (cursor := page.cursor) is None:
+                return
 
     @asynccontextmanager
     async def stream(

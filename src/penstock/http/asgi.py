@@ -1,7 +1,4 @@
-"""The ASGI entry point: serves hot routes by one lookup, and all others through FastAPI.
-
-Authentication, request ids, body limits and the shape of errors are the same for both.
-"""
+"""The ASGI entry point: finds the operation of a request, and answers it or its error."""
 
 import asyncio
 import itertools
@@ -10,8 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 import structlog
-from fastapi import FastAPI
-from starlette.routing import Match, Route
+from starlette.responses import Response
 from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import (
@@ -21,11 +17,9 @@ from penstock.errors import (
     StoreError,
     Unauthenticated,
 )
-from penstock.http.auth.denials import COUNTED
 from penstock.http.auth.principal import Principal
 from penstock.http.context import (
     CLOSE,
-    KEY,
     RESPONDER_EXTENSION,
     ClientDisconnected,
     Headers,
@@ -36,11 +30,12 @@ from penstock.http.context import (
     Scope,
     Send,
     route_path_of,
-    scope_of,
     wait_for_disconnect,
 )
+from penstock.http.cors import is_preflight
 from penstock.http.errors import RETRY_AFTER, encode_error, encode_internal_error, find_status
-from penstock.http.operations import OPERATIONS
+from penstock.http.operations import VERBS, Operation, OperationIndex
+from penstock.http.routes import OPERATIONS
 from penstock.http.state import ServerState
 from penstock.model.documents import acting
 from penstock.rules.access import Access
@@ -50,102 +45,87 @@ log: FilteringBoundLogger = structlog.get_logger()
 encode = msgspec.json.Encoder().encode
 JSON = (b"content-type", b"application/json")
 MAX_REQUEST_ID_LENGTH = 128
-OTHER = "other"
-# Load balancers and API explorers read these without credentials.
-PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 ANONYMOUS = Principal("nobody", "default", Access(()))
 
 
 class AsgiApp:
-    def __init__(self, service: ServerState, app: FastAPI) -> None:
+    def __init__(self, service: ServerState) -> None:
         self.service = service
-        self.app = app
-        self.routes = {
-            path: (operation.make_reader(), operation.act, operation.status, operation.right)
-            for path, operation in OPERATIONS.items()
-        }
+        self.index = OperationIndex(OPERATIONS)
         self.name = make_identity()
         self.numbers = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await send({"type": "websocket.close"})
             return
-        began = time.perf_counter()
         if self.service.proxies is not None:
             scope["client"] = self.service.proxies.client_of(scope)
         answer = AsgiResponse(scope, receive, send, self.request_id(scope["headers"]))
+        cors = self.service.cors
+        if cors is not None and (origin := cors.find_origin(scope)) is not None:
+            answer.headers = cors.make_headers(origin)
+            if is_preflight(scope):
+                await answer.send(204, None, cors.make_preflight_headers(scope))
+                return
+        await self.respond(scope, receive, answer)
+
+    async def respond(self, scope: Scope, receive: Receive, answer: "AsgiResponse") -> None:
+        began = time.perf_counter()
         path = route_path_of(scope)
+        operation, values = self.index.find(scope["method"], path)
+        template = operation.path if operation else self.index.find_template(path)
         try:
-            await self.serve(scope, path, receive, answer)
+            answer.caller = caller = await self.admit(scope, operation)
+            if operation is None:
+                raise self.index.explain_missing(scope["method"], path)
+            call = RequestContext(
+                self.service, caller, answer.request_id, scope, receive, answer.responder
+            )
+            call.path = path
+            await self.serve(operation, call, values, answer)
         except ClientDisconnected:
             return
         except PenstockError as error:
             if isinstance(error, StoreError):
                 self.service.outages.report_failure("http", error)
-            if isinstance(error, COUNTED):
-                self.service.refusals.note(answer.caller, scope, self.template_of(scope), error)
+            self.service.refusals.note(answer.caller, scope, template, error)
             await answer.refuse(error)
         except Exception as error:
-            log.error("request_failed", request=answer.request_id, path=self.template_of(scope),
+            log.error("request_failed", request=answer.request_id, path=template,
                       exc_info=error)  # fmt: skip
             await answer.fail()
-        template = path if path in self.routes else find_template(scope)
         self.service.metrics.observe_request(template, answer.status, time.perf_counter() - began)
 
     async def serve(
-        self, scope: Scope, path: str, receive: Receive, answer: "AsgiResponse"
-    ) -> None:
+        self, operation: Operation, call: RequestContext, path: dict[str, str],
+        answer: "AsgiResponse",
+    ) -> None:  # fmt: skip
+        """Checks the requirement before anything else of the request is read."""
         # A connection may carry over what the request before it set.
         acting.set(None)
-        answer.caller = caller = await self.admit(scope, path)
-        found = self.routes.get(path)
-        if found is None:
-            scope[KEY] = call = RequestContext(
-                self.service, caller, "default", answer.request_id, receive, answer.responder
-            )
-            call.asgi_scope = scope
-            await self.serve_cold(scope, path, receive, answer)
+        call.caller.check_requirement(operation.requires)
+        call.right = operation.requires.right
+        arguments = operation.read_parameters(call.asgi_scope["query_string"], path)
+        if operation.scoped:
+            arguments, call.scope = arguments[:-1], arguments[-1]
+        call.audit(operation.summary, call.scope if operation.scoped else "")
+        if operation.decode is None:
+            given = await operation.handler(call, *arguments)
+        else:
+            sent = operation.read_body(await call.body())
+            given = await operation.handler(call, *arguments, sent)
+        if isinstance(given, Response):
+            await given(call.asgi_scope, call.receive, answer.send_marked)
             return
-        if scope["method"] != "POST":
-            raise MethodNotAllowed(f"{path} takes POST alone")
-        read, act, status, right = found
-        caller.access.check_some(right)
-        namespace = scope_of(scope["query_string"])
-        call = RequestContext(
-            self.service, caller, namespace, answer.request_id, receive, answer.responder
-        )
-        call.headers = scope["headers"]
-        call.asgi_scope = scope
-        sent = read(await call.body())
-        done = encode(await act(call, sent))
-        self.service.outages.report_success("http")
-        await answer.send(status, done)
+        if operation.tag == VERBS:
+            self.service.outages.report_success("http")
+        await answer.send(operation.status, None if given is None else encode(given))
 
-    async def serve_cold(
-        self, scope: Scope, path: str, receive: Receive, answer: "AsgiResponse"
-    ) -> None:
-        if scope["method"] != "HEAD" or path not in PUBLIC_PATHS:
-            await self.app(scope, receive, answer.send_marked)
-            return
-        # Load balancers send HEAD. The connection leaves out the body.
-        asked = {**scope, "method": "GET"}
-        await self.app(asked, receive, answer.send_marked)
-        scope["route"] = asked.get("route")
-
-    async def admit(self, scope: Scope, path: str) -> Principal:
+    async def admit(self, scope: Scope, operation: Operation | None) -> Principal:
         gate = self.service.gate
-        return ANONYMOUS if gate.asks and path in PUBLIC_PATHS else await gate.admit(scope)
-
-    def template_of(self, scope: Scope) -> str:
-        """The path template of the route, also for a request that was refused before routing."""
-        path = route_path_of(scope)
-        if path in self.routes:
-            return path
-        for route in self.app.routes:
-            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
-                return route.path
-        return OTHER
+        public = gate.asks and operation is not None and operation.public
+        return ANONYMOUS if public else await gate.admit(scope)
 
     def request_id(self, headers: Headers) -> str:
         """The client's X-Request-ID, if it is short and printable; else a new one."""
@@ -201,9 +181,9 @@ class AsgiResponder:
 
 
 class AsgiResponse:
-    """The answer to one request, from a hot route or from FastAPI."""
+    """The answer to one request."""
 
-    __slots__ = ("caller", "request_id", "responder", "status", "to")
+    __slots__ = ("caller", "headers", "request_id", "responder", "status", "to")
 
     def __init__(self, scope: Scope, receive: Receive, to: Send, request_id: str) -> None:
         self.to = to
@@ -216,18 +196,22 @@ class AsgiResponse:
         self.request_id = request_id
         self.status = 0
         self.caller: Principal | None = None
+        # Sent with every answer.
+        self.headers: Headers = []
 
-    async def send(self, status: int, body: bytes, more: Headers | None = None) -> None:
+    async def send(self, status: int, body: bytes | None, more: Headers | None = None) -> None:
+        """Sends JSON, or a response without a body."""
         self.status = status
-        headers = [JSON, (b"content-length", b"%d" % len(body)), self.mark()]
-        headers += more or []
-        await self.responder(status, headers, body)
+        headers = [self.mark(), *self.headers, *(more or ())]
+        if body is not None:
+            headers += JSON, (b"content-length", b"%d" % len(body))
+        await self.responder(status, headers, body or b"")
 
     async def send_marked(self, message: Message) -> None:
-        """Passes on what FastAPI sends, with the request id."""
+        """Passes on the messages of a Response, with the request id."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message["headers"], self.mark()]
+            message["headers"] = [*message["headers"], *self.headers, self.mark()]
             if self.responder.has_unread_body and CLOSE not in message["headers"]:
                 message["headers"].append(CLOSE)
         await self.to(message)
@@ -236,6 +220,10 @@ class AsgiResponse:
         return b"x-request-id", self.request_id.encode()
 
     async def refuse(self, error: PenstockError) -> None:
+        """Answers with an error, unless an answer has begun: then the connection is cut."""
+        if self.status:
+            log.warning("response_cut", request=self.request_id, error=str(error))
+            return
         status = find_status(error)
         await self.send(
             status, encode_error(error, self.request_id), make_error_headers(error, status)
@@ -247,12 +235,6 @@ class AsgiResponse:
             await self.send(500, encode_internal_error(self.request_id))
 
 
-def find_template(scope: Scope) -> str:
-    """The path template of the route that FastAPI found. A host may have left its mount here."""
-    found = scope.get("route")
-    return found.path if isinstance(found, Route) else OTHER
-
-
 def make_error_headers(error: PenstockError, status: int) -> Headers:
     headers: Headers = []
     if status in RETRY_AFTER:
@@ -260,7 +242,7 @@ def make_error_headers(error: PenstockError, status: int) -> Headers:
     if isinstance(error, Unauthenticated):
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed):
-        headers.append((b"allow", b"POST"))
+        headers += [(name.encode(), value.encode()) for name, value in error.details]
     if isinstance(error, BodyTooLarge):
         # The rest of the body is not read.
         headers.append(CLOSE)

@@ -1,17 +1,15 @@
 """The context of one authenticated request: caller, scope, body, disconnects."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Protocol, TypeAlias
-from urllib.parse import parse_qsl
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from penstock.broker.local import Broker
 from penstock.broker.messages import Admin
-from penstock.errors import BodyTooLarge, InvalidInput, RequestTimeout
-from penstock.http.auth.principal import Principal, Requirement
+from penstock.errors import BodyTooLarge, RequestTimeout
+from penstock.http.auth.principal import Principal
 from penstock.http.state import ServerLimits, ServerState
 from penstock.model.documents import AuditEntry, acting
 from penstock.rules.access import Right
@@ -22,12 +20,11 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
+Item = TypeVar("Item")
 
-KEY = "penstock"
 CLOSE = (b"connection", b"close")
 # The ASGI extension by which our uvicorn protocol passes its own Responder.
 RESPONDER_EXTENSION = "penstock.responder"
-TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 MAX_TARGET_LENGTH = 300
 MIN_BYTES_PER_S = 1_000
 ANSWERED = frozenset({Right.MANAGE, Right.ACCESS})
@@ -68,24 +65,24 @@ class RequestContext:
         self,
         service: ServerState,
         caller: Principal,
-        scope: str,
         request_id: str,
+        asgi_scope: Scope,
         receive: Receive,
         responder: Responder,
     ) -> None:
         self.service = service
         self.caller = caller
-        self.scope = scope
         self.request_id = request_id
+        # Holds the credential, which long requests check again.
+        self.asgi_scope = asgi_scope
+        self.headers: Headers = asgi_scope["headers"]
         self.receive = receive
         self.responder = responder
         self.broker: Broker = service.get_broker(caller.tenant)
-        # The right of the route; `admin` shows only queues that it covers.
+        self.scope = "default"
+        # The right of the operation; `admin` shows only queues that it covers.
         self.right: Right | None = None
         self.path = ""
-        self.headers: Iterable[tuple[bytes, bytes]] = ()
-        # Holds the credential, which long requests check again.
-        self.asgi_scope: Scope = {}
 
     @property
     def admin(self) -> Admin:
@@ -103,12 +100,9 @@ class RequestContext:
     def check(self, right: Right, queue: str) -> None:
         self.caller.access.check(right, self.scope, queue)
 
-    def enter(self, required: Requirement, verb: str, scope: str) -> None:
-        """Checks the requirement of an ordinary route and starts its audit entry. An empty scope
-        audits under the tenant."""
-        self.right = required.right
-        self.caller.check_requirement(required)
-        if required.right in ANSWERED:
+    def audit(self, verb: str, scope: str) -> None:
+        """Starts the audit entry of a change. An empty scope audits under the tenant."""
+        if self.right in ANSWERED:
             acting.set(
                 AuditEntry(
                     subject=self.caller.subject,
@@ -125,20 +119,17 @@ class RequestContext:
         if (act := acting.get()) is not None:
             acting.set(replace(act, scope=scope))
 
-    @property
-    def traceparent(self) -> str | None:
-        for name, value in self.headers:
-            if name == b"traceparent" and TRACEPARENT.fullmatch(value):
-                return value.decode()
+    def get_header(self, name: bytes) -> str | None:
+        for each, value in self.headers:
+            if each == name:
+                return value.decode("latin-1")
         return None
 
     @property
     def content_length(self) -> int | None:
         """The declared length of the body; None for a chunked one."""
-        for name, value in self.asgi_scope["headers"]:
-            if name == b"content-length":
-                return int(value)
-        return None
+        given = self.get_header(b"content-length")
+        return None if given is None else int(given)
 
     async def body(self) -> bytes:
         limits = self.service.limits
@@ -162,6 +153,22 @@ class RequestContext:
             if len(rest) > self.service.limits.body:
                 raise BodyTooLarge(f"a line exceeds {self.service.limits.body} bytes")
         yield rest
+
+
+def cut_page(
+    call: RequestContext,
+    items: Iterable[Item],
+    key: Callable[[Item], str],
+    limit: int,
+    cursor: str | None,
+    *filter: object,
+) -> tuple[list[Item], str | None]:
+    """Returns one page of a list, sorted by `key`, and the cursor of the next page."""
+    tokens, filter = call.service.tokens, (call.caller.tenant, call.scope, *filter)
+    after = "" if cursor is None else tokens.unseal_name(cursor, filter)
+    rest = sorted((each for each in items if key(each) > after), key=key)
+    page = rest[:limit]
+    return page, tokens.seal_name(key(page[-1]), filter) if len(rest) > limit else None
 
 
 async def read_body(receive: Receive, limits: ServerLimits) -> bytes:
@@ -229,13 +236,3 @@ def route_path_of(scope: Scope) -> str:
     path: str = scope["path"]
     prefix = scope.get("root_path")
     return path[len(prefix) :] if prefix and path.startswith(prefix + "/") else path
-
-
-def scope_of(query: bytes) -> str:
-    """Returns the value of `?scope=`."""
-    if not query:
-        return "default"
-    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    if unknown := {name for name, _ in given} - {"scope"}:
-        raise InvalidInput(f"unknown parameter {', '.join(sorted(unknown))[:200]}; use scope")
-    return given[-1][1] if given else "default"

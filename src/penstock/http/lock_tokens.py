@@ -1,6 +1,6 @@
 """Signs and verifies lock tokens and page cursors."""
 
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 from hashlib import blake2s
 from hmac import compare_digest
@@ -66,7 +66,21 @@ class Tokens:
             raise InvalidToken("cursor does not belong to this list and filter")
         return int(before)
 
-    def _filter_mac(self, before: int, filter: tuple[object, ...]) -> str:
+    def seal_name(self, after: str, filter: tuple[object, ...]) -> str:
+        """Signs the cursor of a list that is sorted by a text."""
+        return f"{self._filter_mac(after, filter)}.{urlsafe_b64encode(after.encode()).decode()}"
+
+    def unseal_name(self, cursor: str, filter: tuple[object, ...]) -> str:
+        mac, _, encoded = cursor.partition(".")
+        try:
+            after = urlsafe_b64decode(encoded).decode()
+        except ValueError:
+            raise InvalidToken("invalid cursor") from None
+        if not mac.isascii() or not compare_digest(mac, self._filter_mac(after, filter)):
+            raise InvalidToken("cursor does not belong to this list and filter")
+        return after
+
+    def _filter_mac(self, before: int | str, filter: tuple[object, ...]) -> str:
         text = repr((before, *filter)).encode()
         mac = blake2s(text, key=self.secret, digest_size=12, person=b"cursor").digest()
         return urlsafe_b64encode(mac).decode()

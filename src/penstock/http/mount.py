@@ -11,14 +11,13 @@ from structlog.typing import FilteringBoundLogger
 
 from penstock.artifacts.rules import MAX_FILE_BYTES
 from penstock.errors import PenstockError, StoreClosed
-from penstock.http.application import make_app
 from penstock.http.asgi import AsgiApp, AsgiResponse
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.jwt import check
 from penstock.http.auth.trusted_proxies import TrustedProxies
 from penstock.http.context import Receive, Scope, Send
-from penstock.http.service import ServiceOptions, run_service
-from penstock.http.state import ServerLimits
+from penstock.http.cors import CorsPolicy
+from penstock.http.state import ServerLimits, ServiceOptions, run_service
 from penstock.runner import make_identity
 
 log: FilteringBoundLogger = structlog.get_logger()
@@ -29,6 +28,7 @@ def create_app(
     *,
     auth: bool | TrustedIssuers = False,
     trusted_proxies: Iterable[str] = (),
+    cors_origins: Iterable[str] = (),
     artifacts: str | None = None,
     max_artifact: int = MAX_FILE_BYTES,
     limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
@@ -43,6 +43,8 @@ def create_app(
         check(trusted)
     networks = tuple(trusted_proxies)
     TrustedProxies(networks)
+    origins = tuple(cors_origins)
+    CorsPolicy(origins)
     return PenstockApp(
         ServiceOptions(
             url=url,
@@ -51,6 +53,7 @@ def create_app(
             max_artifact=max_artifact,
             trusted_issuers=trusted,
             trusted_proxies=networks,
+            cors_origins=origins,
         )
     )
 
@@ -120,7 +123,7 @@ class PenstockApp:
         """A task of its own, so that the store is closed even if only the event loop ends."""
         try:
             async with run_service(self.options) as service:
-                self.app = make_app(service)
+                self.app = AsgiApp(service)
                 self.started.set_result(self.app)
                 log.info("app_started", engine=service.store.capabilities.engine)
                 try:

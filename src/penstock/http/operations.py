@@ -1,213 +1,267 @@
-"""The operation table of the hot routes: publish, claim and settle.
+"""Declares operations. Routing, authorization, OpenAPI and the reference derive from them."""
 
-The ASGI app serves it and the OpenAPI document lists it.
-"""
-
-from collections.abc import Awaitable, Callable
-from typing import Any
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from difflib import get_close_matches
+from inspect import getdoc, signature
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
+from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, structs
+from msgspec.structs import astuple
 
-from penstock.http.context import RequestContext
+from penstock.errors import InvalidInput, Malformed, MethodNotAllowed, NotFound, PenstockError
+from penstock.http.auth.principal import Extent, Requirement
 from penstock.http.errors import make_malformed_error
-from penstock.http.handlers import settle
-from penstock.http.handlers.claim import claim
-from penstock.http.handlers.complete import CompletionWithFiles
-from penstock.http.handlers.publish import publish, publish_many
-from penstock.http.handlers.settle import Settling
 from penstock.rules.access import Right
-from penstock.wire import consume as wire
-from penstock.wire.publish import (
-    PublishBatchRequest,
-    PublishOutcomes,
-    PublishRequest,
-    PublishResult,
-)
+from penstock.wire.fields import Name
 
-TOKEN = "7.3.2.5d41402abc4b2a76b9719d911017c592ab01"
+Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Handler: TypeAlias = Callable[..., Awaitable[Any]]
+HandlerType = TypeVar("HandlerType", bound=Handler)
+DEFAULT_RIGHTS = {"GET": Right.READ}
+VERBS = "verbs"
+OTHER = "other"
+ScopeName = Annotated[Name, Meta(description="The scope (namespace) of the queues.")]
+SCOPE_FIELD = ("scope", ScopeName, "default")
+PARAMETER = re.compile(r"{(\w+)(:path)?}")
+INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Operation(Struct, frozen=True):
-    """A POST route that takes `takes` and responds with `gives`."""
+class Operation(Struct, frozen=True, kw_only=True, eq=False):
+    """One method of one path. `takes` and `gives` are wire types or media types."""
 
+    method: Method
     path: str
+    tag: str
+    # The operationId of OpenAPI.
+    name: str
     summary: str
+    description: str
+    requires: Requirement
+    # Called with the RequestContext, the parameters in order, and the body if `takes` is a type.
+    handler: Handler
+    # The fields of the path and the query; the last one is `scope` if the operation is scoped.
+    parameters: type[Struct]
+    in_path: tuple[str, ...]
+    # True for a parameter that may be repeated.
+    in_query: Mapping[str, bool]
+    scoped: bool
     takes: Any
     gives: Any
-    act: Callable[[RequestContext, Any], Awaitable[Any]]
+    decode: Callable[[bytes], Any] | None
+    needs_body: bool
+    status: int
     example: Any
     answer: Any
-    # `act` checks it against the queues of the request.
-    right: Right
-    status: int = 200
-    # Takes ?scope=. Settle operations do not: the lock token identifies the message.
-    scoped: bool = False
+    # Other success statuses, without a body.
+    also: Mapping[int, str]
+    # Request headers that the handler reads, with descriptions.
+    headers: Mapping[str, str]
+    # Needs no credentials: load balancers and API explorers read it.
+    public: bool
+    # Arguments of a request without parameters; None if the path has some.
+    defaults: tuple[Any, ...] | None
 
-    def make_reader(self) -> Callable[[bytes], Any]:
-        decode = msgspec.json.Decoder(self.takes).decode
+    def read_parameters(self, query: bytes, path: dict[str, str]) -> tuple[Any, ...]:
+        """Returns the values of the parameters. An unknown one is refused."""
+        if not query and self.defaults is not None:
+            return self.defaults
+        given = read_query(self, query)
+        try:
+            return astuple(msgspec.convert({**given, **path}, self.parameters, strict=False))
+        except msgspec.ValidationError as error:
+            raise make_malformed_error(error) from None
 
-        def read(body: bytes) -> Any:
-            try:
-                return decode(body)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise make_malformed_error(error) from None
-
-        return read
-
-
-PRODUCING = (
-    Operation(
-        "/v1/publish",
-        "Publish a message",
-        PublishRequest,
-        PublishResult,
-        publish,
-        {"queue": "mail", "type": "mail.send", "body": {"to": "ada@example.org"}},
-        {"id": "7", "duplicate": False},
-        Right.PUBLISH,
-        201,
-        scoped=True,
-    ),
-    Operation(
-        "/v1/publish/batch",
-        "Publish a batch of messages",
-        PublishBatchRequest,
-        PublishOutcomes,
-        publish_many,
-        {"messages": [{"queue": "mail", "body": 1}, {"queue": "mail", "body": 2}], "atomic": True},
-        {"items": [{"id": "8"}, {"id": "9"}], "published": 2, "refused": 0},
-        Right.PUBLISH,
-        scoped=True,
-    ),
-)
-CLAIMING = Operation(
-    "/v1/claim",
-    "Claim messages",
-    wire.ClaimRequest,
-    wire.Deliveries,
-    claim,
-    {"queues": [{"queue": "mail"}], "limit": 10, "wait": 20, "consumer": "worker-1"},
-    {
-        "messages": [
-            {
-                "id": "7",
-                "token": TOKEN,
-                "queue": "mail",
-                "type": "mail.send",
-                "priority": 0,
-                "attempts": 0,
-                "deliveries": 1,
-                "created_at": "2026-11-16T09:00:00.000000Z",
-                "lease_until": "2026-11-16T09:00:31.000000Z",
-                "body": {"to": "ada@example.org"},
-                "fence": 3,
-            }
-        ],
-        "queues": {"mail": "active"},
-    },
-    Right.CONSUME,
-    scoped=True,
-)
+    def read_body(self, body: bytes) -> Any:
+        assert self.decode is not None
+        if not body and self.needs_body:
+            raise Malformed(f"body is empty; {self.method} {self.path} takes JSON")
+        try:
+            if not body.isascii():
+                # Bodies and results are kept as they were sent, without being decoded.
+                body.decode()
+            return self.decode(body or b"{}")
+        except INVALID as error:
+            raise make_malformed_error(error) from None
 
 
-def make_pair(
-    verb: str, takes: Any, act: Any, summary: str, example: dict[str, Any], answer: dict[str, Any]
-) -> tuple[Operation, Operation]:
-    """Returns the single and the batch operation of a verb."""
-    acts = (CompletionWithFiles if verb == "complete" else Settling)(verb, act)
-    sent, told = {"token": TOKEN, **example}, {"id": "7", **answer}
-    return (
-        Operation(
-            f"/v1/{verb}", summary, takes, wire.Settled, acts.settle_one, sent, told, Right.CONSUME
-        ),
-        Operation(
-            f"/v1/{verb}/batch",
-            f"{summary} (batch)",
-            wire.Items[takes],
-            wire.SettleOutcomes,
-            acts.settle_batch,
-            {"items": [sent]},
-            {"items": [told], "done": 1, "refused": 0},
-            Right.CONSUME,
-        ),
+def read_query(operation: Operation, query: bytes) -> dict[str, Any]:
+    """Returns the last value of each parameter, and all values of a list."""
+    given: dict[str, list[str]] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        given.setdefault(name, []).append(value)
+    known = operation.in_query
+    for name in given:
+        if name not in known:
+            raise make_unknown_error(name, known)
+    return {name: values if known[name] else values[-1] for name, values in given.items()}
+
+
+def make_unknown_error(name: str, known: Iterable[str]) -> InvalidInput:
+    near = get_close_matches(name[:100], known, 1)
+    names = ", ".join(sorted(known))
+    advice = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else f"known are {names}"
+        if names
+        else ("this operation takes none")
     )
+    error = InvalidInput(f"unknown query parameter {name[:100]!r}; {advice}")
+    error.details = ((name[:100], f"unknown query parameter; {advice}"),)
+    return error
 
 
-SETTLING = (
-    *make_pair(
-        "complete",
-        wire.CompleteRequest,
-        settle.complete,
-        "Complete a message",
-        {"result": {"sent": True}},
-        {"state": "completed"},
-    ),
-    *make_pair(
-        "fail",
-        wire.FailRequest,
-        settle.make_settle(settle.fail),
-        "Fail a message permanently",
-        {"error": "order was withdrawn"},
-        {"state": "failed"},
-    ),
-    *make_pair(
-        "nack",
-        wire.NackRequest,
-        settle.make_settle(settle.nack),
-        "Reject a message for retry",
-        {"error": "mail server unavailable", "delay": 60},
-        {"state": "scheduled"},
-    ),
-    *make_pair(
-        "reject",
-        wire.RejectRequest,
-        settle.make_settle(settle.reject),
-        "Dead-letter a message",
-        {"error": "invalid address"},
-        {"state": "dead"},
-    ),
-    *make_pair(
-        "release",
-        wire.ReleaseRequest,
-        settle.make_settle(settle.release),
-        "Release a message unprocessed",
-        {},
-        {"state": "ready"},
-    ),
-    *make_pair(
-        "park",
-        wire.ParkRequest,
-        settle.make_settle(settle.park),
-        "Park a message of an unknown type",
-        {},
-        {"state": "scheduled"},
-    ),
-    *make_pair(
-        "cancel",
-        wire.SettleCancelledRequest,
-        settle.make_settle(settle.cancel),
-        "Confirm that a message was cancelled",
-        {},
-        {"state": "cancelled"},
-    ),
-    *make_pair(
-        "extend",
-        wire.ExtendRequest,
-        settle.extend,
-        "Extend a lease",
-        {"lease": 30},
-        {"lease_until": "2026-11-16T09:01:01.000000Z"},
-    ),
-    *make_pair("begin", wire.BeginRequest, settle.begin, "Mark a message as started", {}, {}),
-    *make_pair(
-        "progress",
-        wire.ProgressRequest,
-        settle.progress,
-        "Report progress",
-        {"percent": 40, "note": "12 of 30"},
-        {},
-    ),
-)
+class OperationTable:
+    """Collects the operations of one OpenAPI tag."""
 
-OPERATIONS: dict[str, Operation] = {each.path: each for each in (*PRODUCING, CLAIMING, *SETTLING)}
+    def __init__(self, tag: str, *, scoped: bool = True) -> None:
+        self.tag = tag
+        self.scoped = scoped
+        self.all: list[Operation] = []
+
+    def add(
+        self,
+        method: Method,
+        path: str,
+        summary: str,
+        gives: Any,
+        *,
+        name: str | None = None,
+        takes: Any = None,
+        needs_body: bool = False,
+        status: int = 200,
+        example: Any = None,
+        answer: Any = None,
+        also: Mapping[int, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        public: bool = False,
+        # None admits every authenticated caller.
+        right: Right | Literal["by method"] | None = "by method",
+        extent: Extent = Extent.QUEUE,
+        scoped: bool | None = None,
+    ) -> Callable[[HandlerType], HandlerType]:
+        """`scoped` operations take ?scope=. The table has the default."""
+        needed = DEFAULT_RIGHTS.get(method, Right.MANAGE) if right == "by method" else right
+
+        def declare(handler: HandlerType) -> HandlerType:
+            has_type = is_wire_type(takes)
+            has_scope = self.scoped if scoped is None else scoped
+            in_path = tuple(found[1] for found in PARAMETER.finditer(path))
+            parameters = make_parameters(handler, has_type, has_scope)
+            operation = Operation(
+                method=method,
+                path=path,
+                tag=self.tag,
+                name=make_camel_case(name or handler.__name__),
+                summary=summary,
+                description=getdoc(handler) or "",
+                requires=Requirement(needed, extent),
+                handler=handler,
+                parameters=parameters,
+                in_path=in_path,
+                in_query={
+                    field.name: field.default == ()
+                    for field in structs.fields(parameters)
+                    if field.name not in in_path
+                },
+                scoped=has_scope,
+                takes=takes,
+                gives=gives,
+                decode=msgspec.json.Decoder(takes).decode if has_type else None,
+                needs_body=needs_body or has_required_fields(takes),
+                status=status,
+                example=example,
+                answer=answer,
+                also=also or {},
+                headers=headers or {},
+                public=public,
+                defaults=None if in_path else astuple(parameters()),
+            )
+            self.all.append(operation)
+            return handler
+
+        return declare
+
+
+def make_parameters(handler: Handler, has_body: bool, scoped: bool) -> type[Struct]:
+    """Makes the struct of a handler's parameters, without the context and the body."""
+    hints = get_type_hints(handler, include_extras=True)
+    names = list(signature(handler).parameters.values())[1:]
+    fields: list[Any] = [
+        (each.name, hints[each.name])
+        if each.default is each.empty
+        else (each.name, hints[each.name], each.default)
+        for each in (names[:-1] if has_body else names)
+    ]
+    return msgspec.defstruct("Parameters", [*fields, SCOPE_FIELD] if scoped else fields)
+
+
+def has_required_fields(takes: Any) -> bool:
+    return is_wire_type(takes) and any(field.required for field in structs.fields(takes))
+
+
+def is_wire_type(kind: Any) -> bool:
+    """False for None and for media types."""
+    return kind is not None and not isinstance(kind, str)
+
+
+def make_camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+class OperationIndex:
+    """Finds the operation of a request: by one lookup, or by the first template that matches."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self.exact: dict[str, dict[str, Operation]] = {}
+        self.templates: dict[re.Pattern[str], dict[str, Operation]] = {}
+        for operation in operations:
+            if operation.in_path:
+                methods = self.templates.setdefault(compile_template(operation.path), {})
+            else:
+                methods = self.exact.setdefault(operation.path, {})
+            methods[operation.method] = operation
+            if operation.public:
+                # Load balancers send HEAD. The connection leaves out the body.
+                methods["HEAD"] = operation
+
+    def find(self, method: str, path: str) -> tuple[Operation | None, dict[str, str]]:
+        """Returns the operation and the parameters of its path."""
+        if (methods := self.exact.get(path)) is not None:
+            return methods.get(method), {}
+        for template, methods in self.templates.items():
+            if method in methods and (found := template.fullmatch(path)):
+                return methods[method], found.groupdict()
+        return None, {}
+
+    def list_matching(self, path: str) -> list[Operation]:
+        """Returns the operations of a path, whatever their method."""
+        found = list(self.exact.get(path, {}).values())
+        for template, methods in self.templates.items():
+            if template.fullmatch(path):
+                found.extend(methods.values())
+        return found
+
+    def find_template(self, path: str) -> str:
+        """Returns the template of a path that has no operation of the request's method."""
+        return next((operation.path for operation in self.list_matching(path)), OTHER)
+
+    def explain_missing(self, method: str, path: str) -> PenstockError:
+        """Returns the error of a request that has no operation."""
+        methods = {operation.method for operation in self.list_matching(path)}
+        if not methods:
+            return NotFound(f"no route {path[:200]!r}; /openapi.json lists them")
+        error = MethodNotAllowed(f"{path[:200]} does not take {method}")
+        error.details = (("allow", ", ".join(sorted(methods))),)
+        return error
+
+
+def compile_template(path: str) -> re.Pattern[str]:
+    def replace(found: re.Match[str]) -> str:
+        return f"(?P<{found[1]}>{'.*' if found[2] else '[^/]+'})"
+
+    return re.compile(PARAMETER.sub(replace, path), re.DOTALL)

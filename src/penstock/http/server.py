@@ -13,11 +13,9 @@ import uvicorn
 from structlog.typing import FilteringBoundLogger
 
 from penstock.http.accept import Acceptor, raise_file_limit
-from penstock.http.application import make_app
-from penstock.http.service import ServiceOptions, run_service
-from penstock.http.state import ServerState
-from penstock.http.uvicorn_config import UvicornConfig
-from penstock.http.uvicorn_protocol import HttpProtocol
+from penstock.http.asgi import AsgiApp
+from penstock.http.state import ServerState, ServiceOptions, run_service
+from penstock.http.uvicorn_protocol import HttpProtocol, UvicornConfig
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -86,7 +84,7 @@ async def serve(
     parent: int | None = None,
 ) -> None:
     async with run_service(options) as service:
-        config = UvicornConfig(make_app(service), options.limits, grace)
+        config = UvicornConfig(AsgiApp(service), options.limits, grace)
         server = Server(config, service, parent)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, server.stop, number)

@@ -1,21 +1,31 @@
-"""The state that all requests of a server share: brokers, long polls, event hub, metrics."""
+"""The state that all requests of a server share: brokers, long polls, event hub, metrics.
+
+`run_service` opens the store and runs the agents, for `penstock serve` and for a mounted app alike.
+"""
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from penstock import stores
 from penstock.agents import make_agents
 from penstock.agents.callback_dispatcher import CallbackDispatcher
 from penstock.agents.subscription_notifier import SubscriptionNotifier
 from penstock.artifacts.room import ArtifactRoom
+from penstock.artifacts.rules import MAX_FILE_BYTES, make_limits
+from penstock.artifacts.storage import default_location, open_storage
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.webhook_secrets import WebhookSecrets
 from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator
 from penstock.http.auth.denials import DenialLog
+from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.principal import OWNER
 from penstock.http.auth.trusted_proxies import TrustedProxies
+from penstock.http.cors import CorsPolicy
 from penstock.http.events.hub import EncodedEvent, Event, Hub, WakeSignal
 from penstock.http.events.tail import HistoryTail
 from penstock.http.lock_tokens import Tokens
@@ -66,12 +76,14 @@ class ServerState:
         room: ArtifactRoom | None = None,
         gate: Authenticator | OpenAuthenticator | None = None,
         proxies: TrustedProxies | None = None,
+        cors: CorsPolicy | None = None,
         agents: bool = True,
     ) -> None:
         self.store = store
         self.room = room
         self.gate = gate or OpenAuthenticator()
         self.proxies = proxies
+        self.cors = cors
         self.refusals = DenialLog(store, self.flush_denials)
         self.limits = limits
         self.tokens = Tokens(secret)
@@ -179,3 +191,37 @@ class ServerState:
         """Answers waiting claims with no messages, and ends event streams."""
         self.parking.close()
         self.hub.close()
+
+
+class ServiceOptions(Struct, frozen=True, kw_only=True):
+    url: str
+    limits: ServerLimits = ServerLimits()
+    # A directory or a bucket; None is beside the store.
+    artifacts: str | None = None
+    max_artifact: int = MAX_FILE_BYTES
+    # None asks for no credentials, and serves this machine only.
+    trusted_issuers: TrustedIssuers | None = None
+    # Addresses and networks of reverse proxies whose X-Forwarded-For is believed.
+    trusted_proxies: tuple[str, ...] = ()
+    # Origins of web pages that may call the service from a browser.
+    cors_origins: tuple[str, ...] = ()
+
+
+@asynccontextmanager
+async def run_service(options: ServiceOptions) -> AsyncIterator[ServerState]:
+    trusted = options.trusted_issuers
+    async with await stores.open(options.url) as store:
+        secret = await store.secret()
+        origins = options.cors_origins
+        place = open_storage(options.artifacts or default_location(options.url), secret)
+        service = ServerState(
+            store,
+            secret,
+            options.limits,
+            room=ArtifactRoom(place, make_limits(options.max_artifact)),
+            gate=(OpenAuthenticator(origins) if trusted is None else Authenticator(store, trusted)),
+            cors=CorsPolicy(origins) if origins else None,
+            proxies=TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None,
+        )
+        async with service.sender, service.callbacks, service.notices, service.runner:
+            yield service

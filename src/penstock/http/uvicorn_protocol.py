@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import httptools
+import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -16,19 +17,41 @@ from penstock.http.lingering_close import (
     encode_response,
     error_response,
 )
+from penstock.http.state import ServerLimits
 from penstock.http.timeouts import ReadTimer, WriteTimer
-from penstock.http.uvicorn_config import UvicornConfig
 
 # Bounds a request head, and chunk extensions and other framing bytes of a body.
 MAX_HEAD_BYTES = 65_536
 MAX_HEADERS = 200
 MAX_PIPELINED = 32
+KEEP_ALIVE_S = 75
 # How long a stopping server waits for the next byte of a request.
 STOP_STALL_TIMEOUT_S = 3.0
 TOO_LONG = "request head is too large"
 NOT_HTTP = "invalid HTTP request"
 TRAILERS = "trailers are not supported"
 ONE_HOST = "exactly one Host header is required"
+
+
+class UvicornConfig(uvicorn.Config):
+    """Carries our connection limits to the protocol."""
+
+    def __init__(self, app: Any, limits: ServerLimits, grace: float = 30.0) -> None:
+        super().__init__(
+            app,
+            http="httptools",
+            ws="none",
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=int(grace),
+        )
+        self.limits = limits
 
 
 class HttpProtocol(HttpToolsProtocol):

@@ -46,8 +46,9 @@ class KeyView(Struct, frozen=True, omit_defaults=True):
     key: str | None = None
 
 
-class Keys(Struct, frozen=True):
+class Keys(Struct, frozen=True, omit_defaults=True):
     keys: list[KeyView]
+    cursor: str | None = None
 
 
 class Rotate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,7 +95,14 @@ class AuditEntryView(Struct, frozen=True, omit_defaults=True):
     request_id: str = ""
 
 
-class AuditPage(Struct, frozen=True):
+class TicketView(Struct, frozen=True):
+    """Give `ticket` to the event stream before `expires_at`."""
+
+    ticket: str
+    expires_at: Time
+
+
+class AuditPage(Struct, frozen=True, omit_defaults=True):
     acts: list[AuditEntryView]
     cursor: str | None = None
 

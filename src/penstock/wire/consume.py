@@ -1,15 +1,13 @@
-"""Wire types of claim and settle."""
+"""Wire types of claim, settle and artifacts."""
 
-from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.model.fields import MAX_BATCH, MAX_HEADER_LENGTH, MessageFields
 from penstock.model.queue import QueueState
-from penstock.wire.fields import Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
+from penstock.wire.fields import FileName, Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
 from penstock.wire.publish import Problem
-
-FileName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class InlineArtifact(Struct, frozen=True, forbid_unknown_fields=True):

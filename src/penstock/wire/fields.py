@@ -27,6 +27,14 @@ Name: TypeAlias = Annotated[
     str,
     Meta(pattern=rf"^{NAME_PATTERN}$", description="Name of a scope or queue."),
 ]
+Reference: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=400, description="A message id, or `queue/name`.")
+]
+FileName: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=255, description="The file name.")
+]
+PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=1_000, description="Entries per page.")]
+Cursor: TypeAlias = Annotated[str, Meta(max_length=1_000, description="From the previous page.")]
 Word: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_WORD_LENGTH)]
 Text: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_DELAY_S)]

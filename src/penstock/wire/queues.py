@@ -29,8 +29,9 @@ class ScopeState(Struct, frozen=True):
     paused: bool
 
 
-class Scopes(Struct, frozen=True):
+class Scopes(Struct, frozen=True, omit_defaults=True):
     scopes: list[ScopeState]
+    cursor: str | None = None
 
 
 class NewQueue(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,8 +69,9 @@ class QueueView(Struct, frozen=True):
     settings: QueueSettings
 
 
-class Queues(Struct, frozen=True):
+class Queues(Struct, frozen=True, omit_defaults=True):
     queues: list[QueueView]
+    cursor: str | None = None
 
 
 class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,8 +98,9 @@ class ScheduleView(Struct, frozen=True, omit_defaults=True):
     declared_in: str = ""
 
 
-class Schedules(Struct, frozen=True):
+class Schedules(Struct, frozen=True, omit_defaults=True):
     schedules: list[ScheduleView]
+    cursor: str | None = None
 
 
 class AgentView(Struct, frozen=True, omit_defaults=True):
@@ -160,13 +163,14 @@ class QueueCountsView(Struct, frozen=True):
     cancelled: int
 
 
-class Stats(Struct, frozen=True):
+class Stats(Struct, frozen=True, omit_defaults=True):
     """Counts are cached to limit the load on the store. `counted_at` is their time."""
 
     queues: list[QueueCountsView]
     workers: int
     durability: str
     counted_at: Time
+    cursor: str | None = None
 
 
 class AutoscaleView(Struct, frozen=True):
@@ -181,8 +185,9 @@ class AutoscaleView(Struct, frozen=True):
     run_seconds: float
 
 
-class AutoscaleViews(Struct, frozen=True):
+class AutoscaleViews(Struct, frozen=True, omit_defaults=True):
     queues: list[AutoscaleView]
+    cursor: str | None = None
 
 
 class Health(Struct, frozen=True):

@@ -118,8 +118,9 @@ class SubscriptionView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str | None = None
 
 
-class Subscriptions(Struct, frozen=True):
+class Subscriptions(Struct, frozen=True, omit_defaults=True):
     subscriptions: list[SubscriptionView]
+    cursor: str | None = None
 
 
 class Available(Struct, frozen=True):

@@ -77,6 +77,9 @@ CONNECTIONS = (
                  help="Maximum request size in bytes."),
     click.option("--trusted-proxies", metavar="CIDR", multiple=True,
                  help="Reverse proxy whose X-Forwarded-For is trusted. Repeatable."),
+    click.option("--cors-origin", metavar="ORIGIN", multiple=True,
+                 help="Origin of web pages that may call the service from a browser, such as"
+                      " https://app.example.org. Repeatable."),
     click.option("--body-timeout", type=SECONDS, metavar="SECONDS",
                  help="Timeout for a client that stalls while sending a body or reading a response."
                       " Default: 30."),
@@ -174,11 +177,13 @@ def serve(
 
 def open_listener(given: Settings) -> socket.socket:
     from penstock.http.auth.trusted_proxies import TrustedProxies
+    from penstock.http.cors import CorsPolicy
     from penstock.http.server import bind
 
     # Report invalid settings before clients can connect.
     parse_ports(given.callback_ports)
     TrustedProxies(given.trusted_proxies)
+    CorsPolicy(given.cors_origin)
     try:
         return bind(given.host, given.port)
     except OSError as error:
@@ -190,8 +195,7 @@ def open_listener(given: Settings) -> socket.socket:
 def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
     from penstock.cli.commands.workers import run_with_uvloop
     from penstock.http.server import serve as serve_on
-    from penstock.http.service import ServiceOptions
-    from penstock.http.state import ServerLimits
+    from penstock.http.state import ServerLimits, ServiceOptions
     from penstock.webhooks.egress import EgressPolicy
 
     given = plan.settings
@@ -210,6 +214,7 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
         max_artifact=given.max_artifact,
         trusted_issuers=read_trusted_issuers(given),
         trusted_proxies=given.trusted_proxies,
+        cors_origins=given.cors_origin,
     )
     run_with_uvloop(serve_on(options, listener, grace=given.grace, parent=parent))
 

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from hashlib import sha256
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
 
 from penstock.broker.credentials import PREFIX, Credentials, split
 from penstock.errors import NotFound, RateLimited, Unauthenticated
@@ -15,6 +16,10 @@ from penstock.http.auth.introspection import Introspection
 from penstock.http.auth.jwt import JwtVerifier
 from penstock.http.auth.principal import Principal, local_caller, refuse_remote
 from penstock.http.auth.rate_limit import RateLimiter
+from penstock.http.auth.tickets import PREFIX as TICKET_PREFIX
+from penstock.http.auth.tickets import StreamTickets
+from penstock.model.message import NEVER, Moment
+from penstock.rules.access import Key
 from penstock.store import Store
 
 # Seconds until a revoked key or changed role takes effect on every server.
@@ -25,7 +30,9 @@ MAX_TOKEN_LENGTH = 8_192
 FAILED_ATTEMPT_RATE, TRIES_A_SECOND = 30, 0.5
 # Concurrent lookups of credentials from addresses over that rate.
 MAX_SUSPECT_LOOKUPS = 8
-NOT_SHOWN = "missing credentials; send Authorization: Bearer KEY"
+NOT_SHOWN = "missing credentials; send Authorization: Bearer KEY, or X-API-Key: KEY"
+KEY_KIND = "key:"
+STREAM_PATH = "/v1/events"
 INVALID_CREDENTIAL = "invalid API key or token"
 
 
@@ -40,12 +47,20 @@ class OpenAuthenticator:
 
     asks = False
 
+    def __init__(self, origins: Iterable[str] = ()) -> None:
+        """Pages of these origins are trusted like the operator's own programs."""
+        self.origins = frozenset(origin.encode() for origin in origins)
+
     async def admit(self, scope: Mapping[str, Any]) -> Principal:
         refuse_remote(get_peer_address(scope))
-        return local_caller(scope["method"], scope["headers"])
+        return local_caller(scope["method"], scope["headers"], self.origins)
 
     async def recognise(self, scope: Mapping[str, Any]) -> Principal:
         return await self.admit(scope)
+
+    async def issue_ticket(self, scope: Mapping[str, Any]) -> tuple[str, Moment]:
+        """Event streams need none here; pages that ask for one work all the same."""
+        return "open", NEVER
 
 
 class Authenticator:
@@ -61,6 +76,7 @@ class Authenticator:
     ) -> None:
         self.store = store
         self.credentials = Credentials(store)
+        self._tickets: StreamTickets | None = None
         self.believed = believed
         self.now = now
         self.clock = clock
@@ -73,6 +89,10 @@ class Authenticator:
         self.paces = RateLimiter(clock)
 
     async def admit(self, scope: Mapping[str, Any]) -> Principal:
+        token = read_credential(scope)
+        if token.startswith(TICKET_PREFIX):
+            # A stream that has begun may outlive its ticket: only `admit` looks at the time.
+            (await self.tickets()).check_fresh(token.decode(), await self.store.now())
         caller = await self.recognise(scope)
         rate = caller.rate or self.believed.rate
         if rate and not self.paces.take(caller.holder, rate, max(1.0, 2 * rate)):
@@ -89,6 +109,17 @@ class Authenticator:
                 token.decode(), digest, known, get_peer_address(scope)
             )
         return known.caller
+
+    async def tickets(self) -> StreamTickets:
+        if self._tickets is None:
+            self._tickets = StreamTickets(await self.store.secret())
+        return self._tickets
+
+    async def issue_ticket(self, scope: Mapping[str, Any]) -> tuple[str, Moment]:
+        """Returns a ticket for an event stream of this caller, and when it expires."""
+        await self.recognise(scope)
+        known = self.known[sha256(read_credential(scope)).digest()]
+        return (await self.tickets()).issue(known.identity, await self.store.now())
 
     async def authenticate_new(
         self, token: str, digest: bytes, known: CachedIdentity | None, address: str
@@ -122,6 +153,8 @@ class Authenticator:
     async def identify(self, token: str, known: CachedIdentity | None) -> Identity:
         if token.startswith(PREFIX):
             return await self.by_key(token)
+        if token.startswith(TICKET_PREFIX.decode()):
+            return await self.by_ticket(token)
         if known is not None and self.now() < known.identity.until:
             return known.identity
         if self.signed is not None and token.count(".") == 2:
@@ -135,34 +168,70 @@ class Authenticator:
         if parts is None:
             raise Unauthenticated(INVALID_CREDENTIAL)
         id, digest = parts
-        try:
-            key = await self.credentials.get_key(id)
-        except NotFound:
-            raise Unauthenticated(INVALID_CREDENTIAL) from None
+        key = await self.find_key(id)
         if not key.accepts_digest(digest, await self.store.now()):
             raise Unauthenticated(INVALID_CREDENTIAL)
-        return Identity(
-            subject=f"key:{key.id}",
-            tenant=key.tenant,
-            roles=key.roles,
-            grants=key.grants,
-            scopes=key.scopes,
-            types=key.types,
-            rate=key.rate,
-            expires_at=key.expires_at,
-        )
+        return make_key_identity(key)
+
+    async def by_ticket(self, token: str) -> Identity:
+        """Returns who got the ticket, if that credential is still valid."""
+        identity = (await self.tickets()).read(token)
+        if identity.subject.startswith(KEY_KIND):
+            key = await self.find_key(identity.subject.removeprefix(KEY_KIND))
+            if key.state(await self.store.now()) != "active":
+                raise Unauthenticated(INVALID_CREDENTIAL)
+            return make_key_identity(key)
+        if self.now() >= identity.until:
+            raise Unauthenticated("the token that the ticket was made with has expired")
+        return identity
+
+    async def find_key(self, id: str) -> Key:
+        try:
+            return await self.credentials.get_key(id)
+        except NotFound:
+            raise Unauthenticated(INVALID_CREDENTIAL) from None
+
+
+def make_key_identity(key: Key) -> Identity:
+    return Identity(
+        subject=KEY_KIND + key.id,
+        tenant=key.tenant,
+        roles=key.roles,
+        grants=key.grants,
+        scopes=key.scopes,
+        types=key.types,
+        rate=key.rate,
+        expires_at=key.expires_at,
+    )
 
 
 def read_credential(scope: Mapping[str, Any]) -> bytes:
-    given: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
-    if len(given) != 1:
+    """Returns the API key, token or ticket of a request. Generated clients may send the same one in
+    both headers."""
+    given: list[bytes] = []
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, token = value.partition(b" ")
+            given.append(token.strip(b" ") if scheme.lower() == b"bearer" else b"")
+        elif name == b"x-api-key" and value not in given:
+            given.append(value)
+    if not given:
+        given = read_ticket(scope)
+    if len(given) != 1 or not given[0] or len(given[0]) > MAX_TOKEN_LENGTH:
         raise Unauthenticated(NOT_SHOWN)
-    scheme, _, token = given[0].partition(b" ")
-    if scheme.lower() != b"bearer" or not token or len(token) > MAX_TOKEN_LENGTH:
-        raise Unauthenticated(NOT_SHOWN)
+    (token,) = given
     if not token.isascii() or not token.decode().isprintable() or b" " in token:
         raise Unauthenticated(INVALID_CREDENTIAL)
     return token
+
+
+def read_ticket(scope: Mapping[str, Any]) -> list[bytes]:
+    """Browsers' EventSource sends no headers, so event streams take a ticket in the query."""
+    if scope["method"] != "GET" or not scope["path"].endswith(STREAM_PATH):
+        return []
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    found = [each.encode() for each in query.get("ticket", [])]
+    return [each for each in found if each.startswith(TICKET_PREFIX)]
 
 
 def get_peer_address(scope: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The authenticated caller, and what a route requires of it."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from ipaddress import ip_address
@@ -122,10 +122,12 @@ def is_remote(address: str) -> bool:
         return False
 
 
-def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
-    """Admits local requests. Refuses those of foreign web pages (CSRF), of host names that resolve
-    here (DNS rebinding) and those forwarded by a proxy."""
-    host = origin = None
+def local_caller(
+    method: str, headers: Iterable[tuple[bytes, bytes]], origins: Container[bytes] = ()
+) -> Principal:
+    """Admits local requests. Refuses those of foreign web pages (CSRF) except `origins`, of host
+    names that resolve here (DNS rebinding) and those forwarded by a proxy."""
+    host = origin = site = None
     for name, value in headers:
         if name not in ORIGIN_HEADERS and name[:12] != b"x-forwarded-":
             continue
@@ -134,13 +136,16 @@ def local_caller(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Princip
         elif name == b"origin":
             origin = value
         elif name == b"sec-fetch-site":
-            if value in OTHER_SITES and method not in SAFE_METHODS:
-                raise Forbidden("cross-site requests may not write")
+            site = value
         else:
             raise Forbidden(
                 f"request was forwarded by a proxy ({name.decode('latin-1')}); start the server"
                 " with --auth to serve other machines"
             )
+    if origin in origins:
+        origin = None
+    elif site in OTHER_SITES and method not in SAFE_METHODS:
+        raise Forbidden("cross-site requests may not write")
     refuse_foreign(host, origin)
     return OPERATOR
 

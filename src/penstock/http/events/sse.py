@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import structlog
-from fastapi import Response
+from starlette.responses import Response
 from structlog.typing import FilteringBoundLogger
 
 from penstock.errors import IdentityUnavailable, PenstockError, StoreError

@@ -1,17 +1,17 @@
 """Routes for API keys, roles, trusts and the audit log."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Annotated
 
-from fastapi import Path, Query
+from msgspec import Meta
 
 from penstock.broker.credentials import Credentials
 from penstock.errors import Forbidden
 from penstock.http.auth.principal import OWNER, Extent
-from penstock.http.context import RequestContext
-from penstock.http.routing import Alone, QueueName, RouteTable, make_body_dependency
+from penstock.http.context import RequestContext, cut_page
+from penstock.http.operations import OperationTable
 from penstock.model.documents import AuditEntry
-from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import NEVER
 from penstock.rules.access import EVERY, ROLES, Grant, Key, Right, parse_grant
 from penstock.wire.access import (
@@ -29,12 +29,13 @@ from penstock.wire.access import (
     make_key_view,
     make_trust_view,
 )
+from penstock.wire.fields import Cursor, Name, PageLimit
 
-access = RouteTable("access")
+access = OperationTable("access", scoped=False)
 # A caller limited to some scopes reads at most MAX_ACT_PAGES pages per request.
 ACT_PAGE, MAX_ACT_PAGES = 1_000, 10
 SECOND = 1_000_000
-KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$", description="The id of an API key.")]
+KeyId = Annotated[str, Meta(pattern=r"^[0-9a-f]{1,32}$", description="The id of an API key.")]
 
 
 def get_credentials(call: RequestContext) -> Credentials:
@@ -97,7 +98,7 @@ def list_given_rights(grant: Grant) -> list[Right]:
     right=Right.ACCESS, extent=Extent.SCOPE,
     example={"name": "checkout", "roles": ["producer"], "ttl": 86400},
 )  # fmt: skip
-async def create_key(call: Alone, new: Annotated[NewKey, make_body_dependency(NewKey)]) -> KeyView:
+async def create_key(call: RequestContext, new: NewKey) -> KeyView:
     """The response is the only one that contains the key itself."""
     tenant = new.tenant or call.caller.tenant
     if tenant != call.caller.tenant and check_own_key(call) is not None:
@@ -130,20 +131,22 @@ def act_on(call: RequestContext, key: Key) -> None:
 
 
 @access.add("GET", "/v1/keys", "List API keys", Keys, right=Right.ACCESS)
-async def list_keys(call: Alone) -> Keys:
+async def list_keys(
+    call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
+) -> Keys:
     """Lists the keys whose scopes the caller manages."""
     now = await call.service.store.now()
     found = await get_credentials(call).list_keys(check_own_key(call))
-    return Keys([make_key_view(key, now) for key in found if gives_access(call, key.scopes)])
+    seen = [key for key in found if gives_access(call, key.scopes)]
+    page, next_cursor = cut_page(call, seen, attrgetter("id"), limit, cursor, "keys")
+    return Keys([make_key_view(key, now) for key in page], next_cursor)
 
 
 @access.add(
     "POST", "/v1/keys/{id}/rotate", "Rotate an API key", KeyView, takes=Rotate,
     right=Right.ACCESS, extent=Extent.SCOPE, example={"grace": 3600},
 )  # fmt: skip
-async def rotate_key(
-    call: Alone, id: KeyId, how: Annotated[Rotate, make_body_dependency(Rotate)]
-) -> KeyView:
+async def rotate_key(call: RequestContext, id: KeyId, how: Rotate) -> KeyView:
     made = get_credentials(call)
     old = await made.get_key(id, check_own_key(call))
     await check_key(call, old)
@@ -155,7 +158,7 @@ async def rotate_key(
 @access.add(
     "DELETE", "/v1/keys/{id}", "Revoke an API key", KeyView, right=Right.ACCESS, extent=Extent.SCOPE
 )
-async def revoke_key(call: Alone, id: KeyId) -> KeyView:
+async def revoke_key(call: RequestContext, id: KeyId) -> KeyView:
     made = get_credentials(call)
     old = await made.get_key(id, check_own_key(call))
     await check_key(call, old)
@@ -165,7 +168,7 @@ async def revoke_key(call: Alone, id: KeyId) -> KeyView:
 
 
 @access.add("GET", "/v1/roles", "List roles", Roles, right=Right.ACCESS)
-async def list_roles(call: Alone) -> Roles:
+async def list_roles(call: RequestContext) -> Roles:
     found = await get_credentials(call).list_roles(call.caller.tenant)
     return Roles([RoleView(name, grants, name in ROLES) for name, grants in found.items()])
 
@@ -175,9 +178,7 @@ async def list_roles(call: Alone) -> Roles:
     right=Right.ACCESS, extent=Extent.TENANT,
     example={"grants": ["publish:mail-*", "read", "-read:payroll"]},
 )  # fmt: skip
-async def save_role(
-    call: Alone, name: QueueName, new: Annotated[NewRole, make_body_dependency(NewRole)]
-) -> RoleView:
+async def save_role(call: RequestContext, name: Name, new: NewRole) -> RoleView:
     check_grants(call, new.grants)
     role = await get_credentials(call).save_role(call.caller.tenant, name, new.grants)
     return RoleView(name, role.grants, False)
@@ -187,12 +188,12 @@ async def save_role(
     "DELETE", "/v1/roles/{name}", "Delete a role", None, status=204, right=Right.ACCESS,
     extent=Extent.TENANT,
 )  # fmt: skip
-async def delete_role(call: Alone, name: QueueName) -> None:
+async def delete_role(call: RequestContext, name: Name) -> None:
     await get_credentials(call).delete_role(call.caller.tenant, name)
 
 
 @access.add("GET", "/v1/trusts", "List trusts between scopes", Trusts, right=Right.ACCESS)
-async def list_trusts(call: Alone) -> Trusts:
+async def list_trusts(call: RequestContext) -> Trusts:
     """Lists the trusts of scopes that the caller manages."""
     found = await get_credentials(call).list_trusts(call.caller.tenant)
     return Trusts([make_trust_view(each) for each in found if gives_access(call, [each.scope])])
@@ -203,10 +204,10 @@ async def list_trusts(call: Alone) -> Trusts:
     takes=NewRole, right=Right.ACCESS, extent=Extent.SCOPE, example={"grants": ["publish:inbox"]},
 )  # fmt: skip
 async def save_trust(
-    call: Alone,
-    name: QueueName,
-    trusted: QueueName,
-    new: Annotated[NewRole, make_body_dependency(NewRole)],
+    call: RequestContext,
+    name: Name,
+    trusted: Name,
+    new: NewRole,
 ) -> TrustView:
     """Grants callers of scope `trusted` access to scope `name`."""
     check_scope(call, name)
@@ -220,19 +221,17 @@ async def save_trust(
     "DELETE", "/v1/trusts/{name}/{trusted}", "Delete a trust", None, status=204,
     right=Right.ACCESS, extent=Extent.SCOPE,
 )  # fmt: skip
-async def delete_trust(call: Alone, name: QueueName, trusted: QueueName) -> None:
+async def delete_trust(call: RequestContext, name: Name, trusted: Name) -> None:
     check_scope(call, name)
     call.act_in(name)
     await get_credentials(call).delete_trust(call.caller.tenant, name, trusted)
 
 
 @access.add("GET", "/v1/audit", "List audit log entries", AuditPage, right=Right.ACCESS)
-async def list_acts(
-    call: Alone,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    cursor: Annotated[
-        str | None, Query(max_length=MAX_WORD_LENGTH, description="From the previous page.")
-    ] = None,
+async def list_audit_entries(
+    call: RequestContext,
+    limit: PageLimit = 100,
+    cursor: Cursor | None = None,
 ) -> AuditPage:
     """Newest first. A change is audited in the transaction that makes it; denied requests are
     counted. Callers that manage only some scopes see the entries of those scopes. Their pages may

@@ -1,25 +1,20 @@
 """Routes for artifacts: upload, list, download."""
 
-from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import Path
-from fastapi.responses import StreamingResponse
+from starlette.responses import StreamingResponse
 
 from penstock.artifacts.upload import CHUNK_BYTES
 from penstock.errors import BodyTooLarge
+from penstock.http.context import RequestContext
 from penstock.http.handlers.settle import read_lock
-from penstock.http.routing import Alone, Called, Reference, RouteTable
-from penstock.model.fields import MAX_WORD_LENGTH
+from penstock.http.operations import OperationTable
 from penstock.rules.access import Right
 from penstock.wire.consume import ArtifactsView, ArtifactView
+from penstock.wire.fields import FileName, Reference, Token
 
-artifacts = RouteTable("artifacts")
+artifacts = OperationTable("artifacts")
 BYTES = "application/octet-stream"
-Token = Annotated[
-    str, Path(min_length=1, max_length=MAX_WORD_LENGTH, description="The lock token.")
-]
-FileName = Annotated[str, Path(min_length=1, max_length=255, description="The file name.")]
 # Browsers must not render user content under our origin.
 HARMLESS = {
     "x-content-type-options": "nosniff",
@@ -30,9 +25,9 @@ HARMLESS = {
 
 @artifacts.add(
     "PUT", "/v1/artifacts/{token}/{name:path}", "Upload an artifact", ArtifactView,
-    takes=BYTES, status=201, right=Right.CONSUME,
+    takes=BYTES, status=201, right=Right.CONSUME, scoped=False,
 )  # fmt: skip
-async def upload(call: Alone, token: Token, name: FileName) -> ArtifactView:
+async def upload_artifact(call: RequestContext, token: Token, name: FileName) -> ArtifactView:
     """Attaches a file to a claimed message. It becomes visible when this delivery completes or
     fails the message, and is dropped if the lease is lost. An upload under the same name replaces
     the file."""
@@ -53,7 +48,7 @@ def count_reserved(size: int | None, largest: int) -> int:
 
 
 @artifacts.add("GET", "/v1/messages/{reference:path}/artifacts", "List artifacts", ArtifactsView)
-async def list_artifacts(call: Called, reference: Reference) -> ArtifactsView:
+async def list_artifacts(call: RequestContext, reference: Reference) -> ArtifactsView:
     record = await call.admin.get(reference, scope=call.scope)
     found = await call.broker.artifacts.list_files(record)
     return ArtifactsView([ArtifactView(each.name, each.size) for each in found])
@@ -62,7 +57,9 @@ async def list_artifacts(call: Called, reference: Reference) -> ArtifactsView:
 @artifacts.add(
     "GET", "/v1/messages/{reference:path}/artifacts/{name}", "Download an artifact", BYTES
 )
-async def download(call: Called, reference: Reference, name: FileName) -> StreamingResponse:
+async def download_artifact(
+    call: RequestContext, reference: Reference, name: FileName
+) -> StreamingResponse:
     record = await call.admin.get(reference, scope=call.scope)
     reading = await call.broker.artifacts.open(record, name)
     headers = {

@@ -5,17 +5,18 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 import msgspec
-from fastapi import Query
-from fastapi.responses import StreamingResponse
+from msgspec import Meta
+from starlette.responses import StreamingResponse
 
 from penstock.errors import InvalidInput, PenstockError
 from penstock.http.context import RequestContext
 from penstock.http.errors import make_malformed_error
 from penstock.http.handlers.publish import announce_one, refuse_unfit
-from penstock.http.routing import Called, QueueName, RouteTable, make_body_dependency
+from penstock.http.operations import OperationTable
 from penstock.model.message import Draft, Record, State
 from penstock.model.store_types import Published
 from penstock.rules.access import Right
+from penstock.wire.fields import Name
 from penstock.wire.publish import Problem, PublishRequest, make_draft
 from penstock.wire.records import (
     Imported,
@@ -25,7 +26,7 @@ from penstock.wire.records import (
     make_message_view,
 )
 
-bulk = RouteTable("messages")
+bulk = OperationTable("messages")
 PAGE_SIZE = 200
 # A redrive with a rate responds after this time, with a cursor to continue.
 MAX_RESPONSE_TIME_S = 20.0
@@ -40,9 +41,7 @@ decode = msgspec.json.Decoder(PublishRequest).decode
     "POST", "/v1/redrive", "Redrive messages", RedriveOutcomes, takes=RedriveFilter,
     example={"state": "dead", "queue": "mail", "rate": 50},
 )  # fmt: skip
-async def redrive_many(
-    call: Called, wanted: Annotated[RedriveFilter, make_body_dependency(RedriveFilter)]
-) -> RedriveOutcomes:
+async def redrive_messages(call: RequestContext, wanted: RedriveFilter) -> RedriveOutcomes:
     if wanted.ids is not None:
         return make_outcomes([await redrive_one(call, int(id)) for id in wanted.ids])
     filter = ("redrive", call.caller.tenant, call.scope, wanted.state, wanted.queue, wanted.type)
@@ -90,10 +89,10 @@ def make_outcomes(items: list[RedriveOutcome], cursor: str | None = None) -> Red
 
 
 @bulk.add("GET", "/v1/queues/{queue}/export", "Export messages of a queue", NDJSON)
-async def export(
-    call: Called,
-    queue: QueueName,
-    state: Annotated[State | None, Query()] = None,
+async def export_queue(
+    call: RequestContext,
+    queue: Name,
+    state: State | None = None,
 ) -> StreamingResponse:
     """Streams one message per line (NDJSON), oldest first. It is not a snapshot: messages that
     change during the export appear in the state in which they are read."""
@@ -120,20 +119,20 @@ async def stream_export(
     right=Right.PUBLISH,
     example='{"type": "mail.send", "body": {"to": "ada@example.org"}}\n',
 )  # fmt: skip
-async def import_(
-    call: Called,
-    queue: QueueName,
+async def import_messages(
+    call: RequestContext,
+    queue: Name,
     state: Annotated[
-        list[State] | None,
-        Query(description="Take exported messages in these states. Default: the unfinished ones."),
-    ] = None,
+        tuple[State, ...],
+        Meta(description="Take exported messages in these states. Default: the unfinished ones."),
+    ] = (),
 ) -> Imported:
     """Publishes one message per line (NDJSON), in the format of publish or of an export. Lines of
     an export are taken if the message was ready, scheduled or claimed, so that finished work does
     not run again; `state` takes others. Other fields that only an export has (id, timeline) are
     ignored. Each line succeeds or fails on its own."""
     await call.admin.queue(queue, scope=call.scope)
-    made = Importing(call, queue, UNFINISHED if state is None else frozenset(state))
+    made = Importing(call, queue, frozenset(state) or UNFINISHED)
     async for line in call.lines():
         await made.add(line)
     await made.publish()

@@ -2,31 +2,47 @@
 
 from typing import Annotated
 
-from fastapi import Header, Query
+from msgspec import Meta
 
 from penstock.errors import InvalidInput, InvalidToken
+from penstock.http.context import RequestContext
 from penstock.http.events.hub import KINDS, Filter
 from penstock.http.events.sse import EventStream
 from penstock.http.events.tail import ResumePoint, parse_resume_point
-from penstock.http.routing import Alone, RouteTable
+from penstock.http.operations import OperationTable
+from penstock.rules.access import Right
+from penstock.wire.access import TicketView
+from penstock.wire.fields import to_datetime
 
-events = RouteTable("events")
-Names = Annotated[list[str], Query(max_length=100)]
+events = OperationTable("events", scoped=False)
+Names = Annotated[tuple[str, ...], Meta(max_length=100)]
 
 
-@events.add("GET", "/v1/events", "Stream events (SSE)", "text/event-stream")
-async def listen(
-    call: Alone,
-    scope: Names = [],  # noqa: B006 - FastAPI copies it
-    queue: Names = [],  # noqa: B006
-    kind: Names = [],  # noqa: B006
-    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+@events.add(
+    "GET",
+    "/v1/events",
+    "Stream events (SSE)",
+    "text/event-stream",
+    headers={"Last-Event-ID": "The id of the last event received."},
+)
+async def stream_events(
+    call: RequestContext,
+    scope: Names = (),
+    queue: Names = (),
+    kind: Names = (),
+    last_event_id: Annotated[
+        str, Meta(max_length=100, description="Replaces the header Last-Event-ID.")
+    ]
+    | None = None,
+    ticket: Annotated[str, Meta(max_length=8_192, description="Replaces the header Authorization.")]
+    | None = None,
 ) -> EventStream:
     """Streams the events of the given scopes, queues and kinds, or all. Events carry no message
-    bodies. With Last-Event-ID, missed events are sent first, at least once."""
+    bodies. With Last-Event-ID, missed events are sent first, at least once. A browser's EventSource
+    cannot send headers: give it a ticket, and the id of the last event in `last_event_id`."""
     if unknown := set(kind) - set(KINDS):
         raise InvalidInput(f"unknown kind {', '.join(sorted(unknown))}; use {', '.join(KINDS)}")
-    missed = None if last_event_id is None else parse_last_event_id(last_event_id)
+    missed = parse_last_event_id(call.get_header(b"last-event-id") or last_event_id)
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     wanted = Filter(call.caller.tenant, *names, allows=call.allows)
     await call.service.follower.start()
@@ -34,8 +50,21 @@ async def listen(
     return EventStream(call, call.service.hub.listen(wanted), missed)
 
 
-def parse_last_event_id(text: str) -> ResumePoint:
+def parse_last_event_id(text: str | None) -> ResumePoint | None:
+    if text is None:
+        return None
     mark = parse_resume_point(text)
     if mark is None:
         raise InvalidToken("Last-Event-ID is not an event id of this server")
     return mark
+
+
+@events.add(
+    "POST", "/v1/events/ticket", "Create a ticket for an event stream", TicketView, status=201,
+    right=Right.READ,
+)  # fmt: skip
+async def create_ticket(call: RequestContext) -> TicketView:
+    """The ticket opens event streams with the rights of the caller, for a minute. A stream that has
+    begun goes on while the caller's key or token is valid."""
+    ticket, expires_at = await call.service.gate.issue_ticket(call.asgi_scope)
+    return TicketView(ticket, to_datetime(expires_at))

@@ -3,15 +3,16 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from penstock.app.job import failure_of
+from penstock.errors import InvalidInput, NotFound
 from penstock.http.context import RequestContext
 from penstock.http.handlers.publish import refuse_shell
-from penstock.http.routing import NAME, Called, Reference, RouteTable, make_body_dependency
-from penstock.model.fields import MAX_WORD_LENGTH
+from penstock.http.operations import OperationTable
 from penstock.model.message import Record, State
-from penstock.wire.fields import decode_body, is_json
+from penstock.wire.fields import Cursor, Name, PageLimit, Reference, Word, decode_body, is_json
 from penstock.wire.records import (
     CancelRequest,
     CancelResponse,
@@ -22,7 +23,7 @@ from penstock.wire.records import (
     make_message_view,
 )
 
-messages = RouteTable("messages")
+messages = OperationTable("messages")
 MAX_WAIT_S = 30.0
 # How often the store is polled in case an event is missed.
 POLL_INTERVAL_S = 1.0
@@ -30,16 +31,18 @@ POLL_INTERVAL_S = 1.0
 
 @messages.add("GET", "/v1/messages", "List messages", MessagePage)
 async def list_messages(
-    call: Called,
-    queue: Annotated[str | None, Query(pattern=NAME)] = None,
-    state: Annotated[State | None, Query()] = None,
-    type: Annotated[str | None, Query(min_length=1, max_length=MAX_WORD_LENGTH)] = None,
-    correlation_id: Annotated[str | None, Query(min_length=1, max_length=MAX_WORD_LENGTH)] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-    cursor: Annotated[
-        str | None, Query(max_length=MAX_WORD_LENGTH, description="From the previous page.")
-    ] = None,
+    call: RequestContext,
+    queue: Name | None = None,
+    state: State | None = None,
+    type: Word | None = None,
+    correlation_id: Word | None = None,
+    name: Word | None = None,
+    limit: PageLimit = 50,
+    cursor: Cursor | None = None,
 ) -> MessagePage:
+    """`name` finds the message of that name in `queue`."""
+    if name is not None:
+        return await find_by_name(call, queue, name)
     tokens = call.service.tokens
     filter = (call.caller.tenant, call.scope, queue, state, type, correlation_id)
     before = None if cursor is None else tokens.unseal_cursor(cursor, filter)
@@ -57,6 +60,17 @@ async def list_messages(
     return MessagePage(listed, tokens.seal_cursor(found[-1].message.id, filter) if more else None)
 
 
+async def find_by_name(call: RequestContext, queue: str | None, name: str) -> MessagePage:
+    """Finds names that a path cannot carry, because they end like the path of an operation."""
+    if queue is None:
+        raise InvalidInput("name needs queue")
+    try:
+        record = await call.admin.get(f"{queue}/{name}", scope=call.scope)
+    except NotFound:
+        return MessagePage([])
+    return MessagePage([await make_view(call, record)])
+
+
 @messages.add(
     "POST",
     "/v1/messages/{reference:path}/cancel",
@@ -65,10 +79,10 @@ async def list_messages(
     takes=CancelRequest,
     example={"force": False},
 )
-async def cancel(
-    call: Called,
+async def cancel_message(
+    call: RequestContext,
     reference: Reference,
-    how: Annotated[CancelRequest, make_body_dependency(CancelRequest)],
+    how: CancelRequest,
 ) -> CancelResponse:
     record = await call.admin.get(reference, scope=call.scope)
     answer = await call.admin.cancel(record.message.id, force=how.force, scope=call.scope)
@@ -85,10 +99,10 @@ async def cancel(
     takes=RedriveRequest,
     example={"body": {"to": "ada@example.org"}},
 )
-async def redrive(
-    call: Called,
+async def redrive_message(
+    call: RequestContext,
     reference: Reference,
-    edited: Annotated[RedriveRequest, make_body_dependency(RedriveRequest)],
+    edited: RedriveRequest,
 ) -> RedriveResponse:
     body = decode_body(edited.body, edited.body_base64) or None
     if body is not None:
@@ -101,7 +115,7 @@ async def redrive(
 
 
 @messages.add("POST", "/v1/messages/{reference:path}/purge", "Purge a dead letter", CancelResponse)
-async def purge(call: Called, reference: Reference) -> CancelResponse:
+async def purge_message(call: RequestContext, reference: Reference) -> CancelResponse:
     """Ends a dead letter as cancelled."""
     record = await call.admin.get(reference, scope=call.scope)
     await call.admin.purge_dead(record.message.id, scope=call.scope)
@@ -116,10 +130,10 @@ async def purge(call: Called, reference: Reference) -> CancelResponse:
     "application/json",
     also={202: "Not finished yet.", 204: "Completed without a result."},
 )
-async def result(
-    call: Called,
+async def get_result(
+    call: RequestContext,
     reference: Reference,
-    wait: Annotated[float, Query(ge=0, le=2**31, description="Seconds to wait, at most 30.")] = 0.0,
+    wait: Annotated[float, Meta(ge=0, le=2**31, description="Seconds to wait, at most 30.")] = 0.0,
 ) -> Response:
     """Fails with JOB_FAILED if the message failed, expired or is dead, and with JOB_CANCELLED if it
     was cancelled."""
@@ -170,7 +184,7 @@ def has_ended(record: Record) -> bool:
 
 
 @messages.add("GET", "/v1/messages/{reference:path}", "Get a message", MessageView)
-async def get_message(call: Called, reference: Reference) -> MessageView:
+async def get_message(call: RequestContext, reference: Reference) -> MessageView:
     """Returns the message with its timeline."""
     record = await call.admin.get(reference, scope=call.scope)
     return await make_view(call, record, timeline=True)

@@ -1,16 +1,18 @@
 """The publish operations."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock.broker.publish import answer
 from penstock.errors import Forbidden, InvalidInput, PenstockError
 from penstock.http.context import RequestContext
 from penstock.http.events.hub import PUBLISHED, EncodedEvent, Event
 from penstock.http.metrics.metrics import count_values
-from penstock.model.message import Draft
+from penstock.model.message import Dedup, Draft
 from penstock.model.settings import SHELL_TYPE
 from penstock.model.store_types import Published
 from penstock.rules.access import Right
@@ -26,10 +28,15 @@ from penstock.wire.publish import (
 )
 
 MAX_ANNOUNCED_EACH = 100
+TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+# Leaves room for the position in a batch: a dedup key has at most 200 characters.
+IDEMPOTENCY_KEY = re.compile(rb"[ -~]{1,190}")
 
 
 async def publish(call: RequestContext, sent: PublishRequest) -> PublishResult:
-    draft = add_trace(make_draft(sent), call.traceparent)
+    draft = make_draft(sent)
+    if (headers := read_headers(call)) is not None:
+        draft = headers.add_to(draft)
     refuse_unfit(call, draft)
     published = await call.broker.publish(draft, scope=call.scope)
     if not published.duplicate:
@@ -40,8 +47,9 @@ async def publish(call: RequestContext, sent: PublishRequest) -> PublishResult:
 
 
 async def publish_many(call: RequestContext, sent: PublishBatchRequest) -> PublishOutcomes:
-    trace = call.traceparent
-    drafts = [add_trace(make_draft(each), trace) for each in sent.messages]
+    drafts = [make_draft(each) for each in sent.messages]
+    if (headers := read_headers(call)) is not None:
+        drafts = [headers.add_to(draft, at) for at, draft in enumerate(drafts)]
     published = await publish_fit(call, drafts, sent.atomic)
     announce_one(call, drafts, published)
     items = [make_outcome(each) for each in published]
@@ -103,11 +111,35 @@ def refuse_shell(call: RequestContext, type: str, queue: str) -> None:
         call.check(Right.SHELL, queue)
 
 
-def add_trace(draft: Draft, trace: str | None) -> Draft:
-    """Adds the trace of the request unless the draft has its own."""
-    if trace is None or draft.traceparent is not None:
-        return draft
-    return msgspec.structs.replace(draft, traceparent=trace)
+class PublishHeaders(NamedTuple):
+    """The headers that messages take over."""
+
+    traceparent: str | None
+    idempotency_key: str | None
+
+    def add_to(self, draft: Draft, position: int | None = None) -> Draft:
+        """Adds the trace unless the draft has its own, and the idempotency key. The messages of a
+        batch get one key each, by their position."""
+        if self.traceparent is not None and draft.traceparent is None:
+            draft = replace(draft, traceparent=self.traceparent)
+        if (key := self.idempotency_key) is None:
+            return draft
+        if draft.dedup is not None:
+            raise InvalidInput("Idempotency-Key and dedup or unique are mutually exclusive")
+        return replace(draft, dedup=Dedup(key if position is None else f"{key}#{position}"))
+
+
+def read_headers(call: RequestContext) -> PublishHeaders | None:
+    """Returns None if the request has none of the headers, as most have."""
+    trace = key = None
+    for name, value in call.headers:
+        if name == b"traceparent" and TRACEPARENT.fullmatch(value):
+            trace = value.decode()
+        elif name == b"idempotency-key":
+            key = value.decode("latin-1")
+            if not IDEMPOTENCY_KEY.fullmatch(value):
+                raise InvalidInput("Idempotency-Key must have 1 to 190 printable ASCII characters")
+    return None if trace is key is None else PublishHeaders(trace, key)
 
 
 def make_outcome(published: Published) -> PublishOutcome:

@@ -1,48 +1,60 @@
-"""Routes for scopes and queues."""
+"""Operations on scopes, queues and cron schedules."""
 
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Annotated
 
-from fastapi import Query
+from msgspec import Meta
+from msgspec.structs import replace
 
-from penstock.errors import NotFound
+from penstock.errors import InvalidInput, NotFound
 from penstock.http.auth.principal import Extent
-from penstock.http.context import RequestContext
+from penstock.http.context import RequestContext, cut_page
 from penstock.http.events.hub import EncodedEvent, Event
-from penstock.http.routing import Alone, Called, QueueName, RouteTable, make_body_dependency
-from penstock.model.queue import Queue, QueueState
+from penstock.http.handlers.publish import refuse_unfit
+from penstock.http.operations import OperationTable
+from penstock.model.queue import Queue, QueueState, Schedule
 from penstock.rules.access import Right
+from penstock.wire.fields import Cursor, Name, PageLimit, Word
+from penstock.wire.publish import make_draft
 from penstock.wire.queues import (
     ChangeQueue,
     NewQueue,
+    NewSchedule,
     NewScope,
     Purge,
     Purged,
     Queues,
     QueueView,
     Rename,
+    Schedules,
+    ScheduleView,
     Scopes,
     ScopeState,
     make_queue_view,
+    make_schedule_view,
 )
 
-scopes = RouteTable("scopes")
-queues = RouteTable("queues")
+scopes = OperationTable("scopes", scoped=False)
+queues = OperationTable("queues")
+QUEUE_NAME = attrgetter("name")
+schedules = OperationTable("schedules")
 
 
 @scopes.add("GET", "/v1/scopes", "List scopes", Scopes)
-async def list_scopes(call: Alone) -> Scopes:
+async def list_scopes(
+    call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
+) -> Scopes:
     found = {queue.scope.name: queue.scope for queue in await call.admin.queues()}
-    return Scopes([ScopeState(name, found[name].paused) for name in sorted(found)])
+    page, next_cursor = cut_page(call, found, str, limit, cursor, "scopes")
+    return Scopes([ScopeState(name, found[name].paused) for name in page], next_cursor)
 
 
 @scopes.add(
     "POST", "/v1/scopes", "Create a scope", ScopeState, takes=NewScope, status=201,
     extent=Extent.SCOPE, example={"name": "orders"},
 )  # fmt: skip
-async def create_scope(
-    call: Alone, new: Annotated[NewScope, make_body_dependency(NewScope)]
-) -> ScopeState:
+async def create_scope(call: RequestContext, new: NewScope) -> ScopeState:
     call.act_in(new.name)
     scope = await call.admin.create_scope(new.name)
     return ScopeState(scope.name, scope.paused)
@@ -52,13 +64,13 @@ async def create_scope(
     "POST", "/v1/scopes/{name}/pause", "Pause a scope", ScopeState,
     extent=Extent.SCOPE,
 )  # fmt: skip
-async def pause_scope(call: Alone, name: QueueName) -> ScopeState:
+async def pause_scope(call: RequestContext, name: Name) -> ScopeState:
     """Stops deliveries from all queues of the scope."""
     return await switch_scope(call, name, paused=True)
 
 
 @scopes.add("POST", "/v1/scopes/{name}/resume", "Resume a scope", ScopeState, extent=Extent.SCOPE)
-async def resume_scope(call: Alone, name: QueueName) -> ScopeState:
+async def resume_scope(call: RequestContext, name: Name) -> ScopeState:
     return await switch_scope(call, name, paused=False)
 
 
@@ -70,20 +82,21 @@ async def switch_scope(call: RequestContext, name: str, *, paused: bool) -> Scop
 
 
 @queues.add("GET", "/v1/queues", "List queues", Queues)
-async def list_queues(call: Called) -> Queues:
+async def list_queues(
+    call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
+) -> Queues:
     found = await call.admin.queues(scope=call.scope)
     if not found:
         raise NotFound(f"no scope named {call.scope!r}")
-    return Queues([make_queue_view(queue) for queue in found])
+    page, next_cursor = cut_page(call, found, QUEUE_NAME, limit, cursor, "queues")
+    return Queues([make_queue_view(queue) for queue in page], next_cursor)
 
 
 @queues.add(
     "POST", "/v1/queues", "Create a queue", QueueView, takes=NewQueue, status=201,
     example={"name": "mail", "settings": {"max_attempts": 3, "backoff": {"initial": 5}}},
 )  # fmt: skip
-async def create_queue(
-    call: Called, new: Annotated[NewQueue, make_body_dependency(NewQueue)]
-) -> QueueView:
+async def create_queue(call: RequestContext, new: NewQueue) -> QueueView:
     queue = await call.admin.create_queue(
         new.name, preset_name=new.preset, scope=call.scope, **new.settings
     )
@@ -91,7 +104,7 @@ async def create_queue(
 
 
 @queues.add("GET", "/v1/queues/{queue}", "Get a queue", QueueView, right=None)
-async def get_queue(call: Called, queue: QueueName) -> QueueView:
+async def get_queue(call: RequestContext, queue: Name) -> QueueView:
     """Requires the right to read, publish to or consume from the queue."""
     sees = call.caller.access.allows
     if not any(sees(right, call.scope, queue) for right in (Right.PUBLISH, Right.CONSUME)):
@@ -103,35 +116,35 @@ async def get_queue(call: Called, queue: QueueName) -> QueueView:
     "PATCH", "/v1/queues/{queue}", "Update the settings of a queue", QueueView, takes=ChangeQueue,
     example={"settings": {"lease": 60}},
 )  # fmt: skip
-async def change_queue(
-    call: Called,
-    queue: QueueName,
-    change: Annotated[ChangeQueue, make_body_dependency(ChangeQueue)],
+async def update_queue(
+    call: RequestContext,
+    queue: Name,
+    change: ChangeQueue,
 ) -> QueueView:
     set_queue = call.admin.set_queue
     return announce_change(call, await set_queue(queue, scope=call.scope, **change.settings))
 
 
 @queues.add("POST", "/v1/queues/{queue}/pause", "Pause a queue", QueueView)
-async def pause_queue(call: Called, queue: QueueName) -> QueueView:
+async def pause_queue(call: RequestContext, queue: Name) -> QueueView:
     """Stops deliveries. The queue still accepts messages."""
     return await switch(call, queue, QueueState.PAUSED)
 
 
 @queues.add("POST", "/v1/queues/{queue}/resume", "Resume a queue", QueueView)
-async def resume_queue(call: Called, queue: QueueName) -> QueueView:
+async def resume_queue(call: RequestContext, queue: Name) -> QueueView:
     """Accepts and delivers messages again."""
     return await switch(call, queue, QueueState.ACTIVE)
 
 
 @queues.add("POST", "/v1/queues/{queue}/drain", "Drain a queue", QueueView)
-async def drain_queue(call: Called, queue: QueueName) -> QueueView:
+async def drain_queue(call: RequestContext, queue: Name) -> QueueView:
     """Refuses new messages and delivers the remaining ones."""
     return await switch(call, queue, QueueState.DRAINING)
 
 
 @queues.add("POST", "/v1/queues/{queue}/archive", "Archive a queue", QueueView)
-async def archive_queue(call: Called, queue: QueueName) -> QueueView:
+async def archive_queue(call: RequestContext, queue: Name) -> QueueView:
     """Refuses new messages and stops deliveries."""
     return await switch(call, queue, QueueState.ARCHIVED)
 
@@ -140,9 +153,7 @@ async def archive_queue(call: Called, queue: QueueName) -> QueueView:
     "POST", "/v1/queues/{queue}/rename", "Rename a queue", QueueView, takes=Rename,
     example={"name": "letters"},
 )  # fmt: skip
-async def rename_queue(
-    call: Called, queue: QueueName, new: Annotated[Rename, make_body_dependency(Rename)]
-) -> QueueView:
+async def rename_queue(call: RequestContext, queue: Name, new: Rename) -> QueueView:
     return announce_change(call, await call.admin.rename_queue(queue, new.name, scope=call.scope))
 
 
@@ -150,9 +161,7 @@ async def rename_queue(
     "POST", "/v1/queues/{queue}/purge", "Purge a queue", Purged, takes=Purge,
     example={"places": ["ready", "scheduled"], "limit": 1000},
 )  # fmt: skip
-async def purge_queue(
-    call: Called, queue: QueueName, purge: Annotated[Purge, make_body_dependency(Purge)]
-) -> Purged:
+async def purge_queue(call: RequestContext, queue: Name, purge: Purge) -> Purged:
     """Ends messages as cancelled."""
     places = dict.fromkeys(purge.places)
     purged = await call.admin.purge(queue, *places, limit=purge.limit, scope=call.scope)
@@ -162,9 +171,9 @@ async def purge_queue(
 
 @queues.add("DELETE", "/v1/queues/{queue}", "Delete a queue", None, status=204)
 async def delete_queue(
-    call: Called,
-    queue: QueueName,
-    force: Annotated[bool, Query(description="Cancel its messages first.")] = False,
+    call: RequestContext,
+    queue: Name,
+    force: Annotated[bool, Meta(description="Cancel its messages first.")] = False,
 ) -> None:
     await call.admin.delete_queue(queue, force=force, scope=call.scope)
     tell(call, "queue.deleted", call.scope, queue)
@@ -184,3 +193,53 @@ def tell(call: RequestContext, kind: str, scope: str, queue: str, state: str | N
     call.service.parking.wake()
     event = Event(kind, datetime.now(UTC), scope, queue, state=state)
     call.service.hub.tell((EncodedEvent(event, call.caller.tenant),))
+
+
+@schedules.add("GET", "/v1/schedules", "List schedules", Schedules)
+async def list_schedules(
+    call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
+) -> Schedules:
+    names = {queue.id: queue.name for queue in await call.admin.queues(scope=call.scope)}
+    found = {
+        f"{names[each.queue_id]}/{each.name}": each
+        for each in await call.admin.schedules(scope=call.scope)
+    }
+    page, next_cursor = cut_page(call, found, str, limit, cursor, "schedules")
+    views = [make_schedule_view(found[key], names[found[key].queue_id]) for key in page]
+    return Schedules(views, next_cursor)
+
+
+@schedules.add(
+    "PUT", "/v1/queues/{queue}/schedules/{name}", "Create or update a schedule", ScheduleView,
+    takes=NewSchedule,
+    example={"cron": "0 9 * * MON-FRI", "timezone": "Europe/Rome", "message": {"type": "report"}},
+)  # fmt: skip
+async def save_schedule(
+    call: RequestContext,
+    queue: Name,
+    name: Word,
+    new: NewSchedule,
+) -> ScheduleView:
+    if new.message.queue not in ("default", queue):
+        raise InvalidInput(
+            f"message.queue {new.message.queue!r} does not match queue {queue!r} of the path"
+        )
+    draft = replace(make_draft(new.message), queue=queue)
+    refuse_unfit(call, draft)
+    schedule = Schedule(
+        name,
+        new.cron,
+        draft,
+        new.timezone,
+        new.missed,
+        new.paused,
+        declared_in=new.declared_in,
+    )
+    return make_schedule_view(await call.admin.schedule(schedule, scope=call.scope), queue)
+
+
+@schedules.add(
+    "DELETE", "/v1/queues/{queue}/schedules/{name}", "Delete a schedule", None, status=204
+)
+async def delete_schedule(call: RequestContext, queue: Name, name: Word) -> None:
+    await call.admin.unschedule(queue, name, scope=call.scope)

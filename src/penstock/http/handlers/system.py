@@ -4,20 +4,22 @@ from html import escape
 from importlib.metadata import version
 from typing import Annotated, Literal
 
-from fastapi import Path, Query, Response
+from msgspec import Meta
 from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
 
 from penstock.errors import NotFound, Refused
 from penstock.http.auth.principal import OWNER, Extent, Requirement
-from penstock.http.context import RequestContext
+from penstock.http.context import RequestContext, cut_page
+from penstock.http.handlers.queues import QUEUE_NAME
 from penstock.http.metrics.queue_stats import QueueRate, QueueSnapshot, compute_workers_needed
-from penstock.http.routing import Alone, Called, RouteTable, make_body_dependency
+from penstock.http.operations import OperationTable
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import AgentRun, WorkerInfo
 from penstock.rules.access import Right
-from penstock.wire.fields import to_datetime, to_optional_datetime
+from penstock.wire.fields import Cursor, PageLimit, to_datetime, to_optional_datetime
 from penstock.wire.queues import (
     Agents,
     AgentView,
@@ -34,9 +36,9 @@ from penstock.wire.queues import (
 )
 from penstock.worker.liveness import is_gone
 
-system = RouteTable("system")
+system = OperationTable("system", scoped=False)
 NEVER = AgentRun("", 0, "", None)
-WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+WorkerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 MAX_WORKERS = 1_000
 # Bound of the set of worker ids known to have a row.
 MAX_WORKERS_SEEN = 100_000
@@ -62,25 +64,28 @@ th {{ border-bottom: 1px solid }} .n {{ text-align: right }}
 """
 
 
-@system.add("GET", "/healthz", "Liveness probe", Health, right=None)
-async def healthz(call: Alone) -> Health:
+@system.add(
+    "GET", "/health", "Liveness probe", Health, name="get_health_alias", right=None, public=True
+)
+@system.add("GET", "/healthz", "Liveness probe", Health, right=None, public=True)
+async def get_health(call: RequestContext) -> Health:
     return Health("ok")
 
 
-@system.add("GET", "/readyz", "Readiness probe", Health, right=None)
-async def readyz(call: Alone) -> Health:
+@system.add("GET", "/readyz", "Readiness probe", Health, right=None, public=True)
+async def get_readiness(call: RequestContext) -> Health:
     await call.service.store.directory_version()
     return Health("ok")
 
 
 @system.add("GET", "/version", "Get the version", Version, right=None)
-async def get_version(call: Alone) -> Version:
+async def get_version(call: RequestContext) -> Version:
     able = call.service.store.capabilities
     return Version(version("penstock"), "v1", able.engine, able.durability)
 
 
 @system.add("GET", "/metrics", "Prometheus metrics", "text/plain", extent=Extent.STORE)
-async def metrics(call: Alone) -> Response:
+async def get_metrics(call: RequestContext) -> Response:
     return Response(call.service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -91,7 +96,7 @@ async def metrics(call: Alone) -> Response:
     Agents,
     extent=Extent.STORE,
 )
-async def agents(call: Alone) -> Agents:
+async def list_agents(call: RequestContext) -> Agents:
     runs = {run.name: run for run in await call.service.store.agent_runs()}
     return Agents(
         [
@@ -112,7 +117,7 @@ async def agents(call: Alone) -> Agents:
 
 
 @system.add("GET", "/v1/workers", "List workers", Workers, right=None)
-async def list_workers(call: Alone) -> Workers:
+async def list_workers(call: RequestContext) -> Workers:
     """Lists the workers of the caller's tenant. Workers poll it for stop requests."""
     if Right.CONSUME not in call.caller.access.rights:
         call.caller.check_requirement(Requirement(Right.READ, Extent.TENANT))
@@ -165,9 +170,9 @@ async def make_room(call: RequestContext) -> None:
     example={"host": "box", "pid": 4711, "queues": ["mail"]},
 )
 async def save_worker(
-    call: Alone,
+    call: RequestContext,
     id: WorkerId,
-    present: Annotated[WorkerHeartbeat, make_body_dependency(WorkerHeartbeat)],
+    present: WorkerHeartbeat,
 ) -> None:
     key, seen = row_id(call, id), call.service.workers_seen
     if key not in seen:
@@ -186,7 +191,7 @@ async def save_worker(
     status=204,
     right=Right.CONSUME,
 )
-async def delete_worker(call: Alone, id: WorkerId) -> None:
+async def delete_worker(call: RequestContext, id: WorkerId) -> None:
     call.service.workers_seen.discard(row_id(call, id))
     await call.service.store.delete_worker(row_id(call, id))
 
@@ -199,7 +204,7 @@ async def delete_worker(call: Alone, id: WorkerId) -> None:
     status=202,
     extent=Extent.TENANT,
 )
-async def stop_worker(call: Alone, id: WorkerId) -> WorkerView:
+async def stop_worker(call: RequestContext, id: WorkerId) -> WorkerView:
     """Asks the worker to stop gracefully."""
     for row in await own_workers(call):
         if row.id == id:
@@ -214,17 +219,21 @@ def describe_worker_state(row: WorkerInfo, now: Moment) -> Literal["running", "s
     return "stopping" if row.stopping else "running"
 
 
-@system.add("GET", "/v1/stats", "Get queue statistics", Stats)
-async def stats(call: Called) -> Stats:
+@system.add("GET", "/v1/stats", "Get queue statistics", Stats, scoped=True)
+async def get_stats(
+    call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
+) -> Stats:
     store = call.service.store
     snapshot = await call.service.counts.get_snapshot()
     now = await store.now()
     living = [row for row in await own_workers(call) if not is_gone(row, now)]
+    page, next_cursor = cut_page(call, await own_queues(call), QUEUE_NAME, limit, cursor, "stats")
     return Stats(
-        [make_counts_view(queue, snapshot) for queue in await own_queues(call)],
+        [make_counts_view(queue, snapshot) for queue in page],
         len(living),
         store.capabilities.durability,
         to_datetime(snapshot.at),
+        next_cursor,
     )
 
 
@@ -254,20 +263,24 @@ def make_counts_view(queue: Queue, snapshot: QueueSnapshot) -> QueueCountsView:
     return QueueCountsView(queue.name, queue.scope.name, queue.state, *numbers)
 
 
-@system.add("GET", "/v1/autoscale", "Get autoscaling hints", AutoscaleViews)
-async def autoscale(
-    call: Called,
+@system.add("GET", "/v1/autoscale", "Get autoscaling hints", AutoscaleViews, scoped=True)
+async def get_autoscale(
+    call: RequestContext,
     concurrency: Annotated[
-        int, Query(ge=1, le=100_000, description="Concurrency of one worker.")
+        int, Meta(ge=1, le=100_000, description="Concurrency of one worker.")
     ] = 10,
     catch_up: Annotated[
-        float, Query(gt=0, le=86_400, description="Seconds to clear the backlog.")
+        float, Meta(ge=1, le=86_400, description="Seconds to clear the backlog.")
     ] = 60.0,
+    limit: PageLimit = 1_000,
+    cursor: Cursor | None = None,
 ) -> AutoscaleViews:
     """Estimates how many workers each queue needs."""
     snapshot = await call.service.counts.get_snapshot()
     found: list[AutoscaleView] = []
-    for queue in await own_queues(call):
+    queues = await own_queues(call)
+    page, next_cursor = cut_page(call, queues, QUEUE_NAME, limit, cursor, "autoscale")
+    for queue in page:
         pace = call.service.paces.of_queue.get(queue.id, QueueRate())
         ready = snapshot.depths.get((queue.id, "ready"), 0) if queue.serves else 0
         claimed = snapshot.depths.get((queue.id, "lease"), 0)
@@ -275,4 +288,4 @@ async def autoscale(
         found.append(
             AutoscaleView(queue.name, queue.scope.name, needed, ready, claimed, pace.rate, pace.run)
         )
-    return AutoscaleViews(found)
+    return AutoscaleViews(found, next_cursor)

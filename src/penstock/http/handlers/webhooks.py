@@ -1,32 +1,45 @@
-"""Routes for webhook subscriptions to queues."""
+"""Operations on webhooks: subscriptions to queues, callbacks and their signing secret."""
 
+from operator import attrgetter
 from typing import Annotated
 
-from fastapi import Path
+from msgspec import Meta
 
-from penstock.http.context import RequestContext
-from penstock.http.routing import Called, RouteTable, make_body_dependency
+from penstock.http.auth.principal import Extent
+from penstock.http.context import RequestContext, cut_page
+from penstock.http.operations import OperationTable
+from penstock.model.queue import CALLBACK
 from penstock.rules.access import Right
 from penstock.rules.callbacks import check_url
 from penstock.rules.subscriptions import WebhookSubscription
 from penstock.webhooks.subscriptions import StoredSubscription
+from penstock.wire.fields import Cursor, PageLimit, Reference
+from penstock.wire.records import MessagePage, make_message_view
 from penstock.wire.webhooks import (
+    CallbackSecret,
     NewSubscription,
     Subscriptions,
     SubscriptionView,
+    make_secret_view,
     make_subscription_view,
 )
 
-subscriptions = RouteTable("subscriptions")
-SubscriptionId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
+subscriptions = OperationTable("subscriptions")
+callbacks = OperationTable("callbacks")
+SubscriptionId = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$")]
 
 
 @subscriptions.add(
     "GET", "/v1/subscriptions", "List subscriptions", Subscriptions, right=Right.CONSUME
 )
-async def list_subscriptions(call: Called) -> Subscriptions:
+async def list_subscriptions(
+    call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
+) -> Subscriptions:
     found = await call.service.subscribers.list_for(call.caller.tenant, call.scope)
-    return Subscriptions([make_view(each) for each in found if may_see(call, each)])
+    seen = [each for each in found if may_see(call, each)]
+    by_id = attrgetter("subscription.id")
+    page, next_cursor = cut_page(call, seen, by_id, limit, cursor, "subscriptions")
+    return Subscriptions([make_view(each) for each in page], next_cursor)
 
 
 @subscriptions.add(
@@ -34,9 +47,7 @@ async def list_subscriptions(call: Called) -> Subscriptions:
     takes=NewSubscription, status=201, right=Right.CONSUME,
     example={"url": "https://example.org/wake", "queues": ["mail"], "mode": "group", "group": "a"},
 )  # fmt: skip
-async def subscribe(
-    call: Called, new: Annotated[NewSubscription, make_body_dependency(NewSubscription)]
-) -> SubscriptionView:
+async def create_subscription(call: RequestContext, new: NewSubscription) -> SubscriptionView:
     check_url("url", new.url)
     call.service.limits.reach.refuse("url", new.url)
     names = tuple(dict.fromkeys(new.queues))
@@ -60,7 +71,7 @@ async def subscribe(
     "POST", "/v1/subscriptions/{id}/heartbeat", "Renew a subscription", SubscriptionView,
     right=Right.CONSUME,
 )  # fmt: skip
-async def renew_subscription(call: Called, id: SubscriptionId) -> SubscriptionView:
+async def renew_subscription(call: RequestContext, id: SubscriptionId) -> SubscriptionView:
     await check_own(call, id)
     return make_view(await call.service.subscribers.renew(call.caller.tenant, call.scope, id))
 
@@ -69,7 +80,7 @@ async def renew_subscription(call: Called, id: SubscriptionId) -> SubscriptionVi
     "DELETE", "/v1/subscriptions/{id}", "Delete a subscription", None, status=204,
     right=Right.CONSUME,
 )  # fmt: skip
-async def unsubscribe(call: Called, id: SubscriptionId) -> None:
+async def delete_subscription(call: RequestContext, id: SubscriptionId) -> None:
     await check_own(call, id)
     await call.service.subscribers.delete(id)
 
@@ -87,3 +98,29 @@ def may_see(call: RequestContext, kept: StoredSubscription) -> bool:
 
 def make_view(kept: StoredSubscription) -> SubscriptionView:
     return make_subscription_view(kept.subscription, kept.expires_at)
+
+
+@callbacks.add(
+    "GET", "/v1/messages/{reference:path}/callbacks", "List callbacks of a message", MessagePage
+)
+async def list_callbacks(call: RequestContext, reference: Reference) -> MessagePage:
+    """Each callback is a message: `due_at` is its next attempt, `timeline` lists all attempts."""
+    found = await call.admin.callbacks(reference, scope=call.scope)
+    return MessagePage([make_message_view(record, CALLBACK, timeline=True) for record in found])
+
+
+@callbacks.add(
+    "GET", "/v1/callbacks/secret", "Get the callback signing secret", CallbackSecret,
+    right=Right.ACCESS, extent=Extent.TENANT, scoped=False,
+)  # fmt: skip
+async def get_callback_secret(call: RequestContext) -> CallbackSecret:
+    return make_secret_view(await call.service.signing.secrets(call.caller.tenant))
+
+
+@callbacks.add(
+    "POST", "/v1/callbacks/secret/rotate", "Rotate the callback signing secret", CallbackSecret,
+    right=Right.ACCESS, extent=Extent.TENANT, scoped=False,
+)  # fmt: skip
+async def rotate_callback_secret(call: RequestContext) -> CallbackSecret:
+    """The previous secret stays valid for a day."""
+    return make_secret_view(await call.service.signing.rotate(call.caller.tenant))
