@@ -215,8 +215,9 @@ def read_credential(scope: Mapping[str, Any]) -> bytes:
             given.append(token.strip(b" ") if scheme.lower() == b"bearer" else b"")
         elif name == b"x-api-key" and value not in given:
             given.append(value)
-    if not given:
-        given = read_ticket(scope)
+    if any(each.startswith(TICKET_PREFIX) for each in given):
+        raise Unauthenticated("a ticket is for event streams only; send it as ?ticket=")
+    given = given or read_ticket(scope)
     if len(given) != 1 or not given[0] or len(given[0]) > MAX_TOKEN_LENGTH:
         raise Unauthenticated(NOT_SHOWN)
     (token,) = given

@@ -32,7 +32,7 @@ class TrustedIssuers(Struct, frozen=True):
     require_event_types: bool = False
 
 
-class Identity(Struct, frozen=True, kw_only=True):
+class Identity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`until` is the Unix time at which it must be verified again."""
 
     subject: str
