@@ -1,6 +1,7 @@
 """Web pages of other origins: CORS, and tickets for event streams."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,14 +91,13 @@ def test_a_ticket_opens_an_event_stream_without_headers(server: Served) -> None:
     queue = server.queue()
     made = keyed(server, "viewer").post("/v1/events/ticket")
     assert made.status == 201, made
-    stream = Stream(showing(server, None), ticket=made.json["ticket"], queue=queue)
-    id = server.publish(queue)
-    assert stream.event()["id"] == id
-    later = Stream(
-        showing(server, None), ticket=made.json["ticket"], queue=queue,
-        last_event_id=stream.hello["id"],
-    )  # fmt: skip
-    assert later.event()["id"] == id
+    opening = {"ticket": made.json["ticket"], "queue": queue}
+    with closing(Stream(showing(server, None), **opening)) as stream:
+        id = server.publish(queue)
+        assert stream.event()["id"] == id
+    opening["last_event_id"] = stream.hello["id"]
+    with closing(Stream(showing(server, None), **opening)) as later:
+        assert later.event()["id"] == id
 
 
 def test_a_ticket_is_good_for_event_streams_alone(server: Served) -> None:
@@ -118,9 +118,9 @@ def test_only_who_may_read_gets_a_ticket(server: Served) -> None:
 def test_a_stream_by_a_ticket_ends_with_its_key(server: Served) -> None:
     made = server.post("/v1/keys", {"name": "page", "roles": ["viewer"]}).json
     ticket = showing(server, made["key"]).post("/v1/events/ticket").json["ticket"]
-    stream = Stream(showing(server, None), ticket=ticket)
-    assert server.ask("DELETE", f"/v1/keys/{made['id']}").status == 200
-    until(lambda: not stream.frame())
+    with closing(Stream(showing(server, None), ticket=ticket)) as stream:
+        assert server.ask("DELETE", f"/v1/keys/{made['id']}").status == 200
+        until(lambda: not stream.frame())
     assert showing(server, None).get("/v1/events", ticket=ticket).status == 401
 
 

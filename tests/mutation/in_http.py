@@ -13,6 +13,7 @@ PLAIN = "tests/http/test_plain_asgi.py"
 CONNECTIONS, PROXIES = "tests/http/test_many_connections.py", "tests/http/test_proxies.py"
 SETTLE_RIGHTS, BOUNDS = "tests/http/test_settle_rights.py", "tests/http/test_access_bounds.py"
 REVOCATION = "tests/http/test_revocation.py"
+REQUESTS, BROWSERS = "tests/http/test_requests.py", "tests/http/test_browsers.py"
 RULES, IDENTITY = "tests/unit/test_access.py", "tests/http/test_identity.py"
 
 HTTP = (
@@ -24,7 +25,7 @@ HTTP = (
     Mutation("any_site_is_the_operator", "http/auth/principal.py", "refuse_foreign",
              'origin is not None and origin != b"http://" + (host or b"")', "False", ERRORS),
     Mutation("any_port_is_the_operator", "http/auth/principal.py", "local_caller",
-             "value in OTHER_SITES and method not in SAFE_METHODS", "False", PROXIES),
+             "site in OTHER_SITES and method not in SAFE_METHODS", "False", PROXIES),
     Mutation("open_behind_a_proxy", "http/auth/principal.py", "local_caller",
              'name not in ORIGIN_HEADERS and name[:12] != b"x-forwarded-"',
              'name not in (b"host", b"origin", b"sec-fetch-site")', PROXIES),
@@ -80,6 +81,22 @@ HTTP = (
              "resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))", "pass", CONNECTIONS),
     Mutation("probe_by_head", "http/operations.py", "",
              'methods["HEAD"] = operation', "pass", FRAMING),
+    Mutation("unknown_parameters_are_ignored", "http/operations.py", "read_query",
+             "if name not in known:", "if False:", REQUESTS),
+    Mutation("pages_without_an_end", "http/context.py", "cut_page",
+             "if len(rest) > limit else None", "if rest else None", REQUESTS),
+    Mutation("idempotency_key_of_a_batch", "http/handlers/publish.py", "add_to",
+             'key if position is None else f"{key}#{position}"', "key", REQUESTS),
+    Mutation("text_of_any_encoding", "http/operations.py", "read_body",
+             "if not body.isascii():", "if False:", REQUESTS),
+    Mutation("any_origin_may_read", "http/cors.py", "find_origin",
+             "value if value in self.origins else None", "value", BROWSERS),
+    Mutation("ticket_for_ever", "http/auth/tickets.py", "check_fresh",
+             "if now >= self.verify(token).expires_at:", "if False:", BROWSERS),
+    Mutation("ticket_as_a_key", "http/auth/authenticate.py", "read_credential",
+             "if any(each.startswith(TICKET_PREFIX) for each in given):", "if False:", BROWSERS),
+    Mutation("ticket_of_a_revoked_key", "http/auth/authenticate.py", "by_ticket",
+             'if key.state(await self.store.now()) != "active":', "if False:", BROWSERS),
     Mutation("shell_jobs_over_http", "http/handlers/publish.py", "refuse_shell",
              "if not call.service.limits.allow_shell:", "if False:", ERRORS),
     Mutation("a_denial_among_grants", "rules/access.py", "is_granted",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import getdoc, signature
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -29,6 +29,20 @@ PARAMETER = re.compile(r"{(\w+)(:path)?}")
 INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+class OperationDetails(TypedDict, total=False):
+    """What only some operations have."""
+
+    takes: Any
+    # Set by required fields of `takes`.
+    needs_body: bool
+    status: int
+    example: Any
+    answer: Any
+    also: Mapping[int, str]
+    headers: Mapping[str, str]
+    public: bool
+
+
 class Operation(Struct, frozen=True, kw_only=True, eq=False):
     """One method of one path. `takes` and `gives` are wire types or media types."""
 
@@ -48,21 +62,21 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     # True for a parameter that may be repeated.
     in_query: Mapping[str, bool]
     scoped: bool
-    takes: Any
-    gives: Any
-    decode: Callable[[bytes], Any] | None
-    needs_body: bool
-    status: int
-    example: Any
-    answer: Any
-    # Other success statuses, without a body.
-    also: Mapping[int, str]
-    # Request headers that the handler reads, with descriptions.
-    headers: Mapping[str, str]
-    # Needs no credentials: load balancers and API explorers read it.
-    public: bool
     # Arguments of a request without parameters; None if the path has some.
     defaults: tuple[Any, ...] | None
+    gives: Any
+    decode: Callable[[bytes], Any] | None
+    takes: Any = None
+    needs_body: bool = False
+    status: int = 200
+    example: Any = None
+    answer: Any = None
+    # Other success statuses, without a body.
+    also: Mapping[int, str] = {}
+    # Request headers that the handler reads, with descriptions.
+    headers: Mapping[str, str] = {}
+    # Needs no credentials: load balancers and API explorers read it.
+    public: bool = False
 
     def read_parameters(self, query: bytes, path: dict[str, str]) -> tuple[Any, ...]:
         """Returns the values of the parameters. An unknown one is refused."""
@@ -130,60 +144,58 @@ class OperationTable:
         gives: Any,
         *,
         name: str | None = None,
-        takes: Any = None,
-        needs_body: bool = False,
-        status: int = 200,
-        example: Any = None,
-        answer: Any = None,
-        also: Mapping[int, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        public: bool = False,
         # None admits every authenticated caller.
         right: Right | Literal["by method"] | None = "by method",
         extent: Extent = Extent.QUEUE,
         scoped: bool | None = None,
+        **details: Unpack[OperationDetails],
     ) -> Callable[[HandlerType], HandlerType]:
         """`scoped` operations take ?scope=. The table has the default."""
         needed = DEFAULT_RIGHTS.get(method, Right.MANAGE) if right == "by method" else right
+        has_scope = self.scoped if scoped is None else scoped
 
         def declare(handler: HandlerType) -> HandlerType:
-            has_type = is_wire_type(takes)
-            has_scope = self.scoped if scoped is None else scoped
-            in_path = tuple(found[1] for found in PARAMETER.finditer(path))
-            parameters = make_parameters(handler, has_type, has_scope)
-            operation = Operation(
-                method=method,
-                path=path,
-                tag=self.tag,
-                name=make_camel_case(name or handler.__name__),
-                summary=summary,
-                description=getdoc(handler) or "",
-                requires=Requirement(needed, extent),
-                handler=handler,
-                parameters=parameters,
-                in_path=in_path,
-                in_query={
-                    field.name: field.default == ()
-                    for field in structs.fields(parameters)
-                    if field.name not in in_path
-                },
-                scoped=has_scope,
-                takes=takes,
-                gives=gives,
-                decode=msgspec.json.Decoder(takes).decode if has_type else None,
-                needs_body=needs_body or has_required_fields(takes),
-                status=status,
-                example=example,
-                answer=answer,
-                also=also or {},
-                headers=headers or {},
-                public=public,
-                defaults=None if in_path else astuple(parameters()),
+            self.all.append(
+                Operation(
+                    method=method,
+                    path=path,
+                    tag=self.tag,
+                    name=make_camel_case(name or handler.__name__),
+                    summary=summary,
+                    gives=gives,
+                    requires=Requirement(needed, extent),
+                    **describe_handler(handler, path, details, has_scope),
+                )
             )
-            self.all.append(operation)
             return handler
 
         return declare
+
+
+def describe_handler(
+    handler: Handler, path: str, details: OperationDetails, scoped: bool
+) -> dict[str, Any]:
+    """Returns the fields of an operation that follow from its handler and its details."""
+    takes = details.get("takes")
+    has_type = is_wire_type(takes)
+    in_path = tuple(found[1] for found in PARAMETER.finditer(path))
+    parameters = make_parameters(handler, has_type, scoped)
+    return {
+        "handler": handler,
+        "description": getdoc(handler) or "",
+        "parameters": parameters,
+        "in_path": in_path,
+        "in_query": {
+            field.name: field.default == ()
+            for field in structs.fields(parameters)
+            if field.name not in in_path
+        },
+        "scoped": scoped,
+        "defaults": None if in_path else astuple(parameters()),
+        "decode": msgspec.json.Decoder(takes).decode if has_type else None,
+        "needs_body": has_required_fields(takes),
+        **details,
+    }
 
 
 def make_parameters(handler: Handler, has_body: bool, scoped: bool) -> type[Struct]:
