@@ -110,7 +110,7 @@ def test_a_download_is_saved_and_never_shown(server: Served) -> None:
 
 
 BAD = ("../../etc/passwd", "..\\..\\boot.ini", "..", ".", ".hidden", "/etc/passwd", "C:\\x", "C:x",
-       "a/b", "a\x00b", "a\nb", "e\u0301", "x" * 256)  # fmt: skip
+       "a/b", "a\x00b", "a\nb", "e\u0301", "x" * 256, "con", "NUL.txt", "Com1 .log")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -289,3 +289,9 @@ async def test_a_queue_has_a_hundred_subscriptions_and_no_more(node: Node) -> No
         await subscribe(node, "https://example.org/")
     node.clock.advance(60)
     await subscribe(node, "https://example.org/")
+
+
+async def test_callbacks_of_two_stores_have_different_ids() -> None:
+    async with await stores.open("sqlite://") as one, await stores.open("sqlite://") as other:
+        ids = [await WebhookSecrets(store).make_id(7) for store in (one, one, other)]
+    assert ids[0] == ids[1] != ids[2]

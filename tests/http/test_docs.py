@@ -6,11 +6,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -20,6 +17,7 @@ from penstock.http.events.hub import KINDS, LIVE
 from tests.cli.terminal import until
 from tests.docs.tables import table, word
 from tests.docs.test_reference import tree
+from tests.http.flaky import FlakyProxy, Treatment
 from tests.http.keys import guarded, keyed
 from tests.http.reference import PAGE, page
 from tests.http.served import Served
@@ -96,7 +94,10 @@ def test_a_worker_of_curl_alone_works(server: Served) -> None:
 
 @needs_curl
 def test_a_worker_of_curl_survives_409_and_503_and_shows_its_key(tmp_path: Path) -> None:
-    with guarded(f"sqlite:///{tmp_path}/queue.db", tmp_path) as server, Flaky(server.port) as flaky:
+    with (
+        guarded(f"sqlite:///{tmp_path}/queue.db", tmp_path) as server,
+        FlakyProxy(server.port, treat) as flaky,
+    ):
         queue = server.queue()
         ids = [server.publish(queue, number) for number in range(3)]
         with working(flaky.url, queue, keyed(server, "worker").key):
@@ -104,57 +105,11 @@ def test_a_worker_of_curl_survives_409_and_503_and_shows_its_key(tmp_path: Path)
     assert {409, 503} <= set(flaky.answered)
 
 
-class Flaky(ThreadingHTTPServer):
-    """A proxy that refuses every other call with 503, and sends each `complete` twice: the worker
-    sees the answer to the second one, 409."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), FlakyHandler)
-        self.port = port
-        self.answered: list[int] = []
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-
-    def __enter__(self) -> "Flaky":
-        Thread(target=self.serve_forever).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.shutdown()
-        self.server_close()
-
-
-class FlakyHandler(BaseHTTPRequestHandler):
-    server: Flaky
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        if not self.server.answered or self.server.answered[-1] != 503:
-            self.answer(503, b"{}")
-            return
-        times = 2 if self.path == "/v1/complete" else 1
-        replies = [self.forward(body) for _ in range(times)]
-        self.answer(*replies[-1])
-
-    def forward(self, body: bytes) -> tuple[int, bytes]:
-        connection = HTTPConnection("127.0.0.1", self.server.port)
-        try:
-            shown = {"authorization": self.headers["authorization"]}
-            connection.request("POST", self.path, body, shown)
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-        finally:
-            connection.close()
-
-    def answer(self, status: int, body: bytes) -> None:
-        self.server.answered.append(status)
-        with suppress(OSError):
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *words: object) -> None:
-        pass
+def treat(path: str, before: int) -> Treatment:
+    """Refuses every other call. The worker sees the second answer to each `complete`, 409."""
+    if before % 2 == 0:
+        return "refuse"
+    return "twice" if path == "/v1/complete" else "forward"
 
 
 def test_the_example_answer_of_the_guide_is_json() -> None:

@@ -63,6 +63,11 @@ def test_autoscaling_counts_by_whole_seconds(server: Served) -> None:
         assert server.get("/v1/autoscale", catch_up=value).status == 422
 
 
+def test_a_moment_that_no_store_keeps_is_refused_with_the_last_one(server: Served) -> None:
+    reply = server.post("/v1/publish", {"run_at": "9999-12-31T23:59:59Z"})
+    assert (reply.status, "2255-06-05T23:47:34Z" in reply.json["error"]["message"]) == (422, True)
+
+
 # Idempotency keys.
 
 

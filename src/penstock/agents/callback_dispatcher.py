@@ -117,7 +117,7 @@ class CallbackDispatcher:
         queue = await self.directory.get_by_id(record.message.queue_id)
         body = encode(make_callback(record, row, queue, await self.load_result(record, row)))
         secrets = await self.signing.secrets(queue.scope.tenant)
-        return WebhookRequest(url, str(message.id), body, secrets.valid)
+        return WebhookRequest(url, await self.signing.make_id(message.id), body, secrets.valid)
 
     async def load_record(self, ended: Ended) -> Record:
         try:

@@ -16,6 +16,9 @@ MAX_NAME_BYTES = 255
 MAX_FILE_BYTES = 104_857_600
 DRIVE = re.compile(r"[A-Za-z]:")
 DIVIDERS = frozenset("/\\")
+DEVICES = frozenset(
+    {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}
+)
 # They write a name from right to left: what looks like a text ends with .exe.
 TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 UNSEEN = frozenset({"Cc", "Zl", "Zp"})
@@ -71,6 +74,8 @@ def check_name(name: object) -> str:
             f"artifact name {clip(name)} is not a plain one: no / or \\, no drive,"
             " no dot or space at its ends"
         )
+    if name.partition(".")[0].rstrip(" ").upper() in DEVICES:
+        raise InvalidInput(f"artifact name {clip(name)} is a device on Windows")
     if any(unicodedata.category(each) in UNSEEN or each in TURNING for each in name):
         raise InvalidInput(f"artifact name {clip(name)} holds a character that is not seen")
     if unicodedata.normalize("NFC", name) != name:

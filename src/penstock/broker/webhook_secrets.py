@@ -17,6 +17,8 @@ KIND = "callback_secret"
 # How long a replaced secret still signs beside the new one.
 ROTATION_OVERLAP_S = 24 * 3_600
 PREFIX = "whsec_"
+# Hexadecimal digits that tell stores apart.
+STORE_MARK = 12
 
 
 class SecretRotation(Struct, frozen=True):
@@ -52,6 +54,12 @@ class WebhookSecrets:
                 f"the secret of tenant {tenant!r} is being rotated by another request; try again"
             )
         return await self.secrets(tenant)
+
+    async def make_id(self, number: int) -> str:
+        """Returns the webhook-id of a callback. Receivers drop ids they have seen, and the numbers
+        of two stores are the same, so the id names its store."""
+        mark = hmac.digest(await self.store.secret(), b"webhook-id", sha256).hex()[:STORE_MARK]
+        return f"{mark}-{number}"
 
     async def _load_rotation(self, tenant: str) -> tuple[SecretRotation, int]:
         """Returns the last rotation and its document version."""

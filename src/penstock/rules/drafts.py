@@ -56,6 +56,9 @@ CHECKED = tuple(
     (field, getattr(Draft(), name)) for name, field in FIELDS.items() if name not in BOUND_BY_QUEUE
 )
 
+# MAX_MOMENT as people write it.
+LAST_MOMENT = "2255-06-05T23:47:34Z"
+
 # Most drafts set only queue, type, priority and body, which are the last four fields.
 COMMON_FIELDS = 4
 RARE_DEFAULTS = astuple(Draft())[:-COMMON_FIELDS]
@@ -139,6 +142,10 @@ def check_field(field: Field, value: Any) -> None:
             check_dedup(value)
         case "url":
             check_url(field.name, value)
+        case "moment" if isinstance(value, int) and value > field.most:
+            raise InvalidInput(
+                f"{field.name} is after {LAST_MOMENT}, the last moment a store keeps"
+            )
         case _:
             whole = field.kind != "number"
             check_number(field.name, value, field.least, field.most, whole=whole, needed=True)
