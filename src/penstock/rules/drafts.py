@@ -43,6 +43,7 @@ from penstock.model.store_types import Dedupe, Entry, UniformBatch
 from penstock.rules.callbacks import check_url
 from penstock.rules.lifecycle import clamp_priority, compute_rank
 from penstock.rules.validation import (
+    check_moment,
     check_number,
     check_text,
     clip,
@@ -55,9 +56,6 @@ BOUND_BY_QUEUE = {"queue", "body", "priority"}
 CHECKED = tuple(
     (field, getattr(Draft(), name)) for name, field in FIELDS.items() if name not in BOUND_BY_QUEUE
 )
-
-# MAX_MOMENT as people write it.
-LAST_MOMENT = "2255-06-05T23:47:34Z"
 
 # Most drafts set only queue, type, priority and body, which are the last four fields.
 COMMON_FIELDS = 4
@@ -142,10 +140,8 @@ def check_field(field: Field, value: Any) -> None:
             check_dedup(value)
         case "url":
             check_url(field.name, value)
-        case "moment" if isinstance(value, int) and value > field.most:
-            raise InvalidInput(
-                f"{field.name} is after {LAST_MOMENT}, the last moment a store keeps"
-            )
+        case "moment":
+            check_moment(field.name, value, int(field.most))
         case _:
             whole = field.kind != "number"
             check_number(field.name, value, field.least, field.most, whole=whole, needed=True)

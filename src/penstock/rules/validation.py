@@ -1,11 +1,13 @@
 """Validates names, texts and numbers. Errors name the field."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from penstock.errors import InvalidInput
 from penstock.model.fields import NAME_PATTERN
 
 NAME = re.compile(NAME_PATTERN)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_ERROR_BYTES = 8_192
 MAX_TRACEBACK = 8_192
 
@@ -43,6 +45,14 @@ def check_number(
         raise InvalidInput(f"{field} is {clip(value)}; it must be a {'whole ' * whole}number")
     if not least <= value <= most:
         raise InvalidInput(f"{field} is {clip(value)}; it must be from {least} to {most}")
+
+
+def check_moment(field: str, value: int, last: int) -> None:
+    """Refuses moments after `last`, and writes them as people do."""
+    if isinstance(value, int) and value > last:
+        moment = EPOCH + timedelta(microseconds=last)
+        raise InvalidInput(f"{field} is after {moment:%Y-%m-%dT%H:%M:%SZ}, the last a store keeps")
+    check_number(field, value, 0, last, whole=True, needed=True)
 
 
 def replace_surrogates(text: object) -> str:
