@@ -237,8 +237,8 @@ async def get_stats(
     )
 
 
-@system.add("GET", "/", "Overview page", "text/html")
-async def overview(call: Called) -> Response:
+@system.add("GET", "/", "Overview page", "text/html", scoped=True)
+async def get_overview(call: RequestContext) -> Response:
     """A page for people: message counts of each queue, and links."""
     snapshot = await call.service.counts.get_snapshot()
     views = [make_counts_view(queue, snapshot) for queue in await own_queues(call)]
