@@ -27,8 +27,8 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(not standby.is_supported(), reason="there is no standby process here"),
 ]
-LEASE = 5.0
-HOLD = 16
+LEASE = 8.0
+HOLD = 24
 SETTLED_S = 0.5
 LONG_HOLD = 100
 MEMORY_LIMIT_KB = 20_000
