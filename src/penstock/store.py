@@ -21,6 +21,7 @@ from penstock.model.store_types import (
     Claimed,
     Completion,
     Cursor,
+    Diagnosis,
     Entry,
     Exported,
     Extension,
@@ -193,6 +194,9 @@ class StoreAdmin(Protocol):
     async def named(self, queue_id: int, name: str) -> int | None: ...
 
     async def result(self, id: int) -> bytes | None: ...
+
+    async def diagnose(self, id: int, queue_id: int, limit: int = 1_000) -> Diagnosis:
+        """Reads what keeps an unfinished message from running. Only a snapshot."""
 
     async def find(self, query: Query) -> list[Record]: ...
 

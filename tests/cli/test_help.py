@@ -12,7 +12,7 @@ EACH = dict(commands())
 
 def test_there_is_every_command_an_operator_was_promised() -> None:
     promised = {
-        "enqueue", "send", "status", "list", "show", "cancel", "redrive", "agents", "backup",
+        "enqueue", "send", "status", "list", "show", "explain", "cancel", "redrive", "agents", "backup",
         "migrate", "doctor", "bench", "demo", "worker start", "worker stop", "worker list",
         "dlq list", "dlq show", "dlq retry", "dlq purge", "config get", "config set", "config show",
         "serve", "up",

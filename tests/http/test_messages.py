@@ -12,6 +12,18 @@ def test_a_message_is_found_by_its_id_and_by_its_name(server: Served) -> None:
     assert server.post(f"/v1/messages/{queue}/order%2F7%20%C3%A9/cancel").json["id"] == id
 
 
+def test_a_message_says_why_it_waits(server: Served) -> None:
+    queue = server.queue()
+    first, second = server.publish(queue), server.publish(queue)
+    causes = server.get(f"/v1/messages/{second}/explain").json["causes"]
+    assert [cause["code"] for cause in causes] == ["NO_WORKER", "IN_LINE"]
+    assert causes[1]["evidence"] == {"ahead": 1}
+    server.claim_one(queue)
+    causes = server.get(f"/v1/messages/{first}/explain").json["causes"]
+    assert causes[-1]["code"] in ("RUNNING", "FETCHED")
+    assert server.get("/v1/messages/999999999/explain").status == 404
+
+
 def test_a_list_is_paged_through_without_loss_or_repeat(server: Served) -> None:
     queue = server.queue()
     ids = [server.publish(queue, type="even" if n % 2 else "odd") for n in range(7)]

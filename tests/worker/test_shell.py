@@ -11,6 +11,7 @@ import pytest
 
 from penstock import stores
 from penstock.agents.shell_output_pruner import BATCH_SIZE, INTERVAL_S, ShellOutputPruner
+from penstock.broker.liveness import is_process_running
 from penstock.broker.local import Broker
 from penstock.errors import Archived, InvalidInput
 from penstock.model.message import Draft, Record, State
@@ -20,7 +21,6 @@ from penstock.worker.executors import shell
 from penstock.worker.executors.shell import ShellHandler
 from penstock.worker.executors.shell_job import ShellJob, read_job
 from penstock.worker.handler import Handler
-from penstock.worker.liveness import is_process_running
 from penstock.worker.options import WorkerOptions
 from penstock.worker.worker import Worker
 

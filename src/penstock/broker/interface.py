@@ -28,6 +28,7 @@ from penstock.model.store_types import (
     WorkerInfo,
 )
 from penstock.outage import Outages
+from penstock.rules.explain import Cause
 from penstock.store import Store
 
 T = TypeVar("T")
@@ -172,6 +173,8 @@ class AdminInterface(Protocol):
     async def result(self, reference: int | str, *, scope: str = "default") -> bytes | None: ...
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]: ...
+
+    async def explain(self, reference: int | str, *, scope: str = "default") -> list[Cause]: ...
 
     async def find(
         self,

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from penstock.broker.liveness import is_gone
 from penstock.broker.queues import PURGEABLE, QueueAdmin
-from penstock.errors import Busy, InvalidInput, InvalidState, NotFound, PenstockError
+from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, NotFound, PenstockError
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH, copy_message_fields
-from penstock.model.message import Draft, Record, State, StoredMessage
-from penstock.model.queue import CALLBACK
-from penstock.model.store_types import Answer, AnswerKind, Published, Query
+from penstock.model.message import Draft, Moment, Record, State, StoredMessage
+from penstock.model.queue import CALLBACK, Queue
+from penstock.model.store_types import Answer, AnswerKind, Published, Query, WorkerInfo
 from penstock.rules import drafts, validation
 from penstock.rules.callbacks import make_correlation_id
+from penstock.rules.explain import Cause, Situation, explain
 
 
 class Admin(QueueAdmin):
@@ -53,6 +55,41 @@ class Admin(QueueAdmin):
                 self._check(queue.scope.name, queue.name)
                 return record
         raise NotFound(f"no message with id {id}")
+
+    async def explain(self, reference: int | str, *, scope: str = "default") -> list[Cause]:
+        """Explains why a message does not run or has not finished, the main cause first."""
+        record = await self.get(reference, scope=scope)
+        queue = await self.directory.get_by_id(record.message.queue_id)
+        diagnosis = await self.store.diagnose(record.message.id, queue.id)
+        now = await self.store.now()
+        return explain(
+            Situation(
+                record=record,
+                queue=queue,
+                now=now,
+                diagnosis=diagnosis,
+                workers=await self._list_serving(queue, now),
+                agents=await self.store.agent_runs(),
+                holder_state=await self._find_holder_state(record.blocked_by),
+            )
+        )
+
+    async def _list_serving(self, queue: Queue, now: Moment) -> list[WorkerInfo]:
+        """Returns the live workers of this tenant that serve the queue."""
+        return [
+            row
+            for row in await self.store.workers()
+            if queue.name in row.queues
+            and (row.id.rpartition("/")[0] or "default") == self.tenant
+            and not is_gone(row, now)
+        ]
+
+    async def _find_holder_state(self, holder: int | None) -> State | None:
+        """Returns None for a message that is gone or that the caller may not read."""
+        try:
+            return None if holder is None else (await self._get_own(holder)).state
+        except (NotFound, Forbidden):
+            return None
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
         """Lists the callbacks of a message, newest first."""

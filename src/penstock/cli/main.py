@@ -13,6 +13,7 @@ COMMANDS = {
     "send": "jobs",
     "list": "messages",
     "show": "messages",
+    "explain": "messages",
     "cancel": "messages",
     "redrive": "dlq",
     "dlq": "dlq",

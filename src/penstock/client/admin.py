@@ -10,11 +10,13 @@ from penstock.errors import InvalidInput, PenstockError
 from penstock.model.message import Record, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.store_types import DONE, Answer, AnswerKind, Published
+from penstock.rules.explain import Cause
 from penstock.wire.fields import encode_body
 from penstock.wire.publish import make_publish_request
 from penstock.wire.queues import Purged, Queues, QueueView, Schedules, ScheduleView, ScopeState
 from penstock.wire.records import (
     CancelResponse,
+    Explanation,
     MessagePage,
     MessageView,
     RedriveOutcomes,
@@ -105,6 +107,12 @@ class RemoteAdmin:
         path = f"{message_path(reference)}/result"
         status, body = await self.transport.exchange("GET", path, query=query, wait=wait)
         return body if status == 200 else None
+
+    async def explain(self, reference: int | str, *, scope: str = "default") -> list[Cause]:
+        """Explains why a message does not run or has not finished, the main cause first."""
+        path, query = f"{message_path(reference)}/explain", {"scope": scope}
+        found = await self.transport.send("GET", path, gives=Explanation, query=query)
+        return [Cause(each.code, each.text, each.remedy, each.evidence) for each in found.causes]
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]:
         """Lists the callbacks of a message, newest first."""

@@ -195,7 +195,14 @@ class RemoteBroker:
         return await self.client.transport.send("GET", "/v1/workers", gives=Workers)
 
     async def save_worker(self, worker: WorkerInfo) -> None:
-        sent = {"host": worker.host, "pid": worker.pid, "queues": worker.queues}
+        sent = {
+            "host": worker.host,
+            "pid": worker.pid,
+            "queues": worker.queues,
+            "types": worker.types,
+            "slots": worker.slots,
+            "version": worker.version,
+        }
         await self.client.transport.exchange("PUT", f"/v1/workers/{worker.id}", sent)
 
     async def stop_worker(self, worker_id: str) -> None:

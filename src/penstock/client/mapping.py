@@ -159,4 +159,7 @@ def make_worker_info(view: WorkerView) -> WorkerInfo:
         started_at=to_moment(view.started_at),
         seen_at=to_moment(view.seen_at),
         stopping=view.state == "stopping",
+        types={queue: tuple(types) for queue, types in view.types.items()},
+        slots=view.slots,
+        version=view.version,
     )

@@ -327,6 +327,20 @@ class WorkerInfo(Struct, frozen=True):
     started_at: Moment = 0
     seen_at: Moment = 0
     stopping: bool = False
+    # By queue, the types that it runs. A queue without an entry is served for all types.
+    types: dict[str, tuple[str, ...]] = {}
+    # How many messages it runs at once; 0 if it did not say.
+    slots: int = 0
+    version: str = ""
+
+
+class Diagnosis(Struct, frozen=True):
+    """What keeps a message from running, as far as the store's tables say."""
+
+    # How many ready messages come first, up to the limit of the call.
+    ahead: int = 0
+    # How many messages of its queue are claimed.
+    claimed: int = 0
 
 
 def keep_lasting_flags(flags: int) -> int:

@@ -130,6 +130,9 @@ class WorkerView(Struct, frozen=True):
     queues: list[str]
     started_at: Time
     seen_at: Time
+    types: dict[str, list[str]]
+    slots: int
+    version: str
 
 
 class Workers(Struct, frozen=True):
@@ -145,6 +148,9 @@ class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     host: Annotated[str, Meta(max_length=MAX_WORD_LENGTH)]
     pid: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     queues: Annotated[list[Name], Meta(max_length=MAX_BATCH)]
+    types: Annotated[dict[Name, list[Word]], Meta(max_length=MAX_BATCH)] = {}
+    slots: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    version: Annotated[str, Meta(max_length=MAX_WORD_LENGTH)] = ""
 
 
 class QueueCountsView(Struct, frozen=True):
@@ -221,5 +227,15 @@ def make_schedule_view(schedule: Schedule, queue: str) -> ScheduleView:
 
 
 def make_worker_view(row: WorkerInfo, state: Literal["running", "stopping", "gone"]) -> WorkerView:
-    times = to_datetime(row.started_at), to_datetime(row.seen_at)
-    return WorkerView(row.id, row.host, row.pid, state, list(row.queues), *times)
+    return WorkerView(
+        id=row.id,
+        host=row.host,
+        pid=row.pid,
+        state=state,
+        queues=list(row.queues),
+        started_at=to_datetime(row.started_at),
+        seen_at=to_datetime(row.seen_at),
+        types={queue: list(types) for queue, types in row.types.items()},
+        slots=row.slots,
+        version=row.version,
+    )

@@ -11,6 +11,7 @@ from penstock.model.fields import (
     copy_message_fields,
 )
 from penstock.model.message import HistoryRow, Record, State, Verb
+from penstock.rules.explain import Cause, CauseCode
 from penstock.wire.fields import (
     Id,
     Json,
@@ -198,4 +199,25 @@ def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> 
         parent_id=None if meta.parent_id is None else str(meta.parent_id),
         callback=meta.callback,
         **copy_message_fields(meta),
+    )
+
+
+class CauseView(Struct, frozen=True):
+    """One reason why a message does not run, and what would change it."""
+
+    code: CauseCode
+    text: str
+    remedy: str
+    evidence: dict[str, str | int | float | None]
+
+
+class Explanation(Struct, frozen=True):
+    """The causes, the one to act on first."""
+
+    causes: list[CauseView]
+
+
+def make_explanation(causes: list[Cause]) -> Explanation:
+    return Explanation(
+        [CauseView(each.code, each.text, each.remedy, each.evidence) for each in causes]
     )

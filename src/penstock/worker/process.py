@@ -4,16 +4,19 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Sequence
+from importlib.metadata import version
 
 import structlog
 
 from penstock.broker.interface import BrokerInterface
+from penstock.broker.liveness import HEARTBEAT_INTERVAL_S, is_gone
 from penstock.errors import PenstockError, StoreError
 from penstock.model.message import State
 from penstock.model.queue import Queue
 from penstock.model.store_types import WorkerInfo
 from penstock.runner import Runner
-from penstock.worker.liveness import HEARTBEAT_INTERVAL_S, is_gone
+from penstock.worker.handler import Handler
 from penstock.worker.worker import Worker
 
 log = structlog.get_logger()
@@ -48,7 +51,15 @@ class WorkerProcess:
 
     async def run(self) -> None:
         names = tuple(dict.fromkeys(handler.queue for handler in self.worker.handlers))
-        me = WorkerInfo(self.worker.identity, socket.gethostname(), os.getpid(), names)
+        me = WorkerInfo(
+            id=self.worker.identity,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=names,
+            types=list_types(self.worker.handlers),
+            slots=self.worker.options.concurrency,
+            version=version("penstock"),
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.handle_signal, number)
         async with self.agents:
@@ -173,3 +184,15 @@ class WorkerProcess:
             if len(page) < PAGE_SIZE:
                 return False
             before = page[-1].message.id
+
+
+def list_types(handlers: Sequence[Handler]) -> dict[str, tuple[str, ...]]:
+    """Returns the types of each queue, unless a handler of the queue takes all of them."""
+    by_queue: dict[str, list[str | None]] = {}
+    for handler in handlers:
+        by_queue.setdefault(handler.queue, []).append(handler.type)
+    return {
+        queue: tuple(sorted(type_ for type_ in types if type_ is not None))
+        for queue, types in by_queue.items()
+        if None not in types
+    }

@@ -11,11 +11,11 @@ import click
 
 from penstock import stores
 from penstock.broker.copy_store import CopyPlan, copy_store, plan_copy
+from penstock.broker.liveness import is_gone
 from penstock.cli.context import CommandContext, command, locate_store, make_audit_entry
 from penstock.cli.output import print_json, print_table
 from penstock.errors import InvalidInput, InvalidState, StoreUnusable
 from penstock.store import Store
-from penstock.worker.liveness import is_gone
 
 group = click.Group()
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead",

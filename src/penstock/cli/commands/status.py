@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from penstock.broker.interface import BrokerInterface
+from penstock.broker.liveness import is_gone
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
@@ -13,7 +14,6 @@ from penstock.model.message import Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import AgentRun
 from penstock.store import Store
-from penstock.worker.liveness import is_gone
 
 PLACES = {"ready": "ready", "scheduled": "scheduled", "lease": "claimed", "dead": "dead"}
 ENDS = ("completed", "failed", "cancelled", "expired")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from penstock.broker.liveness import HEARTBEAT_INTERVAL_S, is_gone
 from penstock.broker.local import Broker
 from penstock.cli.context import CommandContext, command, log_level_option
 from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
@@ -16,7 +17,6 @@ from penstock.cli.settings import load_settings
 from penstock.errors import InvalidState, NotFound
 from penstock.model.message import Moment
 from penstock.model.store_types import WorkerInfo
-from penstock.worker.liveness import HEARTBEAT_INTERVAL_S, is_gone
 
 POLL_INTERVAL_S = 0.1
 # A busy worker may renew its registration a little late.
@@ -135,7 +135,7 @@ def list_(session: CommandContext) -> None:
         print_json_lines(describe_worker(row, now) for row in rows)
         return
     print_table(
-        ("worker", "host", "pid", "state", "started", "seen", "queues"),
+        ("worker", "host", "pid", "state", "started", "seen", "slots", "version", "queues"),
         [
             (
                 row.id[:12],
@@ -144,6 +144,8 @@ def list_(session: CommandContext) -> None:
                 describe_state(row, now),
                 format_ago(row.started_at, now),
                 format_seen(row, now),
+                row.slots or None,
+                row.version or None,
                 ", ".join(row.queues),
             )
             for row in rows
@@ -165,6 +167,9 @@ def describe_worker(row: WorkerInfo, now: Moment) -> dict[str, Any]:
         "pid": row.pid,
         "state": describe_state(row, now),
         "queues": row.queues,
+        "types": row.types,
+        "slots": row.slots,
+        "version": row.version,
         "started_at": format_time(row.started_at),
         "seen_at": format_time(row.seen_at),
     }

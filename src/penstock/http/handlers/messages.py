@@ -16,10 +16,12 @@ from penstock.wire.fields import Cursor, Name, PageLimit, Reference, Word, decod
 from penstock.wire.records import (
     CancelRequest,
     CancelResponse,
+    Explanation,
     MessagePage,
     MessageView,
     RedriveRequest,
     RedriveResponse,
+    make_explanation,
     make_message_view,
 )
 
@@ -181,6 +183,14 @@ async def wait_for_event(happened: asyncio.Event, timeout: float) -> None:
 
 def has_ended(record: Record) -> bool:
     return record.state.final or record.state is State.DEAD
+
+
+@messages.add(
+    "GET", "/v1/messages/{reference:path}/explain", "Explain why a message waits", Explanation
+)
+async def explain(call: Called, reference: Reference) -> Explanation:
+    """Returns why the message does not run or has not finished, and what would change it."""
+    return make_explanation(await call.admin.explain(reference, scope=call.scope))
 
 
 @messages.add("GET", "/v1/messages/{reference:path}", "Get a message", MessageView)

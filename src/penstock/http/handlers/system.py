@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
+from penstock.broker.liveness import is_gone
 from penstock.errors import NotFound, Refused
 from penstock.http.auth.principal import OWNER, Extent, Requirement
 from penstock.http.context import RequestContext, cut_page
@@ -34,7 +35,6 @@ from penstock.wire.queues import (
     WorkerView,
     make_worker_view,
 )
-from penstock.worker.liveness import is_gone
 
 system = OperationTable("system", scoped=False)
 NEVER = AgentRun("", 0, "", None)
@@ -177,7 +177,15 @@ async def save_worker(
     key, seen = row_id(call, id), call.service.workers_seen
     if key not in seen:
         await make_room(call)
-    row = WorkerInfo(key, present.host, present.pid, tuple(present.queues))
+    row = WorkerInfo(
+        id=key,
+        host=present.host,
+        pid=present.pid,
+        queues=tuple(present.queues),
+        types={queue: tuple(types) for queue, types in present.types.items()},
+        slots=present.slots,
+        version=present.version,
+    )
     await call.service.store.save_worker(row)
     if len(seen) < MAX_WORKERS_SEEN:
         seen.add(key)

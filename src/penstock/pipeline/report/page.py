@@ -26,9 +26,9 @@ from penstock.pipeline.report.format import (
 from penstock.pipeline.report.verdict import (
     FAILURE_CRITICAL,
     FAILURE_WARNING,
-    Cause,
     CausePlace,
     Concern,
+    FailureCause,
     choose_severity,
     find_concerns,
     group_by_cause,
@@ -252,7 +252,7 @@ def render_failures(clusters: Sequence[Row]) -> str:
     return f"<section><h2>Failures by cause</h2>{table}</section>"
 
 
-def render_cause(cause: Cause, most: int) -> str:
+def render_cause(cause: FailureCause, most: int) -> str:
     places = "".join(map(render_cause_place, cause.places[:SHOWN_PLACES]))
     left = len(cause.places) - SHOWN_PLACES
     more = f'<div class="when">and {left} more queues and types</div>' if left > 0 else ""

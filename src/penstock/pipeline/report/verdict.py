@@ -92,7 +92,7 @@ class CausePlace(Struct, frozen=True):
     newest: Row
 
 
-class Cause(Struct, frozen=True):
+class FailureCause(Struct, frozen=True):
     """An error template and where it occurred, most failures first."""
 
     template: str
@@ -101,7 +101,7 @@ class Cause(Struct, frozen=True):
     places: tuple[CausePlace, ...]
 
 
-def group_by_cause(clusters: Iterable[Row]) -> list[Cause]:
+def group_by_cause(clusters: Iterable[Row]) -> list[FailureCause]:
     """Returns the causes, most failures first."""
     found: dict[str, list[Row]] = {}
     for row in clusters:
@@ -109,12 +109,12 @@ def group_by_cause(clusters: Iterable[Row]) -> list[Cause]:
     return sorted(map(make_cause, found.values()), key=lambda cause: -cause.count)
 
 
-def make_cause(rows: list[Row]) -> Cause:
+def make_cause(rows: list[Row]) -> FailureCause:
     by_place: dict[tuple[int, str], list[Row]] = {}
     for row in rows:
         by_place.setdefault((row["queue_id"], row["type"]), []).append(row)
     places = sorted(map(make_place, by_place.values()), key=lambda each: -each.count)
-    return Cause(
+    return FailureCause(
         rows[0]["template"],
         sum(each.count for each in places),
         sum(each.messages for each in places),

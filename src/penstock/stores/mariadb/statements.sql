@@ -578,6 +578,11 @@ SELECT queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags
 FROM penstock_dead FORCE INDEX (queue) WHERE queue_id = :queue_id
 ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
+-- name: front_of_line
+SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
+-- name: claimed_count
+SELECT count(*) FROM penstock_lease WHERE queue_id = :queue_id;
+
 -- name: find_all
 SELECT id FROM penstock_message FORCE INDEX (PRIMARY)
 WHERE queue_id IN (:queues) AND id < :before
@@ -670,13 +675,13 @@ ON DUPLICATE KEY UPDATE epoch = VALUES(epoch), message = VALUES(message),
 SELECT name, epoch, message, history, advanced_at FROM penstock_cursor ORDER BY name;
 
 -- name: worker_save
-INSERT INTO penstock_worker (id, host, pid, queues, started_at, seen_at)
-VALUES (:id, :host, :pid, :queues, :now, :now)
-ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at);
+INSERT INTO penstock_worker (id, host, pid, profile, started_at, seen_at)
+VALUES (:id, :host, :pid, :profile, :now, :now)
+ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at), profile = VALUES(profile);
 -- name: worker_delete
 DELETE FROM penstock_worker WHERE id = :id;
 -- name: workers
-SELECT id, host, pid, queues, started_at, seen_at, stopping FROM penstock_worker
+SELECT id, host, pid, profile, started_at, seen_at, stopping FROM penstock_worker
 ORDER BY started_at, id;
 -- name: worker_stop
 UPDATE penstock_worker SET stopping = 1 WHERE id = :id;

@@ -762,6 +762,11 @@ DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
     ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 
+-- name: front_of_line
+SELECT id FROM penstock.ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
+-- name: claimed_count
+SELECT count(*) FROM penstock.lease WHERE queue_id = :queue_id;
+
 -- name: find_all
 SELECT id FROM penstock.message
 WHERE queue_id = ANY (:queues::int[]) AND id < :before
@@ -874,13 +879,13 @@ SET epoch = excluded.epoch, message = excluded.message, history = excluded.histo
 SELECT name, epoch, message, history, advanced_at FROM penstock.cursor ORDER BY name;
 
 -- name: worker_save
-INSERT INTO penstock.worker (id, host, pid, queues, started_at, seen_at)
-VALUES (:id, :host, :pid, :queues, :now, :now)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+INSERT INTO penstock.worker (id, host, pid, profile, started_at, seen_at)
+VALUES (:id, :host, :pid, :profile, :now, :now)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, profile = excluded.profile;
 -- name: worker_delete
 DELETE FROM penstock.worker WHERE id = :id;
 -- name: workers
-SELECT id, host, pid, queues, started_at, seen_at, stopping FROM penstock.worker
+SELECT id, host, pid, profile, started_at, seen_at, stopping FROM penstock.worker
 ORDER BY started_at, id;
 -- name: worker_stop
 UPDATE penstock.worker SET stopping = true WHERE id = :id;

@@ -21,10 +21,10 @@ from penstock.model.store_types import WorkerInfo
 from penstock.retry import QUEUE_CHANGE, Retries
 from penstock.stores.redis.codec import decode_moment, encode_queue_id
 from penstock.stores.redis.database import RedisDatabase
-from penstock.stores.sql.records import decode_schedule
+from penstock.stores.sql.records import decode_schedule, encode_profile, make_worker
 
 encode = msgspec.json.Encoder().encode
-decode_workers = msgspec.json.Decoder(tuple[str, int, list[str]]).decode
+decode_workers = msgspec.json.Decoder(tuple[str, int, str]).decode
 
 
 class StoredScope(msgspec.Struct, frozen=True):
@@ -213,7 +213,7 @@ class RedisQueues:
         return bool(await self.database.run("delete_schedule", schedule_id, name))
 
     async def save_worker(self, worker: WorkerInfo) -> None:
-        said = encode((worker.host, worker.pid, worker.queues))
+        said = encode((worker.host, worker.pid, encode_profile(worker)))
         await self.database.run("save_worker", worker.id, said)
 
     async def workers(self) -> list[WorkerInfo]:
@@ -264,7 +264,7 @@ def parse_schedule(id: bytes, text: bytes) -> Schedule:
 
 def decode_worker(id: bytes, text: bytes) -> WorkerInfo:
     started_at, seen_at, stopping, said = text.split(b" ", 3)
-    host, pid, queues = decode_workers(said)
-    return WorkerInfo(
-        id.decode(), host, pid, tuple(queues), int(started_at), int(seen_at), stopping == b"1"
+    host, pid, profile = decode_workers(said)
+    return make_worker(
+        (id.decode(), host, pid, profile, int(started_at), int(seen_at), stopping == b"1")
     )

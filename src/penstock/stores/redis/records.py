@@ -8,7 +8,7 @@ import msgspec
 from penstock.errors import Archived, InvalidState
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.message import NEVER, Flag, Record, State
-from penstock.model.store_types import Answer, Entry, Published, Query
+from penstock.model.store_types import Answer, Diagnosis, Entry, Published, Query
 from penstock.stores.redis import publish
 from penstock.stores.redis.codec import (
     NONE,
@@ -53,6 +53,11 @@ class RedisRecords:
     async def result(self, id: int) -> bytes | None:
         found: bytes | None = await self.database.run("result", encode_id(id))
         return found
+
+    async def diagnose(self, id: int, queue_id: int, limit: int = 1_000) -> Diagnosis:
+        words = encode_id(id), encode_queue_id(queue_id), limit
+        ahead, claimed = await self.database.run("diagnose", *words)
+        return Diagnosis(ahead, claimed)
 
     async def find(self, query: Query) -> list[Record]:
         if query.correlation_id is not None:

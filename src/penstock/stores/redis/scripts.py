@@ -14,7 +14,7 @@ FOLDER = files(__package__) / "lua"
 DIRECTIVE = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
 # These scripts are idempotent.
 READS = frozenset({
-    "census", "depths", "documents", "dump", "explain", "feed", "find", "find_dead", "get",
+    "census", "depths", "diagnose", "documents", "dump", "explain", "feed", "find", "find_dead", "get",
     "leases", "peek", "result", "waiting_since",
 })  # fmt: skip
 

@@ -110,6 +110,7 @@ class RedisStore:
         self.named = records.named
         self.result = records.result
         self.find = records.find
+        self.diagnose = records.diagnose
         self.cancel = records.cancel
         self.redrive = records.redrive
         self.replace = records.replace

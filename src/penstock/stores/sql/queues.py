@@ -2,8 +2,6 @@
 
 import secrets
 
-import msgspec
-
 from penstock.errors import SlugConflict
 from penstock.model.message import Moment
 from penstock.model.queue import (
@@ -17,11 +15,14 @@ from penstock.model.queue import (
 )
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import WorkerInfo
-from penstock.stores.sql.records import make_queue, make_schedule
+from penstock.stores.sql.records import (
+    encode,
+    encode_profile,
+    make_queue,
+    make_schedule,
+    make_worker,
+)
 from penstock.stores.sql.transaction import SqlTransaction
-
-encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(list[str]).decode
 
 
 async def create_defaults(tx: SqlTransaction) -> None:
@@ -151,16 +152,13 @@ async def save_worker(tx: SqlTransaction, worker: WorkerInfo) -> None:
         id=worker.id,
         host=worker.host,
         pid=worker.pid,
-        queues=encode(worker.queues).decode(),
+        profile=encode_profile(worker),
         now=tx.now,
     )
 
 
 async def workers(tx: SqlTransaction) -> list[WorkerInfo]:
-    return [
-        WorkerInfo(id, host, pid, tuple(decode(queues)), started_at, seen_at, bool(stopping))
-        for id, host, pid, queues, started_at, seen_at, stopping in await tx.all("workers")
-    ]
+    return [make_worker(row) for row in await tx.all("workers")]
 
 
 async def stop_worker(tx: SqlTransaction, worker_id: str) -> None:

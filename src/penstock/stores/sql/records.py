@@ -19,12 +19,13 @@ from penstock.model.message import (
 )
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.settings import QueueSettings
-from penstock.model.store_types import Query
+from penstock.model.store_types import Diagnosis, Query, WorkerInfo
 from penstock.stores.sql.transaction import SqlTransaction
 
 decode_meta_json = msgspec.json.Decoder(Meta).decode
 decode_settings = msgspec.json.Decoder(QueueSettings).decode
 decode_schedule = msgspec.json.Decoder(Schedule).decode
+encode = msgspec.json.Encoder().encode
 
 # Ten times as fast as calling the enum; an export reads millions of rows.
 VERBS: dict[str, Verb] = {each.value: each for each in Verb}
@@ -78,6 +79,40 @@ def make_schedule(row: Any) -> Schedule:
         paused=bool(paused),
         next_at=next_at,
         last_at=last_at,
+    )
+
+
+class WorkerProfile(msgspec.Struct, frozen=True):
+    """What a worker serves, stored as one JSON column."""
+
+    queues: tuple[str, ...]
+    types: dict[str, tuple[str, ...]]
+    slots: int
+    version: str
+
+
+decode_profile = msgspec.json.Decoder(WorkerProfile).decode
+
+
+def encode_profile(worker: WorkerInfo) -> str:
+    profile = WorkerProfile(worker.queues, worker.types, worker.slots, worker.version)
+    return encode(profile).decode()
+
+
+def make_worker(row: Any) -> WorkerInfo:
+    id, host, pid, profile, started_at, seen_at, stopping = row
+    said = decode_profile(profile)
+    return WorkerInfo(
+        id=id,
+        host=host,
+        pid=pid,
+        queues=said.queues,
+        started_at=started_at,
+        seen_at=seen_at,
+        stopping=bool(stopping),
+        types=said.types,
+        slots=said.slots,
+        version=said.version,
     )
 
 
@@ -164,6 +199,12 @@ def make_history_record(record: Record) -> Record:
         record.message, last.state if last.final else State.READY, last.attempts, last.deliveries,
         last.reason, last.error, record.run_at, record.expires_at, timeline=record.timeline,
     )  # fmt: skip
+
+
+async def diagnose(tx: SqlTransaction, id: int, queue_id: int, limit: int) -> Diagnosis:
+    line = [row[0] for row in await tx.all("front_of_line", queue_id=queue_id, limit=limit)]
+    ((claimed,),) = await tx.all("claimed_count", queue_id=queue_id)
+    return Diagnosis(line.index(id) if id in line else len(line), claimed)
 
 
 async def find_by_name(tx: SqlTransaction, queue_id: int, name: str) -> int | None:

@@ -12,6 +12,7 @@ from penstock.model.store_types import (
     AgentRun,
     Answer,
     Cursor,
+    Diagnosis,
     Exported,
     Mark,
     Query,
@@ -183,6 +184,9 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
 
     async def result(self, id: int) -> bytes | None:
         return await self.database.look(records.get_result, id)
+
+    async def diagnose(self, id: int, queue_id: int, limit: int = 1_000) -> Diagnosis:
+        return await self.database.read(records.diagnose, id, queue_id, limit)
 
     async def find(self, query: Query) -> list[Record]:
         return await self.database.read(records.find, query)

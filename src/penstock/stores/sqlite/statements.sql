@@ -380,6 +380,11 @@ DELETE FROM penstock_dead WHERE id IN (
     SELECT id FROM penstock_dead WHERE queue_id = :queue_id ORDER BY dead_at, id LIMIT :limit)
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 
+-- name: front_of_line
+SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
+-- name: claimed_count
+SELECT count(*) FROM penstock_lease WHERE queue_id = :queue_id;
+
 -- name: find_all
 SELECT m.id FROM penstock_message m
 WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before
@@ -455,13 +460,13 @@ SET epoch = excluded.epoch, message = excluded.message, history = excluded.histo
 SELECT name, epoch, message, history, advanced_at FROM penstock_cursor ORDER BY name;
 
 -- name: worker_save
-INSERT INTO penstock_worker (id, host, pid, queues, started_at, seen_at)
-VALUES (:id, :host, :pid, :queues, :now, :now)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+INSERT INTO penstock_worker (id, host, pid, profile, started_at, seen_at)
+VALUES (:id, :host, :pid, :profile, :now, :now)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, profile = excluded.profile;
 -- name: worker_delete
 DELETE FROM penstock_worker WHERE id = :id;
 -- name: workers
-SELECT id, host, pid, queues, started_at, seen_at, stopping FROM penstock_worker
+SELECT id, host, pid, profile, started_at, seen_at, stopping FROM penstock_worker
 ORDER BY started_at, id;
 -- name: worker_stop
 UPDATE penstock_worker SET stopping = 1 WHERE id = :id;

@@ -223,7 +223,7 @@ CREATE TABLE IF NOT EXISTS penstock_worker (
     id         VARCHAR(255) PRIMARY KEY,
     host       VARCHAR(255) NOT NULL,
     pid        INT NOT NULL,
-    queues     MEDIUMTEXT NOT NULL,
+    profile    MEDIUMTEXT NOT NULL,
     started_at BIGINT NOT NULL,
     seen_at    BIGINT NOT NULL,
     stopping   TINYINT NOT NULL DEFAULT 0

@@ -232,7 +232,7 @@ CREATE TABLE penstock.worker (
     id         text PRIMARY KEY,
     host       text NOT NULL,
     pid        int NOT NULL,
-    queues     text NOT NULL,
+    profile    text NOT NULL,
     started_at bigint NOT NULL,
     seen_at    bigint NOT NULL,
     stopping   boolean NOT NULL DEFAULT false

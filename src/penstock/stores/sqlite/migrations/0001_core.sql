@@ -210,7 +210,7 @@ CREATE TABLE penstock_worker (
     id         TEXT PRIMARY KEY,
     host       TEXT NOT NULL,
     pid        INTEGER NOT NULL,
-    queues     TEXT NOT NULL,
+    profile    TEXT NOT NULL,
     started_at INTEGER NOT NULL,
     seen_at    INTEGER NOT NULL,
     stopping   INTEGER NOT NULL DEFAULT 0

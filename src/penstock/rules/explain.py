@@ -1,0 +1,291 @@
+"""Explains why a message does not run, or has not finished: causes in order of importance."""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from penstock.model.message import Moment, Record, State, Verb
+from penstock.model.queue import Queue, QueueState
+from penstock.model.store_types import AgentRun, Diagnosis, WorkerInfo
+
+SECOND = 1_000_000
+# Agents that make messages runnable look every second; more than this is a stall.
+AGENTS_LATE_S = 10
+# Stands for a message that the caller may not read.
+ANOTHER = "another message"
+
+
+Evidence: TypeAlias = dict[str, str | int | float | None]
+
+
+class CauseCode(StrEnum):
+    SCHEDULED = "SCHEDULED"
+    RETRY = "RETRY"
+    PARKED = "PARKED"
+    KEY_HELD = "KEY_HELD"
+    QUEUE_PAUSED = "QUEUE_PAUSED"
+    QUEUE_ARCHIVED = "QUEUE_ARCHIVED"
+    SCOPE_PAUSED = "SCOPE_PAUSED"
+    NO_WORKER = "NO_WORKER"
+    TYPE_NOT_SERVED = "TYPE_NOT_SERVED"
+    SLOTS_BUSY = "SLOTS_BUSY"
+    IN_LINE = "IN_LINE"
+    NEXT = "NEXT"
+    FETCHED = "FETCHED"
+    RUNNING = "RUNNING"
+    LEASE_EXPIRED = "LEASE_EXPIRED"
+    CANCEL_REQUESTED = "CANCEL_REQUESTED"
+    AGENTS_LATE = "AGENTS_LATE"
+    DEAD = "DEAD"
+    ENDED = "ENDED"
+
+
+class Cause(Struct, frozen=True):
+    """One reason, with what proves it and what would change it."""
+
+    code: CauseCode
+    text: str
+    remedy: str
+    evidence: Evidence = {}
+
+
+class Situation(Struct, frozen=True):
+    """All that is known of a message and its surroundings at one moment."""
+
+    record: Record
+    queue: Queue
+    now: Moment
+    diagnosis: Diagnosis
+    # Those that serve the queue, without the ones that are gone.
+    workers: Sequence[WorkerInfo] = ()
+    # When the agents of some process last did something, by agent.
+    agents: Sequence[AgentRun] = ()
+    # The state of the message that holds the key, or None if the caller may not see it.
+    holder_state: State | None = None
+
+
+def explain(situation: Situation) -> list[Cause]:
+    """Returns every cause that applies, the one to act on first."""
+    record = situation.record
+    if record.state.final:
+        return [explain_end(record)]
+    match record.state:
+        case State.DEAD:
+            return [explain_dead(record)]
+        case State.CLAIMED:
+            return list(explain_claimed(situation))
+        case State.SCHEDULED:
+            return [*explain_switches(situation.queue), *explain_scheduled(situation)]
+    return list(explain_ready(situation))
+
+
+def explain_end(record: Record) -> Cause:
+    last = record.timeline[-1]
+    reason = f": {record.reason}" if record.reason else ""
+    error = f" ({first_line(record.error)})" if record.error else ""
+    return Cause(
+        CauseCode.ENDED,
+        f"it ended as {record.state}{reason}{error}",
+        "redrive it to run it again as a new message",
+        {"state": record.state, "at": last.at, "consumer": last.consumer, "reason": record.reason},
+    )
+
+
+def explain_dead(record: Record) -> Cause:
+    error = f": {first_line(record.error)}" if record.error else ""
+    return Cause(
+        CauseCode.DEAD,
+        f"it is a dead letter after {count(record.attempts, 'attempt')}"
+        f" ({record.reason or 'dead'}){error}",
+        "fix the cause, then redrive it",
+        {"reason": record.reason, "attempts": record.attempts, "deliveries": record.deliveries},
+    )
+
+
+def explain_claimed(situation: Situation) -> Iterator[Cause]:
+    record = situation.record
+    if record.cancel_requested:
+        yield Cause(
+            CauseCode.CANCEL_REQUESTED,
+            f"a cancel was requested, and {record.consumer} has not seen it yet",
+            "wait for its next heartbeat, or cancel with force",
+        )
+    held: Evidence = {
+        "consumer": record.consumer,
+        "claimed_at": record.claimed_at,
+        "lease_until": record.lease_until,
+        "percent": record.percent,
+        "note": record.note,
+    }
+    if (record.lease_until or 0) < situation.now:
+        yield Cause(
+            CauseCode.LEASE_EXPIRED,
+            f"the lease of {record.consumer} has expired, and no agent has reclaimed it yet",
+            "make sure that a worker or a server runs the agents",
+            held,
+        )
+    elif record.begun_at is None and situation.now - (record.claimed_at or 0) > SECOND:
+        yield Cause(
+            CauseCode.FETCHED,
+            f"{record.consumer} has claimed it and has not reported that it began",
+            "wait; the worker runs it when a slot is free, or returns it",
+            held,
+        )
+    else:
+        done = f", {record.percent:g} % done" if record.percent is not None else ""
+        yield Cause(CauseCode.RUNNING, f"{record.consumer} runs it{done}", "wait", held)
+
+
+def explain_switches(queue: Queue) -> Iterator[Cause]:
+    """A message that cannot be claimed now, whatever else is true."""
+    name = queue.name
+    if queue.scope.paused:
+        yield Cause(
+            CauseCode.SCOPE_PAUSED,
+            f"scope {queue.scope.name!r} is paused",
+            f"resume it: penstock scope resume {queue.scope.name}",
+        )
+    if queue.state is QueueState.PAUSED:
+        yield Cause(
+            CauseCode.QUEUE_PAUSED,
+            f"queue {name!r} is paused",
+            f"resume it: penstock queue resume {name}",
+        )
+    if queue.state is QueueState.ARCHIVED:
+        yield Cause(
+            CauseCode.QUEUE_ARCHIVED,
+            f"queue {name!r} is archived",
+            f"make it active again: penstock queue resume {name}",
+        )
+
+
+def explain_scheduled(situation: Situation) -> Iterator[Cause]:
+    record, now = situation.record, situation.now
+    if record.due_at is None:
+        yield explain_key(situation)
+        return
+    evidence: Evidence = {"due_at": record.due_at}
+    if record.due_at <= now:
+        yield explain_agents(situation, evidence)
+        return
+    wait = f"in {format_seconds((record.due_at - now) / SECOND)}"
+    last = record.timeline[-1] if record.timeline else None
+    if last is not None and last.verb is Verb.PARK:
+        yield Cause(
+            CauseCode.PARKED,
+            f"no worker that claimed it knows the type {record.message.type!r}; offered again"
+            f" {wait}",
+            "start a worker that has this task",
+            evidence | {"reason": record.reason},
+        )
+    elif last is not None and last.verb is not Verb.REDRIVE:
+        error = f" after: {first_line(record.error)}" if record.error else ""
+        yield Cause(
+            CauseCode.RETRY,
+            f"attempt {record.attempts + 1} is due {wait}{error}",
+            "wait for the backoff",
+            evidence | {"attempts": record.attempts, "error": record.error},
+        )
+    else:
+        yield Cause(CauseCode.SCHEDULED, f"it is scheduled to run {wait}", "wait", evidence)
+
+
+def explain_key(situation: Situation) -> Cause:
+    key, holder = situation.record.message.meta.ordering_key, situation.record.blocked_by
+    if situation.holder_state is None:
+        text = f"its ordering key {key!r} is held by {ANOTHER}"
+        return Cause(CauseCode.KEY_HELD, text, "wait until that message ends", {"key": key})
+    return Cause(
+        CauseCode.KEY_HELD,
+        f"its ordering key {key!r} is held by message {holder}, which is {situation.holder_state}",
+        f"see what that one waits for: penstock explain {holder}",
+        {"key": key, "holder": holder, "holder_state": situation.holder_state},
+    )
+
+
+def explain_agents(situation: Situation, evidence: Evidence) -> Cause:
+    ran = max((run.at for run in situation.agents), default=None)
+    text = "it is due, and no scheduler has made it ready yet"
+    if ran is None or situation.now - ran > AGENTS_LATE_S * SECOND:
+        since = "" if ran is None else f"; the agents last worked {ago(situation.now, ran)}"
+        text = f"{text}{since}"
+    return Cause(
+        CauseCode.AGENTS_LATE,
+        text,
+        "make sure that a worker or a server runs the agents: penstock agents",
+        {**evidence, "agents_ran_at": ran},
+    )
+
+
+def explain_ready(situation: Situation) -> Iterator[Cause]:
+    yield from explain_switches(situation.queue)
+    yield from explain_workers(situation)
+    ahead = situation.diagnosis.ahead
+    if ahead:
+        yield Cause(
+            CauseCode.IN_LINE,
+            f"{count(ahead, 'message')} {'is' if ahead == 1 else 'are'} before it in the queue",
+            "wait, start more workers, or raise its priority",
+            {"ahead": ahead},
+        )
+    else:
+        yield Cause(CauseCode.NEXT, "it is the next message of its queue", "wait for a free worker")
+
+
+def explain_workers(situation: Situation) -> Iterator[Cause]:
+    """Causes that lie with the workers. Consumers over HTTP may be unknown to the store."""
+    name, type_ = situation.queue.name, situation.record.message.type
+    claimed = situation.diagnosis.claimed
+    if not situation.workers:
+        if not claimed:
+            yield Cause(
+                CauseCode.NO_WORKER,
+                f"no registered worker serves queue {name!r}, and no consumer holds one of its"
+                " messages",
+                "start a worker that serves it",
+            )
+        return
+    able = [each for each in situation.workers if serves_type(each, name, type_)]
+    if not able:
+        yield Cause(
+            CauseCode.TYPE_NOT_SERVED,
+            f"{count(len(situation.workers), 'worker')} serve queue {name!r}, but none has the"
+            f" type {type_!r}",
+            "start a worker that has this task",
+            {"workers": len(situation.workers), "type": type_},
+        )
+        return
+    slots = sum(each.slots for each in able)
+    if slots and all(each.slots for each in able) and claimed >= slots:
+        yield Cause(
+            CauseCode.SLOTS_BUSY,
+            f"all {slots} slots of {count(len(able), 'worker')} are busy",
+            "wait, or start more workers",
+            {"slots": slots, "claimed": claimed, "workers": len(able)},
+        )
+
+
+def serves_type(worker: WorkerInfo, queue: str, type_: str) -> bool:
+    types = worker.types.get(queue)
+    return not types or type_ in types
+
+
+def first_line(error: str | None) -> str:
+    return (error or "").partition("\n")[0][:200]
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ago(now: Moment, at: Moment) -> str:
+    return f"{format_seconds((now - at) / SECOND)} ago"
+
+
+def format_seconds(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
