@@ -4,7 +4,7 @@ import asyncio
 import random
 import secrets
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
@@ -20,6 +20,8 @@ MAX_RETRY_WAIT_S = 30.0
 # Agents that run this often are urgent (reclaimer, scheduler) and retry sooner.
 FREQUENT_S = 1.0
 MAX_FREQUENT_RETRY_WAIT_S = 4.0
+# The first ticks of all agents are spread over this time, or over their interval if shorter.
+FIRST_TICKS_WITHIN_S = 1.0
 log: FilteringBoundLogger = structlog.get_logger()
 
 ID_ALPHABET = string.ascii_lowercase + string.digits
@@ -132,10 +134,12 @@ class Runner:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for turn in self.turns:
-                group.create_task(self._repeat(turn), name=turn.agent.name)
+            for turn, wait in zip(self.turns, spread_first_ticks(self.turns), strict=True):
+                group.create_task(self._repeat(turn, wait), name=turn.agent.name)
 
-    async def _repeat(self, turn: AgentTurn) -> None:
+    async def _repeat(self, turn: AgentTurn, first_wait: float) -> None:
+        if first_wait:
+            await turn.pause(first_wait)
         while not self.stopping:
             await turn.pause(await turn.run())
         turn.runs_at = None
@@ -171,6 +175,19 @@ class Runner:
         self.stop()
         if self.running is not None:
             await self.running
+
+
+def spread_first_ticks(turns: Sequence[AgentTurn]) -> list[float]:
+    """Returns how long each agent waits before its first tick; the most frequent ticks at once.
+
+    Together, their first ticks would open and warm as many connections as there are agents while
+    the first messages arrive.
+    """
+    by_interval = sorted(range(len(turns)), key=lambda place: turns[place].agent.every)
+    waits = [0.0] * len(turns)
+    for rank, place in enumerate(by_interval):
+        waits[place] = rank / len(turns) * min(turns[place].agent.every, FIRST_TICKS_WITHIN_S)
+    return waits
 
 
 def compute_retry_wait(failures: int, every: float, error: Exception) -> float:

@@ -122,6 +122,8 @@ ADMISSION = (
     rule("true_is_a_priority_in_a_mixed_batch", "rules/drafts.py make_common_entries",
          "key = (queue, kind, priority, priority.__class__)", "key = (queue, kind, priority)",
          "tests/unit/test_entry.py"),
+    rule("agents_start_together", "runner.py _repeat", "if first_wait:", "if False:",
+         "tests/unit/test_runner.py"),
     rule("locked_entries_are_not_retried", "broker/group_commit.py keep_locked",
          "each.code == Busy.code", "False", "tests/unit/test_unknown_outcomes.py"),
 )  # fmt: skip

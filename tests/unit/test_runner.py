@@ -49,9 +49,20 @@ def test_every_agent_keeps_its_own_pace() -> None:
     run_virtually(run_for(300.0, often, seldom))
     assert all(0.9 <= gap <= 1.0 for gap in often.gaps)
     assert all(54.0 <= gap <= 60.0 for gap in seldom.gaps)
-    assert (often.ran_at[0], seldom.ran_at[0]) == (0.0, 0.0)
     assert len(often.gaps) >= 300
     assert len(seldom.gaps) in (5, 6)
+
+
+def test_first_ticks_are_spread_over_a_second_with_the_most_frequent_first() -> None:
+    agents = [Probe("monthly", 9e5), Probe("often", 1.0), Probe("hasty", 0.2), Probe("daily", 9e4)]
+    run_virtually(run_for(5.0, *agents))
+    assert [agent.ran_at[0] for agent in agents] == pytest.approx([0.75, 0.25, 0.0, 0.5])
+
+
+def test_an_agent_stopped_before_its_first_tick_does_not_tick() -> None:
+    first, late = Probe("first", 1.0), Probe("late", 60.0)
+    run_virtually(run_for(0.1, first, late))
+    assert (len(first.ran_at), late.ran_at) == (1, [])
 
 
 def test_nodes_started_together_do_not_stay_together() -> None:
@@ -74,9 +85,9 @@ def test_an_agent_with_more_to_do_runs_again_at_once_beside_the_others() -> None
         return 0 if run < 100 else 1.0
 
     hungry, patient = Probe("hungry", work=busy), Probe("patient")
-    run_virtually(run_for(0.5, hungry, patient))
+    run_virtually(run_for(0.75, hungry, patient))
     assert hungry.ran_at == [0.0] * 100
-    assert patient.ran_at == [0.0]
+    assert patient.ran_at == [0.5]
 
 
 def test_a_failing_agent_is_logged_by_name_and_goes_on_with_growing_waits() -> None:
@@ -157,7 +168,7 @@ def test_a_nudge_ends_one_agents_wait_now() -> None:
             await asyncio.sleep(1)
         return nudged.ran_at, other.ran_at
 
-    assert run_virtually(scenario()) == ([0.0, 7.0], [0.0])
+    assert run_virtually(scenario()) == ([0.0, 7.0], [0.5])
 
 
 def test_a_nudge_during_a_run_is_not_lost() -> None:
