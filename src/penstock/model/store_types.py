@@ -89,7 +89,13 @@ def are_plain(entries: Sequence[Entry]) -> bool:
     """True if no entry depends on stored rows."""
     if isinstance(entries, UniformBatch):
         return entries.heading.plain
-    return all(entry.plain for entry in entries)
+    return entries[0].plain if len(entries) == 1 else all(entry.plain for entry in entries)
+
+
+def count_body_bytes(entries: Sequence[Entry]) -> int:
+    if isinstance(entries, UniformBatch):
+        return sum(map(len, entries.bodies))
+    return sum(len(entry.body) for entry in entries)
 
 
 class Published(Struct, frozen=True, gc=False):

@@ -40,14 +40,11 @@ class ConnectionPool(ABC, Generic[C]):
     @asynccontextmanager
     async def use(self) -> AsyncIterator[C]:
         """Lends a connection. One left in an unknown state is dropped."""
-        connection = await self.take()
+        connection = self.take_idle() or await self.take()
         try:
             yield connection
         except BaseException as error:
-            if not self.is_harmless(error):
-                connection.terminate()
-                if not isinstance(error, asyncio.CancelledError):
-                    self.drop_idle()
+            self.drop_after(error, connection)
             raise
         finally:
             self.give_back(connection)
@@ -57,12 +54,23 @@ class ConnectionPool(ABC, Generic[C]):
             raise StoreClosed("the store is closed")
         while not self.idle and len(self.used) >= self.size:
             await self.turn()
-        while self.idle:
+        return self.take_idle() or await self.grow()
+
+    def take_idle(self) -> C | None:
+        """Takes an idle connection, without waiting. Hot calls use it instead of `use`."""
+        while self.idle and not self.closed:
             connection = self.idle.pop()
             if not connection.is_closed():
                 self.used.add(connection)
                 return connection
-        return await self.grow()
+        return None
+
+    def drop_after(self, error: BaseException, connection: C) -> None:
+        """Drops the connection if the error left it in an unknown state."""
+        if not self.is_harmless(error):
+            connection.terminate()
+            if not isinstance(error, asyncio.CancelledError):
+                self.drop_idle()
 
     async def turn(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -95,7 +95,11 @@ class PostgresDsn(Struct, frozen=True):
         self, settings: dict[str, str], deadline: float | None = None
     ) -> asyncpg.Connection:
         """Opens a connection; `deadline` is the default timeout of its calls."""
-        options: dict[str, Any] = {"server_settings": settings | {"application_name": "penstock"}}
+        options: dict[str, Any] = {
+            "server_settings": settings | {"application_name": "penstock"},
+            # Statements stay prepared. By default they are prepared again after 300 seconds.
+            "max_cached_statement_lifetime": 0,
+        }
         if self.pooler:
             options = {"statement_cache_size": 0}
         try:

@@ -25,13 +25,14 @@ def to_micros(seconds: float | None) -> int | None:
 
 def make_call(entries: Sequence[Entry]) -> tuple[str, dict[str, Any]]:
     """Returns the cheapest statement for these plain entries, and its values."""
+    first = entries[0]
+    if len(entries) == 1 and is_usual(first):
+        return "publish_one", {**make_heading(first), "body": first.body}
     entries = find_uniform(entries)
     if isinstance(entries, UniformBatch) and is_usual(entries.heading):
         return "publish_uniform", make_heading(entries.heading) | {"bodies": entries.bodies}
     if not all(map(is_usual, entries)):
         return "publish_mixed", make_mixed_call(entries) | make_timed_call(entries)
-    if len(entries) == 1:
-        return "publish_one", make_heading(entries[0]) | {"body": entries[0].body}
     return "publish_various", make_mixed_call(entries)
 
 

@@ -32,9 +32,9 @@ SELECT :queue_id, :rank, id, :type, 0, 0, 9007199254740991, 0 FROM written
 RETURNING id;
 -- name: publish_uniform
 WITH written AS (
-    INSERT INTO penstock.message (queue_id, type, priority, rank, created_at, body, meta)
-    SELECT :queue_id, :type, :priority, nullif(:rank::bigint, -:priority::int),
-           penstock.moment(), body, :meta
+    INSERT INTO penstock.message (tx, queue_id, type, priority, rank, created_at, body, meta)
+    SELECT (SELECT txid_current()), :queue_id, :type, :priority,
+           nullif(:rank::bigint, -:priority::int), penstock.moment(), body, :meta
     FROM unnest(:bodies::bytea[]) AS body
     RETURNING id)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
@@ -47,8 +47,9 @@ WITH asked AS MATERIALIZED (
                 :bodies::bytea[], :metas::json[])
         AS given (queue_id, type, priority, rank, body, meta)),
 written AS (
-    INSERT INTO penstock.message (id, queue_id, type, priority, rank, created_at, body, meta)
-    SELECT id, queue_id, type, priority, nullif(rank, -priority), penstock.moment(), body, meta
+    INSERT INTO penstock.message (id, tx, queue_id, type, priority, rank, created_at, body, meta)
+    SELECT id, (SELECT txid_current()), queue_id, type, priority, nullif(rank, -priority),
+           penstock.moment(), body, meta
     FROM asked)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, 0, 0, 9007199254740991, 0 FROM asked

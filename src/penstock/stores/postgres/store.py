@@ -1,10 +1,12 @@
 """Opens, creates and migrates a PostgreSQL store by its URL."""
 
+from functools import partial
 from typing import TypeAlias
 
 import asyncpg
 
 from penstock.errors import InvalidInput, StoreUnusable
+from penstock.model.store_types import Claim
 from penstock.store import Capabilities, Clock
 from penstock.stores.migrations import Migration
 from penstock.stores.postgres.connection import (
@@ -14,7 +16,7 @@ from penstock.stores.postgres.connection import (
     PostgresPool,
     parse,
 )
-from penstock.stores.postgres.dialect import PostgresDialect
+from penstock.stores.postgres.dialect import PostgresDialect, make_completion, make_terms
 from penstock.stores.postgres.errors import ERRORS, translate_error
 from penstock.stores.postgres.notifier import PostgresNotifier
 from penstock.stores.postgres.schema import (
@@ -36,6 +38,8 @@ from penstock.stores.sql.store import SqlStore
 PostgresStore: TypeAlias = SqlStore[
     ServerDatabase[asyncpg.Connection, PostgresTransaction], PostgresNotifier, PostgresDialect
 ]
+# No queue has id 0.
+WARM_UP = (("pick_one", make_terms(Claim((0,), ""))), make_completion(()))
 OLDEST = 130_000
 # Server settings under which a commit survives a power cut.
 NEEDED = ("fsync", "full_page_writes")
@@ -73,12 +77,29 @@ def make_store(address: PostgresDsn, seal: str) -> PostgresStore:
     database: ServerDatabase[asyncpg.Connection, PostgresTransaction] = ServerDatabase(
         address.where,
         Capabilities("postgres", address.durability),
-        PostgresPool(address.connect, address.pool_size, DEADLINE),
+        PostgresPool(partial(connect_warm, address), address.pool_size, DEADLINE),
         PostgresDriver(address.where),
         notifier,
     )
     dialect = PostgresDialect(database, notifier, address, seal)
     return SqlStore(database, notifier, dialect, ServerVerbs(database, dialect))
+
+
+async def connect_warm(address: PostgresDsn) -> asyncpg.Connection:
+    """Opens a connection with the hot statements prepared, by claiming and completing nothing.
+
+    Otherwise the first message on each connection waits for it. A pooler prepares nothing.
+    """
+    connection = await address.connect()
+    if not address.pooler:
+        try:
+            for name, values in WARM_UP:
+                text, names = SQL[name]
+                await connection.fetch(text, *[values[each] for each in names], timeout=DEADLINE)
+        except ERRORS as error:
+            connection.terminate()
+            raise translate_error(error, address.where) from error
+    return connection
 
 
 async def wait_for_migrations(

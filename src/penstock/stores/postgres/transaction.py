@@ -1,7 +1,7 @@
 """The statements of PostgreSQL, and one transaction on one asyncpg connection."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -167,11 +167,11 @@ class PostgresDriver:
         if not connection.is_closed():
             await connection.execute("ROLLBACK", timeout=DEADLINE)
 
-    async def fetch(
+    def fetch(
         self, connection: asyncpg.Connection, statement: str, values: Mapping[str, Any]
-    ) -> list[Any]:
+    ) -> Awaitable[list[Any]]:
         text, names = SQL[statement]
-        return await connection.fetch(text, *[values[name] for name in names], timeout=DEADLINE)
+        return connection.fetch(text, *[values[name] for name in names], timeout=DEADLINE)
 
     def writes(self, statement: str) -> bool:
         return SQL[statement].writes

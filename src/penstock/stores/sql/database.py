@@ -35,9 +35,9 @@ class ServerDriver(Protocol[C_contra, Tx_co]):
 
     async def roll_back(self, connection: C_contra) -> None: ...
 
-    async def fetch(
+    def fetch(
         self, connection: C_contra, statement: str, values: Mapping[str, Any]
-    ) -> list[Any]:
+    ) -> Awaitable[list[Any]]:
         """Runs one statement outside a transaction."""
 
     def writes(self, statement: str) -> bool: ...
@@ -88,12 +88,18 @@ class ServerDatabase(Generic[C, Tx_co]):
     async def fetch(self, statement: str, values: Mapping[str, Any] = NO_VALUES) -> list[Any]:
         """Runs one statement outside a transaction."""
         self.refuse_closed()
+        pool = self.pool
+        connection = pool.take_idle() or await pool.take()
         try:
-            async with self.pool.use() as connection:
-                return await self.driver.fetch(connection, statement, values)
-        except self.driver.errors as error:
-            sent = self.driver.writes(statement)
-            raise self.driver.translate(error, sent=sent) from error
+            return await self.driver.fetch(connection, statement, values)
+        except BaseException as error:
+            pool.drop_after(error, connection)
+            if isinstance(error, self.driver.errors):
+                sent = self.driver.writes(statement)
+                raise self.driver.translate(error, sent=sent) from error
+            raise
+        finally:
+            pool.give_back(connection)
 
     async def write(self, work: Work[Tx_co, P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs one write transaction, durable when it returns. Retries conflicts."""

@@ -138,4 +138,4 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
         value: T = end.value
         return value
     work.close()
-    raise RuntimeError("a SQLite operation suspended")
+    raise RuntimeError("an operation on a synchronous connection suspended")

@@ -19,7 +19,6 @@ from typing import ParamSpec, Protocol, TypeVar
 from penstock.errors import StoreClosed, StoreUnusable
 from penstock.model.message import Moment
 from penstock.store import Capabilities, Clock, Durability
-from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.connection import connect, read_floor, translate_error
 from penstock.stores.sqlite.files import StoreFiles
 from penstock.stores.sqlite.notifier import CommitWatcher, SocketNotifier
@@ -263,7 +262,7 @@ class SqliteDatabase:
 
 def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[SqliteTransaction], T]:
     def run(tx: SqliteTransaction) -> T:
-        return finish(work(tx, *args, **kwargs))
+        return tx.finish(work(tx, *args, **kwargs))
 
     return run
 

@@ -1,7 +1,8 @@
 """Publishes and settles as jobs of the single writer, as sets where that is faster."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ from penstock.model.store_types import (
     Promoted,
     Published,
     Sweep,
+    count_body_bytes,
 )
 from penstock.stores.sql import messages, queues, upkeep
 from penstock.stores.sql import settle as settling
@@ -26,10 +28,12 @@ from penstock.stores.sql.keys import finalize
 from penstock.stores.sql.settle import explain, extend_one, keep_result
 from penstock.stores.sqlite import caller_transaction, publish
 from penstock.stores.sqlite.caller_transaction import ADAPTERS
-from penstock.stores.sqlite.database import SqliteDatabase
+from penstock.stores.sqlite.database import SqliteDatabase, bind
 from penstock.stores.sqlite.transaction import SqliteTransaction
-from penstock.stores.sqlite.writer import FIRST, LAST, NEXT
+from penstock.stores.sqlite.writer import FIRST, LAST, NEXT, Work
 
+P = ParamSpec("P")
+T = TypeVar("T")
 encode = msgspec.json.Encoder().encode
 
 
@@ -37,11 +41,21 @@ class SqliteVerbs:
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
 
-    async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
+    def write(
+        self, order: int, work: Work[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]:
+        """Hands a hot write to the writer, without the coroutines of the database."""
         database = self.database
-        if database.files is not None:
-            database.files.check_room(sum(len(entry.body) for entry in entries))
-        return await database.write_in(NEXT, publish.publish, entries, atomic)
+        if database.closed or database.files is None:
+            database.refuse_closed()
+        else:
+            database.files.check_identity()
+        return database.writer.run(order, bind(work, *args, **kwargs))
+
+    async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
+        if self.database.files is not None:
+            self.database.files.check_room(count_body_bytes(entries))
+        return await self.write(NEXT, publish.publish, entries, atomic)
 
     def enqueue_on(
         self, connection: object, entries: Sequence[Entry], *, wake: bool = True
@@ -84,7 +98,7 @@ class SqliteVerbs:
     # Consumers.
 
     async def complete(self, items: Sequence[Completion]) -> list[Answer]:
-        return await self.database.write_in(FIRST, complete_all, items)
+        return await self.write(FIRST, complete_all, items)
 
     async def extend(self, items: Sequence[Extension]) -> list[Answer]:
         return await self.database.write_in(FIRST, extend_all, items)
