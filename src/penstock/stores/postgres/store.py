@@ -17,7 +17,7 @@ from penstock.stores.postgres.connection import (
     parse,
 )
 from penstock.stores.postgres.dialect import PostgresDialect, make_completion, make_terms
-from penstock.stores.postgres.errors import ERRORS, translate_error
+from penstock.stores.postgres.errors import ERRORS, is_connection_gone, translate_error
 from penstock.stores.postgres.notifier import PostgresNotifier
 from penstock.stores.postgres.schema import (
     connect_to_migrate,
@@ -97,8 +97,10 @@ async def connect_warm(address: PostgresDsn) -> asyncpg.Connection:
                 text, names = SQL[name]
                 await connection.fetch(text, *[values[each] for each in names], timeout=DEADLINE)
         except ERRORS as error:
-            connection.terminate()
-            raise translate_error(error, address.where) from error
+            # A server that is read-only refuses the claim, and can be read all the same.
+            if is_connection_gone(error):
+                connection.terminate()
+                raise translate_error(error, address.where) from error
     return connection
 
 
