@@ -13,7 +13,7 @@ COMMANDS = {
     "send": "jobs",
     "list": "messages",
     "show": "messages",
-    "explain": "messages",
+    "explain": "explain",
     "cancel": "messages",
     "redrive": "dlq",
     "dlq": "dlq",

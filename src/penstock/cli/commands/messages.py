@@ -32,7 +32,6 @@ from penstock.cli.output import (
 )
 from penstock.model.message import HistoryRow, Moment, Record, State
 from penstock.model.queue import Queue
-from penstock.rules.explain import Cause
 from penstock.rules.lifecycle import compute_limits
 
 group = click.Group()
@@ -146,39 +145,6 @@ def show(session: CommandContext, reference: str, output: bool) -> None:
     else:
         print_record(record, queue, result, now, find_folder(files))
         print_tails(files)
-
-
-@command(group, "explain")
-@click.argument("reference")
-def explain(session: CommandContext, reference: str) -> None:
-    """Explain why a message does not run, or has not finished.
-
-    REFERENCE is an id or QUEUE/NAME. The cause to act on comes first.
-
-    \b
-    penstock explain 42
-    penstock explain shell/j1
-    """
-
-    async def work(broker: Broker) -> list[Cause]:
-        record = await find_message(broker, reference, session.scope)
-        return await broker.admin.explain(record.message.id, scope=session.scope)
-
-    causes = session.run(work)
-    if session.as_json:
-        print_json({"causes": [describe_cause(each) for each in causes]})
-        return
-    for cause in causes:
-        print(f"{cause.code}: {cause.text}\n  {cause.remedy}")
-
-
-def describe_cause(cause: Cause) -> dict[str, Any]:
-    return {
-        "code": cause.code,
-        "text": cause.text,
-        "remedy": cause.remedy,
-        "evidence": cause.evidence,
-    }
 
 
 def describe_message(record: Record, queue: Queue, result: bytes | None) -> dict[str, Any]:
@@ -357,4 +323,4 @@ def cancel(session: CommandContext, references: tuple[str, ...], force: bool) ->
         print_json(each) if session.as_json else print(f"{each['id']} {each['state']}")
 
 
-COMMANDS = {"list": list_, "show": show, "explain": explain, "cancel": cancel}
+COMMANDS = {"list": list_, "show": show, "cancel": cancel}
