@@ -12,8 +12,9 @@ EACH = dict(commands())
 
 def test_there_is_every_command_an_operator_was_promised() -> None:
     promised = {
-        "enqueue", "send", "status", "list", "show", "explain", "cancel", "redrive", "agents", "backup",
-        "migrate", "doctor", "bench", "demo", "worker start", "worker stop", "worker list",
+        "enqueue", "send", "status", "list", "show", "explain", "cancel", "redrive", "agents",
+        "backup", "migrate",
+        "doctor", "bench", "demo", "worker start", "worker stop", "worker list",
         "dlq list", "dlq show", "dlq retry", "dlq purge", "config get", "config set", "config show",
         "serve", "up",
         "queue create", "queue list", "queue show", "queue set", "queue pause", "queue resume",

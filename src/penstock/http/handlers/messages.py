@@ -188,7 +188,7 @@ def has_ended(record: Record) -> bool:
 @messages.add(
     "GET", "/v1/messages/{reference:path}/explain", "Explain why a message waits", Explanation
 )
-async def explain(call: Called, reference: Reference) -> Explanation:
+async def explain(call: RequestContext, reference: Reference) -> Explanation:
     """Returns why the message does not run or has not finished, and what would change it."""
     return make_explanation(await call.admin.explain(reference, scope=call.scope))
 
