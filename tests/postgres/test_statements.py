@@ -34,6 +34,7 @@ BY_LOCKED = re.compile(r"\bctid = (?:ANY \(ARRAY\(|held\.place)|\bid = \(SELECT 
 ENDS = {
     "take_some_": ("ready", "scheduled", "dead"),
     "prune_": ("history", "message", "name", "result"),
+    "copy_": ("ready", "scheduled", "lease", "dead"),
 }
 PUT_TOGETHER = {start + end for start, ends in ENDS.items() for end in ends}
 CHANGING_LEASES = sorted(name for name, text in TEXTS.items() if CHANGES_LEASE.search(text))

@@ -11,6 +11,7 @@ import pytest
 
 from penstock import stores
 from penstock.stores import statements
+from penstock.stores.sql.copying import COLUMNS
 from penstock.stores.sqlite.connection import connect, set_up
 from penstock.stores.sqlite.database import read_system_clock
 from penstock.stores.sqlite.publish import CHUNKS, INSERTS, INSERTS_UNIFORM, ROW
@@ -34,8 +35,11 @@ UNFENCED: frozenset[str] = frozenset()
 ENDS = {
     "take_some_": ("ready", "scheduled", "dead"),
     "prune_": ("history", "message", "name", "result"),
+    "copy_": ("ready", "scheduled", "lease", "dead"),
 }
 PUT_TOGETHER = {start + end for start, ends in ENDS.items() for end in ends}
+# Asked for by the name of their table.
+RESTORED = {f"restore_{table}" for table in COLUMNS}
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +150,7 @@ def test_every_statement_is_used() -> None:
     used = {node.value for node in nodes() if isinstance(node, ast.Constant)}
     made = {fixed(text) for text in calls("all", "one", "run") if isinstance(text, ast.JoinedStr)}
     assert made == ENDS.keys()
-    assert SQL.keys() - used - PUT_TOGETHER == set()
+    assert SQL.keys() - used - PUT_TOGETHER - RESTORED == set()
 
 
 def test_every_statement_that_is_asked_for_exists() -> None:
