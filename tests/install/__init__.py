@@ -1,0 +1,1 @@
+"""Installations: the bare package, and the lowest versions it allows."""
