@@ -1,5 +1,6 @@
 """All mutations, as data. Each bug fixed adds one."""
 
+from tests.mutation.in_adoption import ADOPTION
 from tests.mutation.in_http import HTTP
 from tests.mutation.in_logs import TOLD
 from tests.mutation.in_mariadb import MARIADB
@@ -14,6 +15,7 @@ from tests.mutation.in_store import STORE
 from tests.mutation.in_worker import WORKER
 
 MUTATIONS = (
+    *ADOPTION,
     *STATEMENTS, *POSTGRES, *MARIADB, *REDIS, *STORE, *RULES, *SHELL, *PIPELINE, *HTTP, *TOLD,
     *WORKER, *OPERATIONS,
 )  # fmt: skip
