@@ -4,10 +4,11 @@ import asyncio
 import random
 import secrets
 import string
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
+import msgspec
 import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
@@ -202,3 +203,11 @@ def compute_retry_wait(failures: int, every: float, error: Exception) -> float:
 def add_jitter(wait: float) -> float:
     """Adds jitter, so that nodes that started together drift apart."""
     return wait * random.uniform(0.9, 1.0)
+
+
+def report(counts: Mapping[str, int]) -> str:
+    return msgspec.json.encode(counts).decode()
+
+
+def read_report(text: str) -> dict[str, int]:
+    return msgspec.json.decode(text, type=dict[str, int])

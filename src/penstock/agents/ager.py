@@ -1,8 +1,8 @@
 """Raises the priority of messages that wait long, so that none starves."""
 
-from penstock.agents.report import report
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.queue import Queue, QueueState
+from penstock.runner import report
 from penstock.store import Store
 
 BATCH_SIZE = 1_000

@@ -1,10 +1,10 @@
 """Deletes artifacts of pruned messages, and of deliveries that did not end their message."""
 
-from penstock.agents.report import report
 from penstock.artifacts.room import ArtifactRoom
 from penstock.artifacts.rules import MessagePrefix, find_orphans
 from penstock.errors import Archived
 from penstock.model.message import Record
+from penstock.runner import report
 from penstock.store import Store
 
 BATCH_SIZE = 500

@@ -1,8 +1,8 @@
 """Seals new audit entries into the hash chain."""
 
-from penstock.agents.report import report
 from penstock.broker.audit import AuditLog
 from penstock.broker.queue_cache import QueueCache
+from penstock.runner import report
 from penstock.store import Store
 
 MAX_PAGES = 10

@@ -5,9 +5,9 @@ from collections import Counter
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from penstock.agents.report import read_report, report
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.queue import Scope
+from penstock.runner import read_report, report
 from penstock.store import Store
 
 log: FilteringBoundLogger = structlog.get_logger()

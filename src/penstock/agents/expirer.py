@@ -1,7 +1,7 @@
 """Expires messages whose TTL or deadline has passed."""
 
-from penstock.agents.report import report
 from penstock.broker.queue_cache import QueueCache
+from penstock.runner import report
 from penstock.store import Store
 
 BATCH_SIZE = 1_000

@@ -7,10 +7,10 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from penstock.agents.report import report
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.queue import Queue
 from penstock.model.store_types import Retention
+from penstock.runner import report
 from penstock.store import Store
 
 BATCH_SIZE = 1_000

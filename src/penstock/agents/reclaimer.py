@@ -6,11 +6,11 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from penstock.agents.report import report
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.message import Moment, Reclaim, State
 from penstock.model.store_types import AnswerKind, Lease, Move, Sweep
 from penstock.rules import lifecycle
+from penstock.runner import report
 from penstock.store import Store
 
 BATCH_SIZE = 500

@@ -7,13 +7,13 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from penstock.agents.report import report
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput, NotFound
 from penstock.model.message import Draft, Moment
 from penstock.model.queue import Queue, QueueState, Schedule
 from penstock.model.store_types import Dedupe, Entry, Firing
 from penstock.rules import cron, drafts
+from penstock.runner import report
 from penstock.store import Store
 
 PROMOTE_BATCH = 1_000
