@@ -55,10 +55,9 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class UniformBatch(Sequence[Entry]):
-    """Entries that differ only in their bodies: the first of them, and the bodies of all.
+    """The first of entries that differ only in their bodies, and the bodies of all.
 
-    It is recognised once, where drafts are admitted, so that stores write what the entries
-    share once. It yields entries to code that knows only sequences.
+    Code that knows only sequences gets entries from it.
     """
 
     __slots__ = ("bodies", "heading")
@@ -300,10 +299,7 @@ class Tally(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """Selects messages to list, newest first, or with `after` oldest first.
-
-    `before` and `after` are the last id of the previous page.
-    """
+    """Lists messages, newest first, or oldest first `after` the last id of the previous page."""
 
     queue_ids: tuple[int, ...]
     state: State | None = None
