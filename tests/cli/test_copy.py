@@ -77,7 +77,7 @@ def test_a_copy_that_was_killed_is_resumed(terminal: Terminal) -> None:
     publish_many(20_000)
     ran = subprocess.run([sys.executable, "-c", KILLED], cwd=terminal.folder, check=False)
     assert ran.returncode == -signal.SIGKILL
-    assert count(terminal, TO)["ready"] == 3_000
+    assert 3_000 <= count(terminal, TO)["ready"] < 20_000
     said = terminal.call("copy", FROM, TO, "--json")
     assert (said.json["messages"], said.json["resumes"]) == (20_000, True)
     assert count(terminal, TO) == {"ready": 20_000, "dead": 0, "completed": 0}

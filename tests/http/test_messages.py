@@ -144,3 +144,13 @@ def test_a_result_of_any_bytes_comes_back_as_it_was(server: Served) -> None:
     server.post("/v1/complete", sent)
     reply = server.get(f"/v1/messages/{id}/result")
     assert (reply.body, reply.headers["content-type"]) == (b"\xff\x00", "application/octet-stream")
+
+
+def test_a_message_that_waits_for_its_key_names_the_one_before_it(server: Served) -> None:
+    queue = server.queue()
+    first, second = (
+        server.post("/v1/publish", {"queue": queue, "body": 1, "ordering_key": "k"}).json["id"]
+        for _ in range(2)
+    )
+    assert "blocked_by" not in server.get(f"/v1/messages/{first}").json
+    assert server.get(f"/v1/messages/{second}").json["blocked_by"] == first

@@ -92,6 +92,8 @@ def test_stats_count_by_queue_and_place(server: Served) -> None:
         return {name: found.get(name, 0) for name in ("ready", "scheduled", "claimed")}
 
     until(lambda: counts() == {"ready": 2, "scheduled": 1, "claimed": 1})
+    told = server.get("/v1/stats").json
+    assert (told["ended_counted"], told.get("truncated", False)) == (10_000, False)
 
 
 def test_metrics_are_told_with_bounded_labels(server: Served) -> None:

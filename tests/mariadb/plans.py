@@ -56,7 +56,7 @@ IDS = [7, 12, 17, 22]
 VALUES: dict[str, Any] = {
     "above": 0, "after": 10, "any_type": True, "before": 20, "begins": True, "by": "b",
     "correlation": "c10", "consumer": "c", "due_by": 10, "ended": 10, "everywhere": False,
-    "expired_by": 2**62, "full": True,
+    "expired_by": 2**62, "first": 10, "full": True,
     "fence": 7, "flags": 0, "given": RawSql("SELECT 7 AS id, 7 AS fence, '' AS body"), "id": 7,
     "ids": IDS, "array": "[7,12]", "key": "key7", "keys": ["key7", "key12"], "last": 50,
     "length": 30, "limit": 10, "looks": 1,

@@ -21,4 +21,28 @@ COPYING = (
              "if call('HEXISTS', message, life.id) == 0 then", "if true then", COPY),
 )  # fmt: skip
 
-OPERATIONS = (*COPYING,)
+OPERATORS = "tests/cli/test_operators.py"
+
+LOOKING = (
+    Mutation("a_missing_store_is_made", "cli/context.py", "run_on_store",
+             "if not create and not await", "if create and not await",
+             "tests/cli/test_stores.py"),
+    Mutation("options_before_the_command_are_lost", "cli/context.py", "command",
+             'url or before.get("url")', "url", OPERATORS),
+    Mutation("a_count_is_not_marked", "cli/commands/status.py", "make_cell",
+             'return f"{row[name]}+" if truncated else row[name]', "return row[name]", OPERATORS),
+    Mutation("finished_messages_are_imported", "http/handlers/bulk.py", "takes",
+             "in self.states", "is not None",
+             "tests/http/test_bulk.py::test_finished_messages_are_imported_only_on_request"),
+    Mutation("a_burst_uses_up_the_reserve", "stores/sqlite/files.py", "check_room",
+             "self.room -= WRITE_AMPLIFICATION * wanted", "pass",
+             "tests/sqlite/test_disk_full.py::test_a_burst_does_not_outrun_the_reserve"),
+    Mutation("the_scheduler_is_silent", "agents/scheduler.py", "_report",
+             "if not any(self.counts.values()) or", "if True or",
+             "tests/agents/test_scheduler.py::test_the_last_work_of_the_scheduler_is_known"),
+    Mutation("nobody_blocks_a_key", "stores/sql/records.py", "find_blocker",
+             "return row[0] if row else None", "return None",
+             conformance("keys::test_a_waiting_message_names_the_one_that_holds_its_key")),
+)  # fmt: skip
+
+OPERATIONS = (*COPYING, *LOOKING)

@@ -134,6 +134,20 @@ WALKS: dict[str, list[str]] = {
     "message_columns": ["message_tx (tx)"],
     "history_columns": ["history_tx (tx)"],
     "recent": ["history_tx (position)"],
+    "copy_keys": ["dedup_pkey (key)"],
+    "copy_sizes": [BODY],
+    "copy_messages": [BODY],
+    "copy_stored": [BODY],
+    "copy_heads": [TURN],
+    "copy_ready": [BODY, TICKET],
+    # Only if the ranks of some have changed, and then once for a page.
+    "copy_ready_scan": ["ready_pkey (id)"],
+    "copy_scheduled": ["scheduled_pkey (id)"],
+    "copy_lease": [HELD],
+    "copy_dead": ["dead_pkey (id)"],
+    "copy_history": [STORY, ENDED],
+    "copy_results": ["result_pkey (id)"],
+    "find_oldest": [BODY],
 }
 # Looks of an operator, from the last id down until the page is full: by one index or the other.
 PAGES = {"find_all", "find_ready", "find_scheduled", "find_claimed", "find_dead", "find_ended"}

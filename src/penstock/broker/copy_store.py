@@ -20,9 +20,9 @@ from penstock.store import Store
 PROGRESS = ("copy", "progress")
 # Documents of other features belong to one store: webhook secrets, report figures.
 DOCUMENT_KINDS = ("key", "role", "trust", "subscription")
-PAGE_SIZE = 1_000
+PAGE_SIZE = 2_500
 # Pages between two saves of the progress. A repeated page changes nothing.
-PAGES_PER_SAVE = 10
+PAGES_PER_SAVE = 4
 UNFINISHED = ("ready", "scheduled", "lease", "dead")
 
 

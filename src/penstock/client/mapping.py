@@ -105,6 +105,7 @@ def make_record(view: MessageView, queue_id: int) -> Record:
         timeline=tuple(timeline),
         claimed_at=to_optional_moment(view.claimed_at),
         begun_at=to_optional_moment(view.begun_at),
+        blocked_by=None if view.blocked_by is None else int(view.blocked_by),
     )
 
 

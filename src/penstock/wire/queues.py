@@ -170,13 +170,18 @@ class QueueCountsView(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True, omit_defaults=True):
-    """Counts are cached to limit the load on the store. `counted_at` is their time."""
+    """Counts are cached to limit the load on the store. `counted_at` is their time.
+
+    Ended messages are counted among the last `ended_counted`. `truncated` says that there are more.
+    """
 
     queues: list[QueueCountsView]
     workers: int
     durability: str
     counted_at: Time
     cursor: str | None = None
+    ended_counted: int = 0
+    truncated: bool = False
 
 
 class AutoscaleView(Struct, frozen=True):

@@ -66,6 +66,8 @@ class MessageView(MessageFields, frozen=True, omit_defaults=True):
     consumer: str | None = None
     claimed_at: Time | None = None
     begun_at: Time | None = None
+    # The message that holds the ordering key this one waits for.
+    blocked_by: str | None = None
     cancel_requested: bool = False
     percent: float | None = None
     note: str | None = None
@@ -189,6 +191,7 @@ def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> 
         consumer=record.consumer,
         claimed_at=to_optional_datetime(record.claimed_at),
         begun_at=to_optional_datetime(record.begun_at),
+        blocked_by=None if record.blocked_by is None else str(record.blocked_by),
         cancel_requested=record.cancel_requested,
         percent=record.percent,
         note=record.note,

@@ -214,6 +214,6 @@ def read(fields: dict[str, msgspec.Raw], queue: str) -> PublishRequest:
 # Fields of an exported message that a publisher cannot set.
 TOLD = {
     "id", "state", "attempts", "deliveries", "created_at", "reason", "error", "due_at",
-    "lease_until", "consumer", "claimed_at", "begun_at", "cancel_requested", "percent", "note",
-    "redrives", "dedup_key", "timeline",
+    "lease_until", "consumer", "claimed_at", "begun_at", "blocked_by", "cancel_requested",
+    "percent", "note", "redrives", "dedup_key", "timeline",
 }  # fmt: skip

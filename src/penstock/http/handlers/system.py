@@ -14,7 +14,12 @@ from penstock.errors import NotFound, Refused
 from penstock.http.auth.principal import OWNER, Extent, Requirement
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.handlers.queues import QUEUE_NAME
-from penstock.http.metrics.queue_stats import QueueRate, QueueSnapshot, compute_workers_needed
+from penstock.http.metrics.queue_stats import (
+    ENDED,
+    QueueRate,
+    QueueSnapshot,
+    compute_workers_needed,
+)
 from penstock.http.operations import OperationTable
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
@@ -242,6 +247,8 @@ async def get_stats(
         store.capabilities.durability,
         to_datetime(snapshot.at),
         next_cursor,
+        ENDED,
+        sum(count for (_, place), count in snapshot.depths.items() if place in ENDS) >= ENDED,
     )
 
 

@@ -733,7 +733,7 @@ SELECT (SELECT auto_increment - 1 FROM information_schema.tables
        (SELECT value FROM penstock_counter WHERE name = 'pruned');
 -- name: copy_keys
 SELECT queue_id, `key`, id, digest, expires_at FROM penstock_dedup
-WHERE (queue_id, `key`) > (:queue_id, :key) AND expires_at > :now
+WHERE (queue_id = :queue_id AND `key` > :key OR queue_id > :queue_id) AND expires_at > :now
 ORDER BY queue_id, `key` LIMIT :limit;
 -- name: copy_sizes
 SELECT id, length(body) FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;

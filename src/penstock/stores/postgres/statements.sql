@@ -933,7 +933,8 @@ DELETE FROM penstock.act
 WHERE id IN (SELECT id FROM penstock.act WHERE at < :now - 31536000000000 LIMIT :limit);
 
 -- name: copy_counters
-SELECT (SELECT last_value FROM penstock.message_id), (SELECT last_value FROM penstock.fence),
+SELECT coalesce(pg_sequence_last_value('penstock.message_id'), 0),
+       coalesce(pg_sequence_last_value('penstock.fence'), 0),
        (SELECT value FROM penstock.counter WHERE name = 'pruned');
 -- name: copy_keys
 SELECT queue_id, key, id, digest, expires_at FROM penstock.dedup
@@ -949,8 +950,10 @@ FROM penstock.message WHERE id BETWEEN :first AND :last ORDER BY id;
 SELECT id FROM penstock.head WHERE id BETWEEN :first AND :last;
 -- name: copy_ready
 SELECT r.id, r.rank, r.attempts, r.deliveries, r.flags
-FROM penstock.message m JOIN penstock.ready r
-    ON r.queue_id = m.queue_id AND r.rank = coalesce(m.rank, -m.priority) AND r.id = m.id
+FROM penstock.message m CROSS JOIN LATERAL (
+    SELECT * FROM penstock.ready
+    WHERE queue_id = m.queue_id AND rank = coalesce(m.rank, -m.priority) AND id = m.id
+    LIMIT 1) AS r
 WHERE m.id BETWEEN :first AND :last;
 -- name: copy_ready_scan
 SELECT id, rank, attempts, deliveries, flags FROM penstock.ready WHERE id BETWEEN :first AND :last;
@@ -986,7 +989,7 @@ WITH raised AS (
     UPDATE penstock.counter SET value = greatest(value, :pruned) WHERE name = 'pruned'
     RETURNING 1)
 SELECT setval('penstock.message_id',
-              greatest(:message::bigint, (SELECT last_value FROM penstock.message_id))),
+              greatest(:message::bigint, pg_sequence_last_value('penstock.message_id'), 1)),
        setval('penstock.fence',
-              greatest(:fence::bigint, (SELECT last_value FROM penstock.fence)))
+              greatest(:fence::bigint, pg_sequence_last_value('penstock.fence'), 1))
 FROM raised;
