@@ -53,6 +53,7 @@ class SyncAdmin:
     get = make_sync(RemoteAdmin.get)
     result = make_sync(RemoteAdmin.result)
     callbacks = make_sync(RemoteAdmin.callbacks)
+    explain = make_sync(RemoteAdmin.explain)
     find = make_sync(RemoteAdmin.find)
     cancel = make_sync(RemoteAdmin.cancel)
     redrive = make_sync(RemoteAdmin.redrive)
