@@ -29,7 +29,6 @@ from penstock.model.store_types import (
 )
 from penstock.outage import Outages
 from penstock.rules.explain import Cause
-from penstock.rules.explain import Cause
 from penstock.store import Store
 
 T = TypeVar("T")
@@ -172,8 +171,6 @@ class AdminInterface(Protocol):
     async def get(self, reference: int | str, *, scope: str = "default") -> Record: ...
 
     async def result(self, reference: int | str, *, scope: str = "default") -> bytes | None: ...
-
-    async def explain(self, reference: int | str, *, scope: str = "default") -> list[Cause]: ...
 
     async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]: ...
 
