@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from penstock import stores
+from penstock.broker.interface import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.client.brokers import BrokerPool
 from penstock.model.message import Verb
@@ -35,7 +36,7 @@ class RecordingConnections(BrokerPool):
         super().__init__(url, "default")
         self.recorder = recorder
 
-    async def open(self) -> Broker:
+    async def open(self) -> BrokerInterface:
         store = await stores.open(self.url)
         names = {queue.id: queue.name for queue in await store.queues()}
         return Broker(cast(Store, RecordingStore(store, self.recorder, names)))
