@@ -13,6 +13,7 @@ PLAIN = "tests/http/test_plain_asgi.py"
 CONNECTIONS, PROXIES = "tests/http/test_many_connections.py", "tests/http/test_proxies.py"
 SETTLE_RIGHTS, BOUNDS = "tests/http/test_settle_rights.py", "tests/http/test_access_bounds.py"
 REVOCATION = "tests/http/test_revocation.py"
+RETRIES = "tests/http/test_client_retries.py"
 REQUESTS, BROWSERS = "tests/http/test_requests.py", "tests/http/test_browsers.py"
 RULES, IDENTITY = "tests/unit/test_access.py", "tests/http/test_identity.py"
 
@@ -97,6 +98,14 @@ HTTP = (
              "if any(each.startswith(TICKET_PREFIX) for each in given):", "if False:", BROWSERS),
     Mutation("ticket_of_a_revoked_key", "http/auth/authenticate.py", "by_ticket",
              'if key.state(await self.store.now()) != "active":', "if False:", BROWSERS),
+    Mutation("lost_settle_is_not_repeated", "client/transport.py", "exchange",
+             "if policy is None:", "if True:", RETRIES),
+    Mutation("publish_without_a_key_is_repeated", "client/client.py", "publish",
+             "retry=None if draft.dedup is None else REMOTE_CALL", "retry=REMOTE_CALL", RETRIES),
+    Mutation("webhook_id_of_any_store", "broker/webhook_secrets.py", "make_id",
+             "await self.store.secret()", 'b"secret"', DISPATCHER),
+    Mutation("allow_names_one_method", "http/operations.py", "list_matching",
+             "found.extend(methods.values())", "pass", ERRORS),
     Mutation("shell_jobs_over_http", "http/handlers/publish.py", "refuse_shell",
              "if not call.service.limits.allow_shell:", "if False:", ERRORS),
     Mutation("a_denial_among_grants", "rules/access.py", "is_granted",
