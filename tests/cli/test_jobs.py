@@ -189,7 +189,7 @@ BAD_APPS = {
     "a module that exits": ("exits:app", "SystemExit: 7"),
     "a module that uses us wrongly": (
         "misuses:app",
-        "no option named quue; expected one of queue, ",
+        "no option named 'quue'; did you mean 'queue'?",
     ),
     "where it uses us wrongly": ("misuses:app", "misuses.py:4"),
     "a module with a wrong line": ("wrong:app", "SyntaxError"),

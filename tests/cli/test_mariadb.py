@@ -36,6 +36,7 @@ def test_a_shell_job_runs_and_its_output_is_shown(guarded: Terminal) -> None:
 
 
 def test_workers_are_listed_and_stopped_from_another_terminal(guarded: Terminal) -> None:
+    guarded.run("migrate")
     with guarded.start("worker", "start", "--processes", 2) as workers:
         listed = until(lambda: in_pairs(guarded.run("worker", "list", "--json").lines))
         assert guarded.run("send", "shop.add", 1, 2, "--wait").out == "3\n"
@@ -82,6 +83,6 @@ def test_a_missing_driver_is_told_with_what_to_install(
     terminal: Terminal, guarded: Terminal, url: str, module: str, options: str, extra: str
 ) -> None:
     reason = f"No module named {module!r}"
-    terminal.write(f"{module}.py", f"raise ModuleNotFoundError({reason!r})")
+    terminal.write(f"{module}.py", f"raise ModuleNotFoundError({reason!r}, name={module!r})")
     said = guarded.run("queue", "create", "work", "--url", url + options, code=1)
     assert said.err == f"penstock: {reason}: install penstock[{extra}]\n"

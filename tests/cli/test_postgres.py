@@ -69,6 +69,7 @@ def test_jobs_of_two_stores_in_one_folder_keep_their_output_apart(
 
 
 def test_workers_are_listed_and_stopped_from_another_terminal(guarded: Terminal) -> None:
+    guarded.run("migrate")
     with guarded.start("worker", "start", "--processes", 2) as workers:
         listed = until(lambda: in_pairs(guarded.run("worker", "list", "--json").lines))
         assert {each["state"] for each in listed} == {"running"}
@@ -166,7 +167,7 @@ def test_a_wrong_url_is_told_without_its_password(terminal: Terminal, url: str) 
 
 def test_a_missing_driver_is_told_with_what_to_install(terminal: Terminal) -> None:
     reason = "No module named 'asyncpg'"
-    terminal.write("asyncpg.py", f"raise ModuleNotFoundError({reason!r})")
+    terminal.write("asyncpg.py", f"raise ModuleNotFoundError({reason!r}, name='asyncpg')")
     said = terminal.run("status", "--url", "postgresql://me:s3cret@db/x", code=1, PYTHONPATH=".")
     assert said.err == f"penstock: {reason}: install penstock[postgres]\n"
 

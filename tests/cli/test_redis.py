@@ -56,6 +56,7 @@ def test_a_dead_job_is_listed_redriven_and_purged(shop: Terminal) -> None:
 
 
 def test_workers_are_seen_and_stopped_from_elsewhere(shop: Terminal) -> None:
+    shop.run("migrate")
     with shop.start("worker", "start", "shop:app") as worker:
         until(lambda: shop.run("worker", "list", "--json").lines)
         shop.run("worker", "stop")
@@ -63,7 +64,7 @@ def test_workers_are_seen_and_stopped_from_elsewhere(shop: Terminal) -> None:
 
 
 def test_status_and_doctor_tell_how_the_store_is(shop: Terminal) -> None:
-    said = shop.run("status")
+    said = shop.run("status", code=3)
     assert "no store at 'redis://127.0.0.1" in said.err
     shop.run("migrate")
     said = shop.run("status")

@@ -131,6 +131,7 @@ def test_a_worker_that_crashed_is_gone_and_the_next_one_buries_it(terminal: Term
 
 
 def test_one_of_two_workers_is_stopped_by_the_beginning_of_its_id(terminal: Terminal) -> None:
+    terminal.call("migrate")
     with terminal.start("worker", "start") as one, terminal.start("worker", "start") as other:
 
         def both() -> list[dict[str, object]]:
@@ -234,6 +235,7 @@ def test_processes_that_cannot_start_end_with_their_error(terminal: Terminal) ->
 
 
 def test_a_worker_restarts_when_its_code_changes(terminal: Terminal) -> None:
+    terminal.call("migrate")
     terminal.write("shop.py", APP)
     with terminal.start("worker", "start", "shop:app", "--reload") as parent:
         until(lambda: terminal.call("status", "--json").json["workers"] == 1)
