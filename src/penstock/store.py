@@ -134,6 +134,9 @@ class StoreUpkeep(Protocol):
 
     async def expire(self, limit: int) -> int: ...
 
+    async def expire_dead(self, queue_id: int, before: Moment, limit: int) -> int:
+        """Ends dead letters that died before this moment as expired."""
+
     async def age(self, queue_id: int, waited: float, limit: int) -> int:
         """Moves the longest-waiting tickets up to the next existing rank."""
 

@@ -163,6 +163,20 @@ async def test_only_what_is_older_than_its_queues_retention_leaves(simulation: S
         await simulation.broker.admin.get(old)
 
 
+async def test_dead_letters_end_after_their_queues_dead_retention(simulation: Simulation) -> None:
+    await simulation.broker.admin.create_queue("short", dead_retention=3_600.0)
+    ids = []
+    for queue in ("short", "default"):
+        (held,) = await hold(simulation.broker, queue)
+        await simulation.broker.settle(held, SettleReject("no"))
+        ids.append(held.id)
+    await simulation.advance("59m")
+    assert await state(simulation.broker, ids[0]) is State.DEAD
+    await simulation.advance("10m")
+    assert await state(simulation.broker, ids[0]) is State.EXPIRED
+    assert await state(simulation.broker, ids[1]) is State.DEAD
+
+
 async def test_a_queue_whose_retention_was_shortened_is_looked_at_from_the_beginning(
     simulation: Simulation,
 ) -> None:

@@ -16,7 +16,7 @@ from penstock.model.message import (
     Verb,
 )
 from penstock.model.store_types import AnswerKind
-from tests.conformance.stage import LEASE_OVER, Stage
+from tests.conformance.stage import HOUR, LEASE_OVER, Stage
 
 pytestmark = pytest.mark.anyio
 
@@ -248,3 +248,24 @@ async def test_one_dead_letter_is_purged_and_its_neighbours_stay(stage: Stage) -
         State.DEAD,
         State.READY,
     ]
+
+
+async def test_old_dead_letters_end_as_expired(stage: Stage) -> None:
+    old = await stage.dead(ordering_key="k")
+    await stage.travel(HOUR)
+    queue_id, now = await stage.queue_id(), await stage.store.now()
+    new = await stage.dead()
+    assert await stage.store.expire_dead(queue_id, now, 10) == 1
+    assert await stage.store.expire_dead(queue_id, now, 10) == 0
+    record = await stage.admin.get(old)
+    assert (record.state, record.reason) == (State.EXPIRED, "dead_retention")
+    assert (await stage.admin.get(new)).state is State.DEAD
+
+
+async def test_a_claimed_dead_letter_does_not_expire(stage: Stage) -> None:
+    id = await stage.dead()
+    await stage.take("_dead_letter")
+    await stage.travel(HOUR)
+    queue_id, now = await stage.queue_id(), await stage.store.now()
+    assert await stage.store.expire_dead(queue_id, now, 10) == 0
+    assert (await stage.admin.get(id)).state is State.CLAIMED

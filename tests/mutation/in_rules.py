@@ -199,6 +199,11 @@ GROUPING = (
          "tests/unit/test_group_commit_store.py"),
 )  # fmt: skip
 
+RETENTION = (
+    rule("dead_letters_never_expire", "agents/pruner.py _expire_dead_letters", "if not limited:",
+         "if True:", "tests/agents/test_upkeep.py"),
+)  # fmt: skip
+
 AUDIT = (
     rule("seal_without_the_one_before", "rules/audit_chain.py hash_entry",
          "previous.encode() + msgspec.json.encode(row)", "msgspec.json.encode(row)", "audit_chain"),
@@ -231,4 +236,4 @@ FILTERS = (
          'return Pattern(tuple(unescape(quoted[1]).split("*")))', FILTER),
 )  # fmt: skip
 
-RULES = (*AUDIT, *FILTERS, *RANKS, *RETRIES, *ADMISSION, *AGENTS, *GROUPING)
+RULES = (*RETENTION, *AUDIT, *FILTERS, *RANKS, *RETRIES, *ADMISSION, *AGENTS, *GROUPING)

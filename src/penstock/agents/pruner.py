@@ -49,14 +49,17 @@ class Pruner:
     async def tick(self) -> float:
         await self._warn()
         pruned, more = await self._prune()
+        expired = await self._expire_dead_letters()
         keys = await self.store.sweep_keys(BATCH_SIZE)
-        wait = 0.0 if more or keys >= BATCH_SIZE else self.every
-        if not pruned and not keys:
+        wait = 0.0 if more or BATCH_SIZE in (expired, min(keys, BATCH_SIZE)) else self.every
+        if not pruned and not expired and not keys:
             return wait
         # The node that has the tick continues with a long backlog; the others wait.
         if not await self.store.claim_tick(self.name, self.every, self.by):
             return self.every
-        await self.store.end_tick(self.name, self.by, report({"messages": pruned, "keys": keys}))
+        await self.store.end_tick(
+            self.name, self.by, report({"messages": pruned + expired, "keys": keys})
+        )
         return wait
 
     async def _warn(self) -> None:
@@ -68,6 +71,23 @@ class Pruner:
                 log.error("export_hold_expired", export=name, days=int(age / DAY_S))
             elif age > DAY_S:
                 log.warning("export_behind", export=name, hours=int(age / 3_600))
+
+    async def _expire_dead_letters(self) -> int:
+        """Ends old dead letters where a queue sets `dead_retention`, at most one batch."""
+        limited = [
+            (queue, queue.settings.dead_retention)
+            for queue in await self.directory.list_queues()
+            if queue.settings.dead_retention is not None
+        ]
+        if not limited:
+            return 0
+        now, count = await self.store.now(), 0
+        for queue, kept in limited:
+            before = now - int(kept * 1_000_000)
+            count += await self.store.expire_dead(queue.id, before, BATCH_SIZE - count)
+            if count == BATCH_SIZE:
+                break
+        return count
 
     async def _prune(self) -> tuple[int, bool]:
         """Prunes one batch per group. Returns the count, and whether there is more."""

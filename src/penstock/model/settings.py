@@ -87,6 +87,8 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     aging: bool = False
     seconds_per_level: float | None = None
     retention: float = 7 * 86_400.0
+    # None keeps dead letters until they are redriven or purged.
+    dead_retention: float | None = None
     keep_results: float = 86_400.0
     max_body: int = 1_048_576
     shell: bool = False
@@ -99,6 +101,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
         check_range("max_body", self.max_body, 1, 64 * 1_048_576)
         check_range("lease", self.lease, MIN_LEASE_S, MAX_LEASE_S)
         check_range("retention", self.retention, 0, MAX_DURATION_S)
+        check_range("dead_retention", self.dead_retention, 0, MAX_DURATION_S)
         check_range("keep_results", self.keep_results, 0, MAX_DURATION_S)
         self._check_priorities()
 
@@ -132,6 +135,7 @@ PRESETS: dict[str, QueueSettings] = {
         backoff=Backoff(initial=2, factor=2, max=900, jitter="full"),
         pause_accepts=False,
         aging=True,
+        retention=3_600.0,
         priority_min=0,
         priority_max=5000,
     ),

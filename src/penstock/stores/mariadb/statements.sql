@@ -577,6 +577,10 @@ ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED;
 SELECT queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags
 FROM penstock_dead FORCE INDEX (queue) WHERE queue_id = :queue_id
 ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+-- name: take_old_dead
+SELECT queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags
+FROM penstock_dead FORCE INDEX (queue) WHERE queue_id = :queue_id AND dead_at < :before
+ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
 -- name: front_of_line
 SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;

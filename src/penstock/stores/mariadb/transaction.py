@@ -40,6 +40,7 @@ PLACES = {
     "take_some_ready": "ready",
     "take_some_scheduled": "scheduled",
     "take_some_dead": "dead",
+    "take_old_dead": "dead",
 }
 COMMIT, ROLLBACK = "COMMIT", "ROLLBACK"
 ENTER = fill_statement("enter")

@@ -762,6 +762,11 @@ DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.dead WHERE queue_id = :queue_id
     ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+-- name: take_old_dead
+DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM penstock.dead WHERE queue_id = :queue_id AND dead_at < :before
+    ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED))
+RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 
 -- name: front_of_line
 SELECT id FROM penstock.ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.errors import Archived, InvalidState
 from penstock.model.documents import AuditEntry, Document
-from penstock.model.message import NEVER, Flag, Record, State
+from penstock.model.message import NEVER, Flag, Moment, Record, State
 from penstock.model.store_types import Answer, Diagnosis, Entry, Published, Query
 from penstock.stores.redis import publish
 from penstock.stores.redis.codec import (
@@ -117,6 +117,10 @@ class RedisRecords:
 
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
         return int(await self.database.run("purge", encode_queue_id(queue_id), limit, *places))
+
+    async def expire_dead(self, queue_id: int, before: Moment, limit: int) -> int:
+        words = encode_queue_id(queue_id), before, limit
+        return int(await self.database.run("expire_dead", *words))
 
     async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
         reply = await self.database.run("purge_dead", *map(encode_id, ids))

@@ -116,6 +116,7 @@ class RedisStore:
         self.replace = records.replace
         self.purge = records.purge
         self.purge_dead = records.purge_dead
+        self.expire_dead = records.expire_dead
         self.save_documents = documents.save_documents
         self.document = documents.document
         self.documents = documents.documents

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from penstock.errors import Busy, InvalidState
-from penstock.model.message import NEVER, Flag, State, Verb
+from penstock.model.message import NEVER, Flag, Moment, State, Verb
 from penstock.model.store_types import MISSING, Answer, AnswerKind, Entry, Published
 from penstock.stores.sql import keys
 from penstock.stores.sql.keys import finalize
@@ -138,6 +138,13 @@ async def purge(tx: SqlTransaction, queue_id: int, places: Collection[str], limi
     for ticket in tickets:
         await end(tx, ticket, Verb.CANCEL, State.CANCELLED, "purged")
     return len(tickets)
+
+
+async def expire_dead(tx: SqlTransaction, queue_id: int, before: Moment, limit: int) -> int:
+    rows = await tx.all("take_old_dead", queue_id=queue_id, before=before, limit=limit)
+    for row in rows:
+        await end(tx, Ticket(*row), Verb.EXPIRE, State.EXPIRED, "dead_retention")
+    return len(rows)
 
 
 async def take_some(tx: SqlTransaction, queue_id: int, place: str, limit: int) -> list[Ticket]:

@@ -191,6 +191,9 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     async def find(self, query: Query) -> list[Record]:
         return await self.database.read(records.find, query)
 
+    async def expire_dead(self, queue_id: int, before: Moment, limit: int) -> int:
+        return await self.database.write(messages.expire_dead, queue_id, before, limit)
+
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
         return await self.change(messages.purge, queue_id, places, limit)
 

@@ -379,6 +379,10 @@ RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 DELETE FROM penstock_dead WHERE id IN (
     SELECT id FROM penstock_dead WHERE queue_id = :queue_id ORDER BY dead_at, id LIMIT :limit)
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+-- name: take_old_dead
+DELETE FROM penstock_dead WHERE id IN (
+    SELECT id FROM penstock_dead WHERE queue_id = :queue_id AND dead_at < :before ORDER BY dead_at, id LIMIT :limit)
+RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
 
 -- name: front_of_line
 SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
