@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from penstock.agents import make_agents
     from penstock.app.app import Penstock
     from penstock.app.job import Job, await_many, wait_many
-    from penstock.app.subscribers import Message
+    from penstock.app.subscribers import Message, Router
     from penstock.broker.local import Broker
     from penstock.errors import InvalidInput, JobCancelled, JobFailed, PenstockError
     from penstock.model.message import (
@@ -62,6 +62,7 @@ __all__ = [
     "Reject",
     "Release",
     "Retry",
+    "Router",
     "Runner",
     "Schedule",
     "SettleCancelled",
@@ -81,7 +82,7 @@ __all__ = [
 HOMES = {
     "agents": ("make_agents",),
     "app.app": ("Penstock",),
-    "app.subscribers": ("Message",),
+    "app.subscribers": ("Message", "Router"),
     "app.job": ("Job", "await_many", "wait_many"),
     "broker.local": ("Broker",),
     "errors": ("InvalidInput", "JobCancelled", "JobFailed", "PenstockError"),

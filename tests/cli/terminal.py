@@ -11,11 +11,13 @@ from threading import Event
 from time import monotonic
 from typing import Any, TextIO
 
+from click import Group
 from click.testing import CliRunner
 
-from penstock.cli.main import main
+from penstock.cli.main import main, queuectl
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
+QUEUECTL = PENSTOCK.with_name("queuectl")
 PATIENCE = 60.0
 LOOK = 0.05
 
@@ -54,7 +56,13 @@ class Terminal:
 
     def call(self, *words: object, code: int = 0, stdin: str | None = None) -> Said:
         """In this process: quick, and the same commands."""
-        ran = CliRunner().invoke(main, [str(word) for word in words], input=stdin, env=self.env)
+        return self.invoke(main, *words, code=code, stdin=stdin)
+
+    def queuectl(self, *words: object, code: int = 0) -> Said:
+        return self.invoke(queuectl, *words, code=code)
+
+    def invoke(self, group: Group, *words: object, code: int = 0, stdin: str | None = None) -> Said:
+        ran = CliRunner().invoke(group, [str(word) for word in words], input=stdin, env=self.env)
         assert ran.exit_code == code, (words, ran.exit_code, ran.output, ran.exception)
         return Said(ran.exit_code, ran.stdout, ran.stderr)
 

@@ -115,7 +115,8 @@ def test_config_speaks_of_the_shell_queue(terminal: Terminal) -> None:
         "max-retries": 7,
         "backoff-base": 1.5,
         "backoff-max": 3600.0,
-        "lease": 300.0,
+        "poll-interval": 1.0,
+        "lease": 30.0,
         "max-depth": 100,
         "retention": 30 * 86_400.0,
     }
@@ -123,14 +124,16 @@ def test_config_speaks_of_the_shell_queue(terminal: Terminal) -> None:
         "max-depth is now none in queue shell\n"
     )
     assert terminal.call("config", "get").out.startswith(
-        "settings of queue shell\n  max-retries   7\n"
+        "settings of queue shell\n  max-retries    7\n"
     )
 
 
-def test_config_of_a_store_without_shell_jobs_is_the_preset(terminal: Terminal) -> None:
+def test_config_of_a_store_without_shell_jobs_is_that_of_a_new_shell_queue(
+    terminal: Terminal,
+) -> None:
     publish()
     found = terminal.call("config", "get", "--json").json
-    assert found["lease"] == PRESETS["queuectl"].lease
+    assert (found["lease"], found["max-retries"]) == (30.0, PRESETS["queuectl"].max_attempts)
     assert "shell" not in terminal.call("queue", "list").out
 
 
@@ -194,3 +197,19 @@ def test_a_name_that_two_queues_have_is_asked_about(scheduled: Terminal) -> None
         each["queue"]: each["paused"] for each in scheduled.call("schedule", "list", "--json").lines
     }
     assert paused == {"default": False, "mail": True}
+
+
+def test_a_paused_scope_is_named_by_every_command(terminal: Terminal) -> None:
+    publish()
+    on_store(lambda broker: broker.admin.pause_scope("default"))
+    (row,) = [row for row in terminal.call("queue", "list").rows() if row[0] == "default"]
+    assert row[1] == "paused"
+    assert (
+        "default: active, and its scope is paused" in terminal.call("queue", "show", "default").out
+    )
+    assert terminal.call("queue", "show", "default", "--json").json["scope_paused"] is True
+    (counted,) = terminal.call("status", "--json").json["queues"]
+    assert (counted["state"], counted["scope_paused"]) == ("paused", True)
+    assert "the scope is paused; resume it with POST /v1/scopes/NAME/resume" in (
+        terminal.call("status").out
+    )

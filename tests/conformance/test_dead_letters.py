@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.errors import InvalidState
+from penstock.errors import InvalidInput, InvalidState
 from penstock.model.message import (
     Fail,
     Flag,
@@ -269,3 +269,14 @@ async def test_a_claimed_dead_letter_does_not_expire(stage: Stage) -> None:
     queue_id, now = await stage.queue_id(), await stage.store.now()
     assert await stage.store.expire_dead(queue_id, now, 10) == 0
     assert (await stage.admin.get(id)).state is State.CLAIMED
+
+
+async def test_dead_letters_are_listed_under_their_queue(stage: Stage) -> None:
+    await stage.queue("work")
+    ids = [await stage.dead("work"), await stage.dead()]
+    await stage.publish()
+    assert [each.message.id for each in await stage.admin.find(LETTERS)] == ids[::-1]
+    found = await stage.admin.find(LETTERS, state=State.DEAD, before=ids[1], limit=1)
+    assert [each.message.id for each in found] == ids[:1]
+    with pytest.raises(InvalidInput, match="are dead, not ready"):
+        await stage.admin.find(LETTERS, state=State.READY)

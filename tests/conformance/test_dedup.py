@@ -218,3 +218,11 @@ async def test_a_duplicate_says_nothing_new_about_its_message(stage: Stage) -> N
     assert (await stage.broker.publish(later)).id == first.id
     assert await stage.all(first.id) == before
     assert await stage.state(first.id) is State.READY
+
+
+async def test_a_queue_by_key_takes_any_body_for_the_same_message(stage: Stage) -> None:
+    await stage.queue("work", dedup_by="key")
+    first = await stage.publish(queue="work", body=b"1", dedup=Dedup("k"))
+    again = await stage.broker.publish(Draft(queue="work", body=b"2", dedup=Dedup("k")))
+    assert (again.id, again.duplicate) == (first, True)
+    assert (await stage.record(first)).message.body == b"1"

@@ -232,3 +232,23 @@ async def test_a_crash_and_a_nack_share_one_count(stage: Stage) -> None:
     await stage.sweep()
     assert len(await run_until_dead(stage, crash=False)) == 2
     assert await stage.counters(id) == (State.DEAD, 3, 3)
+
+
+async def test_a_nack_is_answered_with_the_delay_of_the_retry(stage: Stage) -> None:
+    await stage.queue("work")
+    id = await stage.publish(queue="work")
+    answer = await stage.broker.settle(await stage.take("work"), Nack("no", delay=7))
+    assert (answer.delay, answer.due_at) == (7.0, (await stage.record(id)).due_at)
+    await stage.travel(8)
+    await stage.promote()
+    answer = await stage.broker.settle(await stage.take("work"), Release())
+    assert (answer.delay, answer.due_at) == (None, None)
+
+
+async def test_a_nack_without_a_delay_ends_a_message_where_the_queue_says_so(stage: Stage) -> None:
+    await stage.queue("work", retry={"on_nack": "dead"})
+    ids = [await stage.publish(queue="work", max_attempts=most) for most in (None, None, 2)]
+    for settlement in (Nack("no"), Nack("no", delay=5), Nack("no")):
+        await stage.broker.settle(await stage.take("work"), settlement)
+    states = [await stage.state(id) for id in ids]
+    assert states == [State.DEAD, State.SCHEDULED, State.SCHEDULED]

@@ -218,3 +218,22 @@ async def test_time_is_the_stores(stage: Stage) -> None:
     before = await stage.store.now()
     await stage.travel(HOUR)
     assert await stage.store.now() >= before + micros(HOUR)
+
+
+async def test_finished_messages_of_one_queue_are_pruned_on_demand(stage: Stage) -> None:
+    await stage.queue("work")
+    await stage.queue("other")
+    old = [await stage.completed("work") for _ in range(3)]
+    await stage.travel(100)
+    middle = await stage.store.now()
+    kept = [await stage.completed("other"), await stage.completed("work"), await stage.dead("work")]
+    first = await stage.admin.prune("work", before=middle, limit=2)
+    assert (first.count, first.more) == (2, True)
+    second = await stage.admin.prune("work", before=middle, limit=2)
+    assert (second.count, second.more) == (1, False)
+    assert (await stage.admin.prune("work", before=middle)).count == 0
+    for id in old:
+        with pytest.raises(Archived):
+            await stage.admin.get(id)
+    assert [(await stage.admin.get(id)).message.id for id in kept] == kept
+    assert (await stage.admin.prune("work")).count == 1

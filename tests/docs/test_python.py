@@ -13,6 +13,7 @@ from penstock import AckPolicy, Context, Job, Message, Penstock, errors
 from penstock.app import job
 from penstock.app.app import EVENTS
 from penstock.app.enqueue import Enqueuer
+from penstock.app.subscribers import Router
 from penstock.app.task import BaseTask, TaskOptions
 from penstock.errors import InvalidInput
 from penstock.worker import policy
@@ -24,13 +25,14 @@ PAGE = page("reference/python.md")
 # Used by other modules of the package, not by applications.
 INSIDE = {
     "Penstock": {
-        "add", "admit", "apublish_on", "decorate", "ensure_queues", "handlers", "make",
-        "is_missing", "make_job", "prepare", "publish_calls", "publish_on",
+        "add", "add_subscribers", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
+        "make", "is_missing", "make_job", "prepare", "publish_calls", "publish_draft", "publish_on",
         "call_hooks", "find_connection", "reconcile_schedules", "refuse_open_transaction",
         "report_changed_settings", "run",
     },
     "BaseTask": {"call_in_place", "handler"},
     "Job": {"read", "wait_for_end"},
+    "Router": {"decorate"},
     "Context": {"make_completion", "take_note"},
 }  # fmt: skip
 CLASSES: dict[str, tuple[type, ...]] = {
@@ -39,7 +41,9 @@ CLASSES: dict[str, tuple[type, ...]] = {
     "Job": (Job,),
     "Context": (Context,),
     "Message": (Message,),
+    "Router": (Router,),
     "Strategy": (policy.Strategy,),
+    "TimedStrategy": (policy.TimedStrategy,),
 }
 OPTIONS = table(PAGE.split("## WorkerOptions")[1], "option")
 
@@ -97,7 +101,7 @@ def test_every_public_name_is_on_the_page() -> None:
 
 def test_every_attribute_of_a_context_and_a_message_is_named() -> None:
     hidden = {"lease", "renew_at", "limit", "until", "over", "settled", "settlement", "inside",
-              "attached", "started_at", "seconds", "begun"}  # fmt: skip
+              "attached", "started_at", "seconds", "begun", "times"}  # fmt: skip
     context = {*Context.__struct_fields__, *properties(Context)} - hidden
     rows = table(PAGE, "attribute")
     assert {word(row["attribute"]) for row in rows} == {

@@ -37,6 +37,9 @@ class Issuer:
         self.answer: tuple[int, bytes, dict[str, str]] | None = None
         self.opaque: dict[str, dict[str, Any]] = {}
         self.introspected: list[str] = []
+        # Accounts by token, and the lookups that came.
+        self.accounts: dict[str, list[dict[str, Any]]] = {}
+        self.lookups: list[str] = []
         self.url = ""
 
     def claims(self, **more: Any) -> dict[str, Any]:
@@ -57,6 +60,14 @@ class Issuer:
         pair, algorithm = pairs[kid]
         return jwt.encode(self.claims(**claims), pair, algorithm, {"kid": kid, **(headers or {})})
 
+    def look_up(self, path: str, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+        """As Identity services answer: 400 for a token they did not issue."""
+        self.lookups.append(path)
+        users = self.accounts.get(json.loads(body)["idToken"])
+        return (
+            (400, b"{}", {}) if users is None else (200, json.dumps({"users": users}).encode(), {})
+        )
+
     def reply(self, path: str, form: dict[str, list[str]]) -> tuple[int, bytes, dict[str, str]]:
         if path == "/introspect":
             (token,) = form["token"]
@@ -75,11 +86,16 @@ def issuing() -> Iterator[Issuer]:
             self.reply({})
 
         def do_POST(self) -> None:
-            size = int(self.headers["content-length"])
-            self.reply(parse_qs(self.rfile.read(size).decode()))
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if self.path.startswith("/v1/accounts/lookup"):
+                self.send(*issuer.look_up(self.path, body))
+            else:
+                self.reply(parse_qs(body.decode()))
 
         def reply(self, form: dict[str, list[str]]) -> None:
-            status, body, headers = issuer.reply(self.path, form)
+            self.send(*issuer.reply(self.path, form))
+
+        def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             self.send_response(status)
             for name, value in {**headers, "content-length": str(len(body))}.items():
                 self.send_header(name, value)

@@ -207,3 +207,14 @@ async def test_a_client_asks_for_a_callback_and_reads_its_log(
         receiver.wait(f"/client/{queue}")
         (told,) = await client.admin.callbacks(id)
         assert (told.message.type, told.message.meta.parent_id) == ("callback", id)
+
+
+def test_a_callback_lists_the_artifacts(caller: Served, receiver: Receiver) -> None:
+    queue = caller.queue()
+    caller.publish(queue, 1, callback=f"{receiver.url}/files/{queue}")
+    files = [{"name": "a.json", "content": "e30="}]
+    complete(caller, queue, result=1, artifacts=files)
+    (post,) = receiver.wait(f"/files/{queue}")
+    assert post.verify(secret_of(caller))["data"]["artifacts"] == [
+        {"name": "a.json", "size": 2, "content_type": "application/json"}
+    ]

@@ -120,3 +120,63 @@ def test_an_idempotency_key_used_again_is_the_same_task(server: Served, queue: s
     sent = {"queue": queue, "body": 1, "dedup": {"key": f"key-{queue}"}}
     first, second = (server.post("/v1/publish", sent).json for _ in range(2))
     assert first["id"] == second["id"]
+
+
+def test_a_nack_is_answered_with_the_delay_and_the_time_of_the_retry(
+    server: Served, queue: str
+) -> None:
+    id = server.publish(queue)
+    sent = {"token": server.claim_one(queue)["token"], "delay": 5000, "error": "no"}
+    reply = server.post("/v1/nack", sent).json
+    due_at = server.message(id)["due_at"]
+    assert reply["delay"] == 900
+    assert abs(seconds_until(reply["due_at"], due_at)) < 60
+    again = server.publish(queue)
+    items = [{"token": server.claim_one(queue)["token"], "delay": 7}]
+    (item,) = server.post("/v1/nack/batch", {"items": items}).json["items"]
+    assert (item["id"], item["delay"]) == (again, 7)
+
+
+def test_a_completion_without_a_result_is_refused_and_the_task_still_runs(
+    server: Served, queue: str
+) -> None:
+    id = server.publish(queue)
+    token = server.claim_one(queue)["token"]
+    reply = server.post("/v1/complete", {"token": token})
+    assert (reply.status, reply.code) == (422, "INVALID_INPUT")
+    assert "requires a result" in reply.json["error"]["message"]
+    done = server.post("/v1/complete/batch", {"items": [{"token": token}]}).json
+    assert (done["refused"], server.state(id)) == (1, "claimed")
+    assert server.post("/v1/complete", {"token": token, "result": None}).status == 200
+
+
+def test_an_idempotency_key_with_another_body_is_the_same_task(server: Served, queue: str) -> None:
+    sent = {"queue": queue, "dedup": {"key": f"key-{queue}"}}
+    first, second = (server.post("/v1/publish", {**sent, "body": n}).json for n in range(2))
+    assert (second["id"], second["duplicate"]) == (first["id"], True)
+    assert server.message(first["id"])["body"] == 0
+
+
+def test_finished_tasks_are_pruned_on_demand_up_to_a_limit_and_a_time(
+    server: Served, queue: str
+) -> None:
+    ids = [server.publish(queue) for _ in range(4)]
+    for message in server.claim(queue, limit=3):
+        server.post("/v1/complete", {"token": message["token"], "result": 1})
+    path = f"/v1/queues/{queue}/prune"
+    old = server.post(path, {"before": "2020-01-01T00:00:00Z"}).json
+    assert old == {"pruned": 0, "more": False}
+    assert server.post(path, {"limit": 2}).json == {"pruned": 2, "more": True}
+    assert server.post(path).json == {"pruned": 1, "more": False}
+    assert [server.get(f"/v1/messages/{id}").status for id in ids] == [410, 410, 410, 200]
+    assert server.post(path, {"limit": 0}).status == 422
+
+
+def test_a_failed_task_keeps_its_artifacts(server: Served, queue: str) -> None:
+    id = server.publish(queue)
+    file = {"name": "log.txt", "content": "bG9n"}
+    sent = {"token": server.claim_one(queue)["token"], "error": "broken", "artifacts": [file]}
+    assert server.post("/v1/fail", sent).json["state"] == "failed"
+    listed = server.get(f"/v1/messages/{id}/artifacts").json["artifacts"]
+    assert listed == [{"name": "log.txt", "size": 3, "content_type": "text/plain"}]
+    assert server.get(f"/v1/messages/{id}/artifacts/log.txt").body == b"log"

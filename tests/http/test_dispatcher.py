@@ -37,7 +37,12 @@ class Node:
         self.broker = Broker(store)
         self.sender = WebhookSender(reach)
         self.callbacks = CallbackDispatcher(store, self.broker.directory, self.sender, "node")
-        self.notices = SubscriptionNotifier(store, self.broker.directory, self.sender)
+        self.notices = SubscriptionNotifier(
+            store, self.broker.directory, self.sender, self.count_ready, "https://queue.example"
+        )
+
+    async def count_ready(self, queue_id: int) -> int:
+        return (await self.store.depths(0)).get((queue_id, "ready"), 0)
 
     async def tick(self) -> None:
         """One look of each, until what it sends is answered."""

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock import stores
 from penstock.broker.credentials import Credentials
-from penstock.errors import Forbidden, IdentityUnavailable, Unauthenticated
+from penstock.errors import Forbidden, IdentityUnavailable, InvalidInput, Unauthenticated
 from penstock.http.auth import jwks
 from penstock.http.auth.authenticate import Authenticator
-from penstock.http.auth.identity import TrustedIssuers
+from penstock.http.auth.identity import TrustedIssuers, parse_token_scopes
 from penstock.http.auth.jwt import check
 from penstock.rules.access import Key, Right
 from penstock.store import Store
@@ -512,3 +512,81 @@ def test_a_rotation_right_after_a_fetch_locks_nobody_out(
 def assert_secrets_unsaid(server: Served, caller: Served) -> None:
     assert caller.key is not None
     assert caller.key not in server.log.read_text()
+
+
+async def test_scopes_of_codeq_allow_single_verbs(issuer: Issuer, store: Store) -> None:
+    believed = TrustedIssuers(
+        issuer.url, AUDIENCE, f"{issuer.url}/keys", token_scopes=parse_token_scopes("codeq")
+    )
+    gate = Authenticator(store, believed)
+    caller = await admit(gate, issuer.token(scope="codeq:claim codeq:result"))
+    assert caller.access.rights == {Right.CONSUME}
+    for path in ("/v1/claim", "/v1/complete", "/v1/complete/batch", "/v1/fail", "/v1/artifacts/x"):
+        caller.check_verb(path)
+    for path, verb in (("/v1/nack", "nack"), ("/v1/extend/batch", "extend"),
+                       ("/v1/subscriptions", "subscribe")):  # fmt: skip
+        with pytest.raises(Forbidden, match=f"do not allow to {verb}"):
+            caller.check_verb(path)
+    assert (await admit(gate, issuer.token(scope="codeq:admin"))).access.rights == set()
+    both = await admit(gate, issuer.token(scope="codeq:claim penstock:consume"))
+    assert both.verbs is None
+
+
+def test_scopes_are_named_with_rights_and_verbs() -> None:
+    found = parse_token_scopes("jobs:run=claim+complete, jobs:add=publish")
+    assert found == {"jobs:run": ("claim", "complete"), "jobs:add": ("publish",)}
+    for wrong in ("jobs", "=claim", "jobs=work", "jobs="):
+        with pytest.raises(InvalidInput, match="token-scopes"):
+            parse_token_scopes(wrong)
+
+
+async def test_an_issuer_may_be_held_to_further_claims(issuer: Issuer, store: Store) -> None:
+    believed = TrustedIssuers(
+        issuer.url, AUDIENCE, f"{issuer.url}/keys", require_claims=("iat", "eventTypes")
+    )
+    gate = Authenticator(store, believed)
+    for token in (issuer.token(iat=None, eventTypes=["A"]), issuer.token()):
+        with pytest.raises(Unauthenticated, match="missing"):
+            await admit(gate, token)
+    assert (await admit(gate, issuer.token(eventTypes=["A"]))).types == {"A"}
+
+
+async def test_accounts_are_looked_up_with_an_identity_service(
+    issuer: Issuer, store: Store
+) -> None:
+    believed = TrustedIssuers(
+        issuer.url, AUDIENCE, f"{issuer.url}/keys", tenant_claim="tenantId",
+        introspect_url=f"{issuer.url}/v1/accounts/lookup", introspect_secret="k&1",
+        introspect_kind="lookup",
+    )  # fmt: skip
+    gate = Authenticator(store, believed)
+    id_token = jwt.encode({"sub": "ada"}, "s" * 32, "HS256")
+    user = {"localId": "u1", "email": "ada@example.org", "tenantId": "acme"}
+    issuer.accounts = {id_token: [user], "admin": [{**user, "role": "ADMIN"}], "none": [],
+                       "gone": [{**user, "status": "SUSPENDED"}]}  # fmt: skip
+    caller = await admit(gate, id_token)
+    assert (caller.subject, caller.tenant) == ("opaque:u1", "acme")
+    assert caller.access.rights == {Right.PUBLISH, Right.READ}
+    assert issuer.lookups == ["/v1/accounts/lookup?key=k%261"]
+    assert Right.MANAGE in (await admit(gate, "admin")).access.rights
+    for token in ("none", "gone", "unknown"):
+        with pytest.raises(Unauthenticated):
+            await admit(gate, token)
+    worker = await admit(gate, issuer.token(tenantId="acme"))
+    assert worker.subject == "jwt:ada"
+
+
+def test_a_server_holds_tokens_to_the_verbs_of_their_scopes(issuer: Issuer, tmp_path: Path) -> None:
+    words = ["--jwt-issuer", issuer.url, "--jwt-audience", AUDIENCE, "--jwks-url",
+             f"{issuer.url}/keys", "--token-scopes", "codeq"]  # fmt: skip
+    with served(f"sqlite:///{tmp_path}/queue.db", tmp_path, *words) as server:
+        operator = showing(server, issuer.token(scope="penstock:*"))
+        queue = operator.queue()
+        operator.publish(queue)
+        worker = showing(server, issuer.token(scope="codeq:claim codeq:result"))
+        (message,) = worker.claim(queue)
+        refused = worker.post("/v1/nack", {"token": message["token"]})
+        assert (refused.status, refused.code) == (403, "FORBIDDEN")
+        assert worker.post("/v1/subscriptions", {"url": "x", "queues": [queue]}).status == 403
+        done = worker.post("/v1/complete", {"token": message["token"], "result": 1})
+        assert done.status == 200

@@ -40,7 +40,10 @@ def test_a_subscriber_is_told_while_there_is_work_and_not_faster_than_it_wishes(
     caller.publish(queue, 1)
     posts = receiver.wait(f"/work/{queue}", 3)
     told = posts[0].verify(secret_of(caller))
-    assert (told["type"], told["data"]) == ("work.available", {"scope": "default", "queue": queue})
+    assert (told["type"], told["data"]) == ("work.available", {
+        "scope": "default", "queue": queue, "types": [], "depth": 1, "claim_url": "/v1/claim",
+        "claim": {"queues": [{"queue": queue, "types": []}]},
+    })  # fmt: skip
     # By the store's clock: the way of one may be longer than that of the next.
     times = sorted(datetime.fromisoformat(post.json["timestamp"]) for post in posts)
     assert min(after - before for before, after in pairwise(times)) >= timedelta(seconds=1)

@@ -75,7 +75,9 @@ def test_a_paused_scope_serves_nothing(server: Served) -> None:
     server.post("/v1/publish", {"queue": queue}, scope=scope)
     assert server.post(f"/v1/scopes/{scope}/pause").json["paused"] is True
     asked = {"queues": [{"queue": queue}]}
-    assert server.post("/v1/claim", asked, scope=scope).json["messages"] == []
+    told = server.post("/v1/claim", asked, scope=scope).json
+    assert told == {"messages": [], "queues": {queue: "paused"}}
+    assert server.get(f"/v1/queues/{queue}", scope=scope).json["scope_paused"] is True
     assert {"name": scope, "paused": True} in server.get("/v1/scopes").json["scopes"]
     server.post(f"/v1/scopes/{scope}/resume")
     assert len(server.post("/v1/claim", asked, scope=scope).json["messages"]) == 1

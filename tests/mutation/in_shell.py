@@ -18,6 +18,8 @@ SHELL = (
              "while pids := []:", TEST),
     Mutation("sigpipe_ignored", "worker/executors/subreaper.py", "exec_command", "for number in (PIPE, XFSZ):",
              "for number in ():", TEST),
+    Mutation("poll_interval_is_ignored", "worker/fetcher.py", "wait_for_work",
+             "queue.settings.poll_interval or longest", "longest", "tests/worker/test_faststream.py"),
     Mutation("killed_at_once", "worker/executors/subreaper.py", "end_politely", "send(pid, TERM, group=True)",
              "return", TEST),
 )  # fmt: skip

@@ -163,7 +163,7 @@ def test_a_settlement_becomes_what_the_contract_says(name: str) -> None:
 def test_only_in_a_queue_by_ready_time_a_retry_is_placed_by_its_due_time(
     settlement: Settlement,
 ) -> None:
-    assert settle(LEASE, settlement, get_preset("faststream")).rank_by_due
+    assert settle(LEASE, settlement, replace(QUEUE, ordering="ready_time")).rank_by_due
     assert not settle(LEASE, settlement, QUEUE).rank_by_due
 
 

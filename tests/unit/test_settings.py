@@ -96,6 +96,8 @@ def test_a_nested_change_is_laid_over_and_replaces_nothing_else() -> None:
         priority_max=9,
         clamp=True,
         filter_by_type=True,
+        dedup_by="key",
+        require_result=True,
     )
 
 

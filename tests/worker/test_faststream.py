@@ -310,6 +310,19 @@ async def test_after_a_part_full_fetch_the_next_comes_at_the_max_interval(
         assert loop.time() - began >= 0.3
 
 
+async def test_the_poll_interval_of_a_queue_comes_before_that_of_the_worker(
+    app: Penstock, faults: Faults
+) -> None:
+    app.queue("orders", poll_interval=0.05)
+
+    @app.subscriber("orders")
+    async def on_order(message: Message[int]) -> None: ...
+
+    async with working(app, max_interval=30):
+        # Fewer than that could be wake-ups.
+        await until(lambda: faults.counts["claim"] >= 6)
+
+
 async def test_after_a_part_full_fetch_the_next_comes_early_with_a_wake_up(
     app: Penstock,
 ) -> None:

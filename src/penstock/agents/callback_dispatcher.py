@@ -7,6 +7,8 @@ import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from penstock.artifacts.room import ArtifactRoom
+from penstock.artifacts.rules import find_visible_prefix
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.webhook_secrets import WebhookSecrets
@@ -17,6 +19,7 @@ from penstock.model.store_types import Claim
 from penstock.rules.callbacks import Ended, decode
 from penstock.store import Store
 from penstock.webhooks.sender import WebhookRequest, WebhookResult, WebhookSender
+from penstock.wire.consume import ArtifactView, make_artifact_view
 from penstock.wire.webhooks import make_callback
 
 # Per server.
@@ -36,11 +39,19 @@ class CallbackDispatcher:
     name = "callback_dispatcher"
     every = 1.0
 
-    def __init__(self, store: Store, directory: QueueCache, sender: WebhookSender, by: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        directory: QueueCache,
+        sender: WebhookSender,
+        by: str,
+        room: ArtifactRoom | None = None,
+    ) -> None:
         self.store = store
         self.directory = directory
         self.broker = Broker(store, directory=directory)
         self.sender = sender
+        self.room = room
         self.signing = WebhookSecrets(store)
         self.by = by
         self.sending: set[asyncio.Task[None]] = set()
@@ -115,7 +126,9 @@ class CallbackDispatcher:
             raise CallbackLost(f"message {ended.id} has no callback")
         row = find_end(record, ended)
         queue = await self.directory.get_by_id(record.message.queue_id)
-        body = encode(make_callback(record, row, queue, await self.load_result(record, row)))
+        result = await self.load_result(record, row)
+        artifacts = await self.list_artifacts(record, queue.scope.tenant)
+        body = encode(make_callback(record, row, queue, result, artifacts))
         secrets = await self.signing.secrets(queue.scope.tenant)
         return WebhookRequest(url, await self.signing.make_id(message.id), body, secrets.valid)
 
@@ -127,6 +140,13 @@ class CallbackDispatcher:
         if record is None:
             raise CallbackLost(f"no message with id {ended.id}")
         return record
+
+    async def list_artifacts(self, record: Record, tenant: str) -> list[ArtifactView]:
+        room, prefix = self.room, find_visible_prefix(record, tenant)
+        if room is None or prefix is None:
+            return []
+        files = await room.run(room.place.files, prefix)
+        return [make_artifact_view(each.name, each.size) for each in files]
 
     async def load_result(self, record: Record, row: HistoryRow) -> bytes | None:
         return await self.store.result(record.message.id) if row.state == "completed" else None

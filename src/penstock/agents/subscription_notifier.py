@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Self
 
 import msgspec
@@ -31,8 +31,18 @@ class SubscriptionNotifier:
     name = "notice_sender"
     every = 1.0
 
-    def __init__(self, store: Store, directory: QueueCache, sender: WebhookSender) -> None:
+    def __init__(
+        self,
+        store: Store,
+        directory: QueueCache,
+        sender: WebhookSender,
+        count_ready: Callable[[int], Awaitable[int]],
+        public_url: str = "",
+    ) -> None:
+        """`public_url` is where workers reach this service; without it notices name a path."""
         self.store = store
+        self.count_ready = count_ready
+        self.public_url = public_url.rstrip("/")
         self.directory = directory
         self.sender = sender
         self.signing = WebhookSecrets(store)
@@ -94,8 +104,12 @@ class SubscriptionNotifier:
         task.add_done_callback(self.sending.discard)
 
     async def send(self, subscription: WebhookSubscription, queue: Queue, now: Moment) -> None:
-        body = encode(make_notice(queue.scope.name, queue.name, now))
         try:
+            types = [
+                each for each in subscription.types if await self.store.has_ready(queue.id, (each,))
+            ]
+            depth = await self.count_ready(queue.id)
+            body = encode(make_notice(queue, types, depth, self.public_url, now))
             secrets = await self.signing.secrets(subscription.tenant)
             request = WebhookRequest(
                 subscription.url, f"{subscription.id}-{now}", body, secrets.valid

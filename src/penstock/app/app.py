@@ -16,8 +16,24 @@ from penstock.app.setup import (
     save_schedules,
     show,
 )
-from penstock.app.subscribers import make_subscriber
-from penstock.app.task import AsyncTask, BaseTask, Task, TaskChoices, TaskOptions, apply_choices
+from penstock.app.subscribers import (
+    Router,
+    SubscriberChoices,
+    make_ack_rules,
+    make_subscribers,
+    read_options,
+    read_queues,
+    wrap_publisher,
+)
+from penstock.app.task import (
+    AsyncTask,
+    BaseTask,
+    Choices,
+    Task,
+    TaskChoices,
+    TaskOptions,
+    apply_choices,
+)
 from penstock.artifacts.room import ArtifactRoom
 from penstock.broker.interface import BrokerInterface
 from penstock.broker.queue_cache import QueueCache
@@ -28,7 +44,7 @@ from penstock.store import Store
 from penstock.stores.urls import redact_url
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, Handler
-from penstock.worker.policy import AckPolicy, AckRules, Strategy, format_error
+from penstock.worker.policy import AckPolicy, Strategy, TimedStrategy, format_error
 from penstock.worker.tracebacks import format_traceback
 
 if TYPE_CHECKING:
@@ -101,7 +117,7 @@ class Penstock(Enqueuer):
         name: str | None = None,
         executor: ExecutorKind | None = None,
         policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
-        retry: Strategy | None = None,
+        retry: Strategy | TimedStrategy | None = None,
         retry_on: Sequence[type[BaseException]] = (),
         no_retry_on: Sequence[type[BaseException]] = (),
         cron: str | None = None,
@@ -117,7 +133,7 @@ class Penstock(Enqueuer):
         name: str | None = None,
         executor: ExecutorKind | None = None,
         policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
-        retry: Strategy | None = None,
+        retry: Strategy | TimedStrategy | None = None,
         retry_on: Sequence[type[BaseException]] = (),
         no_retry_on: Sequence[type[BaseException]] = (),
         cron: str | None = None,
@@ -146,33 +162,42 @@ class Penstock(Enqueuer):
         self.tasks[task.name] = task
 
     def subscriber(
-        self,
-        queue: str,
-        *,
-        type: str | None = None,
-        batch: int | None = None,
-        batch_wait: float = 0.0,
-        executor: ExecutorKind | None = None,
-        policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR,
-        retry: Strategy | None = None,
-        retry_on: Sequence[type[BaseException]] = (),
-        no_retry_on: Sequence[type[BaseException]] = (),
-        timeout: float | None = None,
+        self, *queues: str | Sequence[str], **choices: Unpack[SubscriberChoices]
     ) -> Callable[[F], F]:
-        """Makes a function the handler of a queue's messages, of one type or of any.
+        """Makes a function the handler of messages in these queues.
 
-        With `batch` it takes a list of at most that many messages. `batch_wait` is how long, in
-        seconds, the first of them may wait for more.
+        `choices` are the fields of `SubscriberOptions`, or FastStream's `ack_policy` and
+        `retry_strategy` for policy and retry.
         """
-        rules = make_ack_rules(policy, retry, retry_on, no_retry_on)
+        options, names = read_options(dict(choices)), read_queues(queues)
 
         def decorate(function: F) -> F:
-            made = make_subscriber(
-                function, queue, type, batch, executor, rules, timeout, batch_wait
-            )
-            made.app = self
-            self.subscriptions.append(made)
+            self.add_subscribers(make_subscribers(function, names, options))
             return function
+
+        return decorate
+
+    def add_subscribers(self, made: Sequence[Handler]) -> None:
+        for handler in made:
+            handler.app = self
+        self.subscriptions += made
+
+    def include_router(self, router: Router, prefix: str = "") -> None:
+        """Adds the subscribers of a router, with `prefix` before the names of its queues."""
+        for function, queues, options in router.subscribers:
+            names = read_queues([f"{prefix}{name}" for name in queues])
+            self.add_subscribers(make_subscribers(function, names, options))
+
+    def publisher(self, queue: str, /, **choices: Unpack[Choices]) -> Callable[[F], F]:
+        """Makes a function publish what it returns, unless that is None. Put it below `subscriber`.
+
+        A crash before the handler's own message is acked publishes it again.
+        """
+        choices["queue"] = queue
+        apply_choices(TaskOptions(), choices)
+
+        def decorate(function: F) -> F:
+            return wrap_publisher(self, function, choices)
 
         return decorate
 
@@ -291,17 +316,6 @@ def log_event(level: str, event: str, **fields: object) -> None:
     import structlog
 
     getattr(structlog.get_logger(), level)(event, **fields)
-
-
-def make_ack_rules(
-    policy: AckPolicy | str,
-    retry: Strategy | None,
-    retry_on: Sequence[type[BaseException]],
-    no_retry_on: Sequence[type[BaseException]],
-) -> AckRules:
-    if policy not in list(AckPolicy):
-        raise InvalidInput(f"no policy {policy!r}; expected one of {', '.join(AckPolicy)}")
-    return AckRules(AckPolicy(policy), retry, tuple(retry_on), tuple(no_retry_on))
 
 
 def make_schedule(

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, Unpack
+
+from msgspec.structs import replace
 
 from penstock.app.job import Job
-from penstock.app.task import Call
+from penstock.app.task import Call, Choices, TaskOptions, apply_choices
 from penstock.broker.interface import BrokerInterface
 from penstock.broker.publish import REFUSALS
 from penstock.client.brokers import BrokerPool
@@ -16,9 +18,11 @@ from penstock.model.settings import change
 from penstock.model.settings import get_preset as settings_of
 from penstock.model.store_types import Entry, Published
 from penstock.portal import Portal
+from penstock.worker.codec import Values
 
 R = TypeVar("R")
 T = TypeVar("T")
+anything = Values(Any, "message")
 
 Admitted: TypeAlias = tuple[BrokerInterface, list[Entry]]
 # The caller's connection that was last enqueued on: its store's URL, the broker, the connection.
@@ -74,7 +78,7 @@ class Enqueuer:
         listed = list(calls)
         connection = self.find_connection(listed)
         if connection is not None:
-            admitted = self.run(self.admit(connection, listed))
+            admitted = self.run(self.admit(connection, [call.draft for call in listed]))
             return self.publish_on(connection, listed, admitted)
         self.refuse_open_transaction()
         return self.run(self.publish_calls(listed, atomic=atomic))
@@ -85,7 +89,7 @@ class Enqueuer:
         listed = list(calls)
         connection = self.find_connection(listed)
         if connection is not None:
-            admitted = await self.admit(connection, listed)
+            admitted = await self.admit(connection, [call.draft for call in listed])
             return await self.apublish_on(connection, listed, admitted)
         self.refuse_open_transaction()
         return await self.publish_calls(listed, atomic=atomic)
@@ -115,17 +119,17 @@ class Enqueuer:
             refused = REFUSALS.get(outcome.code, InvalidInput)(outcome.error)
         return Job(self, outcome.id, call.task.results, outcome.duplicate, refused)
 
-    async def admit(self, connection: Any, calls: Sequence[Call[Any]]) -> Admitted:
+    async def admit(self, connection: Any, drafts: Sequence[Draft]) -> Admitted:
         """Prepares an enqueue on the caller's connection, without writing."""
         broker = await self.broker()
-        for name in {call.draft.queue for call in calls}:
+        for name in {draft.queue for draft in drafts}:
             if await self.is_missing(broker, name) and broker.in_transaction(connection):
                 raise InvalidState(
                     f"queue {name!r} does not exist and cannot be created inside your transaction;"
                     " call app.setup() before, or run penstock migrate MODULE:APP"
                 )
-        await self.ensure_queues(broker, {call.draft.queue for call in calls})
-        return broker, [await broker.admit(call.draft, scope=self.scope) for call in calls]
+        await self.ensure_queues(broker, {draft.queue for draft in drafts})
+        return broker, [await broker.admit(draft, scope=self.scope) for draft in drafts]
 
     def publish_on(
         self,
@@ -170,13 +174,33 @@ class Enqueuer:
             )
         caller_transaction.set(None)
 
-    def publish(self, draft: Draft) -> Published:
-        """Publishes a message for subscribers, in any language."""
-        self.refuse_open_transaction()
-        return self.run(self.apublish(draft))
+    def publish(self, message: Any, type: str = "message", **choices: Unpack[Choices]) -> Published:
+        """Publishes a message for subscribers: a Draft, bytes, or a value that is sent as JSON.
 
-    async def apublish(self, draft: Draft) -> Published:
-        self.refuse_open_transaction()
+        The options are those of a task: queue, delay, run_at, headers... With a `connection`, the
+        message is published in that connection's transaction.
+        """
+        draft, options = make_message(message, type, choices)
+        if options.connection is None:
+            self.refuse_open_transaction()
+            return self.run(self.publish_draft(draft))
+        broker, (entry,) = self.run(self.admit(options.connection, [draft]))
+        caller_transaction.set((self.url, broker, options.connection))
+        return broker.publish_on(options.connection, draft, entry, wake=options.wake)
+
+    async def apublish(
+        self, message: Any, type: str = "message", **choices: Unpack[Choices]
+    ) -> Published:
+        """Does the same as `publish`, for async code."""
+        draft, options = make_message(message, type, choices)
+        if options.connection is None:
+            self.refuse_open_transaction()
+            return await self.publish_draft(draft)
+        broker, (entry,) = await self.admit(options.connection, [draft])
+        caller_transaction.set((self.url, broker, options.connection))
+        return await broker.apublish_on(options.connection, draft, entry, wake=options.wake)
+
+    async def publish_draft(self, draft: Draft) -> Published:
         broker = await self.broker()
         await self.ensure_queues(broker, {draft.queue})
         return await broker.publish(draft, scope=self.scope)
@@ -211,3 +235,21 @@ class Enqueuer:
         if self.portal.open:
             self.run(self.connections.close())
             self.portal.close()
+
+
+def make_message(message: Any, type: str, choices: Choices) -> tuple[Draft, TaskOptions]:
+    """Makes a draft of a value. A draft stays as it is: only connection and wake apply to it."""
+    options = apply_choices(TaskOptions(), choices)
+    if not isinstance(message, Draft):
+        return make_draft(message, type, options), options
+    if wrong := choices.keys() - {"connection", "wake"} or type != "message":
+        named = "type" if wrong is True else ", ".join(sorted(wrong))
+        raise InvalidInput(f"{named} cannot be given beside a Draft; set it in the Draft")
+    return message, options
+
+
+def make_draft(message: Any, type: str, options: TaskOptions) -> Draft:
+    if isinstance(message, bytes):
+        draft = options.draft(type, message)
+        return replace(draft, content_type="application/octet-stream")
+    return options.draft(type, anything.encode(message))

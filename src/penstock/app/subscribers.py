@@ -1,18 +1,40 @@
-"""Subscribers: the messages they get, and their handlers made from annotated functions."""
+"""Subscribers: their messages, handlers and options, routers and publishers."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, get_args, get_origin
+from functools import wraps
+from typing import (
+    Any,
+    Generic,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from msgspec import UNSET, Struct
 
+from penstock.app.enqueue import Enqueuer
+from penstock.app.task import Choices
 from penstock.errors import InvalidInput
+from penstock.rules.validation import check_name
 from penstock.worker.codec import RawBody, Values, read_hints
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, SubscriberHandler
-from penstock.worker.policy import AckRules, Unfit
+from penstock.worker.policy import AckPolicy, AckRules, Strategy, TimedStrategy, Unfit
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+ErrorTypes: TypeAlias = Sequence[type[BaseException]]
+# Policies under which an error is never retried.
+FINAL_POLICIES = (AckPolicy.REJECT_ON_ERROR, AckPolicy.ACK, AckPolicy.ACK_FIRST)
+# FastStream's words for two of the options.
+ALIASES = {"ack_policy": "policy", "retry_strategy": "retry"}
 
 
 class Message(Struct, Generic[T], eq=False):
@@ -62,34 +84,143 @@ class Message(Struct, Generic[T], eq=False):
         self.context.reject(error)
 
 
+class SubscriberOptions(Struct, frozen=True, kw_only=True):
+    """The options of a subscriber, besides its queues."""
+
+    type: str | None = None
+    batch: int | None = None
+    # Seconds that the first message of a batch may wait for more.
+    batch_wait: float = 0.0
+    executor: ExecutorKind | None = None
+    policy: AckPolicy | str = AckPolicy.NACK_ON_ERROR
+    retry: Strategy | TimedStrategy | None = None
+    retry_on: ErrorTypes = ()
+    no_retry_on: ErrorTypes = ()
+    timeout: float | None = None
+    max_workers: int | None = None
+    max_deliveries: int | None = None
+
+
+class SubscriberChoices(TypedDict, total=False):
+    """The options of a subscriber as keywords, for type checkers."""
+
+    type: str | None
+    batch: int | None
+    batch_wait: float
+    executor: ExecutorKind | None
+    policy: AckPolicy | str
+    retry: Strategy | TimedStrategy | None
+    retry_on: ErrorTypes
+    no_retry_on: ErrorTypes
+    timeout: float | None
+    max_workers: int | None
+    max_deliveries: int | None
+    ack_policy: AckPolicy | str
+    retry_strategy: Strategy | TimedStrategy | None
+
+
+def read_options(choices: dict[str, Any]) -> SubscriberOptions:
+    for alias, name in ALIASES.items():
+        if alias in choices:
+            if name in choices:
+                raise InvalidInput(f"{alias} and {name} are the same option; give one of them")
+            choices = {**choices, name: choices[alias]}
+            del choices[alias]
+    names = SubscriberOptions.__struct_fields__
+    if wrong := choices.keys() - set(names):
+        known = ", ".join((*names, *ALIASES))
+        raise InvalidInput(f"no option named {', '.join(sorted(wrong))}; expected one of {known}")
+    return SubscriberOptions(**choices)
+
+
+def read_queues(given: Sequence[str | Sequence[str]]) -> list[str]:
+    """Lists queues that are given one by one, or as a list."""
+    names = [name for each in given for name in ([each] if isinstance(each, str) else each)]
+    for name in names:
+        check_name("queue", name)
+    if not names or len(set(names)) < len(names):
+        raise InvalidInput("a subscriber needs one or more different queues")
+    return names
+
+
+def make_ack_rules(
+    policy: AckPolicy | str,
+    retry: Strategy | TimedStrategy | None,
+    retry_on: ErrorTypes,
+    no_retry_on: ErrorTypes,
+) -> AckRules:
+    if policy not in list(AckPolicy):
+        raise InvalidInput(f"no policy {policy!r}; expected one of {', '.join(AckPolicy)}")
+    if policy in FINAL_POLICIES and (retry is not None or retry_on or no_retry_on):
+        warnings.warn(
+            f"retry options have no effect with policy {str(policy)!r}, which never retries",
+            stacklevel=4,
+        )
+    return AckRules(AckPolicy(policy), retry, tuple(retry_on), tuple(no_retry_on))
+
+
+def make_subscribers(
+    function: Callable[..., Any], queues: Sequence[str], options: SubscriberOptions
+) -> list[SubscriberHandler]:
+    """Makes a handler for each queue."""
+    rules = make_ack_rules(options.policy, options.retry, options.retry_on, options.no_retry_on)
+    made = [make_subscriber(function, queue, options, rules) for queue in queues]
+    # The process executor finds the handler here.
+    vars(function)["handler"] = lambda: made[0]
+    return made
+
+
 def make_subscriber(
-    function: Callable[..., Any],
-    queue: str,
-    type: str | None,
-    batch: int | None,
-    executor: ExecutorKind | None,
-    rules: AckRules,
-    timeout: float | None,
-    batch_wait: float = 0.0,
+    function: Callable[..., Any], queue: str, options: SubscriberOptions, rules: AckRules
 ) -> SubscriberHandler:
     name = getattr(function, "__qualname__", repr(function))
-    kind = infer_body_type(function, name, batch is not None)
+    kind = infer_body_type(function, name, options.batch is not None)
     made = SubscriberHandler(
         function,
         queue=queue,
-        type=type,
-        executor=executor,
+        type=options.type,
+        executor=options.executor,
         rules=rules,
-        timeout=timeout,
-        batch=batch,
-        batch_wait=batch_wait,
+        timeout=options.timeout,
+        batch=options.batch,
+        batch_wait=options.batch_wait,
+        max_workers=options.max_workers,
+        max_deliveries=options.max_deliveries,
         name=name,
     )
     made.values = RawBody(name) if kind is bytes else Values(kind, f"message for {name!r}")
     made.wrap = Message
-    # The process executor finds the handler here.
-    vars(function)["handler"] = lambda: made
     return made
+
+
+class Router:
+    """Collects subscribers of one part of an application, for `app.include_router`.
+
+    `prefix` comes before the names of its queues.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+        self.subscribers: list[tuple[Callable[..., Any], list[str], SubscriberOptions]] = []
+
+    def subscriber(
+        self, *queues: str | Sequence[str], **choices: Unpack[SubscriberChoices]
+    ) -> Callable[[F], F]:
+        """Does the same as `app.subscriber`, once the router is included."""
+        options = read_options(dict(choices))
+        names = [f"{self.prefix}{name}" for name in read_queues(queues)]
+
+        def decorate(function: F) -> F:
+            self.subscribers.append((function, names, options))
+            return function
+
+        return decorate
+
+    def include_router(self, router: Self) -> None:
+        """Adds the subscribers of a nested router, below this one's prefix."""
+        for function, queues, options in router.subscribers:
+            names = [f"{self.prefix}{name}" for name in queues]
+            self.subscribers.append((function, names, options))
 
 
 def infer_body_type(function: Callable[..., Any], name: str, batch: bool) -> Any:
@@ -106,3 +237,25 @@ def infer_body_type(function: Callable[..., Any], name: str, batch: bool) -> Any
         wanted = "a list[Message[...]]" if batch else "a Message[...]"
         raise InvalidInput(f"subscriber {name!r}: its parameter must be {wanted}")
     return get_args(hint)[0]
+
+
+def wrap_publisher(app: Enqueuer, function: F, choices: Choices) -> F:
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def apublish(*args: Any) -> Any:
+            result = await function(*args)
+            if result is not None:
+                await app.apublish(result, **choices)
+            return result
+
+        return cast(F, apublish)
+
+    @wraps(function)
+    def publish(*args: Any) -> Any:
+        result = function(*args)
+        if result is not None:
+            app.publish(result, **choices)
+        return result
+
+    return cast(F, publish)

@@ -12,7 +12,7 @@ from penstock.broker.interface import ClaimResult, Held, QueueSelector
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, LockLost, NotFound
 from penstock.model.fields import MAX_BATCH, MAX_LEASE_S, MAX_WORD_LENGTH, MIN_LEASE_S
-from penstock.model.message import Leased, Settlement
+from penstock.model.message import Leased, Settlement, State
 from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue
 from penstock.model.store_types import (
     MISSING,
@@ -213,7 +213,7 @@ class Consumer:
             for lease, (_, settlement) in zip(leases, items, strict=True)
             if lease is not None
         ]
-        settled = iter(await self.commits.settle(moves) if moves else ())
+        settled = iter(add_delays(moves, leases, await self.commits.settle(moves) if moves else ()))
         gone = [item for item, lease in zip(items, leases, strict=True) if lease is None]
         explained = iter(await self._explain(gone))
         return [next(explained) if lease is None else next(settled) for lease in leases]
@@ -282,6 +282,19 @@ async def settle_each(
         return await call(asked) if asked else []
     answers = iter(await call(asked) if asked else ())
     return [next(answers) if is_possible_lock(lock(item)) else MISSING for item in items]
+
+
+def add_delays(
+    moves: Sequence[Move], leases: Sequence[Lease | None], answers: Sequence[Answer]
+) -> list[Answer]:
+    """Adds to each answer when a message that was returned may run again."""
+    held = [lease for lease in leases if lease is not None]
+    return [
+        replace(answer, delay=move.delay, due_at=lease.now + int(move.delay * 1_000_000))
+        if answer.kind is AnswerKind.DONE and move.state is State.SCHEDULED
+        else answer
+        for move, lease, answer in zip(moves, held, answers, strict=True)
+    ]
 
 
 def split_selector(selector: QueueSelector) -> tuple[str, tuple[str, ...]]:

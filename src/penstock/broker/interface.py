@@ -24,6 +24,7 @@ from penstock.model.store_types import (
     Lease,
     Lock,
     Mark,
+    Pruned,
     Published,
     WorkerInfo,
 )
@@ -201,6 +202,15 @@ class AdminInterface(Protocol):
     async def purge(
         self, name: str, *places: str, limit: int = 1_000, scope: str = "default"
     ) -> int: ...
+
+    async def prune(
+        self,
+        name: str,
+        *,
+        before: Moment | None = None,
+        limit: int = 1_000,
+        scope: str = "default",
+    ) -> Pruned: ...
 
     async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer: ...
 

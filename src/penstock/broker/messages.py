@@ -9,9 +9,17 @@ from penstock.broker.liveness import is_gone
 from penstock.broker.queues import PURGEABLE, QueueAdmin
 from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, NotFound, PenstockError
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH, copy_message_fields
-from penstock.model.message import Draft, Moment, Record, State, StoredMessage
-from penstock.model.queue import CALLBACK, Queue
-from penstock.model.store_types import Answer, AnswerKind, Published, Query, WorkerInfo
+from penstock.model.message import NEVER, Draft, Moment, Record, State, StoredMessage
+from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue
+from penstock.model.store_types import (
+    Answer,
+    AnswerKind,
+    Pruned,
+    Published,
+    Query,
+    Retention,
+    WorkerInfo,
+)
 from penstock.rules import drafts, validation
 from penstock.rules.callbacks import make_correlation_id
 from penstock.rules.explain import Cause, Situation, explain
@@ -116,6 +124,11 @@ class Admin(QueueAdmin):
         for field, text in (("type", type), ("correlation_id", correlation_id)):
             if text is not None:
                 validation.check_text(field, text, MAX_WORD_LENGTH)
+        if queue == DEAD_LETTER:
+            if state not in (None, State.DEAD):
+                raise InvalidInput(f"messages of queue {queue!r} are dead, not {state}")
+            await self.queue(queue, scope=scope)
+            queue, state = None, State.DEAD
         queues = (
             await self.queues(scope=scope)
             if queue is None
@@ -178,6 +191,30 @@ class Admin(QueueAdmin):
         validation.check_number("limit", limit, 0, 1_000_000, whole=True, needed=True)
         queue = await self.queue(name, scope=scope)
         return await self.store.purge(queue.id, places, limit)
+
+    async def prune(
+        self,
+        name: str,
+        *,
+        before: Moment | None = None,
+        limit: int = 1_000,
+        scope: str = "default",
+    ) -> Pruned:
+        """Deletes up to `limit` finished messages that ended before a time, the oldest first.
+
+        The agents do the same when the retention of the queue is over. Messages that an export
+        has not read yet are kept.
+        """
+        validation.check_number("before", before, 0, NEVER, whole=True)
+        validation.check_number("limit", limit, 1, 1_000_000, whole=True, needed=True)
+        queue, now = await self.queue(name, scope=scope), await self.store.now()
+        until = now if before is None else min(before, now)
+        count, pruned = 0, Pruned(0, 0, True)
+        while pruned.more and count < limit:
+            left = Retention((queue.id,), until, pruned.position, max_messages=limit - count)
+            pruned = await self.store.prune(left)
+            count += pruned.count
+        return Pruned(count, pruned.position, pruned.more)
 
     async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer:
         """Ends one dead letter as cancelled."""

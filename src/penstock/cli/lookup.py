@@ -1,5 +1,6 @@
 """Finds messages by id, by name or by filter."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.broker.local import Broker
@@ -50,6 +51,27 @@ async def list_messages(
             break
         before = page[-1].message.id
     return records
+
+
+async def list_in_states(
+    broker: Broker,
+    scope: str,
+    states: Sequence[State | None],
+    queue: str | None,
+    type: str | None,
+    limit: int,
+    before: int | None = None,
+) -> list[Record]:
+    """List messages in any of these states, newest first."""
+    pages = [
+        await list_messages(broker, scope, state, queue, type, limit, before) for state in states
+    ]
+    records = [record for page in pages for record in page]
+    if len(pages) > 1:
+        # A message that moves between the reads is listed once.
+        records = list({record.message.id: record for record in records}.values())
+        records.sort(key=lambda record: -record.message.id)
+    return records[:limit]
 
 
 def summarize(record: Record, queue: str) -> dict[str, Any]:

@@ -29,9 +29,6 @@ from penstock.worker.options import WorkerOptions
 from penstock.worker.process import WorkerProcess
 from penstock.worker.worker import Worker
 
-# Workers renew leases, so this only bounds how long a crash goes unnoticed.
-SHELL_LEASE_S = 30.0
-
 
 class WorkerPlan(Struct, frozen=True):
     """Options of one worker process. `url_option` is the value of --url, if given."""
@@ -87,7 +84,7 @@ async def run_one(plan: WorkerPlan) -> None:
             WorkerOptions(
                 concurrency=plan.count,
                 grace=plan.grace,
-                lease=plan.lease or await find_lease(broker, handlers, plan.scope),
+                lease=plan.lease,
                 prefetch=plan.prefetch,
             ),
             scope=plan.scope,
@@ -139,11 +136,3 @@ async def list_shell_queues(plan: WorkerPlan, broker: BrokerInterface) -> tuple[
     found = await broker.admin.queues(scope=plan.scope)
     names = [queue.name for queue in found if queue.settings.shell]
     return tuple(dict.fromkeys((SHELL_QUEUE, *names)))
-
-
-async def find_lease(broker: BrokerInterface, handlers: list[Handler], scope: str) -> float | None:
-    """Find the lease of a worker that runs only shell jobs. Others use the queue's lease."""
-    if not all(isinstance(handler, ShellHandler) for handler in handlers):
-        return None
-    queues = [await broker.admin.queue(handler.queue, scope=scope) for handler in handlers]
-    return min(SHELL_LEASE_S, *(queue.settings.lease for queue in queues))

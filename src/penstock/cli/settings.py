@@ -38,6 +38,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     jwt_algorithms: str = "RS256,ES256,EdDSA"
     jwt_tenant_claim: str | None = None
     require_event_types: bool = False
+    require_claims: tuple[str, ...] = ()
+    token_scopes: str | None = None
+    introspect_kind: Literal["rfc7662", "lookup"] = "rfc7662"
     introspect_url: str | None = None
     introspect_client: str | None = None
     introspect_secret: str | None = None
@@ -46,6 +49,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     max_artifact: int = 104_857_600
     allow_private_callbacks: bool = False
     callback_ports: str = "80,443,8080,8443"
+    public_url: str | None = None
     log_level: LogLevel = "info"
 
 

@@ -7,13 +7,22 @@ from urllib.parse import quote
 from penstock.client.mapping import FenceLedger, make_queue, make_record, make_schedule
 from penstock.client.transport import Transport, make_error
 from penstock.errors import InvalidInput, PenstockError
-from penstock.model.message import Record, State
+from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
-from penstock.model.store_types import DONE, Answer, AnswerKind, Published
+from penstock.model.store_types import DONE, Answer, AnswerKind, Pruned, Published
 from penstock.rules.explain import Cause
-from penstock.wire.fields import encode_body
+from penstock.wire.fields import encode_body, to_optional_datetime
 from penstock.wire.publish import make_publish_request
-from penstock.wire.queues import Purged, Queues, QueueView, Schedules, ScheduleView, ScopeState
+from penstock.wire.queues import (
+    Prune,
+    PruneResult,
+    Purged,
+    Queues,
+    QueueView,
+    Schedules,
+    ScheduleView,
+    ScopeState,
+)
 from penstock.wire.records import (
     CancelResponse,
     Explanation,
@@ -204,6 +213,19 @@ class RemoteAdmin:
         sent = {"places": places, "limit": limit}
         path, query = f"{queue_path(name)}/purge", {"scope": scope}
         return (await self.transport.send("POST", path, sent, gives=Purged, query=query)).purged
+
+    async def prune(
+        self,
+        name: str,
+        *,
+        before: Moment | None = None,
+        limit: int = 1_000,
+        scope: str = "default",
+    ) -> Pruned:
+        sent = Prune(to_optional_datetime(before), limit)
+        path, query = f"{queue_path(name)}/prune", {"scope": scope}
+        done = await self.transport.send("POST", path, sent, gives=PruneResult, query=query)
+        return Pruned(done.pruned, 0, done.more)
 
     async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer:
         path, query = f"{message_path(reference)}/purge", {"scope": scope}

@@ -46,7 +46,8 @@ def make_answer(outcome: SettleOutcome) -> Answer:
         return Answer(KINDS.get(outcome.error.code, AnswerKind.INVALID), state)
     until = outcome.lease_until
     moment = to_moment(until) if until else None
-    return Answer(AnswerKind.DONE, state, moment, outcome.cancel_requested)
+    due_at = to_optional_moment(outcome.due_at)
+    return Answer(AnswerKind.DONE, state, moment, outcome.cancel_requested, outcome.delay, due_at)
 
 
 def make_leased(delivery: Delivery, queue_id: int) -> Leased:

@@ -38,7 +38,7 @@ from penstock.http.operations import VERBS, Operation, OperationIndex
 from penstock.http.routes import OPERATIONS
 from penstock.http.state import ServerState
 from penstock.model.documents import acting
-from penstock.rules.access import Access
+from penstock.rules.access import Access, Right
 from penstock.runner import make_identity
 
 log: FilteringBoundLogger = structlog.get_logger()
@@ -105,6 +105,8 @@ class AsgiApp:
         # A connection may carry over what the request before it set.
         acting.set(None)
         call.caller.check_requirement(operation.requires)
+        if call.caller.verbs is not None and operation.requires.right is Right.CONSUME:
+            call.caller.check_verb(operation.path)
         call.right = operation.requires.right
         arguments = operation.read_parameters(call.asgi_scope["query_string"], path)
         if operation.scoped:

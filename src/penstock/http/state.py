@@ -64,6 +64,8 @@ class ServerLimits(Struct, frozen=True):
     allow_shell: bool = False
     # Where callbacks and webhooks may be sent.
     reach: EgressPolicy = EgressPolicy()
+    # Where clients reach this service, which notices of work mention.
+    public_url: str = ""
 
 
 class ServerState:
@@ -112,9 +114,15 @@ class ServerState:
         self.signing = WebhookSecrets(self.store)
         self.sender = WebhookSender(self.limits.reach)
         self.callbacks = CallbackDispatcher(
-            self.store, self.directory, self.sender, make_identity()
+            self.store, self.directory, self.sender, make_identity(), self.room
         )
-        self.notices = SubscriptionNotifier(self.store, self.directory, self.sender)
+        self.notices = SubscriptionNotifier(
+            self.store,
+            self.directory,
+            self.sender,
+            self.count_ready,
+            self.limits.public_url,
+        )
         self.subscribers = self.notices.subscribers
 
     def make_quotas(self) -> None:
@@ -150,6 +158,9 @@ class ServerState:
             WakeSignal(self.hub),
             LagWatch(self.metrics, time.monotonic),
         ]
+
+    async def count_ready(self, queue_id: int) -> int:
+        return (await self.counts.get_snapshot()).depths.get((queue_id, "ready"), 0)
 
     def observe_run(self, row: HistoryRow) -> None:
         """Counts how long a sampled message ran, or that its lease was lost."""

@@ -61,10 +61,14 @@ class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetrySettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """Says what counts against max_attempts, and how an expired lease counts."""
+    """Says what counts against max_attempts, and what a nack or an expired lease costs.
+
+    With on_nack "dead", a nack without a delay ends a message that has no limit of its own.
+    """
 
     count: Literal["attempts", "deliveries"] = "attempts"
     on_expiry: Literal["keep", "count", "backoff"] = "keep"
+    on_nack: Literal["backoff", "dead"] = "backoff"
 
 
 class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +94,13 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     # None keeps dead letters until they are redriven or purged.
     dead_retention: float | None = None
     keep_results: float = 86_400.0
+    # What a repeated dedup key must come with to be the same message: its body, or nothing else.
+    dedup_by: Literal["body", "key"] = "body"
+    # Refuses to complete a message over HTTP without a result or an artifact.
+    require_result: bool = False
     max_body: int = 1_048_576
+    # Seconds between claims from an empty queue. None leaves it to the worker's max_interval.
+    poll_interval: float | None = None
     shell: bool = False
 
     def __post_init__(self) -> None:
@@ -100,6 +110,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
         check_range("max_depth", self.max_depth, 1, 2**53)
         check_range("max_body", self.max_body, 1, 64 * 1_048_576)
         check_range("lease", self.lease, MIN_LEASE_S, MAX_LEASE_S)
+        check_range("poll_interval", self.poll_interval, 0.01, 60)
         check_range("retention", self.retention, 0, MAX_DURATION_S)
         check_range("dead_retention", self.dead_retention, 0, MAX_DURATION_S)
         check_range("keep_results", self.keep_results, 0, MAX_DURATION_S)
@@ -156,13 +167,18 @@ PRESETS: dict[str, QueueSettings] = {
         priority_max=9,
         clamp=True,
         filter_by_type=True,
+        dedup_by="key",
+        require_result=True,
     ),
-    "faststream": QueueSettings(ordering="ready_time", lease=600.0, merge="rank"),
+    "faststream": QueueSettings(
+        ordering="ready_time", retry=RetrySettings(on_nack="dead"), lease=600.0, merge="rank"
+    ),
     "queuectl": QueueSettings(
         max_attempts=3,
         max_deliveries=6,
         lease=300.0,
         backoff=Backoff(initial=2, factor=2, jitter="none"),
+        poll_interval=1.0,
         shell=True,
     ),
 }

@@ -219,6 +219,9 @@ class Answer(Struct, frozen=True, gc=False):
     state: State | None = None
     lease_until: Moment | None = None
     cancel_requested: bool = False
+    # The seconds until a message that was returned may run again.
+    delay: float | None = None
+    due_at: Moment | None = None
 
 
 DONE = Answer(AnswerKind.DONE)
@@ -256,6 +259,8 @@ class Retention(Struct, frozen=True):
     before: Moment
     after: int
     limit: int = 1_000
+    # The maximum number of messages, where `limit` is that of history rows.
+    max_messages: int = 1_000_000
 
 
 class Pruned(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -277,7 +277,7 @@ def make_entry(draft: Draft, queue: Queue) -> Entry:
         encode_meta_text(meta),
         draft.name,
         draft.ordering_key,
-        None if draft.dedup is None else make_dedupe(draft.dedup, draft.body),
+        None if draft.dedup is None else make_dedupe(draft.dedup, draft.body, settings.dedup_by),
         settings.max_depth,
         settings.overflow,
     )
@@ -338,10 +338,11 @@ def own_lease(draft: Draft, settings: QueueSettings) -> float | None:
     return draft.lease
 
 
-def make_dedupe(dedup: Dedup, body: bytes) -> Dedupe:
+def make_dedupe(dedup: Dedup, body: bytes, compared: Literal["body", "key"] = "body") -> Dedupe:
     """A unique key stands for one unfinished message, whatever its body."""
     namespace = "unique" if dedup.window is None else "window"
-    digest = blake2b(b"" if dedup.window is None else body, digest_size=16).digest()
+    by_body = dedup.window is not None and compared == "body"
+    digest = blake2b(body if by_body else b"", digest_size=16).digest()
     return Dedupe(f"{namespace}:{dedup.key}", digest, dedup.window)
 
 

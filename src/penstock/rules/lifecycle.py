@@ -89,6 +89,8 @@ def settle_by_flags(lease: Lease, settlement: Settlement) -> Move | None:
 def nack(lease: Lease, settlement: Nack, settings: QueueSettings, draw: Random) -> Move:
     used = lease.attempts + 1 if settings.retry.count == "attempts" else lease.deliveries
     delay = settlement.delay
+    if delay is None and settings.retry.on_nack == "dead" and lease.meta.max_attempts is None:
+        return end(lease, settlement, State.DEAD, "retries_exhausted")
     if delay is None:
         delay = compute_delay(used, settings.backoff, draw)
     elif settings.clamp:
@@ -104,6 +106,9 @@ def reclaim(lease: Lease, settlement: Reclaim, settings: QueueSettings, draw: Ra
     counted = settings.retry.on_expiry != "keep"
     attempts = lease.attempts + counted
     used = attempts if settings.retry.count == "attempts" else lease.deliveries
+    if not counted and settings.retry.count == "attempts":
+        # The attempts were allowed when they were nacked, perhaps by limits of the consumer.
+        used = 0
     backs_off = settings.retry.on_expiry == "backoff"
     delay = compute_delay(used, settings.backoff, draw) if backs_off else 0.0
     if exhausted := find_death_reason(lease, settings, used, delay):
@@ -115,7 +120,9 @@ def find_death_reason(
     lease: Lease, settings: QueueSettings, used: int, delay: float, own: Nack = NO_LIMITS
 ) -> str | None:
     """Returns why the message gets no further run, or None if it does."""
-    max_attempts, max_deliveries = compute_limits(lease.meta, settings, own.max_attempts)
+    max_attempts, max_deliveries = compute_limits(
+        lease.meta, settings, own.max_attempts, lease.attempts
+    )
     if used >= max_attempts:
         return "retries_exhausted"
     if lease.deliveries >= max_deliveries:
@@ -128,14 +135,21 @@ def find_death_reason(
     return None
 
 
-def compute_limits(meta: Meta, settings: QueueSettings, own: int | None = None) -> tuple[int, int]:
-    """Returns max_attempts and max_deliveries of the settlement, the message or the queue."""
+def compute_limits(
+    meta: Meta, settings: QueueSettings, own: int | None = None, attempts: int = 0
+) -> tuple[int, int]:
+    """Returns max_attempts and max_deliveries of the settlement, the message or the queue.
+
+    `attempts` are those that ended. A consumer may have allowed more of them than the queue does.
+    """
     own = own or meta.max_attempts
     if meta.max_deliveries:
         return own or settings.max_attempts, meta.max_deliveries
     if own:
-        return own, own + 3
-    return settings.max_attempts, settings.deliveries_limit
+        return own, max(own, attempts) + 3
+    if settings.max_deliveries:
+        return settings.max_attempts, settings.max_deliveries
+    return settings.max_attempts, max(settings.max_attempts, attempts) + 3
 
 
 def requeue(

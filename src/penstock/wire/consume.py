@@ -1,5 +1,6 @@
 """Wire types of claim, settle and artifacts."""
 
+from mimetypes import guess_type
 from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -18,10 +19,15 @@ class InlineArtifact(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ArtifactView(Struct, frozen=True):
-    """`size` is in bytes."""
+    """`size` is in bytes. `content_type` follows from the extension of the name."""
 
     name: str
     size: int
+    content_type: str = "application/octet-stream"
+
+
+def make_artifact_view(name: str, size: int) -> ArtifactView:
+    return ArtifactView(name, size, guess_type(name)[0] or "application/octet-stream")
 
 
 class ArtifactsView(Struct, frozen=True):
@@ -91,11 +97,13 @@ class CompleteRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class FailRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Fails a message permanently. It is neither retried nor dead-lettered."""
+    """Fails a message permanently. It is neither retried nor dead-lettered. Use `artifacts` for
+    files that explain the failure."""
 
     token: Token
     error: Annotated[str, Meta(min_length=1, max_length=1_000_000)]
     traceback: Text | None = None
+    artifacts: Annotated[list[InlineArtifact], Meta(max_length=1_000)] = []
 
 
 class NackRequest(
@@ -162,12 +170,15 @@ class ProgressRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Settled(Struct, frozen=True, omit_defaults=True):
-    """The new state. `cancel_requested` asks the consumer to stop."""
+    """The new state. `cancel_requested` asks the consumer to stop. A message that waits for a retry
+    runs again after `delay` seconds, at about `due_at`."""
 
     id: str
     state: str | None = None
     lease_until: Time | UnsetType = UNSET
     cancel_requested: bool = False
+    delay: float | None = None
+    due_at: Time | None = None
 
 
 class SettleOutcome(Struct, frozen=True, omit_defaults=True):
@@ -177,6 +188,8 @@ class SettleOutcome(Struct, frozen=True, omit_defaults=True):
     state: str | None = None
     lease_until: Time | UnsetType = UNSET
     cancel_requested: bool = False
+    delay: float | None = None
+    due_at: Time | None = None
     error: Problem | None = None
 
 

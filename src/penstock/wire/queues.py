@@ -61,12 +61,28 @@ class Purged(Struct, frozen=True):
     purged: int
 
 
+class Prune(Struct, frozen=True, forbid_unknown_fields=True):
+    """Deletes up to `limit` finished messages that ended before `before`, the oldest first. Without
+    `before`, all that have ended."""
+
+    before: Time | None = None
+    limit: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
+
+
+class PruneResult(Struct, frozen=True):
+    """`more` says that there are further messages to prune."""
+
+    pruned: int
+    more: bool
+
+
 class QueueView(Struct, frozen=True):
     name: str
     scope: str
     state: QueueState
     system: bool
     settings: QueueSettings
+    scope_paused: bool = False
 
 
 class Queues(Struct, frozen=True, omit_defaults=True):
@@ -213,7 +229,14 @@ class Version(Struct, frozen=True):
 
 
 def make_queue_view(queue: Queue) -> QueueView:
-    return QueueView(queue.name, queue.scope.name, queue.state, queue.system, queue.settings)
+    return QueueView(
+        queue.name,
+        queue.scope.name,
+        queue.state,
+        queue.system,
+        queue.settings,
+        queue.scope.paused,
+    )
 
 
 def make_schedule_view(schedule: Schedule, queue: str) -> ScheduleView:

@@ -1,5 +1,6 @@
 """Wire types of callbacks, webhook subscriptions and signing secrets."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct
@@ -8,6 +9,7 @@ from penstock.model.message import HistoryRow, Moment, Record, State
 from penstock.model.queue import Queue
 from penstock.rules.callbacks import SigningSecrets
 from penstock.rules.subscriptions import Mode, WebhookSubscription
+from penstock.wire.consume import ArtifactView, ClaimRequest, ClaimSource
 from penstock.wire.fields import (
     Json,
     Name,
@@ -40,6 +42,7 @@ class CallbackResult(Struct, frozen=True, omit_defaults=True):
     result: Json = UNSET
     correlation_id: str | None = None
     parent_id: str | None = None
+    artifacts: list[ArtifactView] = []
 
 
 class Callback(Struct, frozen=True):
@@ -58,7 +61,13 @@ class CallbackSecret(Struct, frozen=True, omit_defaults=True):
     until: Time | None = None
 
 
-def make_callback(record: Record, row: HistoryRow, queue: Queue, result: bytes | None) -> Callback:
+def make_callback(
+    record: Record,
+    row: HistoryRow,
+    queue: Queue,
+    result: bytes | None,
+    artifacts: list[ArtifactView],
+) -> Callback:
     message, meta = record.message, record.message.meta
     shown = result and len(result) <= MAX_RESULT_BYTES and is_json(result)
     outcome = CallbackResult(
@@ -76,6 +85,7 @@ def make_callback(record: Record, row: HistoryRow, queue: Queue, result: bytes |
         Raw(result) if result and shown else UNSET,
         meta.correlation_id,
         None if meta.parent_id is None else str(meta.parent_id),
+        artifacts,
     )
     return Callback(f"message.{row.state}", to_datetime(row.at), outcome)
 
@@ -124,10 +134,15 @@ class Subscriptions(Struct, frozen=True, omit_defaults=True):
 
 
 class Available(Struct, frozen=True):
-    """A queue that has work."""
+    """A queue that has work: which of the subscribed types, how many messages are ready, as counted
+    some seconds ago, and the request to claim them."""
 
     scope: str
     queue: str
+    types: list[str]
+    depth: int
+    claim_url: str
+    claim: ClaimRequest
 
 
 class Notice(Struct, frozen=True):
@@ -155,5 +170,13 @@ def make_subscription_view(
     )
 
 
-def make_notice(scope: str, queue: str, now: Moment) -> Notice:
-    return Notice("work.available", to_datetime(now), Available(scope, queue))
+def make_notice(
+    queue: Queue, types: Sequence[str], depth: int, public_url: str, now: Moment
+) -> Notice:
+    scope = queue.scope.name
+    suffix = "" if scope == "default" else f"?scope={scope}"
+    claim = ClaimRequest(queues=[ClaimSource(queue.name, list(types))])
+    available = Available(
+        scope, queue.name, list(types), depth, f"{public_url}/v1/claim{suffix}", claim
+    )
+    return Notice("work.available", to_datetime(now), available)

@@ -13,7 +13,7 @@ from penstock.model.message import PLAIN, Leased, Settlement
 from penstock.model.store_types import Completion
 from penstock.rules.drafts import check_settlement
 from penstock.rules.validation import replace_surrogates
-from penstock.worker.policy import Cancelled
+from penstock.worker.policy import AttemptTimes, Cancelled
 
 
 class RunReporter(Protocol):
@@ -56,6 +56,8 @@ class Context(Struct, eq=False, gc=False):
     inside: bool = False
     settlement: Settlement | None = None
     attached: list[Upload] | None = None
+    # When the attempts began, if the retry strategy asks for it.
+    times: AttemptTimes | None = None
     _note: tuple[float, str | None] | None = None
 
     @property

@@ -10,7 +10,7 @@ import structlog
 from penstock import tracing
 from penstock.broker.interface import BrokerInterface
 from penstock.errors import InvalidInput
-from penstock.model.message import Flag, Leased, Nack, Park, Settlement
+from penstock.model.message import Flag, Leased, Nack, Park, Settlement, SettleReject
 from penstock.model.queue import Queue
 from penstock.model.settings import QueueSettings
 from penstock.rules import lifecycle
@@ -25,13 +25,15 @@ from penstock.worker.middleware import AckFirstHandler, TracedHandler
 from penstock.worker.options import WorkerOptions
 from penstock.worker.quarantine import Quarantine, may_be_killer
 
+log = structlog.get_logger()
 Route: TypeAlias = tuple[Handler, Executor]
 
 
 class HandlerRoutes:
     """Maps queue and type to a handler and its executor.
 
-    Async, thread and process handlers share an executor each. A batch handler has its own.
+    Async, thread and process handlers share an executor each. A batch handler and a subscriber
+    with `max_workers` have their own.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class HandlerRoutes:
         self.queues: dict[int, Queue] = {}
         # Keyed by queue and type. Type None is the handler for any type.
         self.table: dict[tuple[int, str | None], Route] = {}
-        self.shared: dict[str, Executor] = {}
+        self.shared: dict[object, Executor] = {}
         self.executors: list[Executor] = []
         self.executors_by_queue: dict[str, list[Executor]] = {}
 
@@ -61,6 +63,10 @@ class HandlerRoutes:
             if (queue.id, handler.type) in self.table:
                 what = "messages of any type" if handler.type is None else repr(handler.type)
                 raise InvalidInput(f"queue {queue.name!r} has two handlers for {what}")
+            if queue.settings.retry.on_nack == "dead" and handler.lacks_strategy:
+                log.warning("no_retry_strategy", queue=queue.name, handler=handler.name)
+            # A run that returns nothing then needs a result all the same.
+            handler.plain = handler.plain and not queue.settings.require_result
             kept = AckFirstHandler(handler, self.ack_before_run) if handler.ack_first else handler
             # Runs in other processes cannot be traced from here.
             if tracing.is_enabled() and handler.executor in ("async", "thread"):
@@ -79,12 +85,14 @@ class HandlerRoutes:
         if handler.batch is not None:
             return self.add_executor(BatchExecutor(handler, self.sink, self.options.grace))
         kind = handler.executor if handler.executor in ("thread", "process") else "async"
-        if kind not in self.shared:
-            self.shared[kind] = self.add_executor(self.open_shared(kind))
-        return self.shared[kind]
+        # The queues of one subscriber with max_workers share them.
+        key = kind if handler.max_workers is None else handler.function
+        if key not in self.shared:
+            count = handler.max_workers or self.options.concurrency
+            self.shared[key] = self.add_executor(self.open_shared(kind, count))
+        return self.shared[key]
 
-    def open_shared(self, kind: str) -> Executor:
-        count = self.options.concurrency
+    def open_shared(self, kind: str, count: int) -> Executor:
         match kind:
             case "thread":
                 return ThreadExecutor(count, self.sink)
@@ -107,9 +115,6 @@ class HandlerRoutes:
                 fed += [lane for lane in group[1] if lane not in fed]
             groups.append((names, fed))
         return groups
-
-
-log = structlog.get_logger()
 
 
 class Dispatcher:
@@ -180,9 +185,12 @@ class Dispatcher:
         self.refuse(context, Park())
 
     def quarantine(self, lane: Executor, run: Run) -> None:
-        context = run[1]
+        handler, context = run
         delivery, settings = context.delivery, self.settings(context)
-        if delivery.deliveries > lifecycle.compute_limits(delivery.meta, settings)[1]:
+        limits = lifecycle.compute_limits(delivery.meta, settings, None, delivery.attempts)
+        if handler.max_deliveries is not None and delivery.deliveries > handler.max_deliveries:
+            self.refuse(context, SettleReject(f"delivered {delivery.deliveries} times"))
+        elif delivery.deliveries > limits[1]:
             self.refuse(context, Nack("delivered too often"))
         else:
             self.suspects.add((lane, run), isolated=may_be_killer(delivery, settings))

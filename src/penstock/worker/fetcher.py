@@ -184,9 +184,10 @@ class Fetcher:
         return len(taken.messages)
 
     async def wait_for_work(self, wakes: int) -> None:
-        """Waits for a notification since `wakes`, at most for the maximum interval."""
+        """Waits for a notification since `wakes`, at most for the poll interval."""
         broker, loop = self.broker, asyncio.get_running_loop()
-        ids = [(await broker.get_queue(name, scope=self.scope)).id for name in self.queues]
-        until = loop.time() + self.options.max_interval
+        queues = [await broker.get_queue(name, scope=self.scope) for name in self.queues]
+        ids, longest = [queue.id for queue in queues], self.options.max_interval
+        until = loop.time() + min(queue.settings.poll_interval or longest for queue in queues)
         while broker.wakes == wakes and (left := until - loop.time()) > 0:
             await broker.wait_ready(ids, left, wakes)

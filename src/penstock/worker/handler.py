@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from penstock.errors import InvalidInput
+from penstock.model.fields import MAX_RUNS
+from penstock.model.settings import check_range
 from penstock.worker.codec import Arguments, Values
 from penstock.worker.context import Context
 from penstock.worker.policy import AckPolicy, AckRules, Unfit
@@ -54,6 +56,8 @@ class Handler:
         timeout: float | None = None,
         batch: int | None = None,
         batch_wait: float = 0.0,
+        max_workers: int | None = None,
+        max_deliveries: int | None = None,
         name: str = "",
     ) -> None:
         self.function = function
@@ -65,12 +69,18 @@ class Handler:
         self.timeout = timeout
         self.batch = batch
         self.batch_wait = batch_wait
+        self.max_workers = max_workers
+        self.max_deliveries = max_deliveries
         self.ack_first = self.rules.policy is AckPolicy.ACK_FIRST
         self.manual = self.rules.policy is AckPolicy.MANUAL
         # A run that returns None is an ack without further checks.
         self.plain = not self.ack_first and not self.manual
         # Its runs are checked for timeout and cancellation.
         self.watched = timeout is not None or self.executor == "process"
+        self.check_limits()
+
+    def check_limits(self) -> None:
+        batch, batch_wait = self.batch, self.batch_wait
         if batch is not None and not (batch >= 1 and self.executor in ("async", "thread")):
             raise InvalidInput(
                 f"{self.name!r}: batch must be 1 or more, on the async or thread executor"
@@ -79,6 +89,15 @@ class Handler:
             raise InvalidInput(
                 f"{self.name!r}: batch_wait needs batch, and is at most {MAX_BATCH_WAIT_S:g} s"
             )
+        check_range("max_workers", self.max_workers, 1, 10_000)
+        check_range("max_deliveries", self.max_deliveries, 1, MAX_RUNS)
+        if batch is not None and self.max_workers is not None:
+            raise InvalidInput(f"{self.name!r}: a batch handler runs one batch; omit max_workers")
+
+    @property
+    def lacks_strategy(self) -> bool:
+        """True if errors are to be retried and only the queue says how."""
+        return self.rules.policy is AckPolicy.NACK_ON_ERROR and self.rules.strategy is None
 
     @property
     def reference(self) -> FunctionReference:

@@ -1,8 +1,9 @@
 """Ack policies and retry strategies: how the outcome of a run settles its message."""
 
 import random
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -58,8 +59,27 @@ class Strategy(Protocol):
     def delay(self, attempt: int) -> float | None: ...
 
 
+class TimedStrategy(Protocol):
+    """A custom retry strategy that knows when the first and the last attempt began.
+
+    Returns when to try again, or None to give up. A worker reads the times from the store.
+    """
+
+    def get_next_attempt_at(
+        self, *, first_attempt_at: datetime, last_attempt_at: datetime, attempts_count: int
+    ) -> datetime | None: ...
+
+
+class AttemptTimes(NamedTuple):
+    first_at: datetime
+    last_at: datetime
+
+
 class RetryStrategy(Struct, frozen=True):
-    """Retries with a backoff, until `max_attempts` or `max_total_delay` seconds since the first."""
+    """Retries with a backoff, until `max_attempts` or `max_total_delay` seconds since the first.
+
+    Without limits it retries for ever, unless the message has a limit of its own.
+    """
 
     backoff: Backoff
     max_attempts: int | None = None
@@ -118,9 +138,13 @@ class AckRules(Struct, frozen=True):
     """The ack policy and retry rules of one handler."""
 
     policy: AckPolicy = AckPolicy.NACK_ON_ERROR
-    strategy: Strategy | None = None
+    strategy: Strategy | TimedStrategy | None = None
     retry_on: tuple[type[BaseException], ...] = ()
     no_retry_on: tuple[type[BaseException], ...] = ()
+
+    @property
+    def timed(self) -> bool:
+        return hasattr(self.strategy, "get_next_attempt_at")
 
 
 # None means ack.
@@ -130,8 +154,16 @@ Verdict: TypeAlias = Settlement | None
 NOT_SETTLED = "the handler ended without ack, nack or reject"
 
 
-def judge(rules: AckRules, delivery: Leased, error: BaseException | None) -> Verdict:
-    """Decides the settlement of a run that returned (error None) or raised."""
+def judge(
+    rules: AckRules,
+    delivery: Leased,
+    error: BaseException | None,
+    times: AttemptTimes | None = None,
+) -> Verdict:
+    """Decides the settlement of a run that returned (error None) or raised.
+
+    A timed strategy needs `times`; without them the queue's backoff applies.
+    """
     if error is None:
         return message.SettleReject(NOT_SETTLED) if rules.policy is AckPolicy.MANUAL else None
     match error:
@@ -145,7 +177,7 @@ def judge(rules: AckRules, delivery: Leased, error: BaseException | None) -> Ver
         return None
     if isinstance(error, Unfit) or not should_retry(rules, error):
         return message.SettleReject(format_error(error))
-    return retry(rules, delivery, error)
+    return retry(rules, delivery, error, times)
 
 
 def should_retry(rules: AckRules, error: BaseException) -> bool:
@@ -160,27 +192,48 @@ def should_retry(rules: AckRules, error: BaseException) -> bool:
     return not rules.retry_on or isinstance(error, rules.retry_on)
 
 
-def retry(rules: AckRules, delivery: Leased, error: BaseException) -> Verdict:
+def retry(
+    rules: AckRules, delivery: Leased, error: BaseException, times: AttemptTimes | None
+) -> Verdict:
     reason = "TIMEOUT" if isinstance(error, TimedOut) else None
     plain = message.Nack(format_error(error), None, reason)
-    if rules.strategy is None:
+    if rules.strategy is None or (rules.timed and times is None):
         return plain
     try:
-        return apply_strategy(rules.strategy, delivery.attempts + 1, plain)
+        return apply_strategy(rules.strategy, delivery, plain, times)
     except Exception as broken:  # noqa: BLE001 - user code, reported with the message
         return message.Nack(
             f"{plain.error}; its retry strategy raised {format_error(broken)}", None, reason
         )
 
 
-def apply_strategy(strategy: Strategy, attempt: int, nack: message.Nack) -> Settlement:
+def apply_strategy(
+    strategy: Strategy | TimedStrategy,
+    delivery: Leased,
+    nack: message.Nack,
+    times: AttemptTimes | None,
+) -> Settlement:
     """Asks the strategy for a delay. Raises if it is invalid."""
-    delay = strategy.delay(attempt)
+    delay = compute_strategy_delay(strategy, delivery.attempts + 1, times)
     if delay is None:
         return message.SettleReject(nack.error)
-    most_runs = getattr(strategy, "max_attempts", None)
+    own = getattr(strategy, "max_attempts", None)
+    most_runs = own or delivery.meta.max_attempts or MAX_RUNS
     most_time = getattr(strategy, "max_total_delay", None)
     return check_settlement(message.Nack(nack.error, delay, nack.reason, most_runs, most_time))
+
+
+def compute_strategy_delay(
+    strategy: Strategy | TimedStrategy, attempt: int, times: AttemptTimes | None
+) -> float | None:
+    if times is None:
+        return cast(Strategy, strategy).delay(attempt)
+    next_at = cast(TimedStrategy, strategy).get_next_attempt_at(
+        first_attempt_at=times.first_at, last_attempt_at=times.last_at, attempts_count=attempt
+    )
+    if next_at is None:
+        return None
+    return max(0.0, (next_at - datetime.now(UTC)).total_seconds())
 
 
 def format_error(error: BaseException) -> str:

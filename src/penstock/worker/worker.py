@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Self
 
 import structlog
@@ -15,6 +16,7 @@ from penstock.model.queue import Queue
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import DONE, Answer, AnswerKind
 from penstock.runner import make_identity
+from penstock.worker.attempt_timer import AttemptTimer
 from penstock.worker.completer import RETRIED_ANSWERS, ArtifactKeeper, Completer, RunEnd, drop
 from penstock.worker.context import Context
 from penstock.worker.dispatcher import Dispatcher, HandlerRoutes
@@ -72,6 +74,7 @@ class Worker:
         self.run_log = RunLog(self.routes.handler_name)
         self.completer = Completer(broker, self.held, self.options.linger, self.handle_answers)
         self.artifact_keeper = ArtifactKeeper(broker, self.completer.add)
+        self.attempt_timer = AttemptTimer(broker, scope)
         self.heartbeat = self.make_heartbeat(address)
         self.quarantine = Quarantine(broker, self.drop_suspect)
         self.give_back = GiveBack(self.quarantine, self.release)
@@ -145,15 +148,9 @@ class Worker:
 
     def make_fetcher(self, names: list[str], lanes: list[Executor]) -> Fetcher:
         return Fetcher(
-            self.broker,
-            names,
-            lanes,
-            self.options,
-            self.identity,
-            scope=self.scope,
-            suspects=self.quarantine,
-            take=self.take,
-        )
+            self.broker, names, lanes, self.options, self.identity, scope=self.scope,
+            suspects=self.quarantine, take=self.take,
+        )  # fmt: skip
 
     def take(self, deliveries: list[Leased], lease: float) -> None:
         self.dispatcher.take(deliveries, lease)
@@ -195,6 +192,15 @@ class Worker:
         if error is None and result is None and plain:
             self.completer.add(RunEnd(context))
             return
+        settle = partial(self.settle_end, handler, context, result, error)
+        if error is not None and handler.rules.timed:
+            self.attempt_timer.begin(context, settle)
+        else:
+            settle()
+
+    def settle_end(
+        self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
+    ) -> None:
         end = self.judge_end(handler, context, result, error)
         if error is not None and end.verdict is None:
             self.run_log.log_ignored(context, error)
@@ -216,7 +222,10 @@ class Worker:
     def judge_end(
         self, handler: Handler, context: Context, result: bytes | None, error: BaseException | None
     ) -> RunEnd:
-        most = self.get_settings(context).max_body
+        settings = self.get_settings(context)
+        if result is None and error is None and settings.require_result:
+            result = b"null"
+        most = settings.max_body
         if result is not None and len(result) > most:
             error = error or Unfit(f"result has {len(result)} bytes; at most {most} are stored")
             result = None
@@ -224,7 +233,7 @@ class Worker:
             return RunEnd(context, self.tracebacks.attach(context.settlement, error), result, error)
         if handler.manual and error is None:
             log.error("run_not_settled", id=context.id, handler=handler.name)
-        verdict = judge(handler.rules, context.delivery, error)
+        verdict = judge(handler.rules, context.delivery, error, context.times)
         return RunEnd(context, self.tracebacks.attach(verdict, error), result, error)
 
     def notify_room(self) -> None:

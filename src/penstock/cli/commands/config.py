@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from penstock.artifacts.storage import default_location
 from penstock.broker.local import Broker
-from penstock.cli.commands.jobs import ensure_shell_queue
+from penstock.cli.commands.jobs import SHELL_LEASE_S, ensure_shell_queue
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import SHELL_QUEUE
@@ -39,20 +40,23 @@ def read(settings: QueueSettings) -> dict[str, Any]:
         "max-retries": settings.max_attempts,
         "backoff-base": settings.backoff.factor,
         "backoff-max": settings.backoff.max,
+        "poll-interval": settings.poll_interval,
         "lease": settings.lease,
         "max-depth": settings.max_depth,
         "retention": settings.retention,
     }
 
 
-def check_known(name: str) -> str:
-    if name not in (names := read(QueueSettings())):
-        raise InvalidInput(f"unknown setting {name!r}; valid settings are {', '.join(names)}")
+def find_setting(text: str) -> str:
+    """Return the name of a setting. Underscores are accepted for dashes."""
+    name, names = text.replace("_", "-"), read(QueueSettings())
+    if name not in names:
+        raise InvalidInput(f"unknown setting {text!r}; valid settings are {', '.join(names)}")
     return name
 
 
 def make_changes(name: str, text: str) -> dict[str, Any]:
-    if check_known(name) in ("lease", "retention", "backoff-max"):
+    if name in ("lease", "retention", "backoff-max"):
         value: Any = parse_seconds(text)
     else:
         value = parse_number(name, text)
@@ -85,8 +89,7 @@ def get(session: CommandContext, name: str | None, queue: str) -> None:
     penstock config get
     penstock config get max-retries
     """
-    if name is not None:
-        check_known(name)
+    key = None if name is None else find_setting(name)
 
     async def work(broker: Broker) -> QueueSettings:
         try:
@@ -95,13 +98,13 @@ def get(session: CommandContext, name: str | None, queue: str) -> None:
             if queue != SHELL_QUEUE:
                 raise
             # The queue is created with this preset on first use.
-            return get_preset("queuectl")
+            return replace(get_preset("queuectl"), lease=SHELL_LEASE_S)
 
     found = read(session.run(work))
     if session.as_json:
-        print_json(found if name is None else {name: found[name]})
-    elif name is not None:
-        print(format_setting(found[name]))
+        print_json(found if key is None else {name: found[key]})
+    elif key is not None:
+        print(format_setting(found[key]))
     else:
         print(f"settings of queue {queue}")
         print_details((f"  {key}", format_setting(value)) for key, value in found.items())
@@ -124,7 +127,8 @@ def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
     penstock config set backoff-base 3
     penstock config set retention 30d
     """
-    changed = make_changes(name, value)
+    key = find_setting(name)
+    changed = make_changes(key, value)
 
     async def work(broker: Broker) -> dict[str, Any]:
         if queue == SHELL_QUEUE:
@@ -137,9 +141,9 @@ def set_(session: CommandContext, name: str, value: str, queue: str) -> None:
 
     found = session.run(work, create=True)
     if session.as_json:
-        print_json({name: found[name]})
+        print_json({name: found[key]})
     else:
-        print(f"{name} is now {format_setting(found[name])} in queue {queue}")
+        print(f"{name} is now {format_setting(found[key])} in queue {queue}")
 
 
 @command(config, "show")

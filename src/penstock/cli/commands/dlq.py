@@ -65,9 +65,13 @@ def run_all(
     state: State,
     act: Act,
     verb: str,
+    copies: Sequence[str] = (),
     **given: Any,
 ) -> None:
-    """Apply `act` to the given messages, or to all in `state` that match the filter."""
+    """Apply `act` to the given messages, or to all in `state` that match the filter.
+
+    `act` appends the ids of messages it publishes to `copies`.
+    """
     if bool(references) == given["everything"]:
         raise click.UsageError("Give messages, or --all (with --queue or --type to filter).")
     wanted = list(references) or find_matching(session, state, given)
@@ -82,7 +86,7 @@ def run_all(
         return await apply_to_each(broker, wanted, act, given["rate"], hidden=session.as_json)
 
     bulk = session.run(work)
-    report(session, verb, bulk, [id for id in bulk.done if id not in wanted])
+    report(session, verb, bulk, copies)
 
 
 def find_matching(session: CommandContext, state: State, given: dict[str, Any]) -> list[str]:
@@ -99,12 +103,12 @@ def find_matching(session: CommandContext, state: State, given: dict[str, Any]) 
     return [str(record.message.id) for record in reversed(found)]
 
 
-def report(session: CommandContext, verb: str, bulk: BulkResult, others: Sequence[str]) -> None:
-    """Print the result. `others` are the ids of new messages that replace the given ones."""
+def report(session: CommandContext, verb: str, bulk: BulkResult, copies: Sequence[str]) -> None:
+    """Print the result. `copies` are the ids of new messages that replace the given ones."""
     if session.as_json:
         print_json({verb: len(bulk.done), "ids": bulk.done, "errors": bulk.errors})
     else:
-        print(f"{len(bulk.done)} {verb}{format_ids(others)}")
+        print(f"{len(bulk.done)} {verb}{format_ids(copies)}")
         for error in bulk.errors:
             click.echo(f"penstock: {error}", err=True)
     if bulk.errors:
@@ -246,13 +250,16 @@ def redrive(
     penstock redrive --all --state failed --queue mail --rate 50
     """
     edited = None if body is None else body.encode()
+    copies: list[str] = []
 
     async def act(broker: Broker, reference: str) -> str:
         record = await find_message(broker, reference, session.scope)
         published = await broker.admin.redrive(record.message.id, body=edited, scope=session.scope)
+        if published.id != record.message.id:
+            copies.append(str(published.id))
         return str(published.id)
 
-    run_all(session, references, State(state), act, "redriven", **given)
+    run_all(session, references, State(state), act, "redriven", copies, **given)
 
 
 dlq.add_command(show, "show")

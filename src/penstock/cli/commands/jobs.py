@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.app.job import Job
     from penstock.app.task import BaseTask, Choices
 
+# Workers renew leases of shell jobs, so this only bounds how long a crash goes unnoticed.
+SHELL_LEASE_S = 30.0
 JOB_FORMAT = """for example {"command": "echo hi"} or --command 'echo hi'"""
 
 
@@ -95,7 +97,9 @@ async def ensure_shell_queue(broker: BrokerInterface, name: str, scope: str) -> 
         queue = await broker.admin.queue(name, scope=scope)
     except NotFound:
         try:
-            await broker.admin.create_queue(name, preset_name="queuectl", scope=scope)
+            await broker.admin.create_queue(
+                name, preset_name="queuectl", scope=scope, lease=SHELL_LEASE_S
+            )
         except SlugConflict:
             broker.forget_queues()
         return

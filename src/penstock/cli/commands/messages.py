@@ -15,7 +15,7 @@ from penstock.cli.job_output import (
     print_output,
     print_tails,
 )
-from penstock.cli.lookup import find_message, list_messages, summarize
+from penstock.cli.lookup import find_message, list_in_states, summarize
 from penstock.cli.output import (
     cut,
     decode_body,
@@ -38,6 +38,7 @@ group = click.Group()
 # --json prints whole bodies.
 MAX_BODY_SHOWN = 2_000
 MAX_CONSUMER = 20
+STATE_GROUPS = {"pending": (State.READY, State.SCHEDULED), "processing": (State.CLAIMED,)}
 COLUMNS = (
     "id", "name", "queue", "type", "state", "attempts", "worker", "held", "progress", "due", "age",
     "error",
@@ -46,7 +47,9 @@ COLUMNS = (
 
 @command(group, "list")
 @click.option(
-    "--state", type=click.Choice([state.value for state in State]), help="Filter by state."
+    "--state",
+    type=click.Choice([*(state.value for state in State), *STATE_GROUPS]),
+    help="Filter by state. pending: ready or scheduled. processing: claimed.",
 )
 @click.option("--queue", shell_complete=complete_queue, help="Filter by queue.")
 @click.option("--type", "type_", help="Filter by type.")
@@ -75,10 +78,10 @@ def list_(
     penstock list --queue mail --type shop.tasks.send_mail --limit 100
     penstock list --before 1041
     """
-    wanted = None if state is None else State(state)
+    states = parse_states(state)
 
     async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
-        records = await list_messages(broker, session.scope, wanted, queue, type_, limit, before)
+        records = await list_in_states(broker, session.scope, states, queue, type_, limit, before)
         now = await broker.now()
         named = [(record, await get_queue_name(broker, record)) for record in records]
         return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
@@ -90,6 +93,12 @@ def list_(
         print_table(COLUMNS, rows, "no messages")
         if len(rows) == limit:
             print(f"\nolder ones: --before {rows[-1][0]}, or a larger --limit")
+
+
+def parse_states(word: str | None) -> tuple[State | None, ...]:
+    if word is None:
+        return (None,)
+    return STATE_GROUPS[word] if word in STATE_GROUPS else (State(word),)
 
 
 async def get_queue_name(broker: Broker, record: Record) -> str:

@@ -15,6 +15,7 @@ from penstock.cli.output import print_details, print_json, print_json_lines, pri
 from penstock.errors import InvalidInput
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import QueueSettings
+from penstock.model.store_types import Pruned
 from penstock.rules.durations import parse_seconds
 
 
@@ -59,6 +60,7 @@ def describe_queue(found: Queue) -> dict[str, Any]:
         "name": found.name,
         "scope": found.scope.name,
         "state": found.state.value,
+        "scope_paused": found.scope.paused,
         "settings": msgspec.to_builtins(found.settings),
     }
 
@@ -68,7 +70,8 @@ def print_queue(session: CommandContext, found: Queue) -> None:
     if session.as_json:
         print_json(view)
         return
-    print(f"{view['name']}: {view['state']}")
+    paused = ", and its scope is paused" if view["scope_paused"] else ""
+    print(f"{view['name']}: {view['state']}{paused}")
     print_details((f"  {name}", format_setting(value)) for name, value in view["settings"].items())
 
 
@@ -121,8 +124,9 @@ def list_(session: CommandContext) -> None:
     print_table(
         ("queue", "state", "ordering", "attempts", "lease", *PLACES.values()),
         [
-            [each.name, each.state.value, each.settings.ordering, each.settings.max_attempts,
-             f"{each.settings.lease:g}s", *(counts[name] for name in PLACES.values())]
+            [each.name, each.serving_state.value, each.settings.ordering,
+             each.settings.max_attempts, f"{each.settings.lease:g}s",
+             *(counts[name] for name in PLACES.values())]
             for each, counts in found
         ],
         "no queues",
@@ -246,6 +250,41 @@ def delete(session: CommandContext, name: str, force: bool) -> None:
 
     session.run(work)
     print_json({"deleted": name}) if session.as_json else print(f"queue {name} deleted")
+
+
+@command(queue, "prune")
+@click.argument("name")
+@click.option("--older-than", default="0s", help="Minimum time since their end, such as 30d.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    default=1_000,
+    show_default=True,
+    help="Maximum number of messages.",
+)
+def prune(session: CommandContext, name: str, older_than: str, limit: int) -> None:
+    """Delete finished messages before their retention is over, the oldest first.
+
+    Dead letters are not finished: see `penstock dlq purge`. Messages that an export has not read
+    yet are kept.
+
+    \b
+    penstock queue prune mail --older-than 30d
+    penstock queue prune mail --limit 100000
+    """
+    age = parse_seconds(older_than)
+
+    async def work(broker: Broker) -> Pruned:
+        before = await broker.now() - int(age * 1_000_000)
+        return await broker.admin.prune(
+            name, before=max(0, before), limit=limit, scope=session.scope
+        )
+
+    done = session.run(work)
+    if session.as_json:
+        print_json({"queue": name, "pruned": done.count, "more": done.more})
+    else:
+        print(f"{done.count} pruned{', and there are more' if done.more else ''}")
 
 
 COMMANDS = {"queue": queue}

@@ -61,6 +61,12 @@ IDENTITY = (
                  help="Client id for the introspection endpoint."),
     click.option("--introspect-url", metavar="URL",
                  help="Introspection endpoint (RFC 7662) for opaque tokens."),
+    click.option("--introspect-kind", type=click.Choice(["rfc7662", "lookup"]),
+                 help="Kind of endpoint: rfc7662, or lookup (POST /v1/accounts/lookup)."),
+    click.option("--token-scopes", metavar="SCOPE=WORDS",
+                 help="Meaning of other JWT scopes: 'codeq', or jobs:run=claim+complete,..."),
+    click.option("--require-claims", metavar="CLAIM", multiple=True,
+                 help="Further claim that JWTs must have, such as iat. Repeatable."),
     click.option("--require-event-types/--no-require-event-types", default=None,
                  help="Reject JWTs without the claim eventTypes."),
     click.option("--jwt-tenant-claim", metavar="CLAIM", help="Claim that holds the tenant."),
@@ -98,6 +104,11 @@ FILES_AND_WEBHOOKS = (
         "--allow-private-callbacks/--no-allow-private-callbacks",
         default=None,
         help="Allow webhooks to loopback and private addresses.",
+    ),
+    click.option(
+        "--public-url",
+        metavar="URL",
+        help="URL of this service for clients, which notices of work mention.",
     ),
     click.option("--max-artifact", type=click.IntRange(1), help="Maximum artifact size in bytes."),
     click.option(
@@ -206,6 +217,7 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
         body_timeout=given.body_timeout,
         allow_shell=given.allow_shell,
         reach=reach,
+        public_url=given.public_url or "",
     )
     options = ServiceOptions(
         url=given.url,
@@ -221,7 +233,7 @@ def run(plan: ServePlan, listener: socket.socket, parent: int | None) -> None:
 
 def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":
     """Build the authentication settings, or None without authentication."""
-    from penstock.http.auth.identity import TrustedIssuers
+    from penstock.http.auth.identity import TrustedIssuers, parse_token_scopes
     from penstock.http.auth.jwt import check
 
     if not (given.auth or given.jwks_url or given.jwt_issuer or given.introspect_url):
@@ -237,6 +249,9 @@ def read_trusted_issuers(given: Settings) -> "TrustedIssuers | None":
         given.introspect_secret or "",
         given.rate,
         given.require_event_types,
+        given.require_claims,
+        parse_token_scopes(given.token_scopes or ""),
+        given.introspect_kind,
     )
     check(issuers)
     return issuers

@@ -53,7 +53,8 @@ async def gather(broker: BrokerInterface, scope: str) -> dict[str, Any]:
         "queues": [
             {
                 "queue": queue.name,
-                "state": queue.state.value,
+                "state": queue.serving_state.value,
+                "scope_paused": queue.scope.paused,
                 "shell": queue.settings.shell,
                 "served": queue.name in served,
             }
@@ -119,7 +120,9 @@ def make_hints(found: dict[str, Any]) -> list[str]:
             hints.append(f"no worker serves {', '.join(names)}; run `penstock {start}`")
     if dead:
         hints.append(f"{dead} dead {'letter' if dead == 1 else 'letters'}; run `penstock dlq list`")
-    if paused := [row["queue"] for row in queues if row["state"] == "paused"]:
+    if any(row["scope_paused"] for row in queues):
+        hints.append("the scope is paused; resume it with POST /v1/scopes/NAME/resume")
+    elif paused := [row["queue"] for row in queues if row["state"] == "paused"]:
         hints.append(f"paused: {', '.join(paused)}; run `penstock queue resume`")
     if found["truncated"]:
         hints.append(f"+ only the last {MAX_ENDED_COUNTED:,} ended messages are counted")

@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from penstock import stores
 from penstock.broker.interface import BrokerInterface
+from penstock.broker.local import Broker
 from penstock.cli.commands.jobs import JobText
 from penstock.cli.demo import app as tasks
 from penstock.cli.demo.traffic import make_order, send_traffic
@@ -184,6 +186,13 @@ async def run_traffic(stage: DemoStage) -> str:
     return check(completed == len(ids) - 1, text)
 
 
+async def keep_settings(stage: DemoStage) -> str:
+    await stage.broker.admin.set_queue("shell", max_attempts=7)
+    async with await stores.open(stage.url) as other:
+        found = (await Broker(other).admin.queue("shell")).settings.max_attempts
+    return check(found == 7, f"max-retries set to {found}, and read from a newly opened store")
+
+
 async def survive_crash(stage: DemoStage) -> str:
     path = stage.folder / "pid.txt"
     job = await tasks.survive.aenqueue(str(path))
@@ -221,5 +230,6 @@ ACTS: dict[str, Act] = {
     "cron schedule": run_schedule,
     "shell job": run_shell_job,
     "mixed traffic": run_traffic,
+    "configuration": keep_settings,
     "worker crash": survive_crash,
 }

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from penstock.broker.credentials import PREFIX, Credentials, split
 from penstock.errors import NotFound, RateLimited, Unauthenticated
 from penstock.http.auth.identity import Identity, TrustedIssuers
-from penstock.http.auth.introspection import Introspection
+from penstock.http.auth.introspection import AccountLookup, make_introspection
 from penstock.http.auth.jwt import JwtVerifier
 from penstock.http.auth.principal import Principal, local_caller, refuse_remote
 from penstock.http.auth.rate_limit import RateLimiter
@@ -81,7 +81,7 @@ class Authenticator:
         self.now = now
         self.clock = clock
         self.signed = JwtVerifier(believed, now) if believed.jwks_url else None
-        self.asked = Introspection(believed, now) if believed.introspect_url else None
+        self.asked = make_introspection(believed, now) if believed.introspect_url else None
         self.known: OrderedDict[bytes, CachedIdentity] = OrderedDict()
         self.tenants: set[str] = set()
         self.tries = RateLimiter(clock)
@@ -144,7 +144,7 @@ class Authenticator:
             identity.tenant, identity.roles, identity.grants, identity.scopes
         )
         limits = (identity.types, identity.rate, identity.expires_at)
-        caller = Principal(identity.subject, identity.tenant, access, *limits)
+        caller = Principal(identity.subject, identity.tenant, access, *limits, verbs=identity.verbs)
         found = self.known[digest] = CachedIdentity(caller, identity, self.clock() + CACHE_TTL_S)
         if len(self.known) > MAX_CACHED_IDENTITIES:
             self.known.popitem(last=False)
@@ -157,11 +157,15 @@ class Authenticator:
             return await self.by_ticket(token)
         if known is not None and self.now() < known.identity.until:
             return known.identity
-        if self.signed is not None and token.count(".") == 2:
+        if self.signed is not None and token.count(".") == 2 and self.is_jwt(token, self.signed):
             return await self.signed.identify(token)
         if self.asked is not None:
             return await self.asked.identify(token)
         raise Unauthenticated(INVALID_CREDENTIAL)
+
+    def is_jwt(self, token: str, signed: JwtVerifier) -> bool:
+        """True unless the token is for the account lookup, whose tokens are JWTs of its own."""
+        return not isinstance(self.asked, AccountLookup) or signed.is_signed_by_issuer(token)
 
     async def by_key(self, token: str) -> Identity:
         parts = split(token)

@@ -7,11 +7,26 @@ from msgspec import Struct
 
 from penstock.errors import InvalidInput, Unauthenticated
 from penstock.model.message import NEVER, Moment
-from penstock.rules.access import EVERY, parse_grant
+from penstock.rules.access import EVERY, Right, parse_grant
 from penstock.rules.validation import NAME, is_encodable
 
 MAX_SUBJECT_LENGTH = 200
 GRANT_PREFIX = "penstock:"
+# The verbs of the right to consume that a token may be limited to. Uploads belong to complete.
+CONSUME_VERBS = frozenset({
+    "claim", "complete", "fail", "nack", "reject", "release", "park", "cancel", "extend", "begin",
+    "progress", "subscribe",
+})  # fmt: skip
+SCOPE_PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
+    "codeq": {
+        "codeq:claim": ("claim",),
+        "codeq:heartbeat": ("extend", "begin", "progress"),
+        "codeq:abandon": ("release",),
+        "codeq:nack": ("nack", "reject"),
+        "codeq:result": ("complete", "fail"),
+        "codeq:subscribe": ("subscribe",),
+    }
+}
 
 
 class TrustedIssuers(Struct, frozen=True):
@@ -30,6 +45,11 @@ class TrustedIssuers(Struct, frozen=True):
     rate: float = 0.0
     # Refuse tokens without an eventTypes claim instead of allowing every type.
     require_event_types: bool = False
+    # Further claims that JWTs must have.
+    require_claims: tuple[str, ...] = ()
+    # What scopes of an issuer's own allow: rights, or single verbs of the right to consume.
+    token_scopes: Mapping[str, tuple[str, ...]] = {}
+    introspect_kind: Literal["rfc7662", "lookup"] = "rfc7662"
 
 
 class Identity(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,6 +61,8 @@ class Identity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     grants: tuple[str, ...] = ()
     scopes: tuple[str, ...] = (EVERY,)
     types: tuple[str, ...] = (EVERY,)
+    # The verbs of the right to consume that a token allows, or None for all.
+    verbs: frozenset[str] | None = None
     rate: float | None = None
     # Set for API keys.
     expires_at: Moment = NEVER
@@ -56,10 +78,12 @@ def make_identity(
 ) -> Identity:
     """Maps token claims to an identity. The subject is prefixed with the kind of token, so an
     issuer cannot impersonate an API key or a CLI user."""
+    grants, verbs = read_scopes(claims, believed.token_scopes)
     return Identity(
         subject=f"{kind}:{read_subject(claims)}",
         tenant=read_tenant(claims, believed.tenant_claim),
-        grants=read_grants(claims),
+        grants=grants,
+        verbs=verbs,
         types=read_types(claims, required=believed.require_event_types),
         until=until,
     )
@@ -90,6 +114,40 @@ def read_grants(claims: Mapping[str, Any]) -> tuple[str, ...]:
         for word in split_words(claims.get("scope", claims.get("scp")))
         if word.startswith(GRANT_PREFIX) and is_grant(word.removeprefix(GRANT_PREFIX))
     )
+
+
+def read_scopes(
+    claims: Mapping[str, Any], token_scopes: Mapping[str, tuple[str, ...]]
+) -> tuple[tuple[str, ...], frozenset[str] | None]:
+    """Returns the grants of a token, and the verbs to which its right to consume is limited."""
+    own = read_grants(claims)
+    words = split_words(claims.get("scope", claims.get("scp")))
+    allowed = {each for word in words for each in token_scopes.get(word, ())}
+    verbs = frozenset(allowed & CONSUME_VERBS)
+    rights = sorted(allowed - CONSUME_VERBS)
+    unlimited = not verbs or {Right.CONSUME, EVERY} & {*rights, *map(read_right, own)}
+    return (*own, *rights, *(["consume"] if verbs else [])), None if unlimited else verbs
+
+
+def read_right(grant: str) -> str:
+    return parse_grant(grant).right
+
+
+def parse_token_scopes(text: str) -> dict[str, tuple[str, ...]]:
+    """Parses `jobs:run=claim+complete,jobs:add=publish`, or the name of a preset."""
+    if text in SCOPE_PRESETS:
+        return SCOPE_PRESETS[text]
+    found: dict[str, tuple[str, ...]] = {}
+    for pair in filter(None, (each.strip() for each in text.split(","))):
+        scope, equals, allowed = pair.partition("=")
+        words = tuple(allowed.split("+"))
+        if not equals or not scope or set(words) - CONSUME_VERBS - {*Right}:
+            raise InvalidInput(
+                f"token-scopes {pair[:100]!r} is not SCOPE=WORD+WORD; a WORD is one of"
+                f" {', '.join([*Right, *sorted(CONSUME_VERBS)])}"
+            )
+        found[scope] = words
+    return found
 
 
 def is_grant(text: str) -> bool:

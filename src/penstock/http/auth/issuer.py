@@ -1,12 +1,13 @@
 """Requests to a token issuer: short timeout, bounded response, no redirects."""
 
+from collections.abc import Container
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
-from penstock.errors import IdentityUnavailable, InvalidInput
+from penstock.errors import IdentityUnavailable, InvalidInput, Unauthenticated
 
 REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=5)
 MAX_RESPONSE_BYTES = 262_144
@@ -21,13 +22,15 @@ def check_url(name: str, url: str) -> None:
         raise InvalidInput(f"{name} {url[:200]!r} is not an https:// URL")
 
 
-async def fetch(method: str, url: str, **request: Any) -> Any:
-    """Returns the decoded JSON response."""
+async def fetch(method: str, url: str, *, refusals: Container[int] = (), **request: Any) -> Any:
+    """Returns the decoded JSON response. A status in `refusals` means an invalid credential."""
     try:
         async with (
             aiohttp.ClientSession(timeout=REQUEST_TIMEOUT, trust_env=False) as session,
             session.request(method, url, allow_redirects=False, **request) as response,
         ):
+            if response.status in refusals:
+                raise Unauthenticated("invalid API key or token")
             if response.status != 200:
                 raise IdentityUnavailable(f"{url} returned status {response.status}")
             body = await response.content.read(MAX_RESPONSE_BYTES + 1)

@@ -50,6 +50,13 @@ class JwtVerifier:
             raise Unauthenticated("token is signed with a key unknown to its issuer")
         return key
 
+    def is_signed_by_issuer(self, token: str) -> bool:
+        """True if the signature algorithm is one of the issuer's."""
+        try:
+            return jwt.get_unverified_header(token).get("alg") in self.believed.algorithms
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            return False
+
     def read_header(self, token: str) -> dict[str, Any]:
         try:
             header = jwt.get_unverified_header(token)
@@ -71,7 +78,7 @@ class JwtVerifier:
                 audience=self.believed.audience,
                 issuer=self.believed.issuer,
                 leeway=LEEWAY,
-                options={"require": REQUIRED},
+                options={"require": [*REQUIRED, *self.believed.require_claims]},
             )
         except jwt.InvalidSignatureError:
             raise

@@ -21,6 +21,8 @@ SAFE_METHODS = frozenset({"GET", "HEAD"})
 ORIGIN_HEADERS = frozenset(
     {b"host", b"origin", b"sec-fetch-site", b"forwarded", b"via", b"x-real-ip"}
 )
+# Routes that belong to the verb of another name.
+VERBS = {"subscriptions": "subscribe", "artifacts": "complete"}
 # The tenant that owns the store. Only its callers may act across tenants.
 OWNER = "default"
 
@@ -56,6 +58,8 @@ class Principal:
         types: Iterable[str] = (EVERY,),
         rate: float | None = None,
         expires_at: Moment = NEVER,
+        *,
+        verbs: frozenset[str] | None = None,
     ) -> None:
         self.subject = subject
         self.tenant = tenant
@@ -64,6 +68,8 @@ class Principal:
         self.rate = rate
         # Set for API keys. Issuers renew tokens, so their expiry does not count.
         self.expires_at = expires_at
+        # The verbs of the right to consume that its token allows, or None for all.
+        self.verbs = verbs
 
     @cached_property
     def holder(self) -> str:
@@ -79,6 +85,12 @@ class Principal:
             raise Forbidden(f"only callers of tenant {OWNER!r} may do this")
         if required.extent in (Extent.TENANT, Extent.STORE):
             self.access.check(required.right, EVERY)
+
+    def check_verb(self, path: str) -> None:
+        """Checks a route of the right to consume against the verbs of the token."""
+        verb = path.split("/", 3)[2]
+        if self.verbs is not None and VERBS.get(verb, verb) not in self.verbs:
+            raise Forbidden(f"the scopes of this token do not allow to {VERBS.get(verb, verb)}")
 
     def filter_types(self, types: Iterable[str]) -> tuple[str, ...]:
         """Returns the requested types, or all types the caller may claim."""

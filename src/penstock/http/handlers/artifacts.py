@@ -10,7 +10,7 @@ from penstock.http.context import RequestContext
 from penstock.http.handlers.settle import read_lock
 from penstock.http.operations import OperationTable
 from penstock.rules.access import Right
-from penstock.wire.consume import ArtifactsView, ArtifactView
+from penstock.wire.consume import ArtifactsView, ArtifactView, make_artifact_view
 from penstock.wire.fields import FileName, Reference, Token
 
 artifacts = OperationTable("artifacts")
@@ -38,7 +38,7 @@ async def upload_artifact(call: RequestContext, token: Token, name: FileName) ->
         raise BodyTooLarge(f"an artifact has at most {largest} bytes")
     with call.service.unfinished_uploads.hold(call.caller, count_reserved(size, largest)):
         kept = await artifacts.attach(lock, name, call.pieces(), size=size or 0)
-    return ArtifactView(kept.name, kept.size)
+    return make_artifact_view(kept.name, kept.size)
 
 
 def count_reserved(size: int | None, largest: int) -> int:
@@ -51,7 +51,7 @@ def count_reserved(size: int | None, largest: int) -> int:
 async def list_artifacts(call: RequestContext, reference: Reference) -> ArtifactsView:
     record = await call.admin.get(reference, scope=call.scope)
     found = await call.broker.artifacts.list_files(record)
-    return ArtifactsView([ArtifactView(each.name, each.size) for each in found])
+    return ArtifactsView([make_artifact_view(each.name, each.size) for each in found])
 
 
 @artifacts.add(

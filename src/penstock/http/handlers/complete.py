@@ -1,4 +1,4 @@
-"""The complete operation with inline artifacts.
+"""The operations complete and fail with inline artifacts.
 
 Artifacts are stored before the message is settled, and removed if settling is refused.
 """
@@ -6,8 +6,9 @@ Artifacts are stored before the message is settled, and removed if settling is r
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Sequence
+from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from penstock.artifacts.upload import Upload
 from penstock.broker.artifacts import Artifacts
@@ -17,9 +18,16 @@ from penstock.http.handlers.settle import Settling
 from penstock.http.lock_tokens import HeldLock
 from penstock.model.store_types import Lock
 from penstock.rules.validation import clip
-from penstock.wire.consume import CompleteRequest, InlineArtifact, Settled, SettleOutcomes
+from penstock.wire.consume import (
+    CompleteRequest,
+    FailRequest,
+    InlineArtifact,
+    Settled,
+    SettleOutcomes,
+)
 
-# The message was completed, or may have been: its artifacts stay.
+Ending = TypeVar("Ending", bound=CompleteRequest | FailRequest)
+# The message has ended, or may have: its artifacts stay.
 MAYBE_DONE_ERRORS = (AlreadySettled, StoreError)
 
 
@@ -30,9 +38,10 @@ class AttachResult(Struct, frozen=True):
     names: Sequence[str] = ()
 
 
-class CompletionWithFiles(Settling[CompleteRequest]):
-    async def settle(self, call: RequestContext, lock: HeldLock, sent: CompleteRequest) -> Settled:
+class SettlingWithFiles(Settling[Ending]):
+    async def settle(self, call: RequestContext, lock: HeldLock, sent: Ending) -> Settled:
         if not sent.artifacts:
+            await check_result(call, lock, sent)
             return await super().settle(call, lock, sent)
         artifacts = call.broker.artifacts
         async with artifacts.turn(lock):
@@ -47,8 +56,9 @@ class CompletionWithFiles(Settling[CompleteRequest]):
         self,
         call: RequestContext,
         read: Sequence[HeldLock | PenstockError],
-        sent: Sequence[CompleteRequest],
+        sent: Sequence[Ending],
     ) -> SettleOutcomes:
+        read = [await try_check_result(call, *each) for each in zip(read, sent, strict=True)]
         if not any(item.artifacts for item in sent):
             return await super().settle_many(call, read, sent)
         artifacts = call.broker.artifacts
@@ -65,8 +75,35 @@ class CompletionWithFiles(Settling[CompleteRequest]):
         return done
 
 
+async def check_result(call: RequestContext, lock: HeldLock, sent: Ending) -> None:
+    """Refuses a completion without a result if the queue requires one."""
+    if (
+        isinstance(sent, FailRequest)
+        or sent.result is not UNSET
+        or sent.result_base64 is not None
+        or sent.artifacts
+    ):
+        return
+    queue = await call.broker.get_queue_by_id(lock.queue_id)
+    if queue.settings.require_result:
+        raise InvalidInput(
+            f"queue {queue.name!r} requires a result; send result, result_base64 or artifacts"
+        )
+
+
+async def try_check_result(
+    call: RequestContext, lock: HeldLock | PenstockError, sent: Ending
+) -> HeldLock | PenstockError:
+    if isinstance(lock, HeldLock):
+        try:
+            await check_result(call, lock, sent)
+        except InvalidInput as error:
+            return error
+    return lock
+
+
 async def try_attach(
-    artifacts: Artifacts, lock: HeldLock | PenstockError, sent: CompleteRequest
+    artifacts: Artifacts, lock: HeldLock | PenstockError, sent: Ending
 ) -> AttachResult:
     if isinstance(lock, PenstockError) or not sent.artifacts:
         return AttachResult(lock)

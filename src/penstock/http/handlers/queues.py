@@ -15,13 +15,15 @@ from penstock.http.handlers.publish import refuse_unfit
 from penstock.http.operations import OperationTable
 from penstock.model.queue import Queue, QueueState, Schedule
 from penstock.rules.access import Right
-from penstock.wire.fields import Cursor, Name, PageLimit, Word
+from penstock.wire.fields import Cursor, Name, PageLimit, Word, to_optional_moment
 from penstock.wire.publish import make_draft
 from penstock.wire.queues import (
     ChangeQueue,
     NewQueue,
     NewSchedule,
     NewScope,
+    Prune,
+    PruneResult,
     Purge,
     Purged,
     Queues,
@@ -167,6 +169,17 @@ async def purge_queue(call: RequestContext, queue: Name, purge: Purge) -> Purged
     purged = await call.admin.purge(queue, *places, limit=purge.limit, scope=call.scope)
     call.service.wake_tail()
     return Purged(purged)
+
+
+@queues.add(
+    "POST", "/v1/queues/{queue}/prune", "Prune finished messages", PruneResult, takes=Prune,
+    example={"before": "2026-11-01T00:00:00Z", "limit": 1000},
+)  # fmt: skip
+async def prune_queue(call: RequestContext, queue: Name, prune: Prune) -> PruneResult:
+    """Deletes finished messages before their retention is over."""
+    before = to_optional_moment(prune.before)
+    pruned = await call.admin.prune(queue, before=before, limit=prune.limit, scope=call.scope)
+    return PruneResult(pruned.count, pruned.more)
 
 
 @queues.add("DELETE", "/v1/queues/{queue}", "Delete a queue", None, status=204)

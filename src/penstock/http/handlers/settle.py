@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from penstock.broker.consume import expect
 from penstock.broker.local import Broker
@@ -20,7 +20,7 @@ from penstock.model.store_types import DONE, Answer, AnswerKind, Completion, Ext
 from penstock.rules import validation
 from penstock.rules.access import EVERY, Right
 from penstock.wire import consume as wire
-from penstock.wire.fields import decode_body, to_datetime
+from penstock.wire.fields import decode_body, to_datetime, to_optional_datetime
 from penstock.wire.publish import Problem
 
 Sent = TypeVar("Sent", bound=Any)
@@ -46,8 +46,7 @@ class Settling(Generic[Sent]):
         (answer,) = await self.act(call.broker, [(lock, sent)])
         await self.tell(call, [lock], [answer])
         raise_unless_done(answer, lock)
-        until = UNSET if answer.lease_until is None else to_datetime(answer.lease_until)
-        return wire.Settled(str(lock.id), answer.state, until, answer.cancel_requested)
+        return make_settled(lock, answer)
 
     async def settle_batch(
         self, call: RequestContext, sent: wire.Items[Sent]
@@ -160,8 +159,18 @@ def make_outcome(lock: Lock | PenstockError, answer: Answer | None) -> wire.Sett
         raise_unless_done(answer, lock)
     except PenstockError as error:
         return wire.SettleOutcome(str(lock.id), answer.state, error=make_problem(error))
-    until = UNSET if answer.lease_until is None else to_datetime(answer.lease_until)
-    return wire.SettleOutcome(str(lock.id), answer.state, until, answer.cancel_requested)
+    return wire.SettleOutcome(*structs.astuple(make_settled(lock, answer)))
+
+
+def make_settled(lock: Lock, answer: Answer) -> wire.Settled:
+    return wire.Settled(
+        str(lock.id),
+        answer.state,
+        UNSET if answer.lease_until is None else to_datetime(answer.lease_until),
+        answer.cancel_requested,
+        answer.delay,
+        to_optional_datetime(answer.due_at),
+    )
 
 
 def make_problem(error: PenstockError) -> Problem:

@@ -4,7 +4,7 @@ from typing import Any
 
 from penstock.http.handlers import settle
 from penstock.http.handlers.claim import claim
-from penstock.http.handlers.complete import CompletionWithFiles
+from penstock.http.handlers.complete import SettlingWithFiles
 from penstock.http.handlers.publish import publish, publish_many
 from penstock.http.handlers.settle import Settling
 from penstock.http.operations import VERBS, OperationTable
@@ -68,7 +68,7 @@ def add_pair(
 ) -> None:
     """Declares the single and the batch operation of a verb. The lock token names the message, so
     they take no scope."""
-    acts = (CompletionWithFiles if verb == "complete" else Settling)(verb, act)
+    acts = (SettlingWithFiles if verb in ("complete", "fail") else Settling)(verb, act)
     sent, settled = {"token": TOKEN, **example}, {"id": "7", **answer}
     verbs.add(
         "POST", f"/v1/{verb}", summary, wire.Settled, name=verb, takes=takes, right=Right.CONSUME,
@@ -103,7 +103,7 @@ add_pair(
     settle.make_settle(settle.nack),
     "Reject a message for retry",
     {"error": "mail server unavailable", "delay": 60},
-    {"state": "scheduled"},
+    {"state": "scheduled", "delay": 60.0, "due_at": "2026-11-16T09:01:31.000000Z"},
 )
 add_pair(
     "reject",

@@ -53,6 +53,7 @@ from penstock.stores.notifier import NullNotifier
 from penstock.stores.sql import export, upkeep
 from penstock.stores.sql.caller_transaction import Inside
 from penstock.stores.sql.database import ServerDatabase
+from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.publish import list_queue_ids, publish_together
 from penstock.stores.sql.settle import apply
 from penstock.stores.sql.transaction import Ticket
@@ -203,7 +204,9 @@ class MariaDialect:
     async def prune(self, retention: Retention) -> Pruned:
         final = await feed.find_final(self.database)
         ids, pruned = await self.database.read(feed.find_prunable, retention, final)
-        return await self.database.write(feed.prune, retention, final) if ids else pruned
+        return (
+            await self.database.write(with_audit(feed.prune), retention, final) if ids else pruned
+        )
 
     # Operators and export.
 

@@ -36,6 +36,7 @@ from penstock.stores.postgres.transaction import PostgresTransaction, locks_of
 from penstock.stores.sql import upkeep
 from penstock.stores.sql.caller_transaction import Inside
 from penstock.stores.sql.database import ServerDatabase
+from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.publish import list_queue_ids
 from penstock.stores.sql.records import decode_meta_json
 from penstock.stores.sql.transaction import SqlTransaction
@@ -174,7 +175,7 @@ class PostgresDialect:
 
     async def prune(self, retention: Retention) -> Pruned:
         ids, pruned = await self.database.read(feed.find_prunable, retention)
-        return await self.database.write(feed.prune, retention) if ids else pruned
+        return await self.database.write(with_audit(feed.prune), retention) if ids else pruned
 
     # Operators and export.
 

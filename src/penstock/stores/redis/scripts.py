@@ -14,8 +14,8 @@ FOLDER = files(__package__) / "lua"
 DIRECTIVE = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
 # These scripts are idempotent.
 READS = frozenset({
-    "census", "depths", "diagnose", "documents", "dump", "explain", "feed", "find", "find_dead",
-    "get", "leases", "peek", "result", "waiting_since",
+    "census", "depths", "diagnose", "documents", "dump", "explain", "feed", "find", "find_aging",
+    "find_dead", "get", "leases", "peek", "result", "waiting_since",
 })  # fmt: skip
 
 

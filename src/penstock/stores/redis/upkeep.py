@@ -1,6 +1,7 @@
 """Verbs of the agents."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from penstock.model.message import FINAL, HistoryRow, Meta, Moment
 from penstock.model.store_types import AgentRun, Exported, Firing, Promoted, Pruned, Retention
@@ -14,7 +15,10 @@ from penstock.stores.redis.codec import (
 )
 from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.redis.export import RedisExport
-from penstock.stores.sql.upkeep import EXPORT_HOLD
+from penstock.stores.sql.upkeep import EXPORT_HOLD, MAX_LEVELS
+
+# The limit in find_aging.lua, which keeps each script short.
+LEVELS_PER_SCRIPT = 64
 
 
 class RedisUpkeep:
@@ -30,11 +34,15 @@ class RedisUpkeep:
         return int(await self.database.run("expire", limit))
 
     async def age(self, queue_id: int, waited: float, limit: int) -> int:
-        return int(
-            await self.database.run(
-                "age", encode_queue_id(queue_id), publish.to_micros(waited), limit
-            )
-        )
+        queue, before = encode_queue_id(queue_id), publish.to_micros(waited)
+        found: list[tuple[bytes, bytes, bytes]] = []
+        place: bytes = b""
+        for _ in range(MAX_LEVELS // LEVELS_PER_SCRIPT):
+            place, *moves = await self.database.run("find_aging", queue, before, limit, place)
+            found = sorted([*found, *zip(*[iter(moves)] * 3, strict=True)])[:limit]
+            if not place:
+                break
+        return int(await self.database.run("age", queue, *chain(*found))) if found else 0
 
     async def sweep_keys(self, limit: int) -> int:
         return int(await self.database.run("sweep_keys", limit))
@@ -115,6 +123,8 @@ def find_prunable(
         if kept or row.at > retention.before:
             return ids, Pruned(len(ids), position, False)
         if row.state in FINAL and row.queue_id in queues:
+            if len(ids) == retention.max_messages:
+                return ids, Pruned(len(ids), position, True)
             ids.append(row.id)
         position = row.position
     return ids, Pruned(len(ids), position, len(rows) >= retention.limit)

@@ -9,7 +9,9 @@ from penstock.stores.sql.transaction import Lockable, SqlTransaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Tx = TypeVar("Tx", bound=SqlTransaction)
 Work: TypeAlias = Callable[Concatenate[SqlTransaction, P], Coroutine[Any, Any, T]]
+OwnWork: TypeAlias = Callable[Concatenate[Tx, P], Coroutine[Any, Any, T]]
 
 
 async def save(tx: SqlTransaction, documents: Sequence[Document]) -> list[bool]:
@@ -58,13 +60,13 @@ async def delete(tx: SqlTransaction, kind: str, names: Sequence[str]) -> int:
     return sum([await tx.run("document_delete", kind=kind, name=name) for name in sorted(names)])
 
 
-def with_audit(work: Work[P, T]) -> Work[P, T]:
+def with_audit(work: OwnWork[Tx, P, T]) -> OwnWork[Tx, P, T]:
     """Writes the audit entry in the same transaction as the change."""
     act = acting.get()
     if act is None:
         return work
 
-    async def recorded(tx: SqlTransaction, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def recorded(tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> T:
         done = await work(tx, *args, **kwargs)
         if did_something(done):
             await record(tx, [act])

@@ -112,9 +112,8 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     # Agents.
 
     async def age(self, queue_id: int, waited: float, limit: int) -> int:
-        if not await self.database.read(upkeep.find_aging, queue_id, waited, 1):
-            return 0
-        return await self.database.write(upkeep.age, queue_id, waited, limit)
+        moves = await self.database.read(upkeep.find_aging, queue_id, waited, limit)
+        return await self.database.write(upkeep.age, queue_id, moves) if moves else 0
 
     async def sweep_keys(self, limit: int) -> int:
         if not await self.database.look(upkeep.any_old_keys):

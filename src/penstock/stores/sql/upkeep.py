@@ -1,6 +1,7 @@
 """Verbs of the agents and the health checks shared by the SQL stores."""
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,8 @@ from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import SqlTransaction, Ticket
 
 EXPORT_HOLD = 30 * 86_400_000_000
-MAX_LEVELS = 64
+# Distinct ranks of one queue that aging looks at.
+MAX_LEVELS = 10_000
 
 
 async def promote(tx: SqlTransaction, limit: int) -> Promoted:
@@ -62,11 +64,12 @@ async def expire_one(tx: SqlTransaction, row: Sequence[object] | None) -> bool:
     return True
 
 
-async def age(tx: SqlTransaction, queue_id: int, waited: float, limit: int) -> int:
-    moves = await find_aging(tx, queue_id, waited, limit)
+async def age(tx: SqlTransaction, queue_id: int, moves: Sequence[tuple[int, int, int]]) -> int:
+    """Moves the tickets that are still ready at their rank."""
+    moved = 0
     for id, rank, above in moves:
-        await tx.run("age", above=above, queue_id=queue_id, rank=rank, id=id)
-    return len(moves)
+        moved += await tx.run("age", above=above, queue_id=queue_id, rank=rank, id=id)
+    return moved
 
 
 async def find_aging(
@@ -78,6 +81,8 @@ async def find_aging(
     for above, rank in pairwise(await list_levels(tx, queue_id)):
         rows = await tx.all("waited", queue_id=queue_id, rank=rank, before=before, limit=limit)
         found += [(id, rank, above) for (id,) in rows]
+        if len(found) > 2 * limit:
+            found = nsmallest(limit, found)
     return sorted(found)[:limit]
 
 
@@ -105,6 +110,8 @@ async def find_prunable(tx: SqlTransaction, retention: Retention) -> tuple[list[
         if held or at > retention.before:
             return ids, Pruned(len(ids), position, False)
         if final and queue_id in queues:
+            if len(ids) == retention.max_messages:
+                return ids, Pruned(len(ids), position, True)
             ids.append(id)
         position = row_position
     return ids, Pruned(len(ids), position, len(rows) >= retention.limit)

@@ -19,6 +19,7 @@ from penstock.model.store_types import (
 from penstock.store import Check
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import Rows
+from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.records import make_feed_message
 from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite import health
@@ -63,7 +64,7 @@ class SqliteDialect:
 
     async def prune(self, retention: Retention) -> Pruned:
         ids, pruned = await self.database.read(upkeep.find_prunable, retention)
-        return await self.database.write(prune_and_vacuum, retention) if ids else pruned
+        return await self.database.write(with_audit(prune_and_vacuum), retention) if ids else pruned
 
     # Operators and export.
 

@@ -1,5 +1,5 @@
 -- keys: name result result_until correlation
--- with: message history ids
+-- with: message history ids audit
 -- ARGV: now, then id, name and correlation of each message to remove.
 local latest = call('HGET', fact, 'pruned') or '0'
 for place = 2, #ARGV, 3 do
@@ -30,4 +30,5 @@ if reached > start[2] then
     call('ZADD', gap, 1, '1 ' .. whole(reached))
     if start[2] > 0 then call('ZREM', gap, '1 ' .. whole(start[2])) end
 end
+acted()
 return latest

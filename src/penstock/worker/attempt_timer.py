@@ -1,0 +1,43 @@
+"""Reads when the attempts of a failed message began, for strategies that look at times."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from penstock.broker.interface import BrokerInterface
+from penstock.errors import PenstockError
+from penstock.model.message import Moment
+from penstock.worker.context import Context
+from penstock.worker.policy import AttemptTimes, format_error
+
+log = structlog.get_logger()
+
+
+class AttemptTimer:
+    def __init__(self, broker: BrokerInterface, scope: str) -> None:
+        self.broker = broker
+        self.scope = scope
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, context: Context, done: Callable[[], None]) -> None:
+        """Sets `context.times`, if they can be read, and calls `done`."""
+        task = asyncio.create_task(self.read(context, done))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def read(self, context: Context, done: Callable[[], None]) -> None:
+        try:
+            record = await self.broker.admin.get(context.id, scope=self.scope)
+        except PenstockError as error:
+            log.warning("attempt_times_unknown", id=context.id, error=format_error(error))
+        else:
+            claims = [row.claimed_at for row in record.timeline if row.claimed_at is not None]
+            last = record.claimed_at or max(claims, default=record.message.created_at)
+            context.times = AttemptTimes(to_datetime(min([*claims, last])), to_datetime(last))
+        done()
+
+
+def to_datetime(moment: Moment) -> datetime:
+    return datetime.fromtimestamp(moment / 1_000_000, UTC)
