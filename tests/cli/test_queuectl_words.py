@@ -46,6 +46,7 @@ def test_jobs_are_listed_by_the_states_of_queuectl(terminal: Terminal) -> None:
 
 
 def test_a_listed_job_has_the_fields_of_queuectl(terminal: Terminal) -> None:
+    terminal.call("queue", "create", "other")
     assert terminal.queuectl("list").out == "no jobs\n"
     terminal.queuectl(
         "enqueue", job(id="j1", command=["ls", "-l"], priority=4, timeout_seconds=9, max_retries=2)
@@ -89,8 +90,6 @@ def test_a_retried_letter_given_by_name_keeps_its_id_and_its_text(terminal: Term
 
 
 def test_a_running_shell_worker_uses_a_changed_lease(terminal: Terminal) -> None:
-    assert terminal.call("config", "get", "lease").out == "30.0\n"
-
     def held_for(name: str) -> int:
         terminal.call("enqueue", job(id=name, command="sleep 600"))
         held = until(lambda: terminal.call("list", "--state", "claimed", "--json").lines)
@@ -102,7 +101,9 @@ def test_a_running_shell_worker_uses_a_changed_lease(terminal: Terminal) -> None
         return round((until_ - claimed).total_seconds())
 
     with terminal.start("worker", "start"):
+        until((terminal.folder / "penstock.db").exists)
         assert held_for("first") >= 30
+        assert terminal.call("config", "get", "lease").out == "30.0\n"
         terminal.call("config", "set", "lease", 500)
         # Settings are cached for a second, so the next claim may still use the old lease.
         until(lambda: held_for(f"j{len(terminal.states())}") >= 500)

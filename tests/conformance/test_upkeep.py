@@ -226,6 +226,7 @@ async def test_finished_messages_of_one_queue_are_pruned_on_demand(stage: Stage)
     old = [await stage.completed("work") for _ in range(3)]
     await stage.travel(100)
     middle = await stage.store.now()
+    await stage.travel(1)
     kept = [await stage.completed("other"), await stage.completed("work"), await stage.dead("work")]
     first = await stage.admin.prune("work", before=middle, limit=2)
     assert (first.count, first.more) == (2, True)

@@ -8,7 +8,7 @@ SIMULATED = "tests/agents/test_sync_simulation.py"
 
 ADOPTION = (
     Mutation("unique_compares_bodies", "rules/drafts.py", "make_dedupe",
-             'b"" if dedup.window is None else body', "body", conformance("dedup")),
+             'dedup.window is not None and compared == "body"', 'compared == "body"', conformance("dedup")),
     Mutation("any_worker_removes_schedules", "app/setup.py", "find_removed",
              "each.declared_in in here and", "",
              f"{SETUP}::test_schedules_of_operators_and_of_other_modules_stay"),

@@ -219,7 +219,6 @@ class Answer(Struct, frozen=True, gc=False):
     state: State | None = None
     lease_until: Moment | None = None
     cancel_requested: bool = False
-    # The seconds until a message that was returned may run again.
     delay: float | None = None
     due_at: Moment | None = None
 
@@ -259,7 +258,6 @@ class Retention(Struct, frozen=True):
     before: Moment
     after: int
     limit: int = 1_000
-    # The maximum number of messages, where `limit` is that of history rows.
     max_messages: int = 1_000_000
 
 
@@ -334,19 +332,16 @@ class WorkerInfo(Struct, frozen=True):
     started_at: Moment = 0
     seen_at: Moment = 0
     stopping: bool = False
-    # By queue, the types that it runs. A queue without an entry is served for all types.
+    # By queue, the types that it runs; all without an entry. Slots are 0 if it did not say.
     types: dict[str, tuple[str, ...]] = {}
-    # How many messages it runs at once; 0 if it did not say.
     slots: int = 0
     version: str = ""
 
 
 class Diagnosis(Struct, frozen=True):
-    """What keeps a message from running, as far as the store's tables say."""
+    """Counts the ready messages before one, up to a limit, and the claimed ones of its queue."""
 
-    # How many ready messages come first, up to the limit of the call.
     ahead: int = 0
-    # How many messages of its queue are claimed.
     claimed: int = 0
 
 
