@@ -195,3 +195,18 @@ async def test_a_rank_that_changed_is_copied(pair: Pair) -> None:
     assert await source.store.age(queue_id, 1.0, 10) == 1
     await copy_store(source.store, target.store)
     assert await target.drain("work") == [low, *high]
+
+
+async def test_no_id_or_fence_of_the_source_is_given_away_again(pair: Pair) -> None:
+    source, target = pair
+    kept = await source.publish()
+    await source.broker.settle(await source.take(), Nack(delay=0.0))
+    held = await source.take()
+    await source.broker.settle(held, Nack(delay=0.0))
+    gone = await source.completed(queue="work") if await source.queue("work") else 0
+    await source.travel(60)
+    assert await source.prune(1.0, "work") == 1
+    await copy_store(source.store, target.store)
+    assert await target.publish() > gone > kept
+    assert (await target.take()).fence > held.fence
+    assert await refusal(target.admin.get(gone)) == "ARCHIVED"

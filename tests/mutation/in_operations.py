@@ -10,7 +10,7 @@ COPYING = (
     Mutation("copied_without_its_rank", "stores/sql/copying.py", "read_tickets",
              "if not unfinished <= tickets.keys():", "if False:", COPY),
     Mutation("copied_fences_begin_anew", "stores/sqlite/dialect.py", "raise_counters",
-             "message=counters.message", "message=0", COPY),
+             "fence=counters.fence", "fence=0", COPY),
     Mutation("a_copy_serves_before_it_is_whole", "broker/copy_store.py", "create_queues",
              "await target.pause_scope(scope.id, True)", "pass", COPY),
     Mutation("claimed_messages_are_copied_unasked", "broker/copy_store.py", "copy_store",
@@ -24,10 +24,10 @@ COPYING = (
 OPERATORS = "tests/cli/test_operators.py"
 
 LOOKING = (
-    Mutation("a_missing_store_is_made", "cli/context.py", "run_on_store",
+    Mutation("a_missing_store_is_made", "cli/context.py", "main",
              "if not create and not await", "if create and not await",
              "tests/cli/test_stores.py"),
-    Mutation("options_before_the_command_are_lost", "cli/context.py", "command",
+    Mutation("options_before_the_command_are_lost", "cli/context.py", "call",
              'url or before.get("url")', "url", OPERATORS),
     Mutation("a_count_is_not_marked", "cli/commands/status.py", "make_cell",
              'return f"{row[name]}+" if truncated else row[name]', "return row[name]", OPERATORS),
