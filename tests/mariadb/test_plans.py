@@ -61,6 +61,8 @@ WALKS: dict[str, list[str]] = {
     "due": ["penstock_scheduled by due"],
     "depth": [LINE, "penstock_scheduled by queue"],
     "first_in_line": ["penstock_scheduled by line"],
+    "front_of_line": [LINE],
+    "take_old_dead": ["penstock_dead by queue"],
     "expire_ready": ["penstock_ready by expiry"],
     "expire_scheduled": ["penstock_scheduled by expiry"],
     "expired_ready": ["penstock_ready by expiry"],
@@ -77,6 +79,7 @@ WHOLE = {
     "census": "it counts everything, for operators",
     "depths": "it counts what is not ended, for operators",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
+    "claimed_count": "it explains one message, for operators, and what is claimed is never much",
     "dead_counts": "it counts the dead, once a minute",
     "copy_ready_scan": "only if ranks have changed, and then once for a page of a copy",
 }

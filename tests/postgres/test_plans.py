@@ -126,6 +126,8 @@ WALKS: dict[str, list[str]] = {
     "take_some_ready": ["ready_pkey (queue_id)", "ready by place"],
     "take_some_scheduled": ["scheduled_queue (queue_id)", "scheduled by place"],
     "take_some_dead": ["dead_queue (queue_id)", "dead by place"],
+    "take_old_dead": ["dead_queue (queue_id, dead_at)", "dead by place"],
+    "front_of_line": ["ready_pkey (queue_id)"],
     "find_correlated": ["message_correlation (text)"],
     "feed_messages": ["message_tx (tx)"],
     "feed_history": ["history_tx (tx)"],
@@ -156,6 +158,7 @@ WHOLE = {
     "census": "it counts everything, for operators",
     "depths": "it counts what is not ended, for operators",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
+    "claimed_count": "it explains one message, for operators, and what is claimed is never much",
 }
 # By an index from end to end.
 COUNTS = {"dead_counts": "it counts the dead, once a minute"}
@@ -258,6 +261,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "take_some_ready": {"queue_id": 2, "limit": 10},
     "take_some_scheduled": {"queue_id": 2, "limit": 10},
     "take_some_dead": {"queue_id": 2, "limit": 10},
+    "take_old_dead": {"queue_id": 2, "before": 2**62, "limit": 10},
+    "front_of_line": {"queue_id": 2, "limit": 10},
     "any_ready": {"queues": [2]},
     "waited": {"queue_id": 2, "rank": 0, "before": 2**62, "limit": 10},
 }
