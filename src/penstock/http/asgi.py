@@ -44,6 +44,7 @@ from penstock.runner import make_identity
 log: FilteringBoundLogger = structlog.get_logger()
 encode = msgspec.json.Encoder().encode
 JSON = (b"content-type", b"application/json")
+NO_HEADERS: Headers = []
 MAX_REQUEST_ID_LENGTH = 128
 ANONYMOUS = Principal("nobody", "default", Access(()))
 
@@ -54,31 +55,21 @@ class AsgiApp:
         self.index = OperationIndex(OPERATIONS)
         self.name = make_identity()
         self.numbers = itertools.count(1)
+        self.at_edge = service.proxies is not None or service.cors is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await send({"type": "websocket.close"})
             return
-        if self.service.proxies is not None:
-            scope["client"] = self.service.proxies.client_of(scope)
-        answer = AsgiResponse(scope, receive, send, self.request_id(scope["headers"]))
-        cors = self.service.cors
-        if cors is not None and (origin := cors.find_origin(scope)) is not None:
-            answer.headers = cors.make_headers(origin)
-            if is_preflight(scope):
-                await answer.send(204, None, cors.make_preflight_headers(scope))
-                return
-        await self.respond(scope, receive, answer)
-
-    async def respond(self, scope: Scope, receive: Receive, answer: "AsgiResponse") -> None:
         began = time.perf_counter()
+        answer = AsgiResponse(scope, receive, send, self.request_id(scope["headers"]))
+        if self.at_edge and await self.pass_edge(scope, answer):
+            return
         path = route_path_of(scope)
         operation, values = self.index.find(scope["method"], path)
         template = operation.path if operation else self.index.find_template(path)
         try:
             answer.caller = caller = await self.admit(scope, operation)
-            if operation is None:
-                raise self.index.explain_missing(scope["method"], path)
             call = RequestContext(
                 self.service, caller, answer.request_id, scope, receive, answer.responder
             )
@@ -87,9 +78,7 @@ class AsgiApp:
         except ClientDisconnected:
             return
         except PenstockError as error:
-            if isinstance(error, StoreError):
-                self.service.outages.report_failure("http", error)
-            self.service.refusals.note(answer.caller, scope, template, error)
+            self.note_error(error, answer.caller, scope, template)
             await answer.refuse(error)
         except Exception as error:
             log.error("request_failed", request=answer.request_id, path=template,
@@ -97,21 +86,48 @@ class AsgiApp:
             await answer.fail()
         self.service.metrics.observe_request(template, answer.status, time.perf_counter() - began)
 
+    async def pass_edge(self, scope: Scope, answer: "AsgiResponse") -> bool:
+        """Finds the client behind a proxy and the origin of a page. True if that is all there is
+        to answer."""
+        if self.service.proxies is not None:
+            scope["client"] = self.service.proxies.client_of(scope)
+        cors = self.service.cors
+        if cors is None or (origin := cors.find_origin(scope)) is None:
+            return False
+        answer.headers = cors.make_headers(origin)
+        if is_preflight(scope):
+            await answer.send(204, None, cors.make_preflight_headers(scope))
+            return True
+        return False
+
+    def note_error(
+        self, error: PenstockError, caller: Principal | None, scope: Scope, template: str
+    ) -> None:
+        if isinstance(error, StoreError):
+            self.service.outages.report_failure("http", error)
+        self.service.refusals.note(caller, scope, template, error)
+
     async def serve(
-        self, operation: Operation, call: RequestContext, path: dict[str, str],
+        self,
+        operation: Operation | None,
+        call: RequestContext,
+        path: dict[str, str],
         answer: "AsgiResponse",
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Checks the requirement before anything else of the request is read."""
+        if operation is None:
+            raise self.index.explain_missing(call.asgi_scope["method"], call.path)
         # A connection may carry over what the request before it set.
         acting.set(None)
         call.caller.check_requirement(operation.requires)
         if call.caller.verbs is not None and operation.requires.right is Right.CONSUME:
             call.caller.check_verb(operation.path)
         call.right = operation.requires.right
-        arguments = operation.read_parameters(call.asgi_scope["query_string"], path)
-        if operation.scoped:
-            arguments, call.scope = arguments[:-1], arguments[-1]
-        call.audit(operation.summary, call.scope if operation.scoped else "")
+        arguments, query = operation.defaults, call.asgi_scope["query_string"]
+        if query or arguments is None:
+            arguments, call.scope = operation.read_parameters(query, path)
+        if operation.audited:
+            call.audit(operation.summary, call.scope if operation.scoped else "")
         if operation.decode is None:
             given = await operation.handler(call, *arguments)
         else:
@@ -199,14 +215,16 @@ class AsgiResponse:
         self.status = 0
         self.caller: Principal | None = None
         # Sent with every answer.
-        self.headers: Headers = []
+        self.headers: Headers = NO_HEADERS
 
     async def send(self, status: int, body: bytes | None, more: Headers | None = None) -> None:
         """Sends JSON, or a response without a body."""
         self.status = status
-        headers = [self.mark(), *self.headers, *(more or ())]
+        headers = [self.mark()]
         if body is not None:
             headers += JSON, (b"content-length", b"%d" % len(body))
+        if self.headers or more:
+            headers += [*self.headers, *(more or ())]
         await self.responder(status, headers, body or b"")
 
     async def send_marked(self, message: Message) -> None:

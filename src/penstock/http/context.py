@@ -27,7 +27,6 @@ CLOSE = (b"connection", b"close")
 RESPONDER_EXTENSION = "penstock.responder"
 MAX_TARGET_LENGTH = 300
 MIN_BYTES_PER_S = 1_000
-ANSWERED = frozenset({Right.MANAGE, Right.ACCESS})
 
 
 class ClientDisconnected(Exception):
@@ -102,17 +101,16 @@ class RequestContext:
 
     def audit(self, verb: str, scope: str) -> None:
         """Starts the audit entry of a change. An empty scope audits under the tenant."""
-        if self.right in ANSWERED:
-            acting.set(
-                AuditEntry(
-                    subject=self.caller.subject,
-                    tenant=self.caller.tenant,
-                    scope=scope,
-                    verb=verb,
-                    target=self.target,
-                    request_id=self.request_id,
-                )
+        acting.set(
+            AuditEntry(
+                subject=self.caller.subject,
+                tenant=self.caller.tenant,
+                scope=scope,
+                verb=verb,
+                target=self.target,
+                request_id=self.request_id,
             )
+        )
 
     def act_in(self, scope: str) -> None:
         """Audits this request under that scope."""

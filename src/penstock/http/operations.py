@@ -24,8 +24,10 @@ DEFAULT_RIGHTS = {"GET": Right.READ}
 VERBS = "verbs"
 OTHER = "other"
 ScopeName = Annotated[Name, Meta(description="The scope (namespace) of the queues.")]
-SCOPE_FIELD = ("scope", ScopeName, "default")
+DEFAULT_SCOPE = "default"
+SCOPE_FIELD = ("scope", ScopeName, DEFAULT_SCOPE)
 PARAMETER = re.compile(r"{(\w+)(:path)?}")
+NO_VALUES: dict[str, str] = {}
 INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -54,6 +56,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     summary: str
     description: str
     requires: Requirement
+    # Changes are audited.
+    audited: bool
     # Called with the RequestContext, the parameters in order, and the body if `takes` is a type.
     handler: Handler
     # The fields of the path and the query; the last one is `scope` if the operation is scoped.
@@ -62,7 +66,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     # True for a parameter that may be repeated.
     in_query: Mapping[str, bool]
     scoped: bool
-    # Arguments of a request without parameters; None if the path has some.
+    # Arguments of a request without a query; None if the path has parameters.
     defaults: tuple[Any, ...] | None
     gives: Any
     decode: Callable[[bytes], Any] | None
@@ -78,25 +82,26 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     # Needs no credentials: load balancers and API explorers read it.
     public: bool = False
 
-    def read_parameters(self, query: bytes, path: dict[str, str]) -> tuple[Any, ...]:
-        """Returns the values of the parameters. An unknown one is refused."""
-        if not query and self.defaults is not None:
-            return self.defaults
+    def read_parameters(self, query: bytes, path: dict[str, str]) -> tuple[tuple[Any, ...], str]:
+        """Returns the arguments of the handler and the scope. An unknown parameter is refused."""
         given = read_query(self, query)
         try:
-            return astuple(msgspec.convert({**given, **path}, self.parameters, strict=False))
+            read = astuple(msgspec.convert({**given, **path}, self.parameters, strict=False))
         except msgspec.ValidationError as error:
             raise make_malformed_error(error) from None
+        return (read[:-1], read[-1]) if self.scoped else (read, DEFAULT_SCOPE)
 
     def read_body(self, body: bytes) -> Any:
         assert self.decode is not None
-        if not body and self.needs_body:
-            raise Malformed(f"body is empty; {self.method} {self.path} takes JSON")
+        if not body:
+            if self.needs_body:
+                raise Malformed(f"body is empty; {self.method} {self.path} takes JSON")
+            body = b"{}"
         try:
             if not body.isascii():
                 # Bodies and results are kept as they were sent, without being decoded.
                 body.decode()
-            return self.decode(body or b"{}")
+            return self.decode(body)
         except INVALID as error:
             raise make_malformed_error(error) from None
 
@@ -164,6 +169,7 @@ class OperationTable:
                     summary=summary,
                     gives=gives,
                     requires=Requirement(needed, extent),
+                    audited=needed in (Right.MANAGE, Right.ACCESS),
                     **describe_handler(handler, path, details, has_scope),
                 )
             )
@@ -191,7 +197,7 @@ def describe_handler(
             if field.name not in in_path
         },
         "scoped": scoped,
-        "defaults": None if in_path else astuple(parameters()),
+        "defaults": None if in_path else astuple(parameters())[: -1 if scoped else None],
         "decode": msgspec.json.Decoder(takes).decode if has_type else None,
         "needs_body": has_required_fields(takes),
         **details,
@@ -244,7 +250,7 @@ class OperationIndex:
     def find(self, method: str, path: str) -> tuple[Operation | None, dict[str, str]]:
         """Returns the operation and the parameters of its path."""
         if (methods := self.exact.get(path)) is not None:
-            return methods.get(method), {}
+            return methods.get(method), NO_VALUES
         for template, methods in self.templates.items():
             if method in methods and (found := template.fullmatch(path)):
                 return methods[method], found.groupdict()
