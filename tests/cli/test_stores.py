@@ -39,6 +39,7 @@ def test_the_json_of_status(terminal: Terminal) -> None:
             {
                 "queue": "default",
                 "state": "active",
+                "scope_paused": False,
                 "shell": False,
                 "served": False,
                 "ready": 1,

@@ -26,7 +26,7 @@ OPERATORS = "tests/cli/test_operators.py"
 LOOKING = (
     Mutation("a_missing_store_is_made", "cli/context.py", "main",
              "if not create and not await", "if create and not await",
-             "tests/cli/test_stores.py"),
+             "tests/cli/test_stores.py::test_working_on_no_store_is_refused"),
     Mutation("options_before_the_command_are_lost", "cli/context.py", "call",
              'url or before.get("url")', "url", OPERATORS),
     Mutation("a_count_is_not_marked", "cli/commands/status.py", "make_cell",
@@ -35,7 +35,7 @@ LOOKING = (
              "in self.states", "is not None",
              "tests/http/test_bulk.py::test_finished_messages_are_imported_only_on_request"),
     Mutation("a_burst_uses_up_the_reserve", "stores/sqlite/files.py", "check_room",
-             "self.room -= WRITE_AMPLIFICATION * wanted", "pass",
+             "free - LOW_WATER - WRITE_AMPLIFICATION * wanted", "free - LOW_WATER",
              "tests/sqlite/test_disk_full.py::test_a_burst_does_not_outrun_the_reserve"),
     Mutation("the_scheduler_is_silent", "agents/scheduler.py", "_report",
              "if not any(self.counts.values()) or", "if True or",
