@@ -190,6 +190,7 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
         on_queue("/rename", {"name": "payroll-new"}, places=(DENIED,)),
     ),
     "POST /v1/queues/{queue}/purge": (on_queue("/purge", {"places": ["ready"]}),),
+    "POST /v1/queues/{queue}/prune": (on_queue("/prune", {"limit": 1}),),
     "DELETE /v1/queues/{queue}": (on_queue(),),
     "POST /v1/redrive": (Attempt(redrive),),
     "GET /v1/queues/{queue}/export": (on_queue("/export"),),
