@@ -38,6 +38,8 @@ def test_the_known_parameters_are_named_if_none_is_near(server: Served) -> None:
 def test_a_path_names_all_its_methods(server: Served) -> None:
     reply = server.ask("OPTIONS", "/v1/keys")
     assert (reply.status, reply.headers["allow"]) == (405, "GET, POST")
+    reply = server.ask("OPTIONS", "/v1/queues/mail")
+    assert (reply.status, reply.headers["allow"]) == (405, "DELETE, GET, PATCH")
 
 
 def test_health_has_two_names(server: Served) -> None:

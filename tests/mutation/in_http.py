@@ -105,7 +105,7 @@ HTTP = (
     Mutation("webhook_id_of_any_store", "broker/webhook_secrets.py", "make_id",
              "await self.store.secret()", 'b"secret"', DISPATCHER),
     Mutation("allow_names_one_method", "http/operations.py", "list_matching",
-             "found.extend(methods.values())", "pass", ERRORS),
+             "found.extend(methods.values())", "pass", REQUESTS),
     Mutation("shell_jobs_over_http", "http/handlers/publish.py", "refuse_shell",
              "if not call.service.limits.allow_shell:", "if False:", ERRORS),
     Mutation("a_denial_among_grants", "rules/access.py", "is_granted",
