@@ -22,10 +22,15 @@ names = count(1)
 LONGEST = ("tests/pipeline", "tests/faults/test_storm.py", "tests/conformance/test_machine.py")
 # One Spark for all that is in it.
 TOGETHER = "tests/pipeline/"
+# It may take minutes to start on a busy machine.
+SPARK_TIMEOUT_S = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    for item in items:
+        if item.nodeid.startswith(TOGETHER) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]

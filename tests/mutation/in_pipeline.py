@@ -10,6 +10,7 @@ COMPACT = "tests/pipeline/test_compact.py"
 DELTA = "tests/pipeline/test_delta.py"
 BUCKET = "tests/pipeline/test_bucket.py"
 RESULTS = "tests/pipeline/test_results.py"
+PUBLISHING = "tests/pipeline/test_publishing.py"
 
 PIPELINE = (
     Mutation("page_past_the_end", "pipeline/extraction/ranges.py", "read_pages", "reached <= part.last and rows",
@@ -129,4 +130,11 @@ PIPELINE = (
     Mutation("submodule_hides_a_function", "pipeline/__init__.py", "__setattr__",
              "name not in __all__ or not isinstance(value, ModuleType)", "True",
              f"{RESULTS}::test_a_submodule_does_not_hide_the_public_function_of_its_name"),
+    Mutation("conflicts_of_rows_unseen", "pipeline/spark/sink_publish.py", "admit_draft",
+             'draft.body if target.conflict == "refuse" else b""', 'b""',
+             f"{PUBLISHING}::test_another_body_under_a_key_is_refused_or_ignored"),
+    Mutation("witness_in_todays_order", "pipeline/extraction/extract.py", "format_witness",
+             "join_fields(row.meta, WITNESS_META)",
+             "join_fields(row.meta, row.meta.__struct_fields__)", f"{OLDER}::"
+             "test_a_driver_of_an_older_version_that_was_killed_before_its_record_is_followed"),
 )  # fmt: skip

@@ -239,7 +239,7 @@ def test_a_bucket_that_cannot_be_is_refused(where: str, match: str) -> None:
 
 def test_what_is_missing_to_reach_a_bucket_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore.store", None)
-    with pytest.raises(InvalidInput, match=r"lakes in s3:// need obstore: .*penstock\[s3\]"):
+    with pytest.raises(InvalidInput, match=r"obstore.*: install penstock\[s3\]"):
         lakes.find("s3://bucket/lake")
 
 

@@ -74,9 +74,12 @@ def test_the_shim_drops_one_argument_and_keeps_the_rest(
 def test_without_pyspark_the_command_says_what_to_install(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "penstock.pipeline.session", None)
+    monkeypatch.delitem(sys.modules, "penstock.pipeline.session")
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     said = terminal.call("pipeline", "extract", code=1).err
-    assert "pip install 'penstock[pipeline]'" in said
+    assert said.startswith("penstock: ")
+    assert "pyspark" in said
+    assert said.endswith(": install penstock[pipeline]\n")
 
 
 def test_a_store_that_is_not_there_is_missed_before_spark_is_started(terminal: Terminal) -> None:

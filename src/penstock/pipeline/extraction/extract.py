@@ -1,6 +1,6 @@
 """Extracts the history of a store into the lake: incrementally, and each row once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from operator import gt
@@ -30,6 +30,12 @@ from penstock.store import Store
 
 # Approximate rows per table of a batch, and of one of its files.
 BATCH_ROWS, PART_ROWS = 2_000_000, 200_000
+# In the order of version 1. Witnesses stay comparable when Meta gets other fields.
+WITNESS_META = (
+    "name", "headers", "labels", "content_type", "deadline", "lease", "timeout", "max_attempts",
+    "max_deliveries", "ordering_key", "dedup", "correlation_id", "causation_id", "parent_id",
+    "traceparent", "hops", "callback",
+)  # fmt: skip
 
 
 class ExtractResult(Struct, frozen=True):
@@ -174,6 +180,9 @@ def format_witness(row: Struct) -> str:
     if not isinstance(row, StoredMessage):
         # The feed never has tracebacks, which version 1 did not know.
         return repr(row).replace(", traceback=None)", ")")
-    message = StoredMessage(*(getattr(row, name) for name in StoredMessage.__struct_fields__))
-    # Witnesses hold the name the class had then.
-    return repr(message).replace("StoredMessage(", "Message(", 1)
+    common = join_fields(row, [name for name in StoredMessage.__struct_fields__ if name != "meta"])
+    return f"Message({common}, meta=Meta({join_fields(row.meta, WITNESS_META)}))"
+
+
+def join_fields(row: Struct, names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={getattr(row, name)!r}" for name in names)

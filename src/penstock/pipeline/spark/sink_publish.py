@@ -22,7 +22,6 @@ from penstock.store import Store
 BATCH_SIZE = 200
 # Unlike a unique key, it is not freed when the message ends.
 NAMESPACE = "kept"
-ANY_BODY = blake2b(digest_size=16).digest()
 RETRYABLE = (OutcomeUnknown, StoreUnreachable, StoreBusy)
 
 
@@ -103,9 +102,8 @@ async def publish(
 async def admit_draft(broker: Broker, target: SinkOptions, draft: Draft) -> Entry:
     entry = await broker.admit(draft, scope=target.scope)
     key = "" if draft.dedup is None else draft.dedup.key
-    digest = ANY_BODY
-    if target.conflict == "refuse" and entry.dedup is not None:
-        digest = entry.dedup.digest
+    compared = draft.body if target.conflict == "refuse" else b""
+    digest = blake2b(compared, digest_size=16).digest()
     kept = Dedupe(f"{NAMESPACE}:{key}", digest, None)
     return replace(entry, dedup=kept, flags=entry.flags & ~Flag.UNIQUE)
 
