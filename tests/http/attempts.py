@@ -208,6 +208,8 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "POST /v1/messages/{reference:path}/redrive": (on_message("/redrive", {}, dead=True),),
     "POST /v1/messages/{reference:path}/purge": (on_message("/purge", dead=True),),
     "GET /v1/messages/{reference:path}/result": (on_message("/result"),),
+    "GET /v1/audit/verify": (fixed("/v1/audit/verify"),),
+    "GET /v1/audit/seal": (fixed("/v1/audit/seal"),),
     "GET /v1/messages/{reference:path}/explain": (on_message("/explain"),),
     "GET /v1/messages/{reference:path}": (on_message(),),
     "GET /v1/schedules": (listed("/v1/schedules"),),

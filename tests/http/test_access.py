@@ -475,3 +475,22 @@ def test_a_message_belongs_to_the_trace_of_its_request(server: Served, queue: st
     for shown, kept in ((trace, trace), ("nonsense", None)):
         sent = server.ask("POST", "/v1/publish", {"queue": queue}, {"traceparent": shown})
         assert server.message(sent.json["id"]).get("traceparent") == kept
+
+
+def test_the_audit_log_is_filtered_and_verified(server: Served) -> None:
+    queue = server.queue()
+    server.post(f"/v1/queues/{queue}/pause")
+    acts = server.get("/v1/audit", target=queue, refused="false").json["acts"]
+    assert [queue in act["target"] for act in acts] == [True] * len(acts)
+    assert acts
+    assert server.get("/v1/audit", subject="nobody").json["acts"] == []
+    assert server.get("/v1/audit", since="2999-01-01T00:00:00Z").json["acts"] == []
+    assert server.get("/v1/audit", since="soon").status == 422
+    report = server.get("/v1/audit/verify").json
+    assert (report["intact"], report["findings"]) == (True, [])
+    seal = until(lambda: (found := server.get("/v1/audit/seal").json["seal"])[:2] != "0:" and found)
+    assert server.get("/v1/audit/verify", known=seal).json["intact"]
+    number, _, hash = seal.partition(":")
+    forged = server.get("/v1/audit/verify", known=f"{number}:{hash[::-1]}").json
+    assert (forged["intact"], forged["findings"][0]["finding"]) == (False, "changed")
+    assert server.get("/v1/audit/verify", known="x").status == 422

@@ -1,15 +1,14 @@
 """Reads, seals and verifies the audit log."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from msgspec import Struct
 
-from penstock.errors import InvalidInput
 from penstock.model.documents import AuditEntry, Document, acting
 from penstock.model.message import NEVER, Moment
 from penstock.rules import audit_chain
-from penstock.rules.audit_chain import Finding, FindingKind, SealHead, SealSegment
+from penstock.rules.audit_chain import AuditReport, Finding, FindingKind, SealHead, SealSegment
 from penstock.store import Store
 
 HEAD_KIND = "seal_head"
@@ -56,24 +55,17 @@ class AuditResult(Struct, frozen=True):
     before: int | None
 
 
-class AuditReport(Struct, frozen=True):
-    """The result of a verification: how many entries were compared, and what is wrong."""
-
-    sealed: int
-    head: SealHead
-    findings: list[Finding]
-
-    @property
-    def intact(self) -> bool:
-        return not self.findings
-
-
 class AuditLog:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def find(self, query: AuditQuery) -> AuditResult:
-        """Lists matching entries. It stops after 20,000 rows and says where to continue."""
+    async def find(
+        self, query: AuditQuery, visible: Callable[[AuditEntry], bool] = lambda entry: True
+    ) -> AuditResult:
+        """Lists matching entries that are `visible` to the caller.
+
+        It stops after 20,000 rows and says where to continue.
+        """
         found: list[AuditEntry] = []
         before, scanned = query.before, 0
         while scanned < MAX_SCANNED:
@@ -81,7 +73,7 @@ class AuditLog:
             for entry in page:
                 if entry.at < query.since:
                     return AuditResult(found, None)
-                if query.matches(entry):
+                if query.matches(entry) and visible(entry):
                     found.append(entry)
                     if len(found) == query.limit:
                         return AuditResult(found, entry.id)
@@ -210,13 +202,3 @@ def check_head(head: SealHead, last: SealSegment | None) -> list[Finding]:
         return [Finding(FindingKind.MISSING, number=head.number)] if head.number else []
     fits = (head.number, head.hash) == (last.last, last.seals[-1].hash)
     return [] if fits else [Finding(FindingKind.BROKEN, number=head.number)]
-
-
-def parse_seal(text: str) -> tuple[int, str]:
-    """Parses NUMBER:HASH, as `penstock audit seal` prints it."""
-    number, _, hash = text.partition(":")
-    if not number.isdecimal() or len(hash) != len(audit_chain.ORIGIN):
-        raise InvalidInput(
-            f"seal {text[:80]!r} is not NUMBER:HASH, as `penstock audit seal` prints"
-        )
-    return int(number), hash

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.errors import InvalidInput
 from penstock.model.documents import AuditEntry
 from penstock.model.message import Moment
 
@@ -51,6 +52,10 @@ class SealHead(Struct, frozen=True):
     closed: int = 0
     recent: tuple[tuple[int, Moment], ...] = ()
 
+    def __str__(self) -> str:
+        """Returns NUMBER:HASH, which `parse_seal` reads."""
+        return f"{self.number}:{self.hash}"
+
 
 class FindingKind(StrEnum):
     CHANGED = "changed"
@@ -67,6 +72,18 @@ class Finding(Struct, frozen=True):
     kind: FindingKind
     entry_id: int = 0
     number: int = 0
+
+
+class AuditReport(Struct, frozen=True):
+    """The result of a verification: how many entries were compared, and what is wrong."""
+
+    sealed: int
+    head: SealHead
+    findings: list[Finding]
+
+    @property
+    def intact(self) -> bool:
+        return not self.findings
 
 
 def hash_entry(previous: str, entry: AuditEntry) -> str:
@@ -136,3 +153,13 @@ def check_segment(
 
 def is_unsealed(entry: AuditEntry, sealed: set[int], now: Moment) -> bool:
     return entry.id not in sealed and entry.at < now - UNSEALED_S * SECOND
+
+
+def parse_seal(text: str) -> tuple[int, str]:
+    """Parses NUMBER:HASH, as `penstock audit seal` prints it."""
+    number, _, hash = text.partition(":")
+    if not number.isdecimal() or len(hash) != len(ORIGIN):
+        raise InvalidInput(
+            f"seal {text[:80]!r} is not NUMBER:HASH, as `penstock audit seal` prints"
+        )
+    return int(number), hash

@@ -8,6 +8,7 @@ from penstock.model.documents import AuditEntry
 from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import NEVER, Moment
 from penstock.rules.access import EVERY, Key, KeyState, Trust
+from penstock.rules.audit_chain import AuditReport, FindingKind
 from penstock.wire.fields import Name, Time, Word, to_datetime, to_optional_datetime
 
 Grants = Annotated[list[Annotated[str, Meta(max_length=MAX_WORD_LENGTH)]], Meta(max_length=100)]
@@ -141,4 +142,41 @@ def make_audit_view(act: AuditEntry) -> AuditEntryView:
         act.scope,
         act.detail,
         act.request_id,
+    )
+
+
+class SealView(Struct, frozen=True):
+    """The end of the audit log's hash chain, as NUMBER:HASH."""
+
+    seal: str
+
+
+class FindingView(Struct, frozen=True):
+    """An entry that does not agree with the hash chain. `seal` is the number of its seal."""
+
+    finding: FindingKind
+    entry: str | None
+    seal: int | None
+
+
+class AuditReportView(Struct, frozen=True):
+    """The result of a verification. `sealed` entries were compared."""
+
+    intact: bool
+    sealed: int
+    seal: str
+    findings: list[FindingView]
+
+
+def make_audit_report(report: AuditReport) -> AuditReportView:
+    return AuditReportView(
+        report.intact,
+        report.sealed,
+        str(report.head),
+        [
+            FindingView(
+                each.kind, str(each.entry_id) if each.entry_id else None, each.number or None
+            )
+            for each in report.findings
+        ],
     )

@@ -4,12 +4,12 @@ from typing import Any
 
 import click
 
-from penstock.broker.audit import AuditLog, AuditQuery, AuditReport, AuditResult, parse_seal
+from penstock.broker.audit import AuditLog, AuditQuery, AuditResult
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import format_ago, format_time, print_json, print_json_lines, print_table
 from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER, Moment
-from penstock.rules.audit_chain import Finding, SealHead
+from penstock.rules.audit_chain import AuditReport, Finding, SealHead, parse_seal
 from penstock.rules.filter_parser import parse_moment
 from penstock.store import Store
 
@@ -148,7 +148,7 @@ def describe_report(report: AuditReport) -> dict[str, Any]:
     return {
         "intact": report.intact,
         "sealed": report.sealed,
-        "seal": format_seal(report.head),
+        "seal": str(report.head),
         "findings": [describe_finding(each) for each in report.findings],
     }
 
@@ -180,13 +180,9 @@ def seal(session: CommandContext) -> None:
 
     head = session.run_on_store(work)
     if session.as_json:
-        print_json({"seal": format_seal(head)})
+        print_json({"seal": str(head)})
     else:
-        print(format_seal(head))
-
-
-def format_seal(head: SealHead) -> str:
-    return f"{head.number}:{head.hash}"
+        print(head)
 
 
 COMMANDS = {"audit": audit}

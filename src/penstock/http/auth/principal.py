@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from msgspec import Struct
 
 from penstock.errors import Forbidden, InvalidInput
+from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER, Moment
 from penstock.rules.access import EVERY, EVERYTHING, Access, Right
 from penstock.webhooks.egress import unwrap_ipv4
@@ -97,6 +98,12 @@ class Principal:
         verb = path.split("/", 3)[2]
         if self.verbs is not None and VERBS.get(verb, verb) not in self.verbs:
             raise Forbidden(f"the scopes of this token do not allow to {VERBS.get(verb, verb)}")
+
+    def may_see_entry(self, entry: AuditEntry) -> bool:
+        """True for entries of scopes whose access the caller manages."""
+        if self.access.allows(Right.ACCESS, EVERY):
+            return True
+        return bool(entry.scope) and self.access.may_grant(Right.ACCESS, entry.scope)
 
     def filter_types(self, types: Iterable[str]) -> tuple[str, ...]:
         """Returns the requested types, or all types the caller may claim."""

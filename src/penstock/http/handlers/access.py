@@ -6,16 +6,18 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from penstock.broker.audit import AuditLog, AuditQuery
 from penstock.broker.credentials import Credentials
 from penstock.errors import Forbidden
 from penstock.http.auth.principal import OWNER, Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
-from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER
 from penstock.rules.access import EVERY, ROLES, Grant, Key, Right, parse_grant
+from penstock.rules.audit_chain import parse_seal
 from penstock.wire.access import (
     AuditPage,
+    AuditReportView,
     Keys,
     KeyView,
     NewKey,
@@ -23,18 +25,21 @@ from penstock.wire.access import (
     Roles,
     RoleView,
     Rotate,
+    SealView,
     Trusts,
     TrustView,
+    make_audit_report,
     make_audit_view,
     make_key_view,
     make_trust_view,
 )
-from penstock.wire.fields import Cursor, Name, PageLimit
+from penstock.wire.fields import Cursor, Name, PageLimit, Time, Word, to_moment
 
 access = OperationTable("access", scoped=False)
-# A caller limited to some scopes reads at most MAX_ACT_PAGES pages per request.
-ACT_PAGE, MAX_ACT_PAGES = 1_000, 10
 SECOND = 1_000_000
+SealText = Annotated[
+    str, Meta(max_length=100, description="NUMBER:HASH, kept from an earlier seal.")
+]
 KeyId = Annotated[str, Meta(pattern=r"^[0-9a-f]{1,32}$", description="The id of an API key.")]
 
 
@@ -232,36 +237,52 @@ async def list_audit_entries(
     call: RequestContext,
     limit: PageLimit = 100,
     cursor: Cursor | None = None,
+    subject: Word | None = None,
+    verb: Word | None = None,
+    target: Word | None = None,
+    request_id: Word | None = None,
+    refused: bool | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
 ) -> AuditPage:
     """Newest first. A change is audited in the transaction that makes it; denied requests are
-    counted. Callers that manage only some scopes see the entries of those scopes. Their pages may
-    be short: the list ends when a page has no cursor."""
-    tokens, filter = call.service.tokens, ("audit", call.caller.tenant)
-    before = NEVER if cursor is None else tokens.unseal_cursor(cursor, filter)
-    found, last = await find_acts(call, before, limit)
+    counted. `target` matches a part of the target. Callers that manage only some scopes see the
+    entries of those scopes. Pages may be short: the list ends when a page has no cursor."""
+    filters = (subject, verb, target, request_id, refused, since, until)
+    tokens, filter = call.service.tokens, ("audit", call.caller.tenant, *map(str, filters))
+    query = AuditQuery(
+        tenant=check_own_key(call),
+        subject=subject,
+        verb=verb,
+        target=target,
+        request_id=request_id,
+        refused=refused,
+        since=0 if since is None else to_moment(since),
+        until=NEVER if until is None else to_moment(until),
+        before=NEVER if cursor is None else tokens.unseal_cursor(cursor, filter),
+        limit=limit,
+    )
+    found = await AuditLog(call.service.store).find(query, call.caller.may_see_entry)
     return AuditPage(
-        [make_audit_view(each) for each in found],
-        tokens.seal_cursor(last, filter) if last else None,
+        [make_audit_view(each) for each in found.entries],
+        tokens.seal_cursor(found.before, filter) if found.before else None,
     )
 
 
-async def find_acts(
-    call: RequestContext, before: int, limit: int
-) -> tuple[list[AuditEntry], int | None]:
-    """Returns the entries the caller may see, and where to continue if there may be more."""
-    caller, store = call.caller, call.service.store
-    if caller.access.allows(Right.ACCESS, EVERY):
-        found = await store.acts(check_own_key(call), before, limit)
-        return found, found[-1].id if len(found) == limit else None
-    seen: list[AuditEntry] = []
-    for _ in range(MAX_ACT_PAGES):
-        page = await store.acts(caller.tenant, before, ACT_PAGE)
-        for act in page:
-            if act.scope and caller.access.may_grant(Right.ACCESS, act.scope):
-                seen.append(act)
-                if len(seen) == limit:
-                    return seen, act.id
-        if len(page) < ACT_PAGE:
-            return seen, None
-        before = page[-1].id
-    return seen, before
+@access.add(
+    "GET", "/v1/audit/verify", "Verify the audit log", AuditReportView,
+    right=Right.ACCESS, extent=Extent.STORE,
+)  # fmt: skip
+async def verify_audit(call: RequestContext, known: SealText | None = None) -> AuditReportView:
+    """Compares every entry with the hash chain. `known` is a seal that was kept elsewhere."""
+    seal = None if known is None else parse_seal(known)
+    return make_audit_report(await AuditLog(call.service.store).verify(seal))
+
+
+@access.add(
+    "GET", "/v1/audit/seal", "Get the last seal of the audit log", SealView,
+    right=Right.ACCESS, extent=Extent.STORE,
+)  # fmt: skip
+async def get_audit_seal(call: RequestContext) -> SealView:
+    """Keep it outside the store, to verify the log against it later."""
+    return SealView(str(await AuditLog(call.service.store).head()))
