@@ -17,8 +17,9 @@ from penstock import Penstock, stores
 from penstock.agents.reclaimer import Reclaimer
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
-from penstock.model.message import Draft
+from penstock.model.message import Draft, State
 from penstock.model.store_types import Completion
+from penstock.testing.simulation import ManualClock
 
 pytestmark = pytest.mark.anyio
 SOURCE = str(Path(penstock.__file__).parent) + "/"
@@ -82,4 +83,21 @@ async def test_a_tick_of_the_reclaimer_crosses_at_most_five_files(tmp_path: Path
         reclaimer = Reclaimer(store, QueueCache(store), "me")
         with deepest_chain() as chain:
             await reclaimer.tick()
+    assert len(chain()) <= 5, chain()
+
+
+async def test_a_tick_that_reclaims_a_lease_crosses_at_most_five_files(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with await stores.open(f"sqlite:///{tmp_path}/a.db", clock=clock) as store:
+        broker = Broker(store)
+        published = await broker.publish(Draft())
+        await broker.claim("default", consumer="me", lease=1.0)
+        reclaimer = Reclaimer(store, QueueCache(store), "me")
+        clock.advance(2)
+        await reclaimer.tick()
+        clock.advance(2)
+        with deepest_chain() as chain:
+            await reclaimer.tick()
+        record = await broker.admin.get(published.id)
+    assert record.state is State.READY
     assert len(chain()) <= 5, chain()

@@ -12,6 +12,7 @@ from penstock.model.message import Moment
 from penstock.model.store_types import AnswerKind, Completion, Entry, Published
 from penstock.stores.driver_adapters import CallerConnection, DriverAdapters
 from penstock.stores.sql.settle import complete_one
+from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.connection import refuse_newer, translate_error
 from penstock.stores.sqlite.publish import publish_each
 from penstock.stores.sqlite.transaction import SqliteTransaction
@@ -184,7 +185,7 @@ def run_in_savepoint(
     try:
         refuse_newer(db)
         tx = SqliteTransaction(db, now)
-        value = tx.finish(work(tx, *args, **kwargs))
+        value = finish(work(tx, *args, **kwargs))
     except BaseException:
         # Some errors, such as a full disk, have already rolled back the whole transaction.
         if db.in_transaction:

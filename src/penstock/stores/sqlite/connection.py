@@ -15,6 +15,7 @@ from penstock.store import Clock, Durability
 from penstock.stores import migrations
 from penstock.stores.migrations import Migration
 from penstock.stores.sql import queues
+from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.files import StoreFiles, disk_fails
 from penstock.stores.sqlite.transaction import SQL, SqliteTransaction
 
@@ -88,8 +89,8 @@ def set_up(db: sqlite3.Connection, clock: Clock, durability: Durability) -> None
     try:
         migrate(db, clock)
         tx = SqliteTransaction(db, clock())
-        tx.finish(queues.create_defaults(tx))
-        tx.finish(guard_counters(tx, durability))
+        finish(queues.create_defaults(tx))
+        finish(guard_counters(tx, durability))
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:

@@ -262,7 +262,14 @@ class SqliteDatabase:
 
 def bind(work: "Work[P, T]", *args: P.args, **kwargs: P.kwargs) -> Callable[[SqliteTransaction], T]:
     def run(tx: SqliteTransaction) -> T:
-        return tx.finish(work(tx, *args, **kwargs))
+        running = work(tx, *args, **kwargs)
+        try:
+            running.send(None)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        running.close()
+        raise RuntimeError("a SQLite operation suspended")
 
     return run
 

@@ -2,20 +2,18 @@
 
 import json
 import sqlite3
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from penstock.model.message import Moment
-from penstock.stores.sql import transaction
-from penstock.stores.sql.transaction import Lockable
+from penstock.stores.sql.transaction import Lockable, SqlTransaction
 from penstock.stores.statements import load
 
-T = TypeVar("T")
 SQL = load("penstock.stores.sqlite", "statements.sql")
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
-class SqliteTransaction(transaction.SqlTransaction):
+class SqliteTransaction(SqlTransaction):
     __slots__ = ("db",)
 
     def __init__(self, db: sqlite3.Connection, now: Moment) -> None:
@@ -38,16 +36,6 @@ class SqliteTransaction(transaction.SqlTransaction):
 
     async def lock(self, *what: Lockable) -> None:
         """Does nothing: SQLite has one writer at a time."""
-
-    def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs work that never suspends."""
-        try:
-            work.send(None)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        work.close()
-        raise RuntimeError("a SQLite operation suspended")
 
     def listed(self, numbers: Sequence[int]) -> str:
         return json.dumps(numbers)
