@@ -142,7 +142,7 @@ class World(RuleBasedStateMachine):
         assert record.message.body == item.draft.body
         assert record.message.meta.parent_id == item.draft.parent_id
         assert unnumbered(list(record.timeline)) == item.timeline
-        assert seen(record) == expected(item)
+        assert seen(record) == expected(item, self.model.blocker(item))
         if (name := item.draft.name) is not None:
             assert self.run(self.store.named(item.queue.id, name)) == item.id
         body, until = self.model.results.get(item.id, (None, 0))
@@ -170,7 +170,7 @@ def seen(record: Record) -> Record:
     return msgspec.structs.replace(record, message=NO_MESSAGE, timeline=())
 
 
-def expected(item: Item) -> Record:
+def expected(item: Item, blocked_by: int | None) -> Record:
     hold = item.hold or Hold(0, "", 0, 0, 0)
     reason, error = cause(item)
     return Record(
@@ -190,6 +190,7 @@ def expected(item: Item) -> Record:
         hold.note,
         claimed_at=hold.claimed_at or None,
         begun_at=hold.begun_at,
+        blocked_by=blocked_by,
     )
 
 

@@ -96,9 +96,12 @@ class Ledger:
         """A key nobody heads goes to the first in its line."""
         line = [item for item in self.of_key(queue, key) if item.turn is not None]
         if line and not any(item.heads_key for item in self.of_key(queue, key)):
-            first = min(line, key=lambda item: item.turn or (0, 0))
+            first = self.next_of(line)
             first.turn, first.heads_key = None, True
             self.put(first, "ready")
+
+    def next_of(self, line: list[Item]) -> Item:
+        return min(line, key=lambda item: item.turn or (0, 0))
 
     def of_key(self, queue: str, key: str | None) -> Iterable[Item]:
         return [
@@ -106,6 +109,11 @@ class Ledger:
             for item in self.items.values()
             if item.key == key is not None and item.queue.name == queue and item.place is not None
         ]
+
+    def blocker(self, item: Item) -> int | None:
+        """The message that heads the key for which this one waits."""
+        heads = [each.id for each in self.of_key(item.queue.name, item.key) if each.heads_key]
+        return heads[0] if item.turn is not None else None
 
     def get_in_line(self, item: Item, turn: tuple[int, int]) -> None:
         self.put(item, "scheduled")
