@@ -1,4 +1,4 @@
-"""Virtual processes that use a model queue under faults, and record it."""
+"""Virtual processes that use the model of the contract under faults, and record it."""
 
 from collections.abc import Callable, Generator, Sequence
 from heapq import heappop, heappush
@@ -21,7 +21,7 @@ from tests.checker import (
 )
 from tests.checker.events import AnyCall, AnyLine, Invoke, Result, Verb
 
-from .model import LEASE, Model
+from .queue import LEASE, SimulatedQueue
 
 STORE_CLOCK = 1_700_000_000_000_000
 MONOTONIC = 5_000_000_000_000
@@ -54,9 +54,9 @@ class Process:
 class Simulation:
     """One run: a storm until HEAL_AT, then calm until all is done."""
 
-    def __init__(self, seed: int, model: type[Model] = Model) -> None:
+    def __init__(self, seed: int, queue: type[SimulatedQueue] = SimulatedQueue) -> None:
         self.random = Random(seed)
-        self.model = model(self.random)
+        self.queue = queue(self.random)
         self.now = 0
         self.cut_until = 0
         self.events: list[tuple[int, int, Callable[[], None]]] = []
@@ -68,7 +68,7 @@ class Simulation:
         self.first_faults = [self.stop_long, self.kill]
 
     def run(self) -> list[AnyLine]:
-        self.lines += [PLAN, self.model.settings, Schedule("hourly", TICKS)]
+        self.lines += [PLAN, self.queue.limits, Schedule("hourly", TICKS)]
         for number in range(3):
             self.start(f"producer-{number}", self.produce)
         for number in range(4):
@@ -80,10 +80,10 @@ class Simulation:
         self.after(self.random.uniform(0.1, 0.5), self.harm)
         while self.events and self.now < 3 * HEAL_AT and not self.drained():
             self.now, _, event = heappop(self.events)
-            self.model.now = STORE_CLOCK + self.now
+            self.queue.now = STORE_CLOCK + self.now
             event()
-        stored = list(self.model.dump())
-        return [*self.lines, *stored, End(self.monotonic, self.model.now, len(stored))]
+        stored = list(self.queue.dump())
+        return [*self.lines, *stored, End(self.monotonic, self.queue.now, len(stored))]
 
     @property
     def monotonic(self) -> int:
@@ -95,7 +95,7 @@ class Simulation:
     def drained(self) -> bool:
         if self.now < HEAL_AT + SECOND or self.producing or len(self.ticked) < len(TICKS):
             return False
-        return not any(ticket.open for ticket in self.model.tickets.values())
+        return not any(item.open for item in self.queue.items.values())
 
     def start(self, name: str, role: Role) -> None:
         process = Process(name, role)
@@ -121,7 +121,7 @@ class Simulation:
             wait = (process.stopped_until - self.now) / SECOND
             self.after(wait, lambda: self.deliver(process, answers, numbers))
         elif process.alive:
-            self.model.told.update({(process.name, number): self.model.now for number in numbers})
+            self.queue.told.update({(process.name, number): self.queue.now for number in numbers})
             for number, answer in zip(numbers, answers, strict=True) if numbers else ():
                 self.lines.append(Result(process.name, number, self.monotonic, answer))
             self.resume(process, answers)
@@ -144,28 +144,28 @@ class Simulation:
     def note(self, call: AnyCall) -> None:
         match call:
             case Settle(verb, id, fence):
-                self.model.asked[verb, id, fence] += 1
+                self.queue.asked[verb, id, fence] += 1
             case Redrive(id):
-                self.model.asked["redrive", id, 0] += 1
+                self.queue.asked["redrive", id, 0] += 1
 
     def apply_late(self, calls: Sequence[AnyCall]) -> None:
-        self.model.token = None
-        self.model.apply(calls)
+        self.queue.token = None
+        self.queue.apply(calls)
 
     def commit(self, process: Process, calls: Sequence[AnyCall], numbers: Sequence[int]) -> None:
         """A killed process may have sent its request, or not."""
         if not process.alive and self.random.random() < 0.5:
             return
-        self.model.token = (process.name, numbers[0])
+        self.queue.token = (process.name, numbers[0])
         down = self.now < self.cut_until
-        answers = [OUTAGE] * len(calls) if down else self.model.apply(calls)
+        answers = [OUTAGE] * len(calls) if down else self.queue.apply(calls)
         travel = self.random.uniform(0.001, 0.01)
         self.after(travel, lambda: self.deliver(process, answers, numbers))
 
     def sweep(self) -> None:
         if self.now >= self.cut_until:
-            self.model.token = None
-            self.model.sweep()
+            self.queue.token = None
+            self.queue.sweep()
         self.after(0.5, self.sweep)
 
     def harm(self) -> None:
@@ -212,7 +212,7 @@ class Simulation:
     def cut(self) -> None:
         if self.random.random() < 0.3:
             self.cut_until = self.now + SECOND // 2
-            self.model.cut_until = STORE_CLOCK + self.cut_until
+            self.queue.cut_until = STORE_CLOCK + self.cut_until
             self.lines.append(Fault(self.monotonic, "cut", "store"))
             self.after(0.5, lambda: self.lines.append(Fault(self.monotonic, "heal", "store")))
 
@@ -231,7 +231,7 @@ class Simulation:
     def draft(self, label: str, batch: str | None) -> Publish:
         key = self.random.choice(("a", "b")) if self.random.random() < 0.4 else None
         late = self.random.random() < 0.2
-        due_at = self.model.now + int(self.random.uniform(0.2, 1.5) * SECOND) if late else None
+        due_at = self.queue.now + int(self.random.uniform(0.2, 1.5) * SECOND) if late else None
         if batch is None and self.random.random() < 0.25:
             shared = f"same-{self.random.randrange(3)}"
             return Publish(self.random.choice((shared, label)), "work", dedup=shared)
@@ -275,7 +275,7 @@ class Simulation:
 
     def fire(self, process: Process) -> Script:
         for tick in TICKS:
-            while self.model.now < tick:
+            while self.queue.now < tick:
                 yield 0.1
             while True:
                 (answer,) = yield [Fire("hourly", tick)]
@@ -287,10 +287,10 @@ class Simulation:
     def administer(self, process: Process) -> Script:
         while self.now < HEAL_AT - SECOND:
             yield self.random.uniform(0.2, 0.8)
-            ids = list(self.model.tickets)
+            ids = list(self.queue.items)
             if ids and self.random.random() < 0.5:
                 yield [Cancel(self.random.choice(ids), self.random.random() < 0.3)]
             elif ids:
-                ended = [t.id for t in self.model.tickets.values() if not t.open]
-                dead = [t.id for t in self.model.tickets.values() if t.state == "dead"]
+                ended = [item.id for item in self.queue.items.values() if not item.open]
+                dead = [item.id for item in self.queue.at("dead")]
                 yield [Redrive(self.random.choice(dead or ended or ids))]

@@ -61,8 +61,8 @@ def test_a_bug_is_found_wherever_it_strikes(bug: type[Bug]) -> None:
     for seed in range(100):
         simulation = Simulation(seed, bug)
         lines = simulation.run()
-        assert isinstance(simulation.model, bug)
-        if simulation.model.struck:
+        assert isinstance(simulation.queue, bug)
+        if simulation.queue.struck:
             strikes += 1
             missed += [] if bug.breaks in judge(lines).counts else [seed]
         if strikes == STRIKES:

@@ -4,6 +4,5 @@ import pytest
 
 # So that a disagreement shows what each side said.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("world", "producers", "consumers", "operators", "keepers")),
-    "tests.conformance.model",
+    *(f"{__name__}.{name}" for name in ("world", "producers", "consumers", "operators", "keepers"))
 )

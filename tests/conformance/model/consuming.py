@@ -103,18 +103,22 @@ class Consuming(Ledger):
         self.last_fence = min(fences)
 
     def hand_out(self, ask: Ask, item: Item, leased: Leased) -> None:
+        self.lend(ask, item, leased.fence)
+        told = (leased.attempts, leased.deliveries, leased.lease_until, leased.body, leased.type)
+        draft, until = item.draft, item.held().until
+        assert told == (item.attempts, item.deliveries, until, draft.body, draft.type)
+
+    def lend(self, ask: Ask, item: Item, fence: int) -> None:
+        """Puts a lease on it."""
         dead = item.place == "dead"
         item.deliveries += not dead
         length = item.draft.lease or ask.lease
         until = moment_after(self.now, length)
         unbegun = ask.begins and item.deliveries >= 2 and not dead
-        item.hold = Hold(leased.fence, ask.consumer, self.now, until, length, dead, unbegun)
+        item.hold = Hold(fence, ask.consumer, self.now, until, length, dead, unbegun)
         if not dead and item.first_claimed_at is None:
             item.first_claimed_at = self.now
         self.put(item, "lease")
-        told = (leased.attempts, leased.deliveries, leased.lease_until, leased.body, leased.type)
-        draft = item.draft
-        assert told == (item.attempts, item.deliveries, until, draft.body, draft.type)
 
     def refusal(self, id: int, fence: int, verb: Verb | None = None) -> AnswerKind | None:
         """Why this fence may not do this, or None if it is the current one."""

@@ -85,6 +85,11 @@ class Item:
                 return State.CLAIMED
         return self.timeline[-1].state
 
+    @property
+    def open(self) -> bool:
+        """It waits or is claimed."""
+        return self.place in ("ready", "scheduled", "lease")
+
     def expired(self, now: Moment) -> bool:
         return self.expires_at is not None and now >= self.expires_at
 

@@ -69,10 +69,10 @@ class Publishing(Ledger):
         id, until = self.windows.get(key, (0, 0))
         return self.items[id] if until > self.now else None
 
-    def full(self, queue: str) -> bool:
+    def full(self, queue: str, coming: int = 1) -> bool:
         most = self.queues[queue].settings.max_depth
         depth = len(self.at("ready", queue)) + len(self.at("scheduled", queue))
-        return most is not None and depth >= most
+        return most is not None and depth + coming > most
 
     def enter(self, draft: Draft, id: int, *, never_refused: bool = False) -> Item:
         """A draft that was let in, under the id the store gave it."""

@@ -1,15 +1,18 @@
 """The model's agents: leases that ran out, what is due, what is expired."""
 
 from penstock.model.message import Moment, State, Verb
-from tests.conformance.model.items import Item
+from tests.conformance.model.items import Hold, Item
 from tests.conformance.model.ledger import Ledger
 
 
 class Upkeep(Ledger):
     def run_out(self) -> list[Item]:
         """Leases that are over, the longest over first."""
-        over = [item for item in self.at("lease") if item.held().until < self.now]
+        over = [item for item in self.at("lease") if self.over(item.held())]
         return sorted(over, key=lambda item: item.held().until)
+
+    def over(self, hold: Hold) -> bool:
+        return hold.until < self.now
 
     def due(self) -> list[Item]:
         """Scheduled by time, not by their key, in the order they are due."""

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from random import Random
 from typing import ClassVar
 
+from penstock.model.message import Verb
 from tests.checker import Kind
-from tests.faults.model import Model
-from tests.faults.ticket import Ticket, Token
+from tests.conformance.model.items import Item
+from tests.faults.queue import SimulatedQueue, Token
 
 
-class Bug(Model):
+class Bug(SimulatedQueue):
     """It strikes wherever its effect can be seen in the history; `breaks` must be found then."""
 
     breaks: ClassVar[Kind]
@@ -34,15 +35,20 @@ class Bug(Model):
         """Its caller has the answer, and had it before any call now arriving was made."""
         return token is not None and self.told.get(token, self.now) < self.now - 20_000
 
+    def is_held_by_known(self, item: Item) -> bool:
+        return self.known(self.holders.get(item.id))
+
     def sometimes(self, share: float = 0.2) -> bool:
         return self.random.random() < share
 
-    def untouched(self, ticket: Ticket) -> bool:
-        return not self.asked["redrive", ticket.id, 0]
+    def untouched(self, item: Item) -> bool:
+        return not self.asked["redrive", item.id, 0]
 
-    def clean(self, ticket: Ticket) -> bool:
-        """One complete ended it, asked for once."""
-        row = ticket.rows[-1] if ticket.rows else None
-        if row is None or row.verb != "complete" or not self.untouched(ticket):
+    def clean(self, item: Item) -> bool:
+        """One complete ended it, asked for once; whether a copy keeps its key is not promised."""
+        row = item.timeline[-1] if item.timeline else None
+        if row is None or row.verb is not Verb.COMPLETE or item.draft.parent_id is not None:
             return False
-        return self.asked["complete", ticket.id, row.fence or 0] == 1
+        if not self.untouched(item):
+            return False
+        return self.asked["complete", item.id, row.fence or 0] == 1

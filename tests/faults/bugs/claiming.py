@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-from tests.checker import Answer, Claim, Claimed, Kind, Stored
-from tests.faults.ticket import Ticket, Token
+from penstock.model.message import Moment, State, Verb
+from tests.checker import Answer, Kind, Settle, Stored
+from tests.conformance.model.consuming import Ask
+from tests.conformance.model.items import Hold, Item
+from tests.conformance.model.rules import Ruling
+from tests.faults.queue import Token
 
 from .bug import Bug
 
@@ -28,10 +32,10 @@ class ShrinksFence(Bug):
 
     breaks = Kind.FENCE_NOT_GROWING
 
-    def hand_out(self, ticket: Ticket, fence: int, begins: bool) -> Claimed:
-        if self.known(ticket.holder):
+    def lend(self, ask: Ask, item: Item, fence: int) -> None:
+        if self.is_held_by_known(item):
             self.strike(told=True)
-        return super().hand_out(ticket, 1_000_000 - fence, begins)
+        super().lend(ask, item, 1_000_000 - fence)
 
 
 class ReclaimsEarly(Bug):
@@ -39,11 +43,13 @@ class ReclaimsEarly(Bug):
 
     breaks = Kind.LEASE_BROKEN_EARLY
 
-    def expired(self, ticket: Ticket) -> bool:
-        early = ticket.lease_until - 700_000 < self.now < ticket.lease_until - 100_000
-        if early and self.known(ticket.holder):
+    def over(self, hold: Hold) -> bool:
+        return hold.until - 700_000 < self.now < hold.until - 100_000 or super().over(hold)
+
+    def reclaim(self, item: Item) -> None:
+        if item.held().until > self.now and self.is_held_by_known(item):
             self.strike()
-        return early or super().expired(ticket)
+        super().reclaim(item)
 
 
 class ReclaimsLate(Bug):
@@ -51,12 +57,14 @@ class ReclaimsLate(Bug):
 
     breaks = Kind.LATE_RECLAIM
 
-    def expired(self, ticket: Ticket) -> bool:
-        late = ticket.lease_until + 3_000_000 < self.now
-        calm = ticket.lease_until > self.cut_until + 1_100_000
-        if late and calm and self.known(ticket.holder):
+    def over(self, hold: Hold) -> bool:
+        return hold.until + 3_000_000 < self.now
+
+    def reclaim(self, item: Item) -> None:
+        calm = item.held().until > self.cut_until + 1_100_000
+        if calm and self.is_held_by_known(item):
             self.strike()
-        return late
+        super().reclaim(item)
 
 
 class NeverReclaims(Bug):
@@ -64,11 +72,11 @@ class NeverReclaims(Bug):
 
     breaks = Kind.STUCK
 
-    def expired(self, ticket: Ticket) -> bool:
-        return ticket.id % 4 > 0 and super().expired(ticket)
+    def run_out(self) -> list[Item]:
+        return [item for item in super().run_out() if item.id % 4 > 0]
 
     def dump(self) -> Iterator[Stored]:
-        if any(ticket.state == "claimed" for ticket in self.tickets.values()):
+        if self.at("lease"):
             self.strike()
         return super().dump()
 
@@ -76,13 +84,15 @@ class NeverReclaims(Bug):
 class IgnoresDue(Bug):
     breaks = Kind.EARLY_DELIVERY
 
-    def due(self, ticket: Ticket) -> bool:
-        return True
+    def promote(self, limit: int) -> Moment | None:
+        for item in self.due():
+            item.due_at = min(item.due_at, self.now)
+        return super().promote(limit)
 
-    def hand_out(self, ticket: Ticket, fence: int, begins: bool) -> Claimed:
-        if (ticket.call.due_at or 0) > self.now + 10_000:
-            self.strike(told=True, provided=lambda: self.untouched(ticket))
-        return super().hand_out(ticket, fence, begins)
+    def lend(self, ask: Ask, item: Item, fence: int) -> None:
+        if (item.draft.run_at or 0) > self.now + 10_000:
+            self.strike(told=True, provided=lambda: self.untouched(item))
+        super().lend(ask, item, fence)
 
 
 class IgnoresBackoff(Bug):
@@ -90,17 +100,18 @@ class IgnoresBackoff(Bug):
 
     breaks = Kind.EARLY_DELIVERY
 
-    def nack(self, ticket: Ticket) -> Answer:
-        answer = super().nack(ticket)
-        ticket.due_at = 0
-        self.marks[ticket.id] = (answer.due_at or 0, self.token)
+    def answer_settle(self, call: Settle) -> Answer:
+        answer = super().answer_settle(call)
+        if answer.due_at is not None:
+            self.items[call.id].due_at = self.now
+            self.marks[call.id] = (answer.due_at, self.token)
         return answer
 
-    def hand_out(self, ticket: Ticket, fence: int, begins: bool) -> Claimed:
-        due_at, nack = self.marks.get(ticket.id, (0, None))
+    def lend(self, ask: Ask, item: Item, fence: int) -> None:
+        due_at, nack = self.marks.get(item.id, (0, None))
         if due_at > self.now + 10_000:
-            self.strike(told=True, provided=lambda: nack in self.told and self.untouched(ticket))
-        return super().hand_out(ticket, fence, begins)
+            self.strike(told=True, provided=lambda: nack in self.told and self.untouched(item))
+        super().lend(ask, item, fence)
 
 
 class IgnoresKey(Bug):
@@ -108,35 +119,37 @@ class IgnoresKey(Bug):
 
     breaks = Kind.ORDER
 
-    def heads_its_key(self, ticket: Ticket) -> bool:
-        return True
+    def get_in_line(self, item: Item, turn: tuple[int, int]) -> None:
+        self.put(item, "ready")
 
-    def complete(self, ticket: Ticket) -> Answer:
+    def follow(self, item: Item, verb: Verb, ruling: Ruling) -> None:
         """Seen if another one is open beside it now and is completed later."""
-        for other in self.tickets.values():
-            same = other.call.ordering_key == ticket.call.ordering_key is not None
-            if same and other is not ticket and self.beside(other):
-                self.strike(told=True, provided=self.both_clean(ticket, other))
-        return super().complete(ticket)
+        for other in self.of_key("work", item.key) if verb is Verb.COMPLETE else ():
+            if other is not item and self.beside(other):
+                self.strike(told=True, provided=self.both_clean(item, other))
+        super().follow(item, verb, ruling)
 
-    def both_clean(self, one: Ticket, other: Ticket) -> Callable[[], bool]:
+    def both_clean(self, one: Item, other: Item) -> Callable[[], bool]:
         return lambda: self.clean(one) and self.clean(other)
 
-    def beside(self, other: Ticket) -> bool:
-        return other.state == "claimed" and self.known(other.holder)
+    def beside(self, other: Item) -> bool:
+        return other.place == "lease" and self.is_held_by_known(other)
 
 
 class RetryFreesKey(IgnoresKey):
     """The next of a key runs while the first waits for its retry."""
 
-    def heads_its_key(self, ticket: Ticket) -> bool:
-        return self.heads.get(ticket.call.ordering_key or "", ticket.id) == ticket.id
+    def get_in_line(self, item: Item, turn: tuple[int, int]) -> None:
+        super(IgnoresKey, self).get_in_line(item, turn)
 
-    def frees_key(self, ticket: Ticket) -> bool:
-        return True
+    def follow(self, item: Item, verb: Verb, ruling: Ruling) -> None:
+        super().follow(item, verb, ruling)
+        if ruling.state is State.SCHEDULED and item.heads_key:
+            item.heads_key = False
+            self.advance(item.queue.name, item.key)
 
-    def beside(self, other: Ticket) -> bool:
-        return other.open and bool(other.rows) and other.rows[-1].verb == "nack"
+    def beside(self, other: Item) -> bool:
+        return other.open and bool(other.timeline) and other.timeline[-1].verb is Verb.NACK
 
 
 class Overtakes(Bug):
@@ -144,26 +157,24 @@ class Overtakes(Bug):
 
     breaks = Kind.ORDER
 
-    def heads_its_key(self, ticket: Ticket) -> bool:
-        return self.heads.get(ticket.call.ordering_key or "", ticket.id) == ticket.id
+    def next_of(self, line: list[Item]) -> Item:
+        return max(line, key=lambda item: item.turn or (0, 0))
 
-    def claimable(self, call: Claim) -> list[Ticket]:
-        self.tickets = dict(sorted(self.tickets.items(), reverse=True))
-        for ticket in (found := super().claimable(call)):
-            for other in self.tickets.values():
-                if self.overtaken(other, ticket):
-                    self.strike(told=True, provided=self.both_clean(ticket, other))
-        return found
+    def lend(self, ask: Ask, item: Item, fence: int) -> None:
+        for other in self.of_key("work", item.key):
+            if self.overtaken(other, item):
+                self.strike(told=True, provided=self.both_clean(item, other))
+        super().lend(ask, item, fence)
 
-    def both_clean(self, one: Ticket, other: Ticket) -> Callable[[], bool]:
+    def both_clean(self, one: Item, other: Item) -> Callable[[], bool]:
         return lambda: self.untouched(one) and self.clean(other)
 
-    def overtaken(self, other: Ticket, ticket: Ticket) -> bool:
+    def overtaken(self, other: Item, item: Item) -> bool:
         """By real time: a publish that came late may have been asked for before the other."""
-        same = other.call.ordering_key == ticket.call.ordering_key is not None and ticket.publisher
-        plain = other.call.due_at is None and ticket.call.due_at is None and not other.rows
-        told_at = self.told.get(other.publisher or ("", 0), self.now)
-        return bool(same) and plain and other.open and told_at < ticket.created_at - 20_000
+        plain = other.draft.run_at is None and item.draft.run_at is None and not other.timeline
+        told_at = self.told.get(self.publishers.get(other.id) or ("", 0), self.now)
+        published = self.publishers.get(item.id) is not None
+        return published and plain and other.open and told_at < item.created_at - 20_000
 
 
 BUGS: tuple[type[Bug], ...] = (

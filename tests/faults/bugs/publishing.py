@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from penstock.model.message import Draft, Verb
 from tests.checker import Answer, Fire, Kind, Publish, Stored
 from tests.checker.events import AnyCall
-from tests.faults.ticket import Ticket
+from tests.conformance.model.items import Item
+from tests.conformance.model.rules import Ruling
 
 from .bug import Bug
 
@@ -16,10 +18,10 @@ class LosesPublish(Bug):
 
     breaks = Kind.LOST
 
-    def publish(self, call: Publish) -> Answer:
-        answer = super().publish(call)
-        if not answer.duplicate and call.dedup is None and self.sometimes():
-            self.tickets.pop(answer.id or 0)
+    def answer_publish(self, call: Publish) -> Answer:
+        answer = super().answer_publish(call)
+        if answer.id is not None and call.dedup is None and self.sometimes():
+            self.items.pop(answer.id)
             self.strike(told=True)
         return answer
 
@@ -52,9 +54,9 @@ class StoresTwice(Bug):
 
     breaks = Kind.DUPLICATE_LABEL
 
-    def publish(self, call: Publish) -> Answer:
-        answer = super().publish(call)
-        if call.dedup is None and self.sometimes():
+    def answer_publish(self, call: Publish) -> Answer:
+        answer = super().answer_publish(call)
+        if answer.id is not None and call.dedup is None and self.sometimes():
             self.store(call)
             self.strike()
         return answer
@@ -63,11 +65,12 @@ class StoresTwice(Bug):
 class ReusesId(Bug):
     breaks = Kind.DUPLICATE_ID
 
-    def publish(self, call: Publish) -> Answer:
-        answer = super().publish(call)
-        if call.dedup is None and len(self.tickets) > 1 and self.sometimes():
+    def answer_publish(self, call: Publish) -> Answer:
+        answer = super().answer_publish(call)
+        stored = answer.id is not None and call.dedup is None
+        if stored and len(self.items) > 1 and self.sometimes():
             self.strike(told=True)
-            return Answer("ok", id=min(self.tickets))
+            return Answer("ok", id=min(self.items))
         return answer
 
 
@@ -86,12 +89,12 @@ class InventsTick(Bug):
 
     breaks = Kind.PHANTOM
 
-    def fire(self, call: Fire) -> Answer:
-        answer = super().fire(call)
+    def answer_fire(self, call: Fire) -> Answer:
+        answer = super().answer_fire(call)
         if answer.duplicate or len(self.ticks) != 3:
             return answer
-        ticket = self.store(Publish("between", "work"))
-        ticket.fired = (call.schedule, call.tick + 1)
+        item = self.store(Publish("between", "work"))
+        self.fired_by[item.id] = (call.schedule, call.tick + 1)
         self.strike()
         return answer
 
@@ -101,8 +104,8 @@ class ForgetsKey(Bug):
 
     breaks = Kind.DEDUP_BROKEN
 
-    def seen(self, dedup: str) -> int | None:
-        known = super().seen(dedup)
+    def seen(self, draft: Draft) -> Item | None:
+        known = super().seen(draft)
         if known and self.sometimes(0.5):
             self.strike()
             return None
@@ -128,9 +131,9 @@ class Corrupts(Bug):
 
     breaks = Kind.BODY_CORRUPT
 
-    def reclaim(self, ticket: Ticket) -> None:
-        super().reclaim(ticket)
-        ticket.intact = False
+    def reclaim(self, item: Item) -> None:
+        super().reclaim(item)
+        item.draft = msgspec.structs.replace(item.draft, body=b"torn")
         self.strike()
 
 
@@ -139,8 +142,8 @@ class FiresTwice(Bug):
 
     breaks = Kind.CRON_DOUBLE_FIRE
 
-    def fired(self, tick: tuple[str, int]) -> int | None:
-        known = super().fired(tick)
+    def find_fired(self, tick: tuple[str, int]) -> int | None:
+        known = super().find_fired(tick)
         if known and self.sometimes():
             self.strike()
             return None
@@ -152,11 +155,11 @@ class MissesTick(Bug):
 
     breaks = Kind.CRON_MISSED
 
-    def fire(self, call: Fire) -> Answer:
+    def answer_fire(self, call: Fire) -> Answer:
         if call.tick % 7 == 0:
             self.strike()
             return Answer("ok", duplicate=True)
-        return super().fire(call)
+        return super().answer_fire(call)
 
 
 class LeavesTwoPlaces(Bug):
@@ -164,10 +167,14 @@ class LeavesTwoPlaces(Bug):
 
     breaks = Kind.TWO_PLACES
 
-    def release(self, ticket: Ticket) -> Answer:
-        ticket.more_places = ("lease",)
-        self.strike(provided=lambda: ticket.state != "claimed")
-        return super().release(ticket)
+    def follow(self, item: Item, verb: Verb, ruling: Ruling) -> None:
+        super().follow(item, verb, ruling)
+        if verb is Verb.RELEASE:
+            self.marks[item.id] = (self.now, self.token)
+            self.strike(provided=lambda: item.place != "lease")
+
+    def places(self, item: Item) -> tuple[str, ...]:
+        return super().places(item) + (("lease",) if item.id in self.marks else ())
 
 
 class LosesTicket(Bug):

@@ -1,7 +1,15 @@
 """Bugs of settling, cancelling and the history."""
 
-from tests.checker import Answer, Cancel, Claimed, Kind, Row, Settle
-from tests.faults.ticket import FINAL, Ticket
+import msgspec
+
+from penstock.model.message import State, Verb
+from penstock.model.store_types import AnswerKind
+from tests.checker import Answer, Kind, Settle
+from tests.checker.events import LOCK_LOST
+from tests.conformance.model import rules
+from tests.conformance.model.consuming import Ask
+from tests.conformance.model.items import Item
+from tests.conformance.model.rules import Ruling
 
 from .bug import Bug
 
@@ -11,10 +19,13 @@ class ChecksNoFence(Bug):
 
     breaks = Kind.STALE_FENCE_ACCEPTED
 
-    def holds(self, ticket: Ticket, fence: int) -> bool:
-        if ticket.fence != fence and self.known(ticket.holder):
+    def refusal(self, id: int, fence: int, verb: Verb | None = None) -> AnswerKind | None:
+        refusal = super().refusal(id, fence, verb)
+        if refusal is not AnswerKind.LOST or self.items[id].hold is None:
+            return refusal
+        if self.is_held_by_known(self.items[id]):
             self.strike(told=True)
-        return True
+        return None
 
 
 class ExtendsForAll(Bug):
@@ -22,13 +33,13 @@ class ExtendsForAll(Bug):
 
     breaks = Kind.STALE_FENCE_ACCEPTED
 
-    def settle(self, call: Settle) -> Answer:
-        ticket = self.tickets[call.id]
-        if call.verb == "extend" and ticket.state == "claimed" and ticket.fence != call.fence:
-            if self.known(ticket.holder):
-                self.strike(told=True)
-            return self.extend(ticket)
-        return super().settle(call)
+    def extend(self, id: int, fence: int, lease: float) -> AnswerKind:
+        hold = self.items[id].hold
+        if hold is None or hold.fence == fence:
+            return super().extend(id, fence, lease)
+        if self.is_held_by_known(self.items[id]):
+            self.strike(told=True)
+        return super().extend(id, hold.fence, lease)
 
 
 class SaysYesToAll(Bug):
@@ -36,11 +47,13 @@ class SaysYesToAll(Bug):
 
     breaks = Kind.DOUBLE_ACK
 
-    def refuse_settle(self, ticket: Ticket, call: Settle) -> Answer:
-        if call.verb == "complete" and ticket.state == "completed":
-            self.strike(told=True)
-            return Answer("ok")
-        return super().refuse_settle(ticket, call)
+    def complete(self, id: int, fence: int, result: bytes | None) -> AnswerKind:
+        kind = super().complete(id, fence, result)
+        late = kind in (AnswerKind.LOST, AnswerKind.INVALID)
+        if not late or self.items[id].state is not State.COMPLETED:
+            return kind
+        self.strike(told=True)
+        return AnswerKind.DONE
 
 
 class RevivesFinished(Bug):
@@ -50,14 +63,14 @@ class RevivesFinished(Bug):
 
     def sweep(self) -> None:
         super().sweep()
-        for ticket in self.tickets.values():
-            if ticket.state == "completed" and self.sometimes(0.05):
-                ticket.state = "ready"
+        for item in self.items.values():
+            if item.state is State.COMPLETED and self.sometimes(0.05):
+                self.put(item, "ready")
 
-    def hand_out(self, ticket: Ticket, fence: int, begins: bool) -> Claimed:
-        if any(row.final for row in ticket.rows):
+    def lend(self, ask: Ask, item: Item, fence: int) -> None:
+        if any(row.final for row in item.timeline):
             self.strike(told=True)
-        return super().hand_out(ticket, fence, begins)
+        super().lend(ask, item, fence)
 
 
 class RevivesRejected(Bug):
@@ -65,18 +78,17 @@ class RevivesRejected(Bug):
 
     breaks = Kind.REDELIVERED_AFTER_ACK
 
-    def conclude(self, ticket: Ticket, verb: str, state: str) -> Answer:
-        answer = super().conclude(ticket, verb, state)
-        if verb == "reject":
-            ticket.state = "ready"
-            self.marks[ticket.id] = (self.now, self.token)
-        return answer
+    def follow(self, item: Item, verb: Verb, ruling: Ruling) -> None:
+        super().follow(item, verb, ruling)
+        if verb is Verb.REJECT:
+            self.put(item, "ready")
+            self.marks[item.id] = (self.now, self.token)
 
-    def hand_out(self, ticket: Ticket, fence: int, begins: bool) -> Claimed:
-        _, reject = self.marks.get(ticket.id, (0, None))
+    def lend(self, ask: Ask, item: Item, fence: int) -> None:
+        _, reject = self.marks.get(item.id, (0, None))
         if self.known(reject):
-            self.strike(told=True, provided=lambda: self.untouched(ticket))
-        return super().hand_out(ticket, fence, begins)
+            self.strike(told=True, provided=lambda: self.untouched(item))
+        super().lend(ask, item, fence)
 
 
 class AcksInVain(Bug):
@@ -84,11 +96,12 @@ class AcksInVain(Bug):
 
     breaks = Kind.ACKED_BUT_NOT_COMPLETED
 
-    def complete(self, ticket: Ticket) -> Answer:
-        if self.sometimes():
-            self.strike(told=True, provided=lambda: ticket.state != "completed")
-            return Answer("ok")
-        return super().complete(ticket)
+    def complete(self, id: int, fence: int, result: bytes | None) -> AnswerKind:
+        if self.refusal(id, fence, Verb.COMPLETE) is None and self.sometimes():
+            item = self.items[id]
+            self.strike(told=True, provided=lambda: item.state is not State.COMPLETED)
+            return AnswerKind.DONE
+        return super().complete(id, fence, result)
 
 
 class CompletesItself(Bug):
@@ -96,10 +109,11 @@ class CompletesItself(Bug):
 
     breaks = Kind.COMPLETED_WITHOUT_ACK
 
-    def reclaim(self, ticket: Ticket) -> None:
-        fence = ticket.fence
-        self.move(ticket, "complete", "completed")
-        self.strike(provided=lambda: not self.asked["complete", ticket.id, fence])
+    def reclaim(self, item: Item) -> None:
+        fence = item.held().fence
+        ruling = rules.ended(item, State.COMPLETED, None, None, counts=0)
+        self.follow(item, Verb.COMPLETE, ruling)
+        self.strike(provided=lambda: not self.asked["complete", item.id, fence])
 
 
 class AppliesRefused(Bug):
@@ -107,22 +121,27 @@ class AppliesRefused(Bug):
 
     breaks = Kind.REFUSED_BUT_APPLIED
 
-    def refuse_settle(self, ticket: Ticket, call: Settle) -> Answer:
+    def answer_settle(self, call: Settle) -> Answer:
         once = (call.verb, call.id, call.fence)
-        if call.verb in ("complete", "nack"):
-            ticket.rows.insert(0, Row(call.verb, ticket.state, call.fence, self.now))
+        answer = super().answer_settle(call)
+        item = self.items[call.id]
+        late = answer.code == LOCK_LOST and item.hold is None
+        if late and call.verb in ("complete", "nack"):
+            self.write(item, Verb(call.verb), State.READY)
+            row = msgspec.structs.replace(item.timeline.pop(), fence=call.fence)
+            item.timeline.insert(0, row)
             self.strike(told=True, provided=lambda: self.asked[once] == 1)
-        return super().refuse_settle(ticket, call)
+        return answer
 
 
 class ForgetsRow(Bug):
     breaks = Kind.HISTORY_GAP
 
-    def write_row(self, ticket: Ticket, verb: str, state: str) -> None:
-        if verb == "nack" and self.sometimes():
+    def follow(self, item: Item, verb: Verb, ruling: Ruling) -> None:
+        super().follow(item, verb, ruling)
+        if verb is Verb.NACK and not ruling.state.final and self.sometimes():
+            item.timeline.pop()
             self.strike(told=True)
-        else:
-            super().write_row(ticket, verb, state)
 
 
 class ForgetsReclaim(Bug):
@@ -130,16 +149,15 @@ class ForgetsReclaim(Bug):
 
     breaks = Kind.HISTORY_GAP
 
-    def write_row(self, ticket: Ticket, verb: str, state: str) -> None:
-        if verb == "reclaim" and self.known(ticket.holder):
-            forced = self.marks
-            self.strike(provided=lambda: ticket.id not in forced)
-        else:
-            super().write_row(ticket, verb, state)
+    def follow(self, item: Item, verb: Verb, ruling: Ruling) -> None:
+        super().follow(item, verb, ruling)
+        if verb is Verb.RECLAIM and not ruling.state.final and self.is_held_by_known(item):
+            item.timeline.pop()
+            self.strike(provided=lambda: item.id not in self.marks)
 
-    def cancel(self, call: Cancel) -> Answer:
-        self.marks[call.id] = (self.now, self.token)
-        return super().cancel(call)
+    def cancel(self, id: int, *, force: bool) -> AnswerKind:
+        self.marks[id] = (self.now, self.token)
+        return super().cancel(id, force=force)
 
 
 class EndsTwice(Bug):
@@ -147,24 +165,24 @@ class EndsTwice(Bug):
 
     breaks = Kind.ENDED_TWICE
 
-    def nack(self, ticket: Ticket) -> Answer:
-        fence = ticket.fence
-        answer = super().nack(ticket)
-        ticket.rows.append(Row("reclaim", ticket.state, fence, self.now))
-        self.strike()
-        return answer
+    def follow(self, item: Item, verb: Verb, ruling: Ruling) -> None:
+        hold = item.hold
+        super().follow(item, verb, ruling)
+        if verb is Verb.NACK:
+            self.write(item, Verb.RECLAIM, item.state, hold=hold)
+            self.strike()
 
 
 class CancelsFinished(Bug):
     breaks = Kind.TWO_FINALS
 
-    def cancel(self, call: Cancel) -> Answer:
-        ticket = self.tickets[call.id]
-        if ticket.state in FINAL:
-            self.move(ticket, "cancel", "cancelled")
-            self.strike()
-            return Answer("ok", state="cancelled")
-        return super().cancel(call)
+    def cancel(self, id: int, *, force: bool) -> AnswerKind:
+        item = self.items[id]
+        if item.place is not None:
+            return super().cancel(id, force=force)
+        self.end(item, Verb.CANCEL, State.CANCELLED)
+        self.strike()
+        return AnswerKind.DONE
 
 
 class ForgetsCancel(Bug):
@@ -172,14 +190,17 @@ class ForgetsCancel(Bug):
 
     breaks = Kind.CANCELLED_BUT_DELIVERED
 
-    def request_cancel(self, ticket: Ticket) -> None:
-        self.marks[ticket.id] = (self.now, self.token)
+    def cancel(self, id: int, *, force: bool) -> AnswerKind:
+        if self.items[id].place != "lease" or force:
+            return super().cancel(id, force=force)
+        self.marks[id] = (self.now, self.token)
+        return AnswerKind.DONE
 
-    def hand_out(self, ticket: Ticket, fence: int, begins: bool) -> Claimed:
-        _, cancel = self.marks.get(ticket.id, (0, None))
+    def lend(self, ask: Ask, item: Item, fence: int) -> None:
+        _, cancel = self.marks.get(item.id, (0, None))
         if self.known(cancel):
-            self.strike(told=True, provided=lambda: self.untouched(ticket))
-        return super().hand_out(ticket, fence, begins)
+            self.strike(told=True, provided=lambda: self.untouched(item))
+        super().lend(ask, item, fence)
 
 
 class ForceFencesNobody(Bug):
@@ -187,18 +208,18 @@ class ForceFencesNobody(Bug):
 
     breaks = Kind.STALE_FENCE_ACCEPTED
 
-    def cancel(self, call: Cancel) -> Answer:
-        ticket = self.tickets[call.id]
-        if call.force and ticket.state == "claimed":
-            self.marks[ticket.id] = (self.now, self.token)
-            return Answer("ok", state="cancelled")
-        return super().cancel(call)
+    def cancel(self, id: int, *, force: bool) -> AnswerKind:
+        if self.items[id].place != "lease" or not force:
+            return super().cancel(id, force=force)
+        self.marks[id] = (self.now, self.token)
+        return AnswerKind.DONE
 
-    def holds(self, ticket: Ticket, fence: int) -> bool:
-        _, cancel = self.marks.get(ticket.id, (0, None))
-        if ticket.fence == fence and self.known(cancel):
+    def refusal(self, id: int, fence: int, verb: Verb | None = None) -> AnswerKind | None:
+        refusal = super().refusal(id, fence, verb)
+        _, cancel = self.marks.get(id, (0, None))
+        if refusal is None and self.known(cancel):
             self.strike(told=True)
-        return super().holds(ticket, fence)
+        return refusal
 
 
 BUGS: tuple[type[Bug], ...] = (
