@@ -36,6 +36,8 @@ from penstock.model.store_types import (
     Published,
     Query,
     Retention,
+    Scan,
+    ScanPage,
     Sweep,
     Tally,
     WorkerInfo,
@@ -202,6 +204,13 @@ class StoreAdmin(Protocol):
         """Reads what keeps an unfinished message from running. Only a snapshot."""
 
     async def find(self, query: Query) -> list[Record]: ...
+
+    async def scan(self, scan: Scan) -> ScanPage:
+        """Reads a bounded page of a source, without locks. Only a snapshot."""
+
+    async def get_many(self, ids: Sequence[int]) -> list[Record]:
+        """Returns messages in the given order, without tracebacks and without those that are
+        gone."""
 
     async def cancel(self, ids: Sequence[int], *, force: bool = False) -> list[Answer]: ...
 

@@ -201,3 +201,27 @@ def test_redrive_by_filter_takes_only_what_fits(terminal: Terminal) -> None:
 @pytest.mark.parametrize("words", [["redrive"], ["redrive", "1", "--all"]])
 def test_redrive_of_nothing_named_is_wrong_usage(terminal: Terminal, words: list[str]) -> None:
     assert "Give messages, or --all" in terminal.call(*words, code=2).err
+
+
+def test_the_list_is_searched_by_a_filter(terminal: Terminal) -> None:
+    for number in range(3):
+        publish(body=b'{"n": %d}' % number, labels={"tier": "gold"})
+    kill("TimeoutError: too slow")
+
+    def ids(*words: object) -> list[str]:
+        return [each["id"] for each in terminal.call(*words, "--json").lines]
+
+    assert ids("list", "--filter", "label.tier:gold body.n>=1", "--state", "ready") == ["2", "3"]
+    assert ids("dlq", "list", "--filter", "error.kind:TimeoutError") == ["1"]
+    assert ids("dlq", "list", "--filter", "error.kind:ValueError") == []
+    said = terminal.call("list", "--filter", "label.tier:gold", "--limit", "1")
+    cursor = said.out.split("--cursor ")[1].strip()
+    assert ids("list", "--filter", "label.tier:gold", "--cursor", cursor) == ["2", "1"]
+
+
+def test_a_mistake_in_a_filter_is_named(terminal: Terminal) -> None:
+    publish()
+    said = terminal.call("list", "--filter", "state:dad", code=1)
+    assert "'dad' is not a state at 7; did you mean 'dead'?" in said.err
+    assert "--cursor needs --filter" in terminal.call("list", "--cursor", "x", code=2).err
+    assert "use --cursor" in terminal.call("list", "--filter", "id:1", "--before", "2", code=2).err

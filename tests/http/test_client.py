@@ -161,6 +161,10 @@ async def test_operators_have_their_verbs(server: Served, client: Client) -> Non
     found = await admin.find(name, type="x", limit=2)
     rest = await admin.find(name, type="x", limit=2, before=found[-1].message.id)
     assert [each.message.id for each in found + rest] == ids[::-1]
+    page = await admin.search(f"queue:{name} type:x", limit=2)
+    last = await admin.search(f"queue:{name} type:x", limit=2, cursor=page.cursor)
+    assert [each.message.id for each in page.records + last.records] == ids[::-1]
+    assert (page.exact, last.exact) == (False, True)
     with pytest.raises(PenstockError, match="not the last id of a page"):
         await admin.find(name, before=ids[0])
     assert (await admin.cancel(ids[0])).state is State.CANCELLED

@@ -71,6 +71,26 @@ def test_messages_are_searched_by_state_and_correlation(server: Served) -> None:
     assert [(message["id"], message["reason"]) for message in dead] == [(ids[0], "rejected")]
 
 
+def test_messages_are_searched_by_a_filter_in_pages(server: Served) -> None:
+    queue = server.queue()
+    ids = [server.publish(queue, {"n": n}) for n in range(5)]
+    asked = {"filter": f"queue:{queue} body.n>1", "state": "ready", "limit": 2}
+    first = server.get("/v1/messages", **asked).json
+    assert [message["id"] for message in first["messages"]] == ids[2:4]
+    assert "scanned_to" in first
+    rest = server.get("/v1/messages", **asked, cursor=first["cursor"]).json
+    assert [message["id"] for message in rest["messages"]] == ids[4:]
+    other = server.get("/v1/messages", filter="state:dead", cursor=first["cursor"])
+    assert (other.status, other.code) == (400, "INVALID_TOKEN")
+
+
+def test_a_mistake_in_a_filter_is_named_with_its_position(server: Served) -> None:
+    reply = server.get("/v1/messages", filter="quue:mail")
+    assert reply.status == 422
+    assert "unknown field 'quue' at 1; did you mean 'queue'?" in reply.json["error"]["message"]
+    assert server.get("/v1/messages", filter="a" * 2_001).code == "FILTER_TOO_LARGE"
+
+
 def test_a_running_message_is_cancelled_by_force(server: Served) -> None:
     queue = server.queue()
     id = server.publish(queue)

@@ -40,9 +40,22 @@ LOOKING = (
     Mutation("the_scheduler_is_silent", "agents/scheduler.py", "_report",
              "if not any(self.counts.values()) or", "if True or",
              "tests/agents/test_scheduler.py::test_the_last_work_of_the_scheduler_is_known"),
-    Mutation("nobody_blocks_a_key", "stores/sql/records.py", "find_blocker",
-             "return row[0] if row else None", "return None",
+    Mutation("nobody_blocks_a_key", "stores/sql/records.py", "make_scheduled_record",
+             "blocked_by=blocked_by", "blocked_by=None",
              conformance("keys::test_a_waiting_message_names_the_one_that_holds_its_key")),
 )  # fmt: skip
 
-OPERATIONS = (*COPYING, *LOOKING)
+SEARCH = conformance("search")
+
+SEARCHING = (
+    Mutation("a_full_page_skips_the_rest_of_its_batch", "broker/search.py", "keep_matching",
+             "return wanted[record.message.id]", "return batch[-1]", SEARCH),
+    Mutation("a_search_forgets_the_dead", "broker/search.py", "list_sources",
+             "if state in states]", "if state in states][:1]", SEARCH),
+    Mutation("a_search_of_ready_ones_repeats", "stores/sqlite/statements.sql", "search_ready",
+             "r.id > :id", "r.id >= :id", SEARCH),
+    Mutation("redis_misses_the_dead_of_a_moment", "stores/redis/lua/scan.lua", "",
+             "'(' .. bound,", "'(' .. prefix .. key,", SEARCH),
+)  # fmt: skip
+
+OPERATIONS = (*COPYING, *LOOKING, *SEARCHING)

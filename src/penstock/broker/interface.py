@@ -13,6 +13,7 @@ from penstock.artifacts.room import ArtifactRoom, Source
 from penstock.artifacts.rules import Artifact
 from penstock.artifacts.upload import Content, Upload
 from penstock.broker.queue_cache import QueueCache
+from penstock.broker.search import SearchResult
 from penstock.errors import PenstockError
 from penstock.model.message import Draft, Leased, Moment, Record, Settlement, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
@@ -188,6 +189,15 @@ class AdminInterface(Protocol):
         limit: int = 50,
         scope: str = "default",
     ) -> list[Record]: ...
+
+    async def search(
+        self,
+        filter: str,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        scope: str = "default",
+    ) -> SearchResult: ...
 
     async def cancel(
         self, reference: int | str, *, force: bool = False, scope: str = "default"

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from penstock.broker.liveness import is_gone
 from penstock.broker.queues import PURGEABLE, QueueAdmin
+from penstock.broker.search import SearchResult, search_messages
 from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, NotFound, PenstockError
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH, copy_message_fields
 from penstock.model.message import NEVER, Draft, Moment, Record, State, StoredMessage
@@ -138,6 +139,22 @@ class Admin(QueueAdmin):
         if not ids:
             return []
         return await self.store.find(Query(ids, state, type, correlation_id, before, limit, after))
+
+    async def search(
+        self,
+        filter: str,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        scope: str = "default",
+    ) -> SearchResult:
+        """Finds messages that match a filter such as `state:dead error:timeout`.
+
+        A page may have fewer messages than `limit`. The search is over when it has no cursor.
+        """
+        validation.check_number("limit", limit, 1, MAX_BATCH, whole=True, needed=True)
+        queues = await self.queues(scope=scope)
+        return await search_messages(self.store, filter, queues, cursor, limit)
 
     async def cancel(
         self, reference: int | str, *, force: bool = False, scope: str = "default"

@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
+import click
+import msgspec
+
 from penstock.broker.local import Broker
-from penstock.cli.output import format_time
+from penstock.broker.search import SearchResult
+from penstock.cli.output import format_clock, format_time
 from penstock.errors import NotFound
 from penstock.model.message import Record, State
 from penstock.model.settings import SHELL_TYPE
 
 SHELL_QUEUE = "shell"
 PAGE_SIZE = 200
+# A page reads up to 20,000 messages.
+MAX_SEARCH_PAGES = 50
 
 
 async def find_message(broker: Broker, reference: str, scope: str) -> Record:
@@ -72,6 +78,34 @@ async def list_in_states(
         records = list({record.message.id: record for record in records}.values())
         records.sort(key=lambda record: -record.message.id)
     return records[:limit]
+
+
+async def search_messages(
+    broker: Broker, scope: str, filter: str, limit: int, cursor: str | None
+) -> SearchResult:
+    """Read pages of a search until there are enough messages, or it has read many."""
+    found = SearchResult([], cursor=cursor)
+    for number in range(MAX_SEARCH_PAGES):
+        wanted = min(PAGE_SIZE, limit - len(found.records))
+        if wanted == 0 or (number and found.cursor is None):
+            break
+        page = await broker.admin.search(filter, cursor=found.cursor, limit=wanted, scope=scope)
+        found = msgspec.structs.replace(page, records=found.records + page.records)
+    return found
+
+
+def describe_next_page(found: SearchResult) -> str | None:
+    """Describe how to go on with a search that has not read everything."""
+    if found.cursor is None or found.scanned_to is None:
+        return None
+    return f"searched back to {format_clock(found.scanned_to)} UTC; more: --cursor {found.cursor}"
+
+
+def refuse_mixed_pages(filter: str | None, cursor: str | None, before: int | None) -> None:
+    if filter is None and cursor is not None:
+        raise click.UsageError("--cursor needs --filter; without one, use --before.")
+    if filter is not None and before is not None:
+        raise click.UsageError("--before does not go with --filter; use --cursor.")
 
 
 def summarize(record: Record, queue: str) -> dict[str, Any]:

@@ -5,6 +5,19 @@ from typing import Any
 import click
 
 
+def add_search_options(call: Any) -> Any:
+    for option in (
+        click.option(
+            "--cursor", metavar="CURSOR", help="With --filter, continue where a search ended."
+        ),
+        click.option(
+            "--filter", metavar="FILTER", help="Filter, such as 'state:dead age>10m error:timeout'."
+        ),
+    ):
+        call = option(call)
+    return call
+
+
 def add_common_options(call: Any) -> Any:
     for option in (
         click.option("--scope", help="Scope to use.  [default: default]"),

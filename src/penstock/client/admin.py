@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from penstock.broker.search import SearchResult
 from penstock.client.mapping import FenceLedger, make_queue, make_record, make_schedule
 from penstock.client.transport import Transport, make_error
 from penstock.errors import InvalidInput, PenstockError
@@ -11,7 +12,7 @@ from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.store_types import DONE, Answer, AnswerKind, Pruned, Published
 from penstock.rules.explain import Cause
-from penstock.wire.fields import encode_body, to_optional_datetime
+from penstock.wire.fields import encode_body, to_optional_datetime, to_optional_moment
 from penstock.wire.publish import make_publish_request
 from penstock.wire.queues import (
     Prune,
@@ -154,6 +155,20 @@ class RemoteAdmin:
         if page.cursor is not None:
             self._keep(filter, records[-1].message.id, page.cursor)
         return records
+
+    async def search(
+        self,
+        filter: str,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        scope: str = "default",
+    ) -> SearchResult:
+        """Finds messages that match a filter such as `state:dead error:timeout`."""
+        query = {"filter": filter, "cursor": cursor, "limit": limit, "scope": scope}
+        page = await self.transport.send("GET", "/v1/messages", gives=MessagePage, query=query)
+        records = [self._record(each, scope) for each in page.messages]
+        return SearchResult(records, to_optional_moment(page.scanned_to), page.cursor)
 
     def _cursor(self, filter: dict[str, str | None], before: int | None) -> str | None:
         if before is None:

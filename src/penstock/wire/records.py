@@ -79,10 +79,15 @@ class MessageView(MessageFields, frozen=True, omit_defaults=True):
 
 
 class MessagePage(Struct, frozen=True, omit_defaults=True):
-    """Newest first. `cursor` fetches the next page; the last page has none."""
+    """Newest first. `cursor` fetches the next page; the last page has none.
+
+    With a filter, a page may have few messages or none although there are more: `scanned_to` is
+    when the last message that was read was created.
+    """
 
     messages: list[MessageView]
     cursor: str | None = None
+    scanned_to: Time | None = None
 
 
 class CancelRequest(Struct, frozen=True, forbid_unknown_fields=True):

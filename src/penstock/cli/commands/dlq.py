@@ -6,12 +6,21 @@ from typing import Any
 import click
 
 from penstock.broker.local import Broker
+from penstock.broker.search import join_terms
 from penstock.cli.bulk import BulkResult, apply_to_each
-from penstock.cli.commands.messages import get_queue_name, show
+from penstock.cli.commands.messages import get_queue_name, print_messages, show
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
-from penstock.cli.lookup import find_message, list_messages, summarize
-from penstock.cli.output import format_ago, print_json, print_json_lines, print_table
+from penstock.cli.lookup import (
+    describe_next_page,
+    find_message,
+    list_messages,
+    refuse_mixed_pages,
+    search_messages,
+    summarize,
+)
+from penstock.cli.options import add_search_options
+from penstock.cli.output import format_ago, print_json
 from penstock.errors import InvalidState
 from penstock.model.message import Moment, Record, State
 
@@ -131,44 +140,54 @@ def format_ids(ids: Sequence[str]) -> str:
     help="Maximum number of messages.",
 )
 @click.option("--before", type=int, metavar="ID", help="List messages older than this one.")
+@add_search_options
 def list_(
     session: CommandContext,
     queue: str | None,
     type_: str | None,
     limit: int,
     before: int | None,
+    filter: str | None,
+    cursor: str | None,
 ) -> None:
     """List dead letters, newest first.
 
-    To see the next page, pass the last id as --before.
+    To see the next page, pass the last id as --before. With --filter, the last dead come first in
+    each queue, and the next page is at --cursor.
 
     \b
     penstock dlq list
     penstock dlq list --queue mail --limit 100
+    penstock dlq list --filter 'error:timeout age>1h'
     penstock dlq list --before 1041
     """
 
-    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]], int]:
-        records = await list_messages(
-            broker, session.scope, State.DEAD, queue, type_, limit, before
-        )
+    refuse_mixed_pages(filter, cursor, before)
+
+    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]], str | None]:
+        scope = session.scope
+        if filter is None:
+            records = await list_messages(broker, scope, State.DEAD, queue, type_, limit, before)
+            total = await count_dead(broker, scope, queue)
+            more = describe_older(records, total, type_) if len(records) == limit else None
+        else:
+            text = join_terms(filter, state=State.DEAD, queue=queue, type=type_)
+            found = await search_messages(broker, scope, text, limit, cursor)
+            records, more = found.records, describe_next_page(found)
         now = await broker.now()
         named = [(record, await get_queue_name(broker, record)) for record in records]
-        total = await count_dead(broker, session.scope, queue)
-        return (
-            [summarize(*each) for each in named],
-            [make_row(*each, now) for each in named],
-            total,
-        )
+        return [summarize(*each) for each in named], [make_row(*each, now) for each in named], more
 
-    summaries, rows, total = session.run(work)
-    if session.as_json:
-        print_json_lines(summaries)
-        return
-    print_table(COLUMNS, rows, "no dead letters")
-    if len(rows) == limit < total:
-        shown = f"{len(rows)} of {total}" if type_ is None else f"the first {len(rows)}"
-        print(f"\n{shown}; older ones: --before {rows[-1][0]}, or a larger --limit")
+    summaries, rows, more = session.run(work)
+    print_messages(session, COLUMNS, summaries, rows, "no dead letters", more)
+
+
+def describe_older(records: list[Record], total: int, type_: str | None) -> str | None:
+    count = len(records)
+    if count >= total:
+        return None
+    shown = f"{count} of {total}" if type_ is None else f"the first {count}"
+    return f"{shown}; older ones: --before {records[-1].message.id}, or a larger --limit"
 
 
 async def count_dead(broker: Broker, scope: str, queue: str | None) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from penstock.broker.local import Broker
+from penstock.broker.search import join_terms
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.job_output import (
@@ -15,7 +16,15 @@ from penstock.cli.job_output import (
     print_output,
     print_tails,
 )
-from penstock.cli.lookup import find_message, list_in_states, summarize
+from penstock.cli.lookup import (
+    describe_next_page,
+    find_message,
+    list_in_states,
+    refuse_mixed_pages,
+    search_messages,
+    summarize,
+)
+from penstock.cli.options import add_search_options
 from penstock.cli.output import (
     cut,
     decode_body,
@@ -61,6 +70,7 @@ COLUMNS = (
     help="Maximum number of messages.",
 )
 @click.option("--before", type=int, metavar="ID", help="List messages older than this one.")
+@add_search_options
 def list_(
     session: CommandContext,
     state: str | None,
@@ -68,31 +78,64 @@ def list_(
     type_: str | None,
     limit: int,
     before: int | None,
+    filter: str | None,
+    cursor: str | None,
 ) -> None:
     """List messages, newest first.
 
-    To see the next page, pass the last id as --before.
+    To see the next page, pass the last id as --before. With --filter, messages are listed in the
+    order of the index that the search uses, and the next page is at --cursor.
 
     \b
     penstock list --state dead
     penstock list --queue mail --type shop.tasks.send_mail --limit 100
+    penstock list --filter 'state:dead error:timeout label.tier:gold,silver'
     penstock list --before 1041
     """
     states = parse_states(state)
+    refuse_mixed_pages(filter, cursor, before)
 
-    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
-        records = await list_in_states(broker, session.scope, states, queue, type_, limit, before)
+    async def work(broker: Broker) -> tuple[list[dict[str, Any]], list[Sequence[Any]], str | None]:
+        scope = session.scope
+        if filter is None:
+            records = await list_in_states(broker, scope, states, queue, type_, limit, before)
+            more = describe_older(records[-1]) if len(records) == limit else None
+        else:
+            text = join_terms(join_states(filter, states), queue=queue, type=type_)
+            found = await search_messages(broker, scope, text, limit, cursor)
+            records, more = found.records, describe_next_page(found)
         now = await broker.now()
         named = [(record, await get_queue_name(broker, record)) for record in records]
-        return [summarize(*each) for each in named], [make_row(*each, now) for each in named]
+        return [summarize(*each) for each in named], [make_row(*each, now) for each in named], more
 
-    summaries, rows = session.run(work)
+    summaries, rows, more = session.run(work)
+    print_messages(session, COLUMNS, summaries, rows, "no messages", more)
+
+
+def describe_older(last: Record) -> str:
+    return f"older ones: --before {last.message.id}, or a larger --limit"
+
+
+def print_messages(
+    session: CommandContext,
+    columns: Sequence[str],
+    summaries: list[dict[str, Any]],
+    rows: list[Sequence[Any]],
+    empty: str,
+    more: str | None,
+) -> None:
+    """Print a page of messages, and how to see the next one."""
     if session.as_json:
         print_json_lines(summaries)
-    else:
-        print_table(COLUMNS, rows, "no messages")
-        if len(rows) == limit:
-            print(f"\nolder ones: --before {rows[-1][0]}, or a larger --limit")
+        return
+    print_table(columns, rows, empty)
+    if more is not None:
+        print(f"\n{more}")
+
+
+def join_states(filter: str, states: Sequence[State | None]) -> str:
+    named = [state.value for state in states if state is not None]
+    return f"{filter} state:{','.join(named)}" if named else filter
 
 
 def parse_states(word: str | None) -> tuple[State | None, ...]:

@@ -7,12 +7,22 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from penstock.app.job import failure_of
+from penstock.broker.search import join_terms
 from penstock.errors import InvalidInput, NotFound
 from penstock.http.context import RequestContext
 from penstock.http.handlers.publish import refuse_shell
 from penstock.http.operations import OperationTable
 from penstock.model.message import Record, State
-from penstock.wire.fields import Cursor, Name, PageLimit, Reference, Word, decode_body, is_json
+from penstock.wire.fields import (
+    Cursor,
+    Name,
+    PageLimit,
+    Reference,
+    Word,
+    decode_body,
+    is_json,
+    to_optional_datetime,
+)
 from penstock.wire.records import (
     CancelRequest,
     CancelResponse,
@@ -26,6 +36,7 @@ from penstock.wire.records import (
 )
 
 messages = OperationTable("messages")
+FilterText = Annotated[str, Meta(description="A filter, such as state:dead age>10m.")]
 MAX_WAIT_S = 30.0
 # How often the store is polled in case an event is missed.
 POLL_INTERVAL_S = 1.0
@@ -41,13 +52,18 @@ async def list_messages(
     name: Word | None = None,
     limit: PageLimit = 50,
     cursor: Cursor | None = None,
+    filter: FilterText | None = None,
 ) -> MessagePage:
-    """`name` finds the message of that name in `queue`."""
+    """`name` finds the message of that name in `queue`. `filter` selects by any field, such as
+    `state:dead error:timeout label.tier:gold`."""
     if name is not None:
         return await find_by_name(call, queue, name)
+    if filter is not None:
+        text = join_terms(filter, queue=queue, state=state, type=type, correlation=correlation_id)
+        return await search_messages(call, text, limit, cursor)
     tokens = call.service.tokens
-    filter = (call.caller.tenant, call.scope, queue, state, type, correlation_id)
-    before = None if cursor is None else tokens.unseal_cursor(cursor, filter)
+    listed_by = (call.caller.tenant, call.scope, queue, state, type, correlation_id)
+    before = None if cursor is None else tokens.unseal_cursor(cursor, listed_by)
     found = await call.admin.find(
         queue,
         state=state,
@@ -59,7 +75,22 @@ async def list_messages(
     )
     listed = [await make_view(call, record) for record in found]
     more = len(found) == limit
-    return MessagePage(listed, tokens.seal_cursor(found[-1].message.id, filter) if more else None)
+    last = tokens.seal_cursor(found[-1].message.id, listed_by) if more else None
+    return MessagePage(listed, last)
+
+
+async def search_messages(
+    call: RequestContext, filter: str, limit: int, cursor: str | None
+) -> MessagePage:
+    tokens = call.service.tokens
+    sealed_by = (call.caller.tenant, call.scope, filter)
+    after = None if cursor is None else tokens.unseal_name(cursor, sealed_by)
+    found = await call.admin.search(filter, cursor=after, limit=limit, scope=call.scope)
+    return MessagePage(
+        [await make_view(call, record) for record in found.records],
+        None if found.cursor is None else tokens.seal_name(found.cursor, sealed_by),
+        to_optional_datetime(found.scanned_to),
+    )
 
 
 async def find_by_name(call: RequestContext, queue: str | None, name: str) -> MessagePage:

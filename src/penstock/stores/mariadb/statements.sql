@@ -544,18 +544,30 @@ CREATE INDEX IF NOT EXISTS type ON penstock_ready (queue_id, type, rank, id);
 -- name: message
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
 FROM penstock_message WHERE id = :id;
--- name: where_lease
-SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error,
-       claimed_at, begun_at
-FROM penstock_lease WHERE id = :id;
 -- name: where_scheduled
 SELECT attempts, deliveries, due_at FROM penstock_scheduled WHERE id = :id;
 -- name: where_dead
 SELECT attempts, deliveries, reason, error FROM penstock_dead WHERE id = :id;
--- name: timeline
-SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final, if(:full, traceback, NULL)
-FROM penstock_history WHERE id = :id ORDER BY position;
+-- name: messages
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
+FROM penstock_message WHERE id IN (:ids);
+-- name: leases_of
+SELECT id, attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason,
+       dead_error, claimed_at, begun_at
+FROM penstock_lease WHERE id IN (:ids);
+-- name: scheduled_of
+-- With the message that holds the key a ticket waits for.
+SELECT s.id, s.attempts, s.deliveries, s.due_at, h.id
+FROM penstock_scheduled AS s
+LEFT JOIN penstock_head AS h
+    ON s.due_at = 9007199254740991 AND h.queue_id = s.queue_id AND h.`key` = s.`key`
+WHERE s.id IN (:ids);
+-- name: dead_of
+SELECT id, attempts, deliveries, reason, error FROM penstock_dead WHERE id IN (:ids);
+-- name: timelines
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer,
+       fence, claimed_at, at, due_at, final, if(:full, traceback, NULL)
+FROM penstock_history FORCE INDEX (ends_once) WHERE id IN (:ids) ORDER BY position;
 -- name: ended
 SELECT state FROM penstock_history WHERE id = :id AND final = 1;
 -- name: result
@@ -587,6 +599,31 @@ SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT
 -- name: claimed_count
 SELECT count(*) FROM penstock_lease WHERE queue_id = :queue_id;
 
+-- name: search_messages
+SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m FORCE INDEX (PRIMARY)
+WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
+-- name: search_correlated
+SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0
+FROM penstock_message AS m FORCE INDEX (correlation)
+WHERE m.correlation = :correlation AND m.id < :id ORDER BY m.id DESC LIMIT :limit;
+-- name: search_claimed
+SELECT l.id, l.queue_id, m.type, m.created_at, length(m.body), 0
+FROM penstock_lease AS l FORCE INDEX (PRIMARY) STRAIGHT_JOIN penstock_message AS m ON m.id = l.id
+WHERE l.id < :id ORDER BY l.id DESC LIMIT :limit;
+-- name: search_ready
+SELECT r.id, r.queue_id, m.type, m.created_at, length(m.body), r.rank
+FROM penstock_ready AS r FORCE INDEX (PRIMARY) STRAIGHT_JOIN penstock_message AS m ON m.id = r.id
+WHERE r.queue_id = :queue_id AND r.rank >= :key AND (r.rank > :key OR r.id > :id)
+ORDER BY r.rank, r.id LIMIT :limit;
+-- name: search_scheduled
+SELECT s.id, s.queue_id, m.type, m.created_at, length(m.body), 0
+FROM penstock_scheduled AS s FORCE INDEX (queue) STRAIGHT_JOIN penstock_message AS m ON m.id = s.id
+WHERE s.queue_id = :queue_id AND s.id < :id ORDER BY s.id DESC LIMIT :limit;
+-- name: search_dead
+SELECT d.id, d.queue_id, m.type, m.created_at, length(m.body), d.dead_at
+FROM penstock_dead AS d FORCE INDEX (queue) STRAIGHT_JOIN penstock_message AS m ON m.id = d.id
+WHERE d.queue_id = :queue_id AND d.dead_at <= :key AND (d.dead_at < :key OR d.id < :id)
+ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit;
 -- name: find_all
 SELECT id FROM penstock_message FORCE INDEX (PRIMARY)
 WHERE queue_id IN (:queues) AND id < :before

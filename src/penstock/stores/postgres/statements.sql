@@ -721,22 +721,34 @@ WHERE type >= '';
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at,
        coalesce(rank, -priority)
 FROM penstock.message WHERE id = :id;
--- name: where_lease
-SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error,
-       claimed_at, begun_at
-FROM penstock.lease WHERE id = :id;
 -- name: where_scheduled
 SELECT attempts, deliveries, due_at FROM penstock.scheduled WHERE id = :id;
 -- name: where_dead
 SELECT attempts, deliveries, reason, error FROM penstock.dead WHERE id = :id;
--- name: timeline
-SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final, CASE WHEN :full::bool THEN traceback END
-FROM penstock.history WHERE id = :id AND NOT final
+-- name: messages
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
+FROM penstock.message WHERE id = ANY (:ids::bigint[]);
+-- name: leases_of
+SELECT id, attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason,
+       dead_error, claimed_at, begun_at
+FROM penstock.lease WHERE id = ANY (:ids::bigint[]);
+-- name: scheduled_of
+-- With the message that holds the key a ticket waits for.
+SELECT s.id, s.attempts, s.deliveries, s.due_at, h.id
+FROM penstock.scheduled AS s
+LEFT JOIN penstock.head AS h
+    ON s.due_at = 9007199254740991 AND h.queue_id = s.queue_id AND h.key = s.key
+WHERE s.id = ANY (:ids::bigint[]);
+-- name: dead_of
+SELECT id, attempts, deliveries, reason, error FROM penstock.dead WHERE id = ANY (:ids::bigint[]);
+-- name: timelines
+SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer,
+       fence, claimed_at, at, due_at, final, CASE WHEN :full::bool THEN traceback END
+FROM penstock.history WHERE id = ANY (:ids::bigint[]) AND NOT final
 UNION ALL
-SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final, CASE WHEN :full::bool THEN traceback END
-FROM penstock.history WHERE id = :id AND final
+SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer,
+       fence, claimed_at, at, due_at, final, CASE WHEN :full::bool THEN traceback END
+FROM penstock.history WHERE id = ANY (:ids::bigint[]) AND final
 ORDER BY 1;
 -- name: ended
 SELECT state::text FROM penstock.history WHERE id = :id AND final;
@@ -773,6 +785,33 @@ SELECT id FROM penstock.ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT
 -- name: claimed_count
 SELECT count(*) FROM penstock.lease WHERE queue_id = :queue_id;
 
+-- name: search_messages
+SELECT m.id, m.queue_id, m.type, m.created_at, octet_length(m.body), 0 FROM penstock.message AS m
+WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
+-- name: search_correlated
+WITH story AS MATERIALIZED (
+    SELECT id FROM penstock.message WHERE meta ->> 'correlation_id' = :correlation),
+part AS (SELECT id FROM story WHERE id < :id ORDER BY id DESC LIMIT :limit)
+SELECT m.id, m.queue_id, m.type, m.created_at, octet_length(m.body), 0
+FROM part JOIN penstock.message AS m ON m.id = part.id ORDER BY m.id DESC;
+-- name: search_claimed
+SELECT l.id, l.queue_id, m.type, m.created_at, octet_length(m.body), 0
+FROM penstock.lease AS l JOIN penstock.message AS m ON m.id = l.id
+WHERE l.id < :id ORDER BY l.id DESC LIMIT :limit;
+-- name: search_ready
+SELECT r.id, r.queue_id, m.type, m.created_at, octet_length(m.body), r.rank
+FROM penstock.ready AS r JOIN penstock.message AS m ON m.id = r.id
+WHERE r.queue_id = :queue_id AND r.rank >= :key AND (r.rank > :key OR r.id > :id)
+ORDER BY r.rank, r.id LIMIT :limit;
+-- name: search_scheduled
+SELECT s.id, s.queue_id, m.type, m.created_at, octet_length(m.body), 0
+FROM penstock.scheduled AS s JOIN penstock.message AS m ON m.id = s.id
+WHERE s.queue_id = :queue_id AND s.id < :id ORDER BY s.id DESC LIMIT :limit;
+-- name: search_dead
+SELECT d.id, d.queue_id, m.type, m.created_at, octet_length(m.body), d.dead_at
+FROM penstock.dead AS d JOIN penstock.message AS m ON m.id = d.id
+WHERE d.queue_id = :queue_id AND d.dead_at <= :key AND (d.dead_at < :key OR d.id < :id)
+ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit;
 -- name: find_all
 SELECT id FROM penstock.message
 WHERE queue_id = ANY (:queues::int[]) AND id < :before

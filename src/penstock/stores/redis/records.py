@@ -1,6 +1,7 @@
 """Reads messages, implements the operator verbs on them, and stores documents and the audit log."""
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -8,7 +9,18 @@ import msgspec
 from penstock.errors import Archived, InvalidState
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.message import NEVER, Flag, Moment, Record, State
-from penstock.model.store_types import Answer, Diagnosis, Entry, Published, Query
+from penstock.model.store_types import (
+    Answer,
+    Diagnosis,
+    Entry,
+    Position,
+    Published,
+    Query,
+    Scan,
+    ScanHead,
+    ScanPage,
+    Source,
+)
 from penstock.stores.redis import publish
 from penstock.stores.redis.codec import (
     NONE,
@@ -27,8 +39,13 @@ from penstock.stores.redis.codec import (
 )
 from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.sql.records import make_history_record
+from penstock.stores.sql.search import scan_pages
 
 FOREVER = 2**53
+# Messages that one script reads.
+MAX_SCAN = 200
+# Sources whose order begins with a rank or a moment.
+KEYED = (Source.READY, Source.DEAD)
 
 
 class RedisRecords:
@@ -66,12 +83,33 @@ class RedisRecords:
             ids = await self.dead_of(query)
         else:
             ids = await self.scanned(query)
-        found = await self.database.run("get", 0, *ids) if ids else []
-        records = [
-            decode_record(int(id, 16), told) for id, told in zip(ids, found, strict=True) if told
-        ]
+        records = await self.get_encoded(ids)
         fitting = [each for each in records if matches(each, query)]
         return fitting[: query.limit]
+
+    async def get_many(self, ids: Sequence[int]) -> list[Record]:
+        return await self.get_encoded([encode_id(id) for id in ids if 0 < id < FOREVER])
+
+    async def get_encoded(self, ids: Sequence[bytes]) -> list[Record]:
+        found = await self.database.run("get", 0, *ids) if ids else []
+        return [
+            decode_record(int(id, 16), told) for id, told in zip(ids, found, strict=True) if told
+        ]
+
+    async def scan(self, scan: Scan) -> ScanPage:
+        return await scan_pages(scan, partial(self.scan_page, scan))
+
+    async def scan_page(self, scan: Scan, after: Position, limit: int) -> ScanPage:
+        words, key, id = await self.database.run(
+            "scan", scan.source.value,
+            encode_id(after.key) if after.id and scan.source in KEYED else b"",
+            encode_id(after.id) if after.id else b"",
+            min(limit, MAX_SCAN), digest_correlation(scan.correlation_id or ""),
+            encode_queue_id(after.queue_id),
+        )  # fmt: skip
+        heads = [decode_scan_head(words[at : at + 6]) for at in range(0, len(words), 6)]
+        reached = Position(after.queue_id, int(key or b"0", 16), int(id, 16)) if id else None
+        return ScanPage(heads, reached)
 
     async def scanned(self, query: Query) -> list[bytes]:
         """Scans in pages, so that other clients do not wait long."""
@@ -139,6 +177,13 @@ def matches(record: Record, query: Query) -> bool:
         message.queue_id in query.queue_ids
         and query.type in (None, message.type)
         and query.state in (None, record.state)
+    )
+
+
+def decode_scan_head(words: list[Any]) -> ScanHead:
+    id, queue, type_, created_at, size, key = words
+    return ScanHead(
+        int(id, 16), int(queue, 16), type_.decode(), int(created_at), size, int(key or b"0", 16)
     )
 
 

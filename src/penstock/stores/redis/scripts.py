@@ -15,7 +15,7 @@ DIRECTIVE = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
 # These scripts are idempotent.
 READS = frozenset({
     "census", "depths", "diagnose", "documents", "dump", "explain", "feed", "find", "find_aging",
-    "find_dead", "get", "leases", "peek", "result", "waiting_since",
+    "find_dead", "get", "leases", "peek", "result", "scan", "waiting_since",
 })  # fmt: skip
 
 

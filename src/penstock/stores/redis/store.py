@@ -110,6 +110,8 @@ class RedisStore:
         self.named = records.named
         self.result = records.result
         self.find = records.find
+        self.scan = records.scan
+        self.get_many = records.get_many
         self.diagnose = records.diagnose
         self.cancel = records.cancel
         self.redrive = records.redrive

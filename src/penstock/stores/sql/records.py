@@ -1,5 +1,6 @@
 """Converts rows to model structs, and reads messages with their state and history."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -124,32 +125,50 @@ FIND = {
     State.DEAD: "find_dead",
 }
 ALL = 2**31 - 1
+# Messages of one correlation id are read in parts, because their bodies may be large.
+GET_BATCH = 1_000
 
 
-async def get(tx: SqlTransaction, id: int, *, full: bool = True) -> Record | None:
-    """Reads a message. A ticket overrides history; without either it is ready.
+async def get(tx: SqlTransaction, id: int) -> Record | None:
+    """Reads a message with its tracebacks."""
+    if found := await get_many(tx, (id,), full=True):
+        return found[0]
+    if 0 < id <= (await tx.one("number", name="pruned"))[0]:
+        raise Archived(f"message {id} ended and was removed by retention")
+    return None
 
-    Without `full`, tracebacks are left out.
+
+async def get_many(tx: SqlTransaction, ids: Sequence[int], *, full: bool = False) -> list[Record]:
+    """Reads messages in the given order, without those that are gone.
+
+    A ticket overrides history; without either it is ready. With `full`, tracebacks are included.
     """
-    row = await tx.one("message", id=id)
-    if row is None:
-        if 0 < id <= (await tx.one("number", name="pruned"))[0]:
-            raise Archived(f"message {id} ended and was removed by retention")
-        return None
-    rows = await tx.all("timeline", id=id, full=full)
-    timeline = tuple(make_history_row(row[:-1], row[-1]) for row in rows)
-    message = make_message(row[:7])
-    record = Record(message, State.READY, run_at=row[7], expires_at=row[8], timeline=timeline)
-    for look in (make_leased_record, make_scheduled_record, make_dead_record):
-        if (found := await look(tx, record)) is not None:
-            return found
-    return make_history_record(record)
+    if not ids:
+        return []
+    listed = tx.listed(ids)
+    timelines: dict[int, list[HistoryRow]] = {}
+    for row in await tx.all("timelines", ids=listed, full=full):
+        timelines.setdefault(row[1], []).append(make_history_row(row[:-1], row[-1]))
+    places = [
+        (make, {row[0]: row[1:] for row in await tx.all(statement, ids=listed)})
+        for statement, make in PLACES.items()
+    ]
+    found: dict[int, Record] = {}
+    for row in await tx.all("messages", ids=listed):
+        id, timeline = row[0], tuple(timelines.get(row[0], ()))
+        record = Record(
+            make_message(row[:7]),
+            State.READY,
+            run_at=row[7],
+            expires_at=row[8],
+            timeline=timeline,
+        )
+        placed = next((make(record, rows[id]) for make, rows in places if id in rows), None)
+        found[id] = placed or make_history_record(record)
+    return [found[id] for id in ids if id in found]
 
 
-async def make_leased_record(tx: SqlTransaction, record: Record) -> Record | None:
-    row = await tx.one("where_lease", id=record.message.id)
-    if row is None:
-        return None
+def make_leased_record(record: Record, row: Any) -> Record:
     attempts, deliveries, flags, until, consumer, percent, note, reason, error = row[:9]
     return Record(
         record.message, State.CLAIMED, attempts, deliveries, reason, error, record.run_at,
@@ -158,36 +177,30 @@ async def make_leased_record(tx: SqlTransaction, record: Record) -> Record | Non
     )  # fmt: skip
 
 
-async def make_scheduled_record(tx: SqlTransaction, record: Record) -> Record | None:
-    row = await tx.one("where_scheduled", id=record.message.id)
-    if row is None:
-        return None
-    attempts, deliveries, due_at = row
+def make_scheduled_record(record: Record, row: Any) -> Record:
+    attempts, deliveries, due_at, blocked_by = row
     last = record.timeline[-1] if record.timeline else None
     return Record(
         record.message, State.SCHEDULED, attempts, deliveries,
         last.reason if last else None, last.error if last else None, record.run_at,
         record.expires_at, None if due_at == NEVER else due_at, timeline=record.timeline,
-        blocked_by=await find_blocker(tx, record) if due_at == NEVER else None,
+        blocked_by=blocked_by,
     )  # fmt: skip
 
 
-async def find_blocker(tx: SqlTransaction, record: Record) -> int | None:
-    """Returns the message that holds the ordering key."""
-    message = record.message
-    row = await tx.one("head", queue_id=message.queue_id, key=message.meta.ordering_key)
-    return row[0] if row else None
-
-
-async def make_dead_record(tx: SqlTransaction, record: Record) -> Record | None:
-    row = await tx.one("where_dead", id=record.message.id)
-    if row is None:
-        return None
+def make_dead_record(record: Record, row: Any) -> Record:
     attempts, deliveries, reason, error = row
     return Record(
         record.message, State.DEAD, attempts, deliveries, reason, error, record.run_at,
         record.expires_at, timeline=record.timeline,
     )  # fmt: skip
+
+
+PLACES = {
+    "leases_of": make_leased_record,
+    "scheduled_of": make_scheduled_record,
+    "dead_of": make_dead_record,
+}
 
 
 def make_history_record(record: Record) -> Record:
@@ -228,10 +241,8 @@ async def find_oldest(tx: SqlTransaction, query: Query, after: int) -> list[Reco
             type=query.type,
             limit=query.limit,
         )
-        for (id,) in rows:
-            record = await get(tx, id, full=False)
-            if record is not None and query.state in (None, record.state):
-                found.append(record)
+        records = await get_many(tx, [id for (id,) in rows])
+        found += [record for record in records if query.state in (None, record.state)]
         if len(rows) < query.limit:
             break
         after = rows[-1][0]
@@ -254,10 +265,9 @@ async def find(tx: SqlTransaction, query: Query) -> list[Record]:
         correlation=query.correlation_id,
     )
     found: list[Record] = []
-    for (id,) in rows:
-        record = await get(tx, id, full=False)
-        if record is not None and query.state in (None, record.state):
-            found.append(record)
-            if len(found) == query.limit:
-                break
-    return found
+    for start in range(0, len(rows), GET_BATCH):
+        records = await get_many(tx, [id for (id,) in rows[start : start + GET_BATCH]])
+        found += [record for record in records if query.state in (None, record.state)]
+        if len(found) >= query.limit:
+            break
+    return found[: query.limit]

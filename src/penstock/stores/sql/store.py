@@ -16,11 +16,22 @@ from penstock.model.store_types import (
     Exported,
     Mark,
     Query,
+    Scan,
+    ScanPage,
     Tally,
     WorkerInfo,
 )
 from penstock.stores.notifier import WorkNotifier, wait_for_work
-from penstock.stores.sql import copying, documents, export, messages, queues, records, upkeep
+from penstock.stores.sql import (
+    copying,
+    documents,
+    export,
+    messages,
+    queues,
+    records,
+    search,
+    upkeep,
+)
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.dialect import Database, Dialect
 from penstock.stores.sql.documents import Work, with_audit
@@ -192,6 +203,12 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
 
     async def expire_dead(self, queue_id: int, before: Moment, limit: int) -> int:
         return await self.database.write(messages.expire_dead, queue_id, before, limit)
+
+    async def scan(self, scan: Scan) -> ScanPage:
+        return await self.database.read(search.scan, scan)
+
+    async def get_many(self, ids: Sequence[int]) -> list[Record]:
+        return await self.database.read(records.get_many, ids)
 
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
         return await self.change(messages.purge, queue_id, places, limit)

@@ -328,22 +328,34 @@ CREATE INDEX IF NOT EXISTS penstock_ready_type ON penstock_ready (type, queue_id
 -- name: message
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at, rank
 FROM penstock_message WHERE id = :id;
--- name: where_lease
-SELECT attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason, dead_error,
-       claimed_at, begun_at
-FROM penstock_lease WHERE id = :id;
 -- name: where_scheduled
 SELECT attempts, deliveries, due_at FROM penstock_scheduled WHERE id = :id;
 -- name: where_dead
 SELECT attempts, deliveries, reason, error FROM penstock_dead WHERE id = :id;
--- name: timeline
-SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final, iif(:full, traceback, NULL)
-FROM penstock_history WHERE id = :id AND final = 0
+-- name: messages
+SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
+FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: leases_of
+SELECT id, attempts, deliveries, flags, lease_until, consumer, percent, note, dead_reason,
+       dead_error, claimed_at, begun_at
+FROM penstock_lease WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: scheduled_of
+-- With the message that holds the key a ticket waits for.
+SELECT s.id, s.attempts, s.deliveries, s.due_at, h.id
+FROM penstock_scheduled AS s
+LEFT JOIN penstock_head AS h
+    ON s.due_at = 9007199254740991 AND h.queue_id = s.queue_id AND h.key = s.key
+WHERE s.id IN (SELECT value FROM json_each(:ids));
+-- name: dead_of
+SELECT id, attempts, deliveries, reason, error FROM penstock_dead WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: timelines
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer,
+       fence, claimed_at, at, due_at, final, iif(:full, traceback, NULL)
+FROM penstock_history WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 0
 UNION ALL
-SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
-       claimed_at, at, due_at, final, iif(:full, traceback, NULL)
-FROM penstock_history WHERE id = :id AND final = 1
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer,
+       fence, claimed_at, at, due_at, final, iif(:full, traceback, NULL)
+FROM penstock_history WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 1
 ORDER BY 1;
 -- name: ended
 SELECT state FROM penstock_history WHERE id = :id AND final = 1;
@@ -389,6 +401,31 @@ SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT
 -- name: claimed_count
 SELECT count(*) FROM penstock_lease WHERE queue_id = :queue_id;
 
+-- name: search_messages
+SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m
+WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
+-- name: search_correlated
+SELECT m.id, m.queue_id, m.type, m.created_at, length(m.body), 0 FROM penstock_message AS m
+WHERE m.meta IS NOT NULL AND m.meta ->> 'correlation_id' = :correlation AND m.id < :id
+ORDER BY m.id DESC LIMIT :limit;
+-- name: search_claimed
+SELECT l.id, l.queue_id, m.type, m.created_at, length(m.body), 0
+FROM penstock_lease AS l JOIN penstock_message AS m ON m.id = l.id
+WHERE l.id < :id ORDER BY l.id DESC LIMIT :limit;
+-- name: search_ready
+SELECT r.id, r.queue_id, m.type, m.created_at, length(m.body), r.rank
+FROM penstock_ready AS r JOIN penstock_message AS m ON m.id = r.id
+WHERE r.queue_id = :queue_id AND r.rank >= :key AND (r.rank > :key OR r.id > :id)
+ORDER BY r.rank, r.id LIMIT :limit;
+-- name: search_scheduled
+SELECT s.id, s.queue_id, m.type, m.created_at, length(m.body), 0
+FROM penstock_scheduled AS s JOIN penstock_message AS m ON m.id = s.id
+WHERE s.queue_id = :queue_id AND s.id < :id ORDER BY s.id DESC LIMIT :limit;
+-- name: search_dead
+SELECT d.id, d.queue_id, m.type, m.created_at, length(m.body), d.dead_at
+FROM penstock_dead AS d JOIN penstock_message AS m ON m.id = d.id
+WHERE d.queue_id = :queue_id AND d.dead_at <= :key AND (d.dead_at < :key OR d.id < :id)
+ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit;
 -- name: find_all
 SELECT m.id FROM penstock_message m
 WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before

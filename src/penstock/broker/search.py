@@ -1,0 +1,264 @@
+"""Searches messages by a filter, within bounds: stores drive, the matcher decides."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from penstock.errors import InvalidInput
+from penstock.model.filter import Candidate, Node
+from penstock.model.message import NEVER, Moment, Record, State
+from penstock.model.queue import Queue
+from penstock.model.store_types import Position, Scan, ScanHead, Source
+from penstock.rules.filter_match import find_bounds, make_candidate, matches, may_match
+from penstock.rules.filter_parser import parse_filter
+from penstock.store import Store
+
+MAX_SCANNED = 20_000
+MAX_BYTES = 64_000_000
+MAX_WORK_S = 0.5
+PAGE = 500
+MIN_BATCH = 50
+# Bodies that are read at once, so that a page of large messages fits in memory.
+BATCH_BYTES = 4_000_000
+# Transactions commit in another order than their messages were dated.
+SLACK: Moment = 600 * 1_000_000
+PLACES = {
+    State.READY: Source.READY,
+    State.SCHEDULED: Source.SCHEDULED,
+    State.CLAIMED: Source.CLAIMED,
+    State.DEAD: Source.DEAD,
+}
+HEAD_FIELDS = ("queue", "scope", "type", "id", "created", "size")
+
+
+class SearchResult(Struct, frozen=True):
+    """One page of a search. `cursor` continues it; without one, everything was searched.
+
+    A search of a page ends early at its bounds: then `records` may be few or none although more
+    messages match. `scanned_to` is when the last message that it read was created.
+    """
+
+    records: list[Record]
+    scanned_to: Moment | None = None
+    cursor: str | None = None
+    # How many messages it read; 0 if a server searched.
+    scanned: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """True if no message after these matches."""
+        return self.cursor is None
+
+
+def join_terms(filter: str, **terms: str | None) -> str:
+    """Adds terms to a filter, behind it so that positions in errors stay right."""
+    given = {field: value for field, value in terms.items() if value is not None}
+    return " ".join([filter, *(f"{field}:{quote(value)}" for field, value in given.items())])
+
+
+def quote(value: str) -> str:
+    """Writes text as a filter takes it literally, with stars and spaces."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class SearchCursor(Struct, frozen=True):
+    """Where a search goes on. `now` keeps relative times the same on all its pages."""
+
+    now: Moment
+    source: Source
+    after: Position = Position()
+
+    def encode(self) -> str:
+        after = self.after
+        return f"{self.now}.{self.source.value}.{after.queue_id}.{after.key}.{after.id}"
+
+
+def decode_cursor(text: str) -> SearchCursor:
+    try:
+        now, source, *numbers = text.split(".")
+        queue_id, key, id = map(int, numbers)
+        cursor = SearchCursor(int(now), Source(source), Position(queue_id, key, id))
+    except ValueError:
+        raise InvalidInput(f"{text[:60]!r} is not the cursor of a search") from None
+    if cursor.encode() != text or max(map(abs, (cursor.now, queue_id, key, id))) >= 2**62:
+        raise InvalidInput(f"{text[:60]!r} is not the cursor of a search")
+    return cursor
+
+
+class Search:
+    """The search for one page."""
+
+    def __init__(self, store: Store, node: Node, queues: Mapping[int, Queue], limit: int) -> None:
+        self.store = store
+        self.node = node
+        self.queues = queues
+        self.limit = limit
+        self.bounds = find_bounds(node)
+        self.records: list[Record] = []
+        self.scanned = 0
+        self.bytes = 0
+        self.scanned_to: Moment | None = None
+        self.stop_at = time.monotonic() + MAX_WORK_S
+
+    async def run(self, now: Moment, cursor: SearchCursor | None) -> SearchResult:
+        if self.bounds.ids is not None:
+            return await self.find_ids(self.bounds.ids, now, cursor)
+        sources = list_sources(self.node, self.bounds.correlation)
+        if cursor is not None and cursor.source not in sources:
+            raise InvalidInput("the cursor belongs to a search with another filter")
+        if cursor is None and sources:
+            cursor = SearchCursor(now, sources[0], await self.find_start(sources[0]))
+        while cursor is not None:
+            cursor = await self.read_page(cursor, sources)
+            if cursor is not None and self.is_over():
+                return self.make_result(cursor.encode())
+        return self.make_result(None)
+
+    def is_over(self) -> bool:
+        """A page reads at least one page of its source, so that every call gets on."""
+        return (
+            len(self.records) >= self.limit
+            or self.scanned >= MAX_SCANNED
+            or self.bytes >= MAX_BYTES
+            or time.monotonic() >= self.stop_at
+        )
+
+    def make_result(self, cursor: str | None) -> SearchResult:
+        return SearchResult(self.records, self.scanned_to, cursor, self.scanned)
+
+    async def find_ids(
+        self, ids: Sequence[int], now: Moment, cursor: SearchCursor | None
+    ) -> SearchResult:
+        """Reads the messages that the filter names, newest first."""
+        below = 2**63 if cursor is None else cursor.after.id
+        left = [id for id in sorted(ids, reverse=True) if 0 < id < below]
+        batch = left[: self.limit]
+        self.scanned = len(batch)
+        self.records = [each for each in await self.store.get_many(batch) if self.is_match(each)]
+        if len(left) == len(batch):
+            return self.make_result(None)
+        after = SearchCursor(now, Source.MESSAGES, Position(id=batch[-1]))
+        return self.make_result(after.encode())
+
+    async def read_page(
+        self, cursor: SearchCursor, sources: Sequence[Source]
+    ) -> SearchCursor | None:
+        """Reads a page of the source. Returns where to go on, or None at the end of all."""
+        source, limit = cursor.source, min(PAGE, MAX_SCANNED - self.scanned)
+        page = await self.store.scan(
+            Scan(source, tuple(self.queues), cursor.after, self.bounds.correlation, limit)
+        )
+        for batch in split_heads(page.heads, max(MIN_BATCH, self.limit - len(self.records))):
+            last = await self.keep_matching(batch)
+            if last is not None or self.is_over():
+                return SearchCursor(cursor.now, source, (last or batch[-1]).position)
+        if page.next is not None and not self.is_past_bounds(source, page.heads):
+            return SearchCursor(cursor.now, source, page.next)
+        rest = sources[sources.index(source) + 1 :]
+        return SearchCursor(cursor.now, rest[0]) if rest else None
+
+    async def keep_matching(self, batch: Sequence[ScanHead]) -> ScanHead | None:
+        """Keeps the messages that match. Returns the last one if the page is full."""
+        wanted = {head.id: head for head in batch if self.may_match(head)}
+        self.scanned += len(batch)
+        self.bytes += sum(head.size for head in wanted.values())
+        self.scanned_to = batch[-1].created_at
+        for record in await self.store.get_many(list(wanted)):
+            if self.is_match(record):
+                self.records.append(record)
+                if len(self.records) == self.limit:
+                    self.scanned_to = record.message.created_at
+                    return wanted[record.message.id]
+        return None
+
+    def may_match(self, head: ScanHead) -> bool:
+        queue = self.queues.get(head.queue_id)
+        return queue is not None and may_match(
+            self.node,
+            Candidate(
+                queue=queue.name,
+                scope=queue.scope.name,
+                type=head.type,
+                id=head.id,
+                created=head.created_at,
+                size=head.size,
+            ),
+            HEAD_FIELDS,
+        )
+
+    def is_match(self, record: Record) -> bool:
+        queue = self.queues.get(record.message.queue_id)
+        return queue is not None and matches(self.node, make_candidate(record, queue))
+
+    def is_past_bounds(self, source: Source, heads: Sequence[ScanHead]) -> bool:
+        """True if all older messages were created too early."""
+        return (
+            source is Source.MESSAGES
+            and bool(heads)
+            and heads[-1].created_at < self.bounds.created_since - SLACK
+        )
+
+    async def find_start(self, source: Source) -> Position:
+        """Finds, by halving, a message below which all that were created early enough are."""
+        until = self.bounds.created_until + SLACK
+        if source is not Source.MESSAGES or self.bounds.created_until == NEVER:
+            return Position()
+        newest = await self.find_below(0)
+        if newest is None or newest.created_at <= until:
+            return Position()
+        low, high = 0, newest.id
+        while high - low > PAGE:
+            middle = (low + high) // 2
+            head = await self.find_below(middle)
+            if head is None or head.created_at <= until:
+                low = middle
+            else:
+                high = head.id
+        return Position(id=high)
+
+    async def find_below(self, id: int) -> ScanHead | None:
+        """Returns the newest message below an id, or of all. None means that it is not known."""
+        page = await self.store.scan(Scan(Source.MESSAGES, after=Position(id=id), limit=10))
+        return page.heads[0] if page.heads else None
+
+
+def list_sources(node: Node, correlation: str | None) -> list[Source]:
+    """Lists the sources that together have every message that can match."""
+    if correlation is not None:
+        return [Source.CORRELATED]
+    states = [state for state in State if may_match(node, Candidate(state=state), ("state",))]
+    if all(state in PLACES for state in states):
+        return [source for state, source in PLACES.items() if state in states]
+    return [Source.MESSAGES]
+
+
+def split_heads(heads: Sequence[ScanHead], count: int) -> Iterator[list[ScanHead]]:
+    """Splits a page by the size of the bodies."""
+    batch: list[ScanHead] = []
+    room = BATCH_BYTES
+    for head in heads:
+        if batch and (len(batch) == count or head.size > room):
+            yield batch
+            batch, room = [], BATCH_BYTES
+        batch.append(head)
+        room -= head.size
+    if batch:
+        yield batch
+
+
+async def search_messages(
+    store: Store, filter: str, queues: Iterable[Queue], cursor: str | None, limit: int
+) -> SearchResult:
+    """Searches the queues that the caller may read."""
+    found = None if cursor is None else decode_cursor(cursor)
+    now = await store.now() if found is None else found.now
+    node = parse_filter(filter, now)
+    fitting = {
+        queue.id: queue
+        for queue in queues
+        if may_match(node, Candidate(queue=queue.name, scope=queue.scope.name), ("queue", "scope"))
+    }
+    if not fitting:
+        return SearchResult([])
+    return await Search(store, node, fitting, limit).run(now, found)

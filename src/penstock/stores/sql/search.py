@@ -1,0 +1,48 @@
+"""Reads pages of the sources that a search chooses from."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from penstock.model.store_types import Position, Scan, ScanHead, ScanPage, Source
+from penstock.stores.sql.transaction import SqlTransaction
+
+# One page asks at most so many queues.
+MAX_QUEUES = 100
+BIGGEST = 2**62
+# Ready messages are read in ascending order, the others in descending order.
+FIRST_READY = Position(0, -BIGGEST, 0)
+LAST = Position(0, BIGGEST, BIGGEST)
+
+
+async def scan(tx: SqlTransaction, scan: Scan) -> ScanPage:
+    return await scan_pages(scan, partial(read_page, tx, scan))
+
+
+async def scan_pages(scan: Scan, read: Callable[[Position, int], Awaitable[ScanPage]]) -> ScanPage:
+    """Reads a page of a source, of some sources one queue after the other."""
+    if not scan.source.by_queue:
+        return await read(scan.after, scan.limit)
+    heads: list[ScanHead] = []
+    left = sorted(id for id in scan.queue_ids if id >= scan.after.queue_id)
+    for queue_id in left[:MAX_QUEUES]:
+        after = scan.after if queue_id == scan.after.queue_id else Position(queue_id)
+        page = await read(after, scan.limit - len(heads))
+        heads += page.heads
+        if page.next is not None:
+            return ScanPage(heads, page.next)
+    more = left[MAX_QUEUES:]
+    return ScanPage(heads, Position(more[0]) if more else None)
+
+
+async def read_page(tx: SqlTransaction, scan: Scan, after: Position, limit: int) -> ScanPage:
+    bound = after if after.id else FIRST_READY if scan.source is Source.READY else LAST
+    rows = await tx.all(
+        f"search_{scan.source.value}",
+        queue_id=after.queue_id,
+        key=bound.key,
+        id=bound.id,
+        correlation=scan.correlation_id,
+        limit=limit,
+    )
+    heads = [ScanHead(*row) for row in rows]
+    return ScanPage(heads, heads[-1].position if len(heads) == limit else None)

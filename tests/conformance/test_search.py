@@ -1,0 +1,183 @@
+"""Searching by a filter: pages hold what the matcher says, on every store."""
+
+from random import Random
+
+import pytest
+
+from penstock.broker import search
+from penstock.errors import InvalidInput
+from penstock.model.message import Draft, Record
+from penstock.model.store_types import Position, Scan, Source
+from penstock.rules.filter_match import make_candidate, matches
+from penstock.rules.filter_parser import parse_filter
+from tests.conformance.acts import SETTLING
+from tests.conformance.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+QUEUES = ("default", "mail", "mail-out")
+TERMS = (
+    "state:ready", "state:dead", "state:unfinished", "state:ended", "state:scheduled",
+    "state:claimed", "state:failed,expired", "queue:mail*", "queue:default", "queue:nowhere",
+    "type:send", "type:s*", "error:BAD", "reason:*", "label.tier:gold,silver", "header.a:b",
+    "body.country:BR", "body.n>3", "correlation:story-1", "correlation:story*", "priority>=1",
+    "attempts>0", "created>-1h", "created<-30m", "age<20m", "key:k", "size>20", "id:3,5,8",
+    "consumer:tester", "due>now", "wait<1h",
+)  # fmt: skip
+
+
+async def fill(stage: Stage, random: Random) -> list[Record]:
+    """Publishes messages of all kinds and brings them into all states."""
+    for name in QUEUES[1:]:
+        await stage.queue(name)
+    for _ in range(3):
+        for number in range(15):
+            await stage.broker.publish(make_draft(random, number))
+        for queue in QUEUES:
+            for leased in await stage.claim(queue, limit=random.randrange(1, 6)):
+                act, _ = random.choice(list(SETTLING.values()))
+                await act(stage.broker, leased)
+        await stage.travel(25)
+        await stage.store.expire(100)
+    for queue in QUEUES:
+        await stage.claim(queue, limit=2)
+    return await stage.admin.find(limit=1_000)
+
+
+def make_draft(random: Random, number: int) -> Draft:
+    return Draft(
+        body=random.choice([b"", b"not json", b'{"country":"BR","n":%d}' % number]),
+        queue=random.choice(QUEUES),
+        type=random.choice(["send", "sync", "build"]),
+        priority=random.randrange(3),
+        delay=random.choice([0.0, 0.0, 3_600.0]),
+        ttl=random.choice([None, None, 20.0]),
+        correlation_id=random.choice([None, "story-1", "story-2"]),
+        ordering_key=random.choice([None, None, "k"]),
+        labels=random.choice([None, {"tier": "gold"}, {"tier": "iron"}]),
+        headers=random.choice([None, {"a": "b"}]),
+    )
+
+
+def make_filter(random: Random, depth: int = 0) -> str:
+    terms = []
+    for _ in range(random.randrange(1, 4)):
+        term = random.choice(TERMS)
+        if depth < 2 and random.random() < 0.3:
+            term = f"({make_filter(random, depth + 1)} OR {make_filter(random, depth + 1)})"
+        terms.append(("-" if random.random() < 0.3 else "") + term)
+    return " ".join(terms)
+
+
+async def search_all(stage: Stage, filter: str, limit: int) -> list[Record]:
+    """Reads all pages of a search."""
+    found: list[Record] = []
+    cursor = None
+    while True:
+        page = await stage.admin.search(filter, cursor=cursor, limit=limit)
+        assert len(page.records) <= limit
+        found += page.records
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+async def find_expected(stage: Stage, records: list[Record], filter: str) -> set[int]:
+    node = parse_filter(filter, await stage.store.now())
+    queues = {queue.id: queue for queue in await stage.admin.queues()}
+    return {
+        record.message.id
+        for record in records
+        if matches(node, make_candidate(record, queues[record.message.queue_id]))
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_pages_of_a_search_hold_each_match_once(stage: Stage, seed: int) -> None:
+    random = Random(seed)
+    records = await fill(stage, random)
+    for filter in (*TERMS, *(make_filter(random) for _ in range(40))):
+        found = await search_all(stage, filter, limit=random.choice([1, 4, 50]))
+        ids = [record.message.id for record in found]
+        assert len(ids) == len(set(ids)), filter
+        assert set(ids) == await find_expected(stage, records, filter), filter
+
+
+async def test_what_a_search_finds_is_what_get_says(stage: Stage) -> None:
+    await fill(stage, Random(7))
+    found = await search_all(stage, "", limit=50)
+    assert found
+    for record in found:
+        told = await stage.record(record.message.id)
+        assert make_plain(told) == make_plain(record)
+
+
+def make_plain(record: Record) -> tuple[object, ...]:
+    timeline = [(row.position, row.verb, row.state, row.error) for row in record.timeline]
+    return record.message, record.state, record.blocked_by, record.due_at, timeline
+
+
+async def test_a_search_ends_at_its_bounds_and_goes_on_from_its_cursor(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MAX_SCANNED", 10)
+    first = await stage.publish(type="rare")
+    await stage.publish_each(25)
+    page = await stage.admin.search("type:rare")
+    assert (page.records, page.scanned, page.exact) == ([], 10, False)
+    assert page.scanned_to is not None
+    found = await search_all(stage, "type:rare", limit=50)
+    assert [record.message.id for record in found] == [first]
+
+
+async def test_a_search_ends_after_so_many_bytes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(search, "BATCH_BYTES", 1_000)
+    for _ in range(5):
+        await stage.publish(b"x" * 900)
+    page = await stage.admin.search("label.tier:gold")
+    assert (page.scanned, page.exact) == (2, False)
+    assert len(await search_all(stage, "size:900", limit=50)) == 5
+
+
+async def test_ready_messages_are_found_in_claim_order(stage: Stage) -> None:
+    late = await stage.publish(priority=0)
+    soon = await stage.publish(priority=5)
+    found = await search_all(stage, "state:ready", limit=1)
+    assert [record.message.id for record in found] == [soon, late]
+
+
+async def test_a_search_by_creation_time_begins_at_that_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "PAGE", 2)
+    old = await stage.publish_each(10)
+    await stage.travel(7_200)
+    await stage.publish_each(40)
+    page = await stage.admin.search("created<-1h", limit=10)
+    assert [record.message.id for record in page.records] == old[::-1]
+    assert page.scanned <= 20
+
+
+async def test_a_scan_of_places_goes_on_over_many_queues(stage: Stage) -> None:
+    ids = [await stage.queue(f"q{number}") for number in range(105)]
+    last = await stage.publish(queue="q104")
+    first = await stage.store.scan(Scan(Source.READY, tuple(ids)))
+    assert (first.heads, first.next) == ([], Position(ids[100]))
+    rest = await stage.store.scan(Scan(Source.READY, tuple(ids), Position(ids[100])))
+    assert ([head.id for head in rest.heads], rest.next) == ([last], None)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1.messages.0.0", "1.nowhere.0.0.0", "1.dead.0.0.x"])
+async def test_a_wrong_cursor_is_named(stage: Stage, cursor: str) -> None:
+    with pytest.raises(InvalidInput, match="is not the cursor of a search"):
+        await stage.admin.search("state:dead", cursor=cursor)
+
+
+async def test_a_cursor_of_another_filter_is_refused(stage: Stage) -> None:
+    await stage.publish_each(3)
+    page = await stage.admin.search("state:ready", limit=1)
+    with pytest.raises(InvalidInput, match="another filter"):
+        await stage.admin.search("state:dead", cursor=page.cursor)
