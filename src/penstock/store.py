@@ -13,6 +13,7 @@ from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.message import NEVER, HistoryRow, Moment, Record, Verb
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.scan import Scan, ScanPage
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import (
     AgentRun,
@@ -36,8 +37,6 @@ from penstock.model.store_types import (
     Published,
     Query,
     Retention,
-    Scan,
-    ScanPage,
     Sweep,
     Tally,
     WorkerInfo,

@@ -7,7 +7,7 @@ import pytest
 from penstock.broker import search
 from penstock.errors import InvalidInput
 from penstock.model.message import Draft, Record
-from penstock.model.store_types import Position, Scan, Source
+from penstock.model.scan import Position, Scan, Source
 from penstock.rules.filter_match import make_candidate, matches
 from penstock.rules.filter_parser import parse_filter
 from tests.conformance.acts import SETTLING

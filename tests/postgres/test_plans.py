@@ -115,10 +115,18 @@ WALKS: dict[str, list[str]] = {
     "prune_name": ["name_id_key (id)"],
     "prune_result": ["result_pkey (id)"],
     "message": [BODY],
-    "where_lease": [HELD],
     "where_scheduled": ["scheduled_pkey (id)"],
     "where_dead": ["dead_pkey (id)"],
-    "timeline": [STORY, ENDED],
+    "messages": [BODY],
+    "leases_of": [HELD],
+    "scheduled_of": ["head_pkey (queue_id, key)", "scheduled_pkey (id)"],
+    "dead_of": ["dead_pkey (id)"],
+    "timelines": [STORY, ENDED],
+    "search_messages": [BODY],
+    "search_correlated": ["message_correlation (text)", BODY],
+    "search_claimed": [HELD, BODY],
+    "search_ready": ["ready_pkey (queue_id, rank)", BODY],
+    "search_dead": ["dead_queue (queue_id, dead_at)", BODY],
     "ended": [ENDED],
     "result": ["result_pkey (id)"],
     "lock_dead": ["dead_pkey (id)"],
@@ -152,7 +160,10 @@ WALKS: dict[str, list[str]] = {
     "find_oldest": [BODY],
 }
 # Looks of an operator, from the last id down until the page is full: by one index or the other.
-PAGES = {"find_all", "find_ready", "find_scheduled", "find_claimed", "find_dead", "find_ended"}
+PAGES = {
+    "find_all", "find_ready", "find_scheduled", "find_claimed", "find_dead", "find_ended",
+    "search_scheduled",
+}  # fmt: skip
 # Statements that read a whole table of messages, and why they may.
 WHOLE = {
     "census": "it counts everything, for operators",

@@ -9,7 +9,7 @@ from penstock.errors import InvalidInput
 from penstock.model.filter import Candidate, Node
 from penstock.model.message import NEVER, Moment, Record, State
 from penstock.model.queue import Queue
-from penstock.model.store_types import Position, Scan, ScanHead, Source
+from penstock.model.scan import Position, Scan, ScanHead, Source
 from penstock.rules.filter_match import find_bounds, make_candidate, matches, may_match
 from penstock.rules.filter_parser import parse_filter
 from penstock.store import Store

@@ -8,7 +8,8 @@ import msgspec
 
 from penstock.broker.local import Broker
 from penstock.broker.search import SearchResult
-from penstock.cli.output import format_clock, format_time
+from penstock.cli.context import CommandContext
+from penstock.cli.output import format_clock, format_time, print_json_lines, print_table
 from penstock.errors import NotFound
 from penstock.model.message import Record, State
 from penstock.model.settings import SHELL_TYPE
@@ -106,6 +107,32 @@ def refuse_mixed_pages(filter: str | None, cursor: str | None, before: int | Non
         raise click.UsageError("--cursor needs --filter; without one, use --before.")
     if filter is not None and before is not None:
         raise click.UsageError("--before does not go with --filter; use --cursor.")
+
+
+def describe_older(last: Record) -> str:
+    return f"older ones: --before {last.message.id}, or a larger --limit"
+
+
+def print_messages(
+    session: CommandContext,
+    columns: Sequence[str],
+    summaries: list[dict[str, Any]],
+    rows: list[Sequence[Any]],
+    empty: str,
+    more: str | None,
+) -> None:
+    """Print a page of messages, and how to see the next one."""
+    if session.as_json:
+        print_json_lines(summaries)
+        return
+    print_table(columns, rows, empty)
+    if more is not None:
+        print(f"\n{more}")
+
+
+def join_states(filter: str, states: Sequence[State | None]) -> str:
+    named = [state.value for state in states if state is not None]
+    return f"{filter} state:{','.join(named)}" if named else filter
 
 
 def summarize(record: Record, queue: str) -> dict[str, Any]:

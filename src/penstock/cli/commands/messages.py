@@ -18,8 +18,11 @@ from penstock.cli.job_output import (
 )
 from penstock.cli.lookup import (
     describe_next_page,
+    describe_older,
     find_message,
+    join_states,
     list_in_states,
+    print_messages,
     refuse_mixed_pages,
     search_messages,
     summarize,
@@ -36,7 +39,6 @@ from penstock.cli.output import (
     format_time,
     print_details,
     print_json,
-    print_json_lines,
     print_table,
 )
 from penstock.model.message import HistoryRow, Moment, Record, State
@@ -110,32 +112,6 @@ def list_(
 
     summaries, rows, more = session.run(work)
     print_messages(session, COLUMNS, summaries, rows, "no messages", more)
-
-
-def describe_older(last: Record) -> str:
-    return f"older ones: --before {last.message.id}, or a larger --limit"
-
-
-def print_messages(
-    session: CommandContext,
-    columns: Sequence[str],
-    summaries: list[dict[str, Any]],
-    rows: list[Sequence[Any]],
-    empty: str,
-    more: str | None,
-) -> None:
-    """Print a page of messages, and how to see the next one."""
-    if session.as_json:
-        print_json_lines(summaries)
-        return
-    print_table(columns, rows, empty)
-    if more is not None:
-        print(f"\n{more}")
-
-
-def join_states(filter: str, states: Sequence[State | None]) -> str:
-    named = [state.value for state in states if state is not None]
-    return f"{filter} state:{','.join(named)}" if named else filter
 
 
 def parse_states(word: str | None) -> tuple[State | None, ...]:

@@ -734,11 +734,12 @@ SELECT id, attempts, deliveries, flags, lease_until, consumer, percent, note, de
 FROM penstock.lease WHERE id = ANY (:ids::bigint[]);
 -- name: scheduled_of
 -- With the message that holds the key a ticket waits for.
-SELECT s.id, s.attempts, s.deliveries, s.due_at, h.id
-FROM penstock.scheduled AS s
-LEFT JOIN penstock.head AS h
-    ON s.due_at = 9007199254740991 AND h.queue_id = s.queue_id AND h.key = s.key
-WHERE s.id = ANY (:ids::bigint[]);
+SELECT s.id, s.attempts, s.deliveries, s.due_at, (
+    SELECT h.id FROM penstock.head AS h
+    WHERE s.due_at = 9007199254740991 AND h.queue_id = s.queue_id AND h.key = s.key)
+FROM unnest(:ids::bigint[]) AS wanted (id) CROSS JOIN LATERAL (
+    SELECT id, queue_id, key, attempts, deliveries, due_at FROM penstock.scheduled
+    WHERE id = wanted.id OFFSET 0) AS s;
 -- name: dead_of
 SELECT id, attempts, deliveries, reason, error FROM penstock.dead WHERE id = ANY (:ids::bigint[]);
 -- name: timelines
@@ -789,27 +790,38 @@ SELECT count(*) FROM penstock.lease WHERE queue_id = :queue_id;
 SELECT m.id, m.queue_id, m.type, m.created_at, octet_length(m.body), 0 FROM penstock.message AS m
 WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
 -- name: search_correlated
+-- OFFSET 0, here and below, keeps the planner from merging all messages with the page.
 WITH story AS MATERIALIZED (
-    SELECT id FROM penstock.message WHERE meta ->> 'correlation_id' = :correlation),
-part AS (SELECT id FROM story WHERE id < :id ORDER BY id DESC LIMIT :limit)
-SELECT m.id, m.queue_id, m.type, m.created_at, octet_length(m.body), 0
-FROM part JOIN penstock.message AS m ON m.id = part.id ORDER BY m.id DESC;
+    SELECT id, queue_id FROM penstock.message WHERE meta ->> 'correlation_id' = :correlation)
+SELECT s.id, s.queue_id, m.type, m.created_at, m.size, 0
+FROM story AS s CROSS JOIN LATERAL (
+    SELECT type, created_at, octet_length(body) AS size FROM penstock.message
+    WHERE id = s.id OFFSET 0) AS m
+WHERE s.id < :id ORDER BY s.id DESC LIMIT :limit;
 -- name: search_claimed
-SELECT l.id, l.queue_id, m.type, m.created_at, octet_length(m.body), 0
-FROM penstock.lease AS l JOIN penstock.message AS m ON m.id = l.id
+SELECT l.id, l.queue_id, m.type, m.created_at, m.size, 0
+FROM penstock.lease AS l CROSS JOIN LATERAL (
+    SELECT type, created_at, octet_length(body) AS size FROM penstock.message
+    WHERE id = l.id OFFSET 0) AS m
 WHERE l.id < :id ORDER BY l.id DESC LIMIT :limit;
 -- name: search_ready
-SELECT r.id, r.queue_id, m.type, m.created_at, octet_length(m.body), r.rank
-FROM penstock.ready AS r JOIN penstock.message AS m ON m.id = r.id
+SELECT r.id, r.queue_id, m.type, m.created_at, m.size, r.rank
+FROM penstock.ready AS r CROSS JOIN LATERAL (
+    SELECT type, created_at, octet_length(body) AS size FROM penstock.message
+    WHERE id = r.id OFFSET 0) AS m
 WHERE r.queue_id = :queue_id AND r.rank >= :key AND (r.rank > :key OR r.id > :id)
 ORDER BY r.rank, r.id LIMIT :limit;
 -- name: search_scheduled
-SELECT s.id, s.queue_id, m.type, m.created_at, octet_length(m.body), 0
-FROM penstock.scheduled AS s JOIN penstock.message AS m ON m.id = s.id
+SELECT s.id, s.queue_id, m.type, m.created_at, m.size, 0
+FROM penstock.scheduled AS s CROSS JOIN LATERAL (
+    SELECT type, created_at, octet_length(body) AS size FROM penstock.message
+    WHERE id = s.id OFFSET 0) AS m
 WHERE s.queue_id = :queue_id AND s.id < :id ORDER BY s.id DESC LIMIT :limit;
 -- name: search_dead
-SELECT d.id, d.queue_id, m.type, m.created_at, octet_length(m.body), d.dead_at
-FROM penstock.dead AS d JOIN penstock.message AS m ON m.id = d.id
+SELECT d.id, d.queue_id, m.type, m.created_at, m.size, d.dead_at
+FROM penstock.dead AS d CROSS JOIN LATERAL (
+    SELECT type, created_at, octet_length(body) AS size FROM penstock.message
+    WHERE id = d.id OFFSET 0) AS m
 WHERE d.queue_id = :queue_id AND d.dead_at <= :key AND (d.dead_at < :key OR d.id < :id)
 ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit;
 -- name: find_all

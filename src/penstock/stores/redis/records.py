@@ -9,17 +9,13 @@ import msgspec
 from penstock.errors import Archived, InvalidState
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.message import NEVER, Flag, Moment, Record, State
+from penstock.model.scan import Position, Scan, ScanHead, ScanPage, Source
 from penstock.model.store_types import (
     Answer,
     Diagnosis,
     Entry,
-    Position,
     Published,
     Query,
-    Scan,
-    ScanHead,
-    ScanPage,
-    Source,
 )
 from penstock.stores.redis import publish
 from penstock.stores.redis.codec import (

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from penstock.model.store_types import Position, Scan, ScanHead, ScanPage, Source
+from penstock.model.scan import Position, Scan, ScanHead, ScanPage, Source
 from penstock.stores.sql.transaction import SqlTransaction
 
 # One page asks at most so many queues.

@@ -7,6 +7,7 @@ from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.message import NEVER, Moment, Record
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.model.scan import Scan, ScanPage
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import (
     AgentRun,
@@ -16,8 +17,6 @@ from penstock.model.store_types import (
     Exported,
     Mark,
     Query,
-    Scan,
-    ScanPage,
     Tally,
     WorkerInfo,
 )
