@@ -135,6 +135,10 @@ def join_states(filter: str, states: Sequence[State | None]) -> str:
     return f"{filter} state:{','.join(named)}" if named else filter
 
 
+async def get_queue_name(broker: Broker, record: Record) -> str:
+    return (await broker.get_queue_by_id(record.message.queue_id)).name
+
+
 def summarize(record: Record, queue: str) -> dict[str, Any]:
     """Describe a message for JSON output."""
     message = record.message

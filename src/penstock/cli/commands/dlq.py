@@ -8,12 +8,13 @@ import click
 from penstock.broker.local import Broker
 from penstock.broker.search import join_terms
 from penstock.cli.bulk import BulkResult, apply_to_each
-from penstock.cli.commands.messages import get_queue_name, show
+from penstock.cli.commands.messages import show
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import (
     describe_next_page,
     find_message,
+    get_queue_name,
     list_messages,
     print_messages,
     refuse_mixed_pages,

@@ -20,6 +20,7 @@ from penstock.cli.lookup import (
     describe_next_page,
     describe_older,
     find_message,
+    get_queue_name,
     join_states,
     list_in_states,
     print_messages,
@@ -92,7 +93,6 @@ def list_(
     penstock list --state dead
     penstock list --queue mail --type shop.tasks.send_mail --limit 100
     penstock list --filter 'state:dead error:timeout label.tier:gold,silver'
-    penstock list --before 1041
     """
     states = parse_states(state)
     refuse_mixed_pages(filter, cursor, before)
@@ -118,10 +118,6 @@ def parse_states(word: str | None) -> tuple[State | None, ...]:
     if word is None:
         return (None,)
     return STATE_GROUPS[word] if word in STATE_GROUPS else (State(word),)
-
-
-async def get_queue_name(broker: Broker, record: Record) -> str:
-    return (await broker.get_queue_by_id(record.message.queue_id)).name
 
 
 def make_row(record: Record, queue: str, now: Moment) -> Sequence[Any]:
