@@ -19,14 +19,6 @@ def floor_time(moment: str, seconds: int) -> Column:
     return f.timestamp_micros(micros - f.pmod(micros, f.lit(seconds * 1_000_000)))
 
 
-def to_epoch(moment: str) -> Column:
-    return f.unix_seconds(moment)
-
-
-def format_day(hour: str) -> Column:
-    return f.date_format(hour, "yyyy-MM-dd")
-
-
 def name_columns() -> list[Column]:
     """Aggregates the names. Use on few rows, because Spark sorts all rows for max() of a string."""
     return [f.max(name).alias(name) for name in NAMES]

@@ -10,10 +10,6 @@ from penstock.stores.sqlite.connection import BUSY_TIMEOUT_S, find_missing, tran
 from penstock.stores.sqlite.database import SqliteDatabase
 
 
-def can_write(path: str) -> bool:
-    return not os.path.exists(path) or os.access(path, os.W_OK)
-
-
 def open_read_only(path: str, durability: Durability, clock: Clock) -> SqliteDatabase:
     """Opens the file without creating, migrating or locking anything."""
     try:
