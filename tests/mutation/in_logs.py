@@ -20,7 +20,7 @@ TOLD = (
              "if last.__cause__ is not None:", "if False:", TRACEBACKS),
     Mutation("traceback_loses_its_end", "rules/validation.py", "clip_traceback",
              "tail = text[-MAX_TRACEBACK + 4 :]", "tail = text[: MAX_TRACEBACK - 4]", SETTLE),
-    Mutation("lists_carry_tracebacks", "stores/sql/records.py", "find", "full=False", "full=True",
+    Mutation("lists_carry_tracebacks", "stores/sql/records.py", "get_many", "full: bool = False", "full: bool = True",
              SETTLE),
     Mutation("retried_as_an_error", "worker/run_log.py", "log_settled",
              "elif state in (State.DEAD, State.FAILED):", "elif state is not None:", TRACEBACKS),
