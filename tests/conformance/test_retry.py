@@ -109,7 +109,7 @@ PRESET_RUNS = [
     ("scaiqueue", 5, 5),
     ("relay", 3, 3),
     ("codeq", 5, 5),
-    ("faststream", 5, 8),
+    ("faststream", 1, 8),
     ("queuectl", 3, 6),
 ]
 
