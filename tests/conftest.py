@@ -1,6 +1,7 @@
 """What every test may rely on: private servers, one of each kind for each test process."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TypeVar
@@ -24,6 +25,12 @@ LONGEST = ("tests/pipeline", "tests/faults/test_storm.py", "tests/conformance/te
 TOGETHER = "tests/pipeline/"
 # It may take minutes to start on a busy machine.
 SPARK_TIMEOUT_S = 600
+
+
+def pytest_configure() -> None:
+    """A shell lets its background jobs, and so their children, ignore interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

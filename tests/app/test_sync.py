@@ -235,9 +235,13 @@ def test_an_interrupted_wait_leaves_the_app_usable(app: Penstock, task: Task[[in
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     timer = threading.Timer(0.05, interrupt)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+
+    def wait() -> None:
+        timer.start()
         job.result(timeout=CAP)
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
     timer.join()
     assert job.status() is State.READY
 

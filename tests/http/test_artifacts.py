@@ -76,7 +76,8 @@ def test_files_come_with_the_result(server: Served) -> None:
 def test_a_file_is_uploaded_while_the_message_is_in_hand(server: Served) -> None:
     message, large = held(server), os.urandom(3_000_000)
     reply = put(server, message["token"], "large.bin", large)
-    assert (reply.status, reply.json) == (201, {"name": "large.bin", "size": len(large)})
+    kept = {"name": "large.bin", "size": len(large), "content_type": "application/octet-stream"}
+    assert (reply.status, reply.json) == (201, kept)
     assert listed(server, message["id"]) == {}
     assert get(server, message["id"], "large.bin").code == "NOT_FOUND"
     complete(server, message, artifacts=[inline("small.txt")])

@@ -88,4 +88,11 @@ def test_a_subscriber_is_told_of_work(other: Served, receiver: Receiver) -> None
     assert other.post("/v1/subscriptions", sent).status == 201
     other.publish(queue)
     (post, *_) = receiver.wait(f"/work/{queue}")
-    assert post.json["data"] == {"scope": "default", "queue": queue}
+    assert post.json["data"] == {
+        "scope": "default",
+        "queue": queue,
+        "types": [],
+        "depth": 1,
+        "claim_url": "/v1/claim",
+        "claim": {"queues": [{"queue": queue, "types": []}]},
+    }
