@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import stores
+from penstock.model.scan import Source
 from penstock.stores import statements
 from penstock.stores.postgres.transaction import SQL, TEXTS
 from penstock.stores.sqlite.transaction import SQL as SQLITE
@@ -35,6 +36,7 @@ ENDS = {
     "take_some_": ("ready", "scheduled", "dead"),
     "prune_": ("history", "message", "name", "result"),
     "copy_": ("ready", "scheduled", "lease", "dead"),
+    "search_": tuple(Source),
 }
 PUT_TOGETHER = {start + end for start, ends in ENDS.items() for end in ends}
 CHANGING_LEASES = sorted(name for name, text in TEXTS.items() if CHANGES_LEASE.search(text))

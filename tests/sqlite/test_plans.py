@@ -85,6 +85,12 @@ HOT: dict[str, list[str]] = {
         "LIST SUBQUERY 1",
         "SEARCH dead USING COVERING INDEX dead_queue (queue_id=?)",
     ],
+    "take_old_dead": [
+        "SEARCH dead USING INTEGER PRIMARY KEY (rowid=?)",
+        "LIST SUBQUERY 1",
+        "SEARCH dead USING COVERING INDEX dead_queue (queue_id=? AND dead_at<?)",
+    ],
+    "front_of_line": [HEAD],
     "flagged": [LOCKS, OF_LEASE],
     "complete_history": [LOCKS, OF_LEASE],
     "complete_remove": [HELD, *LIST, *LIST],
@@ -146,6 +152,7 @@ WHOLE = {
     "depths": "it counts what is not ended, for operators",
     "dead_counts": "it counts the dead, once a minute",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
+    "claimed_count": "it explains one message, for operators, and what is claimed is never much",
 }
 # Of a copy, if ranks have changed: once for a page, by the whole table or by skipping in an index.
 SOMETIMES = {"copy_ready_scan"}

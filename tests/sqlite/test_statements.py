@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import stores
+from penstock.model.scan import Source
 from penstock.stores import statements
 from penstock.stores.sql.copying import COLUMNS
 from penstock.stores.sqlite.connection import connect, set_up
@@ -36,6 +37,7 @@ ENDS = {
     "take_some_": ("ready", "scheduled", "dead"),
     "prune_": ("history", "message", "name", "result"),
     "copy_": ("ready", "scheduled", "lease", "dead"),
+    "search_": tuple(Source),
 }
 PUT_TOGETHER = {start + end for start, ends in ENDS.items() for end in ends}
 # Asked for by the name of their table.
