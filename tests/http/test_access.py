@@ -494,3 +494,14 @@ def test_the_audit_log_is_filtered_and_verified(server: Served) -> None:
     forged = server.get("/v1/audit/verify", known=f"{number}:{hash[::-1]}").json
     assert (forged["intact"], forged["findings"][0]["finding"]) == (False, "changed")
     assert server.get("/v1/audit/verify", known="x").status == 422
+
+
+def test_a_search_leaves_out_queues_that_the_caller_may_not_read(server: Served) -> None:
+    ours, payroll = server.queue(), server.queue()
+    story = f"story-{ours}"
+    mine, _ = (server.publish(queue, correlation_id=story) for queue in (ours, payroll))
+    caller = keyed(server, "viewer", grants=[f"-read:{payroll}"])
+    found = caller.get("/v1/messages", filter=f"correlation:{story}").json["messages"]
+    assert [message["id"] for message in found] == [mine]
+    assert caller.get("/v1/messages", filter=f"queue:{payroll}").json["messages"] == []
+    assert len(server.get("/v1/messages", filter=f"correlation:{story}").json["messages"]) == 2
