@@ -205,14 +205,14 @@ async def test_what_is_not_built_is_refused(stage: Stage, later: dict[str, Any])
     assert [queue.name for queue in await stage.admin.queues()].count("work") == 0
 
 
-async def test_aging_reaches_a_message_below_150_levels(stage: Stage) -> None:
+async def test_aging_reaches_a_message_below_80_levels(stage: Stage) -> None:
     await stage.queue("work", aging=True)
     (starved,) = await publish_all(stage, 0)
     await stage.travel(600)
-    drafts = [Draft(queue="work", priority=number + 1) for number in range(150)]
+    drafts = [Draft(queue="work", priority=number + 1) for number in range(80)]
     above = [each.id for each in await stage.broker.publish_many(drafts)]
     queue_id = await stage.queue_id("work")
-    for _ in range(150):
+    for _ in range(80):
         assert await stage.store.age(queue_id, 300, 1_000) == 1
     assert await stage.store.age(queue_id, 300, 1_000) == 0
     taken = [leased.id for leased in await stage.claim("work", limit=2)]
