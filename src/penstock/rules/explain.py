@@ -145,7 +145,7 @@ def explain_switches(queue: Queue) -> Iterator[Cause]:
         yield Cause(
             CauseCode.SCOPE_PAUSED,
             f"scope {queue.scope.name!r} is paused",
-            f"resume it: penstock scope resume {queue.scope.name}",
+            f"resume it: POST /v1/scopes/{queue.scope.name}/resume",
         )
     if queue.state is QueueState.PAUSED:
         yield Cause(

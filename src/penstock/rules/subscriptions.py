@@ -60,7 +60,7 @@ def choose_notices(
 def choose_subscribers(
     subscribers: Sequence[WebhookSubscription], queue: str, now: Moment
 ) -> list[WebhookSubscription]:
-    """Chooses whom to notify now that the queue has work, no one more often than it allows."""
+    """Chooses the subscribers to notify now that the queue has work, within their own limits."""
     rested = [
         each
         for each in subscribers
