@@ -1,7 +1,7 @@
 """A message as it is published, claimed, settled and kept in history."""
 
 from enum import StrEnum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -44,6 +44,8 @@ class Verb(StrEnum):
     CANCEL = "cancel"
     EXPIRE = "expire"
     REDRIVE = "redrive"
+    WAIT = "wait"
+    DECIDE = "decide"
 
 
 class Flag:
@@ -58,11 +60,29 @@ class Flag:
     OWN_LEASE = 32
     # A callback URL is called when the message ends.
     CALLBACK = 64
+    # It is scheduled until its holds have ended.
+    HELD = 128
+    # Other messages wait for its end.
+    AWAITED = 256
+    # It has step records.
+    STEPS = 512
 
     # Flags that need work when the message ends.
-    ENDING = KEYED | UNIQUE | CALLBACK
+    ENDING = KEYED | UNIQUE | CALLBACK | HELD | AWAITED
+    # Of these, the ones that a set of completions cannot serve.
+    ENDING_ALONE = CALLBACK
     # Flags that outlive the lease.
-    LASTING = ENDING | OWN_LEASE
+    LASTING = ENDING | OWN_LEASE | STEPS
+
+    @classmethod
+    def masks(cls) -> dict[str, int]:
+        """Returns all flags and masks by name, for SQL and Lua."""
+        return {name: value for name, value in vars(cls).items() if isinstance(value, int)}
+
+
+def keep_lasting_flags(flags: int) -> int:
+    """Returns the flags that outlive a lease."""
+    return flags & Flag.LASTING
 
 
 class Dedup(Struct, frozen=True):
@@ -80,12 +100,30 @@ class Meta(MessageFields, frozen=True, omit_defaults=True, gc=False):
     parent_id: int | None = None
     hops: int = 0
     callback: str | None = None
+    # The rules that this message and its ancestors passed, as `name@version`.
+    path: tuple[str, ...] = ()
+    # The version of the subscriptions that a broadcast message was copied to.
+    fan: int | None = None
 
 
 PLAIN = Meta()
 
 
-class Draft(MessageFields, frozen=True, kw_only=True):
+class After(Struct, frozen=True):
+    """Other messages that must end first: entries of the same publish by index, or ids.
+
+    A message given by id must not be able to end before the message that waits is stored.
+    """
+
+    entries: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
+    # "any" needs `need` of them completed. "decision" waits for a person, not for messages.
+    policy: Literal["all", "any", "settled", "decision"] = "all"
+    need: int = 1
+    on_dead: Literal["wait", "settle"] = "wait"
+
+
+class Draft(MessageFields, frozen=True, gc=False, kw_only=True):
     """A message before it is published."""
 
     delay: float = 0.0
@@ -97,6 +135,9 @@ class Draft(MessageFields, frozen=True, kw_only=True):
     parent_id: int | None = None
     hops: int = 0
     callback: str | None = None
+    # Set by rules and inherited by what a handler publishes. Clients cannot set it.
+    path: tuple[str, ...] = ()
+    fan: int | None = None
     # Most drafts set only these, and their check relies on their place at the end.
     queue: str = "default"
     type: str = "message"

@@ -16,6 +16,11 @@ CALLBACK_SETTINGS = QueueSettings(
     backoff=Backoff(initial=1, factor=2, max=300, jitter="add:0.2"),
     lease=60.0,
 )
+# The queue of steps that wait for a person's decision. A scope gets it with its first step.
+HUMAN = "_human"
+HUMAN_SETTINGS = QueueSettings(
+    ordering="fifo", max_attempts=1, retention=90 * 86_400.0, keep_results=90 * 86_400.0
+)
 
 
 class QueueState(StrEnum):
@@ -27,12 +32,26 @@ class QueueState(StrEnum):
 
 
 class Scope(Struct, frozen=True):
-    """A namespace of queues, owned by a tenant."""
+    """A namespace of queues, owned by a tenant. An archived one counts as paused, too."""
 
     id: int
     tenant: str
     name: str
     paused: bool = False
+    # The queue cache derives it from the profile of the scope.
+    archived: bool = False
+
+
+class ScopeProfile(Struct, frozen=True, kw_only=True):
+    """What people say about a scope, and whether it is archived. Stored as a document."""
+
+    display_name: str = ""
+    description: str = ""
+    archived: bool = False
+
+
+# The kind of these documents.
+SCOPE = "scope"
 
 
 class Queue(Struct, frozen=True):
@@ -41,6 +60,8 @@ class Queue(Struct, frozen=True):
     name: str
     state: QueueState = QueueState.ACTIVE
     settings: QueueSettings = QueueSettings()
+    # True if schemas apply to what is published to it. The queue cache derives it.
+    governed: bool = False
 
     @property
     def serves(self) -> bool:
@@ -50,7 +71,9 @@ class Queue(Struct, frozen=True):
 
     @property
     def serving_state(self) -> QueueState:
-        """The state that claims see: paused while the scope is paused."""
+        """The state that claims see: paused or archived while the scope is."""
+        if self.scope.archived:
+            return QueueState.ARCHIVED
         if self.scope.paused and self.state in (QueueState.ACTIVE, QueueState.DRAINING):
             return QueueState.PAUSED
         return self.state

@@ -1,20 +1,30 @@
 """The settings of a queue, and the presets."""
 
+import re
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from penstock.errors import InvalidInput, NotYet
+from penstock.model.anomalies import QUIET_KINDS, AnomalySettings
 from penstock.model.fields import MAX_LEASE_S, MAX_RUNS, MIN_LEASE_S
 
 Ordering = Literal["fifo", "priority", "deadline", "ready_time", "fair"]
 JITTERS = ("none", "full", "equal")
-LATER = {"ordering": ("fair",), "kind": ("broadcast",)}
+LATER = {"ordering": ("fair",)}
 # A message of this type runs a command. Only queues with the setting `shell` accept it.
 SHELL_TYPE = "penstock.shell"
 
 
+# A path in a JSON body or result, a header, a label, or the error with its traceback.
+MASK_ENTRY = re.compile(
+    r"(?:body|result)(?:\.[^\s.*?]+)*|(?:headers|labels)\.[^\s*?]+|error", re.ASCII
+)
+MAX_MASK_ENTRIES = 50
+MAX_MASK_LENGTH = 200
+
+MAX_PURPOSE_LENGTH = 500
 # A moment plus a duration must fit a Moment.
 MAX_DURATION_S = 100 * 366 * 86_400.0
 
@@ -22,6 +32,17 @@ MAX_DURATION_S = 100 * 366 * 86_400.0
 def check_range(name: str, value: float | None, least: float, most: float) -> None:
     if value is not None and not least <= value <= most:
         raise InvalidInput(f"{name} is {value}; it must be from {least} to {most}")
+
+
+def check_mask(mask: tuple[str, ...]) -> None:
+    if len(mask) > MAX_MASK_ENTRIES:
+        raise InvalidInput(f"mask has more than {MAX_MASK_ENTRIES} fields")
+    for entry in mask:
+        if len(entry) > MAX_MASK_LENGTH or not MASK_ENTRY.fullmatch(entry):
+            raise InvalidInput(
+                f"mask {entry[:100]!r} is not body, body.PATH, result, result.PATH, headers.NAME,"
+                " labels.NAME or error"
+            )
 
 
 class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,6 +95,10 @@ class RetrySettings(Struct, frozen=True, forbid_unknown_fields=True):
 class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     ordering: Ordering = "priority"
     kind: Literal["competing", "broadcast"] = "competing"
+    # Refuses to publish to a broadcast queue without a subscription.
+    require_subscriber: bool = False
+    # What the queue is for, in words.
+    purpose: str = ""
     max_attempts: int = 5
     max_deliveries: int | None = None
     retry: RetrySettings = RetrySettings()
@@ -102,9 +127,14 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
     # Seconds between claims from an empty queue. None leaves it to the worker's max_interval.
     poll_interval: float | None = None
     shell: bool = False
+    anomalies: AnomalySettings = AnomalySettings()
+    # Fields that only callers with the right `reveal` see, such as body.card or headers.token.
+    mask: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._refuse_later()
+        if len(self.purpose) > MAX_PURPOSE_LENGTH:
+            raise InvalidInput(f"purpose is longer than {MAX_PURPOSE_LENGTH} characters")
         check_range("max_attempts", self.max_attempts, 1, MAX_RUNS)
         check_range("max_deliveries", self.max_deliveries, 1, MAX_RUNS)
         check_range("max_depth", self.max_depth, 1, 2**53)
@@ -115,6 +145,7 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
         check_range("dead_retention", self.dead_retention, 0, MAX_DURATION_S)
         check_range("keep_results", self.keep_results, 0, MAX_DURATION_S)
         self._check_priorities()
+        check_mask(self.mask)
 
     def _refuse_later(self) -> None:
         for name, words in LATER.items():
@@ -138,6 +169,13 @@ class QueueSettings(Struct, frozen=True, forbid_unknown_fields=True):
         return self.max_deliveries or self.max_attempts + 3
 
 
+# What ScaiQueue calls these settings.
+SCAIQUEUE_WORDS = {
+    "visibility_timeout_s": "lease",
+    "max_retries": "max_attempts",
+    "consumer_mode": "kind",
+}
+
 PRESETS: dict[str, QueueSettings] = {
     "default": QueueSettings(),
     "scaiqueue": QueueSettings(
@@ -157,6 +195,7 @@ PRESETS: dict[str, QueueSettings] = {
         backoff=Backoff(kind="none", jitter="none"),
         priority_min=0,
         priority_max=9,
+        anomalies=AnomalySettings(on=QUIET_KINDS),
     ),
     "codeq": QueueSettings(
         retry=RetrySettings(count="deliveries", on_expiry="backoff"),
@@ -193,13 +232,19 @@ def get_preset(name: str) -> QueueSettings:
         ) from None
 
 
+# Settings as other systems spell them.
+WORDS = {"consumer_mode": "kind"}
+
+
 def change(settings: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
     """Returns the settings with `changes` merged in. Nested settings are merged, not replaced."""
+    changes = translate_words(changes)
     merged: dict[str, Any] = msgspec.to_builtins(settings)
     if isinstance(attempts := changes.get("max_attempts"), int) and settings.max_deliveries:
         # Keeps max_deliveries above max_attempts, or the added attempts would never happen.
         merged["max_deliveries"] = settings.max_deliveries - settings.max_attempts + attempts
-    for name, value in changes.items():
+    for given, value in changes.items():
+        name = WORDS.get(given, given)
         old = merged.get(name)
         laid_over = isinstance(old, dict) and isinstance(value, dict)
         merged[name] = {**merged[name], **value} if laid_over else value
@@ -207,3 +252,16 @@ def change(settings: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
         return msgspec.convert(merged, QueueSettings)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"queue settings: {error}") from None
+
+
+def translate_words(changes: dict[str, Any]) -> dict[str, Any]:
+    """Replaces settings in ScaiQueue's words."""
+    if not changes.keys() & SCAIQUEUE_WORDS.keys():
+        return changes
+    translated: dict[str, Any] = {}
+    for name, value in changes.items():
+        ours = SCAIQUEUE_WORDS.get(name, name)
+        if ours in translated or (ours != name and ours in changes):
+            raise InvalidInput(f"{name} means {ours}; give one of them")
+        translated[ours] = value
+    return translated

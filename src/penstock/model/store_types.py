@@ -7,7 +7,8 @@ from typing import Literal, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.message import FeedMessage, Flag, HistoryRow, Leased, Meta, Moment, State, Verb
+from penstock.model.message import After, FeedMessage, HistoryRow, Leased, Meta, Moment, State, Verb
+from penstock.model.units import Unit
 
 # The origin of a rank: 0, the time of publishing, or the due time (both in milliseconds).
 Basis = Literal["zero", "created", "due"]
@@ -41,17 +42,24 @@ class Entry(Struct, frozen=True, gc=False):
     dedup: Dedupe | None = None
     max_depth: int | None = None
     overflow: Literal["reject", "dead"] = "reject"
+    unit: Unit | None = None
+    # What it waits for before its first delivery. Its flags include HELD.
+    after: After | None = None
 
     @property
     def plain(self) -> bool:
         """True if it can be written without reading stored state."""
-        looked_up = (self.flags, self.dedup, self.name, self.max_depth)
-        return looked_up == (0, None, None, None)
+        return self.flags == 0 and not self.conditional
 
     @property
     def conditional(self) -> bool:
-        """True if a dedup key, a name or the queue's depth decides whether it is written."""
-        return (self.dedup, self.name, self.max_depth) != (None, None, None)
+        """True if stored state decides whether or how it is written."""
+        return (self.dedup, self.name, self.max_depth, self.unit) != (None, None, None, None)
+
+    @property
+    def keys_queue_id(self) -> int:
+        """The queue that its dedup key and its name belong to."""
+        return self.queue_id if self.unit is None else self.unit.addressed_to or self.queue_id
 
 
 class UniformBatch(Sequence[Entry]):
@@ -91,12 +99,6 @@ def are_plain(entries: Sequence[Entry]) -> bool:
     return entries[0].plain if len(entries) == 1 else all(entry.plain for entry in entries)
 
 
-def count_body_bytes(entries: Sequence[Entry]) -> int:
-    if isinstance(entries, UniformBatch):
-        return sum(map(len, entries.bodies))
-    return sum(len(entry.body) for entry in entries)
-
-
 class Published(Struct, frozen=True, gc=False):
     """The outcome of one draft. A refused one has id 0, an error code and a message."""
 
@@ -104,6 +106,8 @@ class Published(Struct, frozen=True, gc=False):
     duplicate: bool = False
     code: str | None = None
     error: str | None = None
+    # The queues that rules sent it to, if they did.
+    routed: tuple[str, ...] = ()
 
 
 class Claim(Struct, frozen=True):
@@ -343,8 +347,3 @@ class Diagnosis(Struct, frozen=True):
 
     ahead: int = 0
     claimed: int = 0
-
-
-def keep_lasting_flags(flags: int) -> int:
-    """Returns the flags that outlive a lease."""
-    return flags & Flag.LASTING

@@ -1,0 +1,59 @@
+"""Alerts: which anomalies are sent to which webhook, and what was sent."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.model.message import Moment
+
+NoticeType = Literal["alert.firing", "alert.resolved", "alert.test"]
+
+
+class Alert(Struct, frozen=True, kw_only=True):
+    """Sends anomalies of these kinds, severities and queues to a webhook.
+
+    Empty selects all. An anomaly must have lasted `min_duration` seconds, and notices of new
+    anomalies are `cooldown` seconds apart; those that open meanwhile are sent together.
+    """
+
+    name: str
+    tenant: str
+    scope: str
+    url: str
+    kinds: tuple[str, ...] = ()
+    severities: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    min_duration: float = 0.0
+    cooldown: float = 300.0
+    created_at: Moment = 0
+
+
+class PendingNotice(Struct, frozen=True):
+    """A notice that the receiver has not accepted yet."""
+
+    id: str
+    type: NoticeType
+    body: str
+    attempts: int = 0
+    due_at: Moment = 0
+    error: str | None = None
+
+
+class AlertState(Struct, frozen=True):
+    """What the receiver knows: open anomalies by subject, and since when."""
+
+    told: dict[str, Moment] = {}
+    pending: PendingNotice | None = None
+    sent: int = 0
+    dropped: int = 0
+    last_sent_at: Moment | None = None
+    last_fired_at: Moment | None = None
+    last_error: str | None = None
+    test_requested: bool = False
+
+
+class AlertStatus(Struct, frozen=True):
+    """An alert and what was sent of it."""
+
+    alert: Alert
+    state: AlertState

@@ -1,0 +1,85 @@
+"""Workflows: messages that wait for each other, and what became of them."""
+
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.model.message import Draft, Moment, State
+
+AfterPolicy = Literal["all", "any", "settled"]
+OnDead = Literal["wait", "settle"]
+
+
+class WorkflowState(StrEnum):
+    RUNNING = "running"
+    # Only dead letters and what waits for them are left.
+    BLOCKED = "blocked"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in (WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CANCELLED)
+
+
+class NodeDraft(Struct, frozen=True, kw_only=True):
+    """A message of a workflow that is not published yet. `after` has indexes of other nodes."""
+
+    draft: Draft
+    after: tuple[int, ...] = ()
+    policy: AfterPolicy = "all"
+    # How many must be completed, with policy "any".
+    need: int = 1
+    on_dead: OnDead = "wait"
+    label: str = ""
+
+
+class WorkflowNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message of a stored workflow. A redrive gives a failed node a new message."""
+
+    id: int
+    queue: str
+    type: str
+    after: tuple[int, ...] = ()
+    policy: AfterPolicy = "all"
+    need: int = 1
+    on_dead: OnDead = "wait"
+    label: str = ""
+
+
+class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A workflow. Its counts are folded about once a second, and may lag."""
+
+    id: str
+    name: str
+    tenant: str
+    scope: str
+    created_at: Moment
+    correlation_id: str
+    key: str = ""
+    # Identifies the graph, so that a repeated start is recognised.
+    digest: str = ""
+    state: WorkflowState = WorkflowState.RUNNING
+    # Grows with every redrive.
+    generation: int = 1
+    nodes: tuple[WorkflowNode, ...] = ()
+    counts: dict[str, int] = {}
+    ended_at: Moment | None = None
+    cancelled: bool = False
+
+
+class WorkflowStart(Struct, frozen=True):
+    """The outcome of a start. `duplicate` if the key already had this graph."""
+
+    id: str
+    ids: tuple[int, ...]
+    duplicate: bool = False
+
+
+class WorkflowView(Struct, frozen=True):
+    """A workflow with the present state of each of its nodes; None if it has left the store."""
+
+    workflow: Workflow
+    states: tuple[State | None, ...]
