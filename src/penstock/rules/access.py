@@ -13,12 +13,14 @@ from msgspec import Struct
 
 from penstock.errors import Forbidden, InvalidInput
 from penstock.model.message import NEVER, Moment
-from penstock.model.queue import CALLBACK
+from penstock.model.queue import CALLBACK, HUMAN
 from penstock.rules.globs import match_glob
 
 # Stands for all queues, all scopes or all rights.
 EVERY = "*"
-GRANT = re.compile(r"(?P<deny>-?)(?P<right>\*|[a-z]+)(?::(?P<queue>[A-Za-z0-9._*?-]{1,128}))?")
+GRANT = re.compile(
+    r"(?P<deny>-?)(?P<right>\*|[a-z]+)(?::(?P<queue>[A-Za-z0-9._*?-]{1,128}(?:/[A-Za-z0-9._*?-]{1,128})?))?"
+)
 MAX_CACHED_DECISIONS = 10_000
 KeyState: TypeAlias = Literal["active", "expired", "revoked"]
 
@@ -32,6 +34,12 @@ class Right(StrEnum):
     ACCESS = "access"
     # Publishing a shell job runs a command on a worker, so `*` does not include this right.
     SHELL = "shell"
+    # Seeing fields that a queue masks.
+    REVEAL = "reveal"
+    # Sending signals to messages that wait for them.
+    SIGNAL = "signal"
+    # Deciding human steps in place of the people they are assigned to.
+    DECIDE = "decide"
 
 
 class Grant(Struct, frozen=True):
@@ -49,6 +57,9 @@ class Grant(Struct, frozen=True):
         if queue == EVERY:
             # A denial for one queue is a denial for all queues at once.
             return self.deny or self.queue == EVERY
+        if queue == HUMAN and self.right == Right.READ == right and self.queue == EVERY:
+            # Steps of people are not shown to everyone who may look at queues.
+            return self.deny
         return match_glob(self.queue, queue)
 
 
@@ -68,7 +79,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "producer": ("publish",),
     "worker": ("consume",),
     "viewer": ("read",),
-    "operator": ("publish", "consume", "read", "manage"),
+    "operator": ("publish", "consume", "read", "manage", "signal"),
     "admin": ("*",),
     "shell": ("shell",),
 }
@@ -145,6 +156,9 @@ RIGHT_PHRASES = {
     Right.MANAGE: "manage",
     Right.ACCESS: "manage the access to",
     Right.SHELL: "publish shell jobs to",
+    Right.REVEAL: "see masked fields of",
+    Right.SIGNAL: "send signals to messages of",
+    Right.DECIDE: "decide human steps of",
 }
 
 

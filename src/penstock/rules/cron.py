@@ -1,6 +1,8 @@
 """Computes the ticks of cron schedules, and which missed ticks to make up for."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -13,6 +15,8 @@ from penstock.rules.validation import check_text, clip
 
 # A tick that is found within this time is late, not missed.
 PUNCTUAL_MICROS = 60_000_000
+# How many ticks of each schedule are listed.
+LISTED_TICKS = 5
 # Bounds the ticks that one run of the scheduler fires after a long outage.
 MAX_TICKS = 1_000
 
@@ -28,6 +32,15 @@ def find_next_tick(cron: str, timezone: str, after: Moment) -> Moment:
         raise InvalidInput(f"cron {clip(cron)}: {error}") from None
     except StopIteration:
         raise InvalidInput(f"cron {clip(cron)} never fires") from None
+
+
+@lru_cache(maxsize=4_096)
+def list_ticks(cron: str, timezone: str, first: Moment) -> tuple[Moment, ...]:
+    """Returns the tick `first` and those after it."""
+    start = datetime.fromtimestamp(first / 1_000_000, UTC).astimezone(load_zone(timezone))
+    # Twice as many: in a repeated hour each tick is found twice.
+    later = islice(map(to_moment, CronSim(cron, start)), 2 * LISTED_TICKS)
+    return tuple(sorted({first, *(tick for tick in later if tick > first)})[:LISTED_TICKS])
 
 
 def find_due_ticks(schedule: Schedule, now: Moment) -> tuple[list[Moment], Moment]:

@@ -15,13 +15,13 @@ from penstock.errors import (
     QueueArchived,
     QueueDraining,
     QueuePaused,
+    ScopeArchived,
     ScopePaused,
 )
 from penstock.model.fields import (
     FIELDS,
     MAX_DELAY_S,
     MAX_META_BYTES,
-    MAX_RUNS,
     MAX_WORD_LENGTH,
     MIN_DURATION_S,
     Field,
@@ -30,12 +30,8 @@ from penstock.model.message import (
     PLAIN,
     Dedup,
     Draft,
-    Fail,
     Flag,
     Meta,
-    Nack,
-    Settlement,
-    SettleReject,
 )
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import SHELL_TYPE, QueueSettings
@@ -47,8 +43,6 @@ from penstock.rules.validation import (
     check_number,
     check_text,
     clip,
-    clip_traceback,
-    replace_surrogates,
 )
 
 # The settings of the queue bound the body and the priority; the queue is looked up by name.
@@ -76,8 +70,12 @@ def explain_refusal(queue: Queue) -> PenstockError | None:
         return QueueDraining(f"queue {queue.name!r} is draining")
     if queue.state in (QueueState.ARCHIVED, QueueState.DELETED):
         return QueueArchived(f"queue {queue.name!r} is archived")
-    if queue.settings.pause_accepts:
-        return None
+    if queue.scope.archived:
+        return ScopeArchived(f"scope {queue.scope.name!r} is archived")
+    return None if queue.settings.pause_accepts else explain_pause(queue)
+
+
+def explain_pause(queue: Queue) -> PenstockError | None:
     if queue.state is QueueState.PAUSED:
         return QueuePaused(f"queue {queue.name!r} is paused")
     if queue.scope.paused:
@@ -169,19 +167,6 @@ def check_priority(priority: int, settings: QueueSettings) -> None:
     check_number("priority", priority, least, most, whole=True, needed=True)
 
 
-def check_settlement(settlement: Settlement) -> Settlement:
-    """Validates a settlement. Texts are clipped: a long error must not make the settle fail."""
-    if isinstance(settlement, Nack):
-        check_number("delay", settlement.delay, 0.0, MAX_DELAY_S)
-        check_number("max_attempts", settlement.max_attempts, 1, MAX_RUNS, whole=True)
-        check_number("max_total", settlement.max_total, 0.0, MAX_DELAY_S)
-    texts = {field: getattr(settlement, field, None) for field in ("error", "reason")}
-    given = {field: replace_surrogates(text) for field, text in texts.items() if text is not None}
-    if isinstance(settlement, Nack | Fail | SettleReject) and settlement.traceback is not None:
-        given["traceback"] = clip_traceback(str(settlement.traceback))
-    return replace(settlement, **given) if given else settlement
-
-
 def make_common_entry(draft: Draft, queue: Queue) -> Entry | None:
     """Makes the entry of a common draft, or returns None if it needs the full check."""
     settings = queue.settings
@@ -198,8 +183,7 @@ def make_uniform_batch(drafts: Sequence[Draft], queue: Queue) -> UniformBatch | 
     heading = make_common_entry(drafts[0], queue)
     if heading is None:
         return None
-    most = queue.settings.max_body
-    all_but_body = astuple(drafts[0])[:-1]
+    most, all_but_body = queue.settings.max_body, astuple(drafts[0])[:-1]
     bodies: list[bytes] = []
     for draft in drafts:
         fields = astuple(draft)
@@ -290,6 +274,8 @@ def compute_flags(draft: Draft, meta: Meta) -> int:
         | Flag.UNIQUE * unique
         | Flag.OWN_LEASE * (meta.lease is not None)
         | Flag.CALLBACK * (meta.callback is not None)
+        # A later message may wait for it by name.
+        | Flag.AWAITED * (draft.name is not None)
     )
 
 
@@ -312,6 +298,8 @@ def make_meta(draft: Draft, settings: QueueSettings) -> Meta:
         parent_id=draft.parent_id,
         hops=draft.hops,
         callback=draft.callback,
+        path=draft.path,
+        fan=draft.fan,
     )
     return PLAIN if meta == PLAIN else meta
 

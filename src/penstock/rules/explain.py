@@ -6,9 +6,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.model.message import Moment, Record, State, Verb
+from penstock.model.message import NEVER, Moment, Record, State, Verb
 from penstock.model.queue import Queue, QueueState
 from penstock.model.store_types import AgentRun, Diagnosis, WorkerInfo
+from penstock.model.waiting import StoredHold
+from penstock.rules.items import find_successor
 
 SECOND = 1_000_000
 # Agents that make messages runnable look every second; more than this is a stall.
@@ -25,8 +27,10 @@ class CauseCode(StrEnum):
     RETRY = "RETRY"
     PARKED = "PARKED"
     KEY_HELD = "KEY_HELD"
+    WAITS = "WAITS"
     QUEUE_PAUSED = "QUEUE_PAUSED"
     QUEUE_ARCHIVED = "QUEUE_ARCHIVED"
+    SCOPE_ARCHIVED = "SCOPE_ARCHIVED"
     SCOPE_PAUSED = "SCOPE_PAUSED"
     NO_WORKER = "NO_WORKER"
     TYPE_NOT_SERVED = "TYPE_NOT_SERVED"
@@ -64,6 +68,9 @@ class Situation(Struct, frozen=True):
     agents: Sequence[AgentRun] = ()
     # The state of the message that holds the key, or None if the caller may not see it.
     holder_state: State | None = None
+    # What the message waits for, and how many of the messages it waits for have not ended.
+    holds: Sequence[StoredHold] = ()
+    open_edges: int = 0
 
 
 def explain(situation: Situation) -> list[Cause]:
@@ -83,6 +90,13 @@ def explain(situation: Situation) -> list[Cause]:
 
 def explain_end(record: Record) -> Cause:
     last = record.timeline[-1]
+    if (successor := find_successor(record)) is not None:
+        return Cause(
+            CauseCode.ENDED,
+            f"it was {record.reason}: message {successor} goes on in its stead",
+            f"look at message {successor}",
+            {"state": record.state, "at": last.at, "reason": record.reason, "by": successor},
+        )
     reason = f": {record.reason}" if record.reason else ""
     error = f" ({first_line(record.error)})" if record.error else ""
     return Cause(
@@ -141,11 +155,17 @@ def explain_claimed(situation: Situation) -> Iterator[Cause]:
 def explain_switches(queue: Queue) -> Iterator[Cause]:
     """A message that cannot be claimed now, whatever else is true."""
     name = queue.name
-    if queue.scope.paused:
+    if queue.scope.archived:
+        yield Cause(
+            CauseCode.SCOPE_ARCHIVED,
+            f"scope {queue.scope.name!r} is archived",
+            f"unarchive it: penstock scope unarchive {queue.scope.name}",
+        )
+    elif queue.scope.paused:
         yield Cause(
             CauseCode.SCOPE_PAUSED,
             f"scope {queue.scope.name!r} is paused",
-            f"resume it: POST /v1/scopes/{queue.scope.name}/resume",
+            f"resume it: penstock scope resume {queue.scope.name}",
         )
     if queue.state is QueueState.PAUSED:
         yield Cause(
@@ -163,6 +183,9 @@ def explain_switches(queue: Queue) -> Iterator[Cause]:
 
 def explain_scheduled(situation: Situation) -> Iterator[Cause]:
     record, now = situation.record, situation.now
+    if situation.holds:
+        yield from (explain_hold(situation, hold) for hold in situation.holds)
+        return
     if record.due_at is None:
         yield explain_key(situation)
         return
@@ -190,6 +213,39 @@ def explain_scheduled(situation: Situation) -> Iterator[Cause]:
         )
     else:
         yield Cause(CauseCode.SCHEDULED, f"it is scheduled to run {wait}", "wait", evidence)
+
+
+def explain_hold(situation: Situation, hold: StoredHold) -> Cause:
+    """Says what a waiting message waits for, and until when."""
+    id, due_at = situation.record.message.id, None if hold.due_at == NEVER else hold.due_at
+    until = "" if due_at is None else f", {format_when(due_at, situation.now)}"
+    evidence: Evidence = {"kind": hold.kind, "due_at": due_at}
+    match hold.kind:
+        case "signal":
+            return Cause(
+                CauseCode.WAITS,
+                f"it waits for the signal {hold.name!r}{until}",
+                f"send it: penstock signal {id} {hold.name} BODY",
+                evidence | {"signal": hold.name},
+            )
+        case "after" if hold.policy == "decision":
+            return Cause(
+                CauseCode.WAITS, f"it waits for a decision{until}",
+                f"decide it: penstock inbox show {id}", evidence,
+            )  # fmt: skip
+        case "after":
+            return Cause(
+                CauseCode.WAITS,
+                f"it waits for {count(situation.open_edges, 'message')} to end ({hold.policy})",
+                "see what those wait for, or redrive the dead ones",
+                evidence | {"open": situation.open_edges, "policy": hold.policy},
+            )
+    return Cause(CauseCode.WAITS, f"it sleeps{until}", "wait", evidence)
+
+
+def format_when(due_at: Moment, now: Moment) -> str:
+    left = (due_at - now) / SECOND
+    return f"at most {format_seconds(left)} more" if left > 0 else "and is due now"
 
 
 def explain_key(situation: Situation) -> Cause:

@@ -25,6 +25,9 @@ from penstock.model.store_types import Basis, Lease, Move
 
 LEASE_EXPIRED = "LEASE_EXPIRED"
 MIN_PARK_DELAY_S, MAX_PARK_DELAY_S = 30.0, 600.0
+# A stored step does not fit the code. It is parked, because another worker may have the old code.
+CODE_CHANGED = "CODE_CHANGED"
+MAX_CODE_CHANGED_PARKS = 10
 NO_LIMITS = Nack()
 Random = Callable[[], float]
 
@@ -185,6 +188,8 @@ def hand_back(
     """Returns the message without counting the delivery. A parked one waits longer each time."""
     delay = 0.0
     if isinstance(settlement, Park):
+        if settlement.reason == CODE_CHANGED and lease.parked >= MAX_CODE_CHANGED_PARKS:
+            return end(lease, settlement, State.DEAD, CODE_CHANGED, counted=False)
         # Five doublings exceed the maximum; an unbounded exponent would overflow.
         delay = min(MIN_PARK_DELAY_S * 2 ** min(lease.parked, 5), MAX_PARK_DELAY_S)
         reason = settlement.reason

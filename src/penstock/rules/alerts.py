@@ -1,0 +1,102 @@
+"""Decides when an alert is sent, what it says, and when it is sent again."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.model.alerts import Alert, AlertState, NoticeType
+from penstock.model.anomalies import Anomaly
+from penstock.model.message import Moment
+from penstock.rules.anomaly_text import SENTENCES
+from penstock.rules.globs import match_glob
+
+SECOND = 1_000_000
+# Anomalies that one notice describes; the rest is counted.
+MAX_DESCRIBED = 20
+MAX_SUBJECTS = 1_000
+# Seconds between attempts, doubling; after so many attempts a notice is dropped.
+FIRST_RETRY_S, LONGEST_RETRY_S, MAX_NOTICE_ATTEMPTS = 5.0, 900.0, 12
+
+
+def is_selected(alert: Alert, kind: str, severity: str, queue: str) -> bool:
+    return (
+        (not alert.kinds or kind in alert.kinds)
+        and (not alert.severities or severity in alert.severities)
+        and (not alert.queues or any(match_glob(each, queue) for each in alert.queues))
+    )
+
+
+def find_new(
+    alert: Alert, state: AlertState, open_since: Mapping[str, Moment], now: Moment
+) -> list[str]:
+    """Returns the subjects to tell of. Within the cool-down there are none."""
+    last = state.last_fired_at
+    if last is not None and now - last < alert.cooldown * SECOND:
+        return []
+    return [
+        subject
+        for subject, since in open_since.items()
+        if subject not in state.told and now - since >= alert.min_duration * SECOND
+    ][:MAX_SUBJECTS]
+
+
+def find_resolved(state: AlertState, open_subjects: Collection[str]) -> list[str]:
+    return [subject for subject in state.told if subject not in open_subjects]
+
+
+def note_sent(state: AlertState, now: Moment) -> AlertState:
+    return replace(state, pending=None, sent=state.sent + 1, last_sent_at=now, last_error=None)
+
+
+def note_refused(state: AlertState, error: str, now: Moment) -> AlertState:
+    """Schedules the next attempt, or drops the notice after the last one."""
+    pending = state.pending
+    if pending is None:
+        return state
+    attempts = pending.attempts + 1
+    if attempts >= MAX_NOTICE_ATTEMPTS:
+        return replace(state, pending=None, dropped=state.dropped + 1, last_error=error)
+    wait = min(FIRST_RETRY_S * 2 ** (attempts - 1), LONGEST_RETRY_S)
+    again = replace(pending, attempts=attempts, due_at=now + int(wait * SECOND), error=error)
+    return replace(state, pending=again, last_error=error)
+
+
+def describe_case(anomaly: Anomaly) -> dict[str, Any]:
+    """Names, counts and ids of an anomaly; never bodies or error texts."""
+    return {
+        "id": anomaly.id,
+        "kind": anomaly.kind,
+        "severity": anomaly.severity,
+        "scope": anomaly.scope,
+        "queue": anomaly.queue,
+        "type": anomaly.type,
+        "consumer": anomaly.consumer,
+        "count": anomaly.count,
+        "message_id": None if anomaly.message_id is None else str(anomaly.message_id),
+        "first_at": anomaly.first_at,
+        "last_at": anomaly.last_at,
+    }
+
+
+def make_text(type: NoticeType, name: str, lines: Sequence[str], total: int) -> str:
+    """Returns what a chat shows: one line for each anomaly."""
+    if type == "alert.test":
+        return f"[{name}] test alert: this webhook works"
+    verb = "resolved" if type == "alert.resolved" else "open"
+    rest = [f"and {total - len(lines)} more"] if total > len(lines) else []
+    return "\n".join([f"[{name}] {total} anomalies {verb}", *lines, *rest])
+
+
+def format_line(anomaly: Anomaly) -> str:
+    """One line without the texts of an app's own detectors."""
+    place = " / ".join(filter(None, (anomaly.queue, anomaly.type, anomaly.consumer)))
+    said = anomaly.text if anomaly.kind in SENTENCES else f"{anomaly.count} found"
+    return f"{anomaly.severity}: {anomaly.kind} {place}: {said}"
+
+
+def split_subject(subject: str) -> str:
+    """Describes an anomaly that is no longer listed."""
+    kind, _, rest = subject.partition("|")
+    _, type_, consumer = (*rest.split("|", 2), "", "")[:3]
+    return " ".join(filter(None, (kind, type_, consumer)))

@@ -1,0 +1,58 @@
+"""Histograms of durations, with buckets that grow by 2 %, and their percentiles.
+
+The bounds are whole microseconds, computed exactly, so that the historian and Spark put every
+duration into the same bucket. Histograms can be added in any order with the same result.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+
+GROWTH = 1.02
+# The bucket of one microsecond, the resolution of a store, and one of about 90 years.
+FIRST_BUCKET, LAST_BUCKET = -697, 1_100
+PERCENTILES = (50, 95, 99)
+
+
+def compute_bound(bucket: int) -> int:
+    """Returns the longest duration of a bucket in microseconds: 1.02 to the power of its number."""
+    if bucket < 0:
+        return int(10**6 * 50**-bucket // 51**-bucket)
+    return int(10**6 * 51**bucket // 50**bucket)
+
+
+BOUNDS = tuple(compute_bound(bucket) for bucket in range(FIRST_BUCKET, LAST_BUCKET))
+
+
+def find_bucket(micros: int) -> int:
+    """Returns the bucket of a duration. The shortest one has those below a microsecond too."""
+    return FIRST_BUCKET + bisect_left(BOUNDS, micros)
+
+
+def add_histogram(total: dict[int, int], other: Mapping[int, int]) -> None:
+    for bucket, count in other.items():
+        total[bucket] = total.get(bucket, 0) + count
+
+
+def compute_percentiles(histogram: Mapping[int, int]) -> list[float | None]:
+    buckets = sorted(histogram.items())
+    return [compute_quantile(buckets, percent) for percent in PERCENTILES]
+
+
+def compute_quantile(buckets: Sequence[tuple[int, int]], percent: int) -> float | None:
+    """Returns the middle of the percentile's bucket, or None. Buckets must be sorted."""
+    left = ceil(count_values(buckets) * percent / 100)
+    for bucket, count in buckets:
+        left -= count
+        if left <= 0:
+            return compute_bucket_middle(bucket)
+    return None
+
+
+def count_values(buckets: Iterable[tuple[int, int]]) -> int:
+    return sum(count for _, count in buckets)
+
+
+def compute_bucket_middle(bucket: int) -> float:
+    """Returns seconds, within 1 % of every value in the bucket."""
+    return float(GROWTH**bucket * 2 / (1 + GROWTH))

@@ -1,0 +1,215 @@
+"""Routes drafts by rules: which rules match, in which order, and where loops end."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.model.message import Draft, State
+from penstock.model.queue import Queue
+from penstock.model.routing import MAX_OUTPUTS, MAX_PATH, RuleFault, StoredRule, Trigger, Values
+from penstock.rules.cel import Condition, EvaluationError, FieldMissing, RuleEngine
+from penstock.rules.globs import match_glob
+from penstock.rules.rule_actions import RULE_ERROR, Actions, RuleOutput, RuleTargets
+from penstock.rules.rule_values import add_body, list_values
+
+MAX_CACHED_MATCHES = 10_000
+# Processor time that the rules of one message may take.
+MAX_SECONDS = 0.005
+
+
+class CompiledRule:
+    """A rule that is ready to be evaluated."""
+
+    def __init__(self, stored: StoredRule, engine: RuleEngine) -> None:
+        rule = stored.rule
+        self.stored = stored
+        self.name = rule.name
+        self.condition: Condition | None = None
+        if rule.when:
+            self.condition = engine.compile(rule.when, rule.on)
+        self.actions = Actions(stored)
+
+    @property
+    def reads_body(self) -> bool:
+        return self.condition is not None and self.condition.reads_body
+
+    def concerns(self, queue: str, type: str) -> bool:
+        return match_glob(self.stored.rule.queue, queue) and match_glob(self.stored.rule.type, type)
+
+
+class RuleBook:
+    """The active rules of one scope, by trigger and in their order."""
+
+    def __init__(self, rules: Iterable[CompiledRule]) -> None:
+        found = [each for each in rules if each.stored.active]
+        found.sort(key=lambda each: (each.stored.rule.order, each.name))
+        self.by_trigger = {
+            trigger: tuple(each for each in found if each.stored.rule.on is trigger)
+            for trigger in Trigger
+        }
+        self.cached: dict[tuple[Trigger, str, str], tuple[CompiledRule, ...]] = {}
+
+    def governs(self, queue: str) -> bool:
+        rules = self.by_trigger[Trigger.PUBLISHED]
+        return any(match_glob(each.stored.rule.queue, queue) for each in rules)
+
+    def find(self, trigger: Trigger, queue: str, type: str) -> tuple[CompiledRule, ...]:
+        """Returns the rules whose globs fit."""
+        asked = (trigger, queue, type)
+        found = self.cached.get(asked)
+        if found is None:
+            found = tuple(each for each in self.by_trigger[trigger] if each.concerns(queue, type))
+            if len(self.cached) >= MAX_CACHED_MATCHES:
+                self.cached.clear()
+            self.cached[asked] = found
+        return found
+
+
+NO_RULES = RuleBook(())
+
+
+class Routing(Struct):
+    """The outcome of the rules for one draft. The first output is the draft itself."""
+
+    outputs: list[RuleOutput]
+    fired: list[CompiledRule]
+    faults: list[RuleFault]
+    # Rules whose conditions read a field that the message does not have.
+    missing: list[str]
+    # Rules that would have fired again for the same lineage, each with the id of the queue.
+    loops: list[tuple[str, int]]
+
+    @property
+    def touched(self) -> bool:
+        return bool(self.fired or self.outputs[0].state is not None)
+
+
+class Hop:
+    """A message at one queue, while the rules of that queue are applied."""
+
+    def __init__(self, output: RuleOutput, rules: tuple[CompiledRule, ...], room: int) -> None:
+        self.output = output
+        self.queue = output.queue
+        self.rules = rules
+        # How many copies may still be made.
+        self.room = room
+        self.copies: list[RuleOutput] = []
+        # What conditions see; None after a change of the message.
+        self.facts: Any = None
+
+
+class RuleRouter:
+    """Evaluates rules. `find_book` returns the rules of the scope of a queue."""
+
+    def __init__(
+        self,
+        engine: RuleEngine,
+        find_book: Callable[[Queue], RuleBook],
+        targets: RuleTargets,
+        budget: Callable[[], bool],
+        excluded: frozenset[tuple[str, str, str]] = frozenset(),
+    ) -> None:
+        self.engine = engine
+        self.find_book = find_book
+        self.targets = targets
+        # Returns True once the rules of a message have taken too long.
+        self.is_late = budget
+        self.excluded = excluded
+
+    def route(self, draft: Draft, queue: Queue) -> Routing:
+        """Follows a published draft through the rules of each queue that it comes to."""
+        routing = Routing([], [], [], [], [])
+        pending = [RuleOutput(draft, queue)]
+        while pending:
+            output = pending.pop(0)
+            if output.held:
+                routing.outputs.append(output)
+                continue
+            copies: list[RuleOutput] = []
+            while True:
+                before = output.queue
+                others = len(routing.outputs) + len(pending) + len(copies) + 1
+                output, more = self.step(output, routing, MAX_OUTPUTS - others)
+                copies += more
+                if output.state is not None or output.queue.id == before.id:
+                    break
+            routing.outputs.append(output)
+            pending += copies
+        return routing
+
+    def step(
+        self, output: RuleOutput, routing: Routing, room: int
+    ) -> tuple[RuleOutput, list[RuleOutput]]:
+        """Applies the rules of the queue that the message is at."""
+        queue = output.queue
+        book = self.find_book(queue)
+        hop = Hop(output, book.find(Trigger.PUBLISHED, queue.name, output.draft.type), room)
+        for rule in hop.rules:
+            if self.excluded and rule.stored.key in self.excluded:
+                continue
+            try:
+                if self.apply(rule, hop, routing):
+                    break
+            except EvaluationError as error:
+                routing.faults.append(RuleFault(rule.name, str(error)))
+                if rule.stored.rule.on_error == "dead":
+                    hop.output = kill(hop.output, rule)
+                    break
+        return hop.output, hop.copies
+
+    def apply(self, rule: CompiledRule, hop: "Hop", routing: Routing) -> bool:
+        """Applies a rule if it matches. Returns True if it is the last one of this queue."""
+        draft = hop.output.draft
+        if hop.facts is None:
+            values = make_values(draft, hop.queue, hop.rules)
+            hop.facts = self.engine.bind(values, Trigger.PUBLISHED)
+        if not self.matches(rule, hop.facts, routing):
+            return False
+        if stops(draft.path, rule):
+            routing.loops.append((rule.name, hop.queue.id))
+            return True
+        changed, copies = rule.actions.apply(hop.output, self.targets)
+        if len(hop.copies) + len(copies) > hop.room:
+            raise EvaluationError(f"more than {MAX_OUTPUTS} messages for one draft")
+        routing.fired.append(rule)
+        hop.output = remember(changed, rule)
+        hop.copies += [remember(each, rule) for each in copies]
+        hop.facts = None
+        return not rule.stored.rule.proceed or hop.output.state is not None
+
+    def matches(self, rule: CompiledRule, facts: Any, routing: Routing) -> bool:
+        if rule.condition is None:
+            return True
+        try:
+            matched = rule.condition.test(facts)
+        except FieldMissing:
+            routing.missing.append(rule.name)
+            matched = False
+        if self.is_late():
+            raise EvaluationError(f"the rules took more than {MAX_SECONDS * 1000:.0f} ms")
+        return matched
+
+
+def stops(path: Sequence[str], rule: CompiledRule) -> bool:
+    """True if the rule fired before in this lineage, or the lineage is too long."""
+    return len(path) >= MAX_PATH or any(each.rpartition("@")[0] == rule.name for each in path)
+
+
+def remember(output: RuleOutput, rule: CompiledRule) -> RuleOutput:
+    path = (*output.draft.path, rule.stored.reference)
+    return replace(output, draft=replace(output.draft, path=path))
+
+
+def kill(output: RuleOutput, rule: CompiledRule) -> RuleOutput:
+    """Keeps a message that a rule could not be evaluated for as a dead letter."""
+    return replace(remember(output, rule), state=State.DEAD, reason=RULE_ERROR)
+
+
+def make_values(draft: Draft, queue: Queue, rules: Sequence[CompiledRule]) -> Values:
+    """Returns what conditions see. The body is only parsed if one of the rules reads it."""
+    values = list_values(draft, queue)
+    if any(each.reads_body for each in rules):
+        add_body(values, draft.body, draft.content_type)
+    return values

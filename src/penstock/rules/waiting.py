@@ -1,0 +1,122 @@
+"""How waits are counted and bounded, and when a hold has ended."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.errors import InvalidInput
+from penstock.model.message import After, Flag, Moment, State, Verb
+from penstock.model.store_types import Entry, Lease, Move
+from penstock.model.waiting import Hold, StepRecord, Wait, WaitFacts
+from penstock.rules import validation
+
+SIGNAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+MAX_SIGNAL_BYTES = 64 * 1024
+MAX_KEY_LENGTH = 200
+MAX_STEPS = 10_000
+MAX_WAITS = 1_000
+# From this many quick waits in a row, each is delayed, so that a loop does not spin.
+MAX_QUICK_WAITS = 9
+QUICK_WAIT_S = 1.0
+MICROS_PER_SECOND = 1_000_000
+COUNTS_AS_DONE = State.COMPLETED.value
+
+
+class WaitRequest(Struct, frozen=True, kw_only=True):
+    """What a run asks for when it suspends."""
+
+    reason: str
+    holds: tuple[Hold, ...] = ()
+    steps: tuple[StepRecord, ...] = ()
+    children: tuple[Entry, ...] = ()
+    children_step: StepRecord | None = None
+
+    @property
+    def records(self) -> bool:
+        return bool(self.steps or self.children_step is not None)
+
+
+def decide_wait(
+    lease: Lease, request: WaitRequest, facts: WaitFacts, max_waits: int
+) -> Wait | Move:
+    """Lets the message wait, or ends it: cancelled on request, dead past a bound."""
+    if lease.flags & Flag.CANCEL_REQUESTED:
+        return end_instead(lease, State.CANCELLED, "requested", lease.attempts)
+    if facts.waits >= max_waits:
+        return end_instead(lease, State.DEAD, "max_waits", lease.attempts + 1)
+    if facts.steps > MAX_STEPS:
+        return end_instead(lease, State.DEAD, "max_steps", lease.attempts + 1)
+    new = facts.recorded or request.records
+    holds = request.holds
+    if count_quick(facts, lease.claimed_at) >= MAX_QUICK_WAITS:
+        holds = (*holds, Hold(kind="moment", delay=QUICK_WAIT_S))
+    return Wait(
+        id=lease.id,
+        fence=lease.fence,
+        seen_flags=lease.flags,
+        attempts=0 if new else lease.attempts + 1,
+        deliveries=0 if new else lease.deliveries,
+        reason=request.reason,
+        holds=holds,
+        steps=request.steps,
+        children=request.children,
+        children_step=request.children_step,
+    )
+
+
+def end_instead(lease: Lease, state: State, reason: str, attempts: int) -> Move:
+    return Move(
+        lease.id, lease.fence, lease.flags, Verb.WAIT, state, attempts, lease.deliveries, reason
+    )
+
+
+def count_quick(facts: WaitFacts, claimed_at: Moment) -> int:
+    """Counts the last waits in a row that ended within a second."""
+    count = 0
+    for ended_at, next_claim in facts.recent:
+        if claimed_at - ended_at >= QUICK_WAIT_S * MICROS_PER_SECOND:
+            break
+        count, claimed_at = count + 1, next_claim
+    return count
+
+
+def mark_awaited(entries: Sequence[Entry], holds: Sequence[After]) -> list[Entry]:
+    """Flags the entries that others wait for, so that their end is announced."""
+    awaited = {place for after in holds for place in after.entries}
+    return [
+        replace(entry, flags=entry.flags | Flag.AWAITED) if place in awaited else entry
+        for place, entry in enumerate(entries)
+    ]
+
+
+def decide_after(policy: str, need: int, counts: Mapping[str | None, int]) -> bool | None:
+    """Returns True if the policy is met, False if it cannot be met any more, otherwise None.
+
+    `counts` has the number of edges by the state their message ended in, None for open ones.
+    """
+    still_open, done = counts.get(None, 0), counts.get(COUNTS_AS_DONE, 0)
+    failed = sum(counts.values()) - still_open - done
+    match policy:
+        case "all":
+            return False if failed else None if still_open else True
+        case "any":
+            if done >= need:
+                return True
+            return None if done + still_open >= need else False
+        case "decision":
+            return None
+        case _:
+            return None if still_open else True
+
+
+def check_signal(name: str, body: bytes, key: str | None) -> None:
+    if not isinstance(name, str) or not SIGNAL_NAME.fullmatch(name):
+        raise InvalidInput(
+            f"signal name {validation.clip(name)} must be 1 to 100 letters, digits, '.', '_' or '-'"
+        )
+    if len(body) > MAX_SIGNAL_BYTES:
+        raise InvalidInput(f"a signal has at most {MAX_SIGNAL_BYTES} bytes, not {len(body)}")
+    if key is not None:
+        validation.check_text("key", key, MAX_KEY_LENGTH)

@@ -1,0 +1,145 @@
+"""Rules: checks the graph of a workflow, and tells its state from those of its nodes."""
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+
+from penstock.errors import InvalidInput
+from penstock.model.message import After, State
+from penstock.model.workflow import NodeDraft, Workflow, WorkflowNode, WorkflowState
+from penstock.rules.validation import check_text
+
+MAX_NODES = 10_000
+MAX_EDGES = 20_000
+MAX_BYTES = 64 * 1_048_576
+MAX_LABEL = 200
+encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def check_graph(nodes: Sequence[NodeDraft]) -> None:
+    """Refuses a graph that is too large, has a cycle, or names what it does not have."""
+    if not nodes:
+        raise InvalidInput("a workflow needs at least one node")
+    if len(nodes) > MAX_NODES:
+        raise InvalidInput(f"the workflow has {len(nodes):,} nodes; the limit is {MAX_NODES:,}")
+    edges = sum(len(node.after) for node in nodes)
+    if edges > MAX_EDGES:
+        raise InvalidInput(f"the workflow has {edges:,} edges; the limit is {MAX_EDGES:,}")
+    size = sum(len(node.draft.body) for node in nodes)
+    if size > MAX_BYTES:
+        raise InvalidInput(f"the bodies have {size:,} bytes; the limit is {MAX_BYTES:,}")
+    for place, node in enumerate(nodes):
+        check_node(place, node, len(nodes))
+    refuse_cycle(nodes)
+
+
+def check_node(place: int, node: NodeDraft, count: int) -> None:
+    check_text("label", node.label, MAX_LABEL, least=0)
+    for parent in node.after:
+        if not 0 <= parent < count:
+            raise InvalidInput(f"node {place} waits for node {parent}, which does not exist")
+    if len(set(node.after)) < len(node.after):
+        raise InvalidInput(f"node {place} waits for a node twice")
+    if node.policy == "any" and not 1 <= node.need <= len(node.after):
+        raise InvalidInput(
+            f"node {place} needs {node.need} of {len(node.after)} nodes; that cannot be reached"
+        )
+    draft = node.draft
+    for field, given in (("name", draft.name), ("dedup", draft.dedup)):
+        if given is not None:
+            raise InvalidInput(
+                f"node {place} has a {field}; give the workflow a key, its nodes have none"
+            )
+
+
+def refuse_cycle(nodes: Sequence[NodeDraft]) -> None:
+    """Takes away nodes that wait for nothing, until none is left."""
+    waits = [len(node.after) for node in nodes]
+    children = list_children(nodes)
+    free = [place for place, count in enumerate(waits) if not count]
+    seen = 0
+    while free:
+        place = free.pop()
+        seen += 1
+        for child in children[place]:
+            waits[child] -= 1
+            if not waits[child]:
+                free.append(child)
+    if seen < len(nodes):
+        place = next(place for place, count in enumerate(waits) if count)
+        raise InvalidInput(f"node {place} waits for itself, directly or through other nodes")
+
+
+def compute_digest(name: str, nodes: Sequence[NodeDraft]) -> str:
+    shapes = [
+        (node.draft.queue, node.draft.type, node.draft.body, node.after, node.policy, node.need)
+        for node in nodes
+    ]
+    return sha256(encode((name, shapes))).hexdigest()
+
+
+def make_after(node: NodeDraft | WorkflowNode) -> After | None:
+    """Returns what a node waits for, by the index of entries that are published with it."""
+    if not node.after:
+        return None
+    return After(entries=node.after, policy=node.policy, need=node.need, on_dead=node.on_dead)
+
+
+def find_state(workflow: Workflow, states: Sequence[State | None]) -> WorkflowState:
+    """Tells the state of a workflow. A node that left the store counts as it was last counted."""
+    left = [state for state in states if state is not None]
+    unfinished = [state for state in left if not state.final]
+    if not unfinished:
+        if any(state in (State.FAILED, State.EXPIRED, State.CANCELLED) for state in left):
+            return WorkflowState.CANCELLED if workflow.cancelled else WorkflowState.FAILED
+        return WorkflowState.COMPLETED
+    return WorkflowState.BLOCKED if is_blocked(workflow, states) else WorkflowState.RUNNING
+
+
+def is_blocked(workflow: Workflow, states: Sequence[State | None]) -> bool:
+    """True if each unfinished node is dead, or waits for one that is, directly or not."""
+    dead = [place for place, state in enumerate(states) if state is State.DEAD]
+    stuck = spread(workflow.nodes, dead, [state is State.SCHEDULED for state in states])
+    return bool(dead) and all(
+        state is None or state.final or place in stuck for place, state in enumerate(states)
+    )
+
+
+def spread(
+    nodes: Sequence[NodeDraft | WorkflowNode], first: Sequence[int], reached: Sequence[bool]
+) -> set[int]:
+    """Returns the first nodes, and those that wait for them through nodes that can be reached."""
+    children = list_children(nodes)
+    found, rest = set(first), list(first)
+    while rest:
+        for child in children[rest.pop()]:
+            if reached[child] and child not in found:
+                found.add(child)
+                rest.append(child)
+    return found
+
+
+def list_children(nodes: Sequence[NodeDraft | WorkflowNode]) -> list[list[int]]:
+    children: list[list[int]] = [[] for _ in nodes]
+    for place, node in enumerate(nodes):
+        for parent in node.after:
+            children[parent].append(place)
+    return children
+
+
+def count_states(states: Sequence[State | None]) -> dict[str, int]:
+    return dict(Counter("gone" if state is None else state.value for state in states))
+
+
+def list_to_repeat(workflow: Workflow, states: Sequence[State | None]) -> list[int]:
+    """Lists the nodes that a redrive publishes anew: failed ones, and what waits for them."""
+    failed = [
+        place
+        for place, state in enumerate(states)
+        if state in (State.FAILED, State.EXPIRED, State.CANCELLED)
+    ]
+    return sorted(
+        spread(workflow.nodes, failed, [state is not State.COMPLETED for state in states])
+    )
