@@ -8,6 +8,9 @@ PenstockError
 │   ├── InvalidToken     INVALID_TOKEN         a lock token or cursor that this server did not issue
 │   ├── FilterTooLarge   FILTER_TOO_LARGE      a filter beyond its limits
 │   ├── FieldNotHere     FIELD_NOT_HERE        a filter field that this list or stream lacks
+│   ├── SchemaMismatch   SCHEMA_MISMATCH       a body that does not fit a schema of its queue
+│   ├── StepTooLarge     STEP_TOO_LARGE        a step whose result cannot be stored
+│   ├── WaitsForItself   WAITS_FOR_ITSELF      a child with the ordering key of its parent
 │   └── NotYet           NOT_YET               a feature that does not exist yet
 ├── Refused              REFUSED               valid, but not allowed now
 │   ├── Unauthenticated  UNAUTHENTICATED       missing or invalid API key or token
@@ -16,22 +19,32 @@ PenstockError
 │   │   └── FieldMasked  FIELD_MASKED          a masked field, without the right `reveal`
 │   ├── MethodNotAllowed METHOD_NOT_ALLOWED    the path exists, but not for this HTTP method
 │   ├── TooManyWaiting   TOO_MANY_WAITING      too many waiting claims, event streams or uploads
+│   ├── TooManyBulks     TOO_MANY_BULKS        too many bulk actions of one tenant are active
 │   ├── TooManyConnections  TOO_MANY_CONNECTIONS  the server is running out of file descriptors
 │   ├── QueuePaused      QUEUE_PAUSED
 │   ├── QueueDraining    QUEUE_DRAINING
 │   ├── QueueArchived    QUEUE_ARCHIVED
 │   ├── ScopePaused      SCOPE_PAUSED
-│   └── QueueFull        QUEUE_FULL
+│   ├── ScopeArchived    SCOPE_ARCHIVED
+│   ├── NoSubscriber     NO_SUBSCRIBER         a broadcast queue without a subscription
+│   ├── QueueFull        QUEUE_FULL
+│   ├── SignalsFull      SIGNALS_FULL          too many signals that were not received yet
+│   └── ChildRefused     CHILD_REFUSED         a message published by a wait or a step was refused
 ├── NotFound             NOT_FOUND             does not exist, or belongs to another tenant
-│   └── Archived         ARCHIVED              existed, and was deleted by retention
+│   ├── Archived         ARCHIVED              existed, and was deleted by retention
+│   └── TokenExpired     TOKEN_EXPIRED         a callback URL after its expiry or its message's end
 ├── Conflict             CONFLICT              conflicts with the stored state
 │   ├── LockLost         LOCK_LOST             the lease was lost to a newer claim
 │   ├── AlreadySettled   ALREADY_SETTLED       the same settle call succeeded before
 │   ├── InvalidState     INVALID_STATE         not possible in the current state
+│   ├── AlreadyDecided   ALREADY_DECIDED       a person or the timeout has decided the human step
 │   ├── NameTaken        NAME_TAKEN
 │   ├── SlugConflict     SLUG_CONFLICT
 │   ├── IdempotencyConflict  IDEMPOTENCY_CONFLICT
+│   ├── SchemaIncompatible  SCHEMA_INCOMPATIBLE  the new version breaks the schema's compatibility
+│   ├── TopologyChanged  TOPOLOGY_CHANGED      another request changed queues or rules meanwhile
 │   └── Busy             BUSY                  locked by another transaction
+├── CannotGovern         CANNOT_GOVERN         this process cannot evaluate the policy of a queue
 ├── IdentityUnavailable  IDENTITY_UNAVAILABLE  the identity provider does not answer
 ├── JobFailed            JOB_FAILED            the job ended without a result
 │   └── JobCancelled     JOB_CANCELLED         the job was cancelled
@@ -84,6 +97,18 @@ class FieldNotHere(InvalidInput):
     code = "FIELD_NOT_HERE"
 
 
+class SchemaMismatch(InvalidInput):
+    code = "SCHEMA_MISMATCH"
+
+
+class StepTooLarge(InvalidInput):
+    code = "STEP_TOO_LARGE"
+
+
+class WaitsForItself(InvalidInput):
+    code = "WAITS_FOR_ITSELF"
+
+
 class NotYet(InvalidInput):
     code = "NOT_YET"
 
@@ -116,6 +141,10 @@ class TooManyWaiting(Refused):
     code = "TOO_MANY_WAITING"
 
 
+class TooManyBulks(Refused):
+    code = "TOO_MANY_BULKS"
+
+
 class TooManyConnections(Refused):
     code = "TOO_MANY_CONNECTIONS"
 
@@ -136,8 +165,36 @@ class ScopePaused(Refused):
     code = "SCOPE_PAUSED"
 
 
+class ScopeArchived(Refused):
+    code = "SCOPE_ARCHIVED"
+
+
+class NoSubscriber(Refused):
+    code = "NO_SUBSCRIBER"
+
+
 class QueueFull(Refused):
     code = "QUEUE_FULL"
+
+
+class SignalsFull(Refused):
+    code = "SIGNALS_FULL"
+
+
+class ChildRefused(Refused):
+    """One of the messages that a wait or a step publishes was refused; nothing was written."""
+
+    code = "CHILD_REFUSED"
+
+    # Set by stores. Clients rebuild the error from its text alone.
+    place = 0
+    refused = ""
+
+    @classmethod
+    def at(cls, place: int, refused: str) -> "ChildRefused":
+        error = cls(f"child {place + 1} was refused: {refused}")
+        error.place, error.refused = place, refused
+        return error
 
 
 class NotFound(PenstockError):
@@ -160,8 +217,16 @@ class AlreadySettled(Conflict):
     code = "ALREADY_SETTLED"
 
 
+class TokenExpired(NotFound):
+    code = "TOKEN_EXPIRED"
+
+
 class InvalidState(Conflict):
     code = "INVALID_STATE"
+
+
+class AlreadyDecided(Conflict):
+    code = "ALREADY_DECIDED"
 
 
 class NameTaken(Conflict):
@@ -176,8 +241,20 @@ class IdempotencyConflict(Conflict):
     code = "IDEMPOTENCY_CONFLICT"
 
 
+class SchemaIncompatible(Conflict):
+    code = "SCHEMA_INCOMPATIBLE"
+
+
+class TopologyChanged(Conflict):
+    code = "TOPOLOGY_CHANGED"
+
+
 class Busy(Conflict):
     code = "BUSY"
+
+
+class CannotGovern(PenstockError):
+    code = "CANNOT_GOVERN"
 
 
 class IdentityUnavailable(PenstockError):

@@ -9,8 +9,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from penstock.model.changes import Change, Changed, Horizon
 from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
+from penstock.model.heads import HeadFeed
 from penstock.model.message import NEVER, HistoryRow, Moment, Record, Verb
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.scan import Scan, ScanPage
@@ -41,6 +43,9 @@ from penstock.model.store_types import (
     Tally,
     WorkerInfo,
 )
+from penstock.store_activity import StoreActivity
+from penstock.store_topology import StoreTopology
+from penstock.store_waiting import StoreWaiting
 
 Clock: TypeAlias = Callable[[], Moment]
 # "trusted": the server does not report its durability, and its operator vouches for it.
@@ -207,6 +212,9 @@ class StoreAdmin(Protocol):
     async def scan(self, scan: Scan) -> ScanPage:
         """Reads a bounded page of a source, without locks. Only a snapshot."""
 
+    async def horizon(self) -> Horizon:
+        """Returns the time, the highest message id and the highest history position."""
+
     async def get_many(self, ids: Sequence[int]) -> list[Record]:
         """Returns messages in the given order, without tracebacks and without those that are
         gone."""
@@ -215,9 +223,6 @@ class StoreAdmin(Protocol):
 
     async def redrive(self, ids: Sequence[int]) -> list[Answer]:
         """Makes dead messages ready again, with their counters reset."""
-
-    async def replace(self, id: int, entry: Entry) -> Published:
-        """Ends a dead message as cancelled and publishes a replacement."""
 
     async def purge(self, queue_id: int, places: Collection[str], limit: int) -> int:
         """Ends ready, scheduled or dead messages as cancelled."""
@@ -256,6 +261,12 @@ class StoreRecords(Protocol):
 
     async def delete_documents(self, kind: str, names: Sequence[str]) -> int: ...
 
+    async def advance(self, change: Change) -> Changed | None:
+        """Writes all of the change or nothing. Returns None if a guard was saved meanwhile.
+
+        `acting` is recorded in the same transaction if the change was written.
+        """
+
     async def record(self, acts: Sequence[AuditEntry]) -> None:
         """Writes audit entries of operations that change nothing else. Changes record `acting`."""
 
@@ -276,6 +287,9 @@ class StoreExport(Protocol):
 
         Everything up to `known` is already known to be final and is not checked again.
         """
+
+    async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
+        """Reads the same feed without bodies, with the message of each row and its earlier rows."""
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         """Reads recent history for live views. Rows may repeat or come late."""
@@ -304,7 +318,17 @@ class StoreExport(Protocol):
         """
 
 
-class Store(StoreHotPath, StoreUpkeep, StoreAdmin, StoreRecords, StoreExport, Protocol):
+class Store(
+    StoreHotPath,
+    StoreUpkeep,
+    StoreAdmin,
+    StoreRecords,
+    StoreActivity,
+    StoreExport,
+    StoreTopology,
+    StoreWaiting,
+    Protocol,
+):
     """The complete store interface."""
 
     @property

@@ -1,0 +1,63 @@
+"""The part of the Store protocol about messages that wait: holds, steps, signals, edges."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.model.store_types import Answer
+from penstock.model.waiting import (
+    MAX_LOOK_BATCH,
+    Edge,
+    HeldEnd,
+    Looked,
+    SignalAnswer,
+    SignalDraft,
+    StepLog,
+    StepRecord,
+    StepSave,
+    StepSaved,
+    StoredHold,
+    StoredSignal,
+    Wait,
+    WaitFacts,
+)
+
+
+class StoreWaiting(Protocol):
+    async def wait(self, asked: Wait) -> Answer:
+        """Ends a delivery until its holds have ended. Raises ChildRefused; nothing is written."""
+
+    async def wait_facts(self, id: int, fence: int) -> WaitFacts:
+        """Returns what bounds the waits of a claimed message."""
+
+    async def save_steps(self, items: Sequence[StepSave]) -> list[StepSaved]:
+        """Stores steps, each if its fence holds the lease. Raises ChildRefused."""
+
+    async def steps(self, id: int) -> StepLog:
+        """Returns the step records of a message, in order."""
+
+    async def forget_steps(self, id: int, position: int) -> list[StepRecord]:
+        """Deletes and returns the records of a dead message from a position on."""
+
+    async def signal(self, draft: SignalDraft) -> SignalAnswer:
+        """Stores a signal for an unfinished message. The answer has an error code otherwise."""
+
+    async def signals(self, id: int) -> list[StoredSignal]:
+        """Lists the signals of a message, oldest first."""
+
+    async def look(self, limit: int = MAX_LOOK_BATCH) -> Looked:
+        """Looks at held messages that were nudged or are due, and resumes those it can.
+
+        With nothing to do it only reads.
+        """
+
+    async def end_held(self, items: Sequence[HeldEnd]) -> list[Answer]:
+        """Ends held messages from outside. Of several ends, the first counts."""
+
+    async def holds(self, ids: Sequence[int]) -> list[StoredHold]:
+        """Lists what held messages wait for."""
+
+    async def awaited_results(self, id: int) -> dict[int, bytes]:
+        """Returns the results of the messages that one waited for. They are kept until it ends."""
+
+    async def edges(self, id: int) -> list[Edge]:
+        """Lists the messages that one waits or has waited for."""
