@@ -9,7 +9,7 @@ from penstock.errors import InvalidInput, LockLost, StoreBusy
 from penstock.model.message import Moment
 from penstock.model.store_types import AnswerKind, Completion, Entry, Published
 from penstock.stores.driver_adapters import DriverConnection
-from penstock.stores.sql import publish
+from penstock.stores.sql import publish, waiting
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.transaction import Lockable
 
@@ -63,7 +63,7 @@ async def publish_on(
 ) -> list[Published]:
     """Publishes in the caller's transaction; `tell` is None if no waiter is to be notified."""
     async with inside as tx:
-        outcomes = await publish.publish_all(tx, entries)
+        outcomes = await waiting.publish_in_caller(tx, entries)
         if tx.woken and tell is not None:
             await tx.tell_at_commit(tell)
     return outcomes

@@ -18,6 +18,7 @@ from penstock.model.copies import (
     TicketPlace,
 )
 from penstock.model.message import NEVER, PLAIN, HistoryRow, Meta
+from penstock.rules.items import MOVED, REPLACED
 from penstock.stores.sql.records import make_feed_message, make_history_row
 from penstock.stores.sql.transaction import SqlTransaction
 
@@ -166,7 +167,7 @@ def make_rows(
             message.id, queue_id, message.type, message.priority, life.rank, message.created_at,
             message.run_at, message.expires_at, message.body, encode_plain_meta(meta),
         ))  # fmt: skip
-        if meta.name is not None:
+        if meta.name is not None and not is_replaced(life):
             tables["name"].append((queue_id, meta.name, message.id))
         if life.ticket is not None:
             add_ticket(tables, life, life.ticket, queue_id)
@@ -177,6 +178,11 @@ def make_rows(
     past.sort(key=lambda each: (each[0].at, each[0].position))
     tables["history"] = [make_history(row, queue_id) for row, queue_id in past]
     return tables
+
+
+def is_replaced(life: StoredLife) -> bool:
+    """True if another message has taken over its name."""
+    return bool(life.history) and life.history[-1].reason in (MOVED, REPLACED)
 
 
 def encode_plain_meta(meta: Meta) -> str | None:

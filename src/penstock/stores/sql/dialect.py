@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from penstock.model.copies import StoreDump
+from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
     Claim,
@@ -68,7 +69,11 @@ class Dialect(Protocol):
 
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed: ...
 
+    async def heads(self, cursor: Cursor, limit: int) -> HeadFeed: ...
+
     async def recent(self, after: int, limit: int) -> list[HistoryRow]: ...
+
+    async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]: ...
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int: ...
 

@@ -15,17 +15,22 @@ OwnWork: TypeAlias = Callable[Concatenate[Tx, P], Coroutine[Any, Any, T]]
 
 
 async def save(tx: SqlTransaction, documents: Sequence[Document]) -> list[bool]:
-    await tx.lock(*sorted({make_lockable(each) for each in documents}))
+    await tx.lock(*sorted({make_lockable(each.kind, each.name) for each in documents}))
     return [await save_one(tx, each) for each in documents]
 
 
-def make_lockable(document: Document) -> Lockable:
-    return ("document", 0, f"{document.kind}/{document.name}")
+def make_lockable(kind: str, name: str) -> Lockable:
+    return ("document", 0, f"{kind}/{name}")
+
+
+async def get_version(tx: SqlTransaction, kind: str, name: str) -> int:
+    """Returns 0 if there is no such document."""
+    found = await get(tx, kind, name)
+    return found.version or 0 if found is not None else 0
 
 
 async def save_one(tx: SqlTransaction, document: Document) -> bool:
-    found = await get(tx, document.kind, document.name)
-    stored = found.version if found is not None and found.version is not None else 0
+    stored = await get_version(tx, document.kind, document.name)
     if document.version not in (None, stored):
         return False
     await tx.run(
@@ -57,6 +62,9 @@ def make_document(row: Sequence[Any]) -> Document:
 
 
 async def delete(tx: SqlTransaction, kind: str, names: Sequence[str]) -> int:
+    # A change may have read one as its guard.
+    if names:
+        await tx.lock(*sorted({make_lockable(kind, name) for name in names}))
     return sum([await tx.run("document_delete", kind=kind, name=name) for name in sorted(names)])
 
 

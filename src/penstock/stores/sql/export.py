@@ -22,6 +22,11 @@ async def recent(tx: SqlTransaction, after: int, limit: int) -> list[HistoryRow]
     return [make_history_row(row) for row in rows]
 
 
+async def past(tx: SqlTransaction, before: int, after: int, limit: int) -> list[HistoryRow]:
+    rows = await tx.all("past", before=before, after=after, limit=limit)
+    return [make_history_row(row) for row in rows]
+
+
 async def census(tx: SqlTransaction) -> list[Tally]:
     return [Tally(*row) for row in await tx.all("census")]
 

@@ -1,6 +1,6 @@
 """Ordering keys (one message at a time per key), unique keys, and how a message ends.
 
-Ending a message frees its keys and publishes its callback.
+Ending a message frees its keys, nudges the messages that wait for it and publishes its callback.
 """
 
 from penstock.model.message import NEVER, Flag, State
@@ -65,6 +65,11 @@ async def finalize(
 ) -> None:
     """Call it when the message is finished or dead."""
     await free(tx, id, flags)
+    if flags & Flag.AWAITED:
+        await tx.run("nudge_awaiting", id=id)
+    if flags & Flag.HELD:
+        await tx.run("drop_holds_of", id=id)
+        await tx.run("drop_nudges_of", id=id)
     if flags & Flag.CALLBACK:
         await publish_callback(tx, id, state, reason)
 

@@ -1,14 +1,12 @@
-"""Operator verbs on messages: cancel, redrive, replace, purge."""
+"""Operator verbs on messages: cancel, redrive, purge."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from penstock.errors import Busy, InvalidState
 from penstock.model.message import NEVER, Flag, Moment, State, Verb
-from penstock.model.store_types import MISSING, Answer, AnswerKind, Entry, Published
+from penstock.model.store_types import MISSING, Answer, AnswerKind
 from penstock.stores.sql import keys
 from penstock.stores.sql.keys import finalize
-from penstock.stores.sql.publish import publish_checked
 from penstock.stores.sql.records import make_message
 from penstock.stores.sql.settle import BUSY, end, find_state
 from penstock.stores.sql.transaction import DeliveryRow, SqlTransaction, Ticket
@@ -79,17 +77,22 @@ async def redrive_one(tx: SqlTransaction, id: int) -> Answer:
     row = await take_dead(tx, id)
     if row is None:
         return await explain_not_dead(tx, id)
-    message = await tx.one("message", id=id)
+    await put_back(tx, row)
+    return Answer(AnswerKind.DONE, State.READY)
+
+
+async def put_back(tx: SqlTransaction, row: Any, reason: str | None = None) -> None:
+    """Makes a dead ticket ready, with its counters reset; a keyed one joins the line of its key."""
+    message = await tx.one("message", id=row[2])
     expires_at = message[8] or NEVER
     ticket = Ticket(*row)._replace(attempts=0, deliveries=0, expires_at=expires_at)
     keyed = bool(ticket.flags & Flag.KEYED)
-    await tx.record(ticket, Verb.REDRIVE, State.SCHEDULED if keyed else State.READY)
+    await tx.record(ticket, Verb.REDRIVE, State.SCHEDULED if keyed else State.READY, reason)
     if keyed:
         key = make_message(message[:7]).meta.ordering_key or ""
         await keys.get_in_line(tx, ticket, key, await keys.find_end_of_line(tx))
     else:
         await tx.put_ready(ticket)
-    return Answer(AnswerKind.DONE, State.READY)
 
 
 async def take_dead(tx: SqlTransaction, id: int) -> Any:
@@ -117,17 +120,6 @@ async def purge_one(tx: SqlTransaction, id: int) -> Answer:
         return await explain_not_dead(tx, id)
     await end(tx, Ticket(*row), Verb.CANCEL, State.CANCELLED, "purged")
     return Answer(AnswerKind.DONE, State.CANCELLED)
-
-
-async def replace(tx: SqlTransaction, id: int, entry: Entry) -> Published:
-    """Cancels a dead message and publishes its edited replacement."""
-    row = await take_dead(tx, id)
-    if row is None:
-        if await explain_not_dead(tx, id) is HELD_DEAD:
-            raise Busy(f"message {id} is locked by another transaction; try again")
-        raise InvalidState(f"message {id} is no longer dead")
-    await end(tx, Ticket(*row), Verb.REDRIVE, State.CANCELLED, "replaced")
-    return await publish_checked(tx, entry)
 
 
 async def purge(tx: SqlTransaction, queue_id: int, places: Collection[str], limit: int) -> int:

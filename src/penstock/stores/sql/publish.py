@@ -9,11 +9,15 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock.errors import Busy, IdempotencyConflict, NameTaken, QueueFull
-from penstock.model.message import NEVER, Moment, State, Verb
+from penstock.model.message import NEVER, Flag, Moment, State, Verb
 from penstock.model.store_types import Completion, Dedupe, Entry, Published, UniformBatch
+from penstock.model.units import STALE, Unit, adopt
 from penstock.rules.drafts import find_earliest
 from penstock.stores.sql import keys
+from penstock.stores.sql.holds import hold_published
 from penstock.stores.sql.keys import finalize
 from penstock.stores.sql.transaction import Lockable, SqlTransaction, Ticket
 
@@ -25,7 +29,7 @@ ALONE = ("dedup", "name")
 # Every field of an entry except its body.
 HEADING = attrgetter(
     "queue_id", "type", "priority", "rank", "basis", "delay", "run_at", "ttl", "expires_at",
-    "flags", "meta", "name", "ordering_key", "dedup", "max_depth",
+    "flags", "meta", "name", "ordering_key", "dedup", "max_depth", "unit", "after",
 )  # fmt: skip
 
 
@@ -78,20 +82,25 @@ def compute_expires_at(entry: Entry, now: Moment) -> Moment | None:
 def list_lockables(entry: Entry) -> Iterator[Lockable]:
     """Lists the keys to lock while this entry is written."""
     if entry.dedup is not None:
-        yield ("dedup", entry.queue_id, entry.dedup.key)
+        yield ("dedup", entry.keys_queue_id, entry.dedup.key)
     if entry.name is not None:
-        yield ("name", entry.queue_id, entry.name)
+        yield ("name", entry.keys_queue_id, entry.name)
     if entry.max_depth is not None:
         yield ("depth", entry.queue_id, "")
     if entry.ordering_key is not None:
         yield keys.make_lockable(entry.queue_id, entry.ordering_key)
+    if entry.unit is not None:
+        for copy in entry.unit.copies:
+            yield from list_lockables(copy)
 
 
 async def publish_checked(tx: SqlTransaction, entry: Entry) -> Published:
-    """Publishes an entry with a dedup key, name, ordering key, own lease or depth limit."""
+    """Publishes an entry with a unit, dedup key, name, ordering key, own lease or depth limit."""
+    if entry.unit is not None and not await still_stands(tx, entry.unit):
+        return Published(0, code=STALE)
     if (seen := await find_duplicate(tx, entry)) is not None:
         return seen
-    if entry.name and await tx.one("name_taken", queue_id=entry.queue_id, name=entry.name):
+    if entry.name and await tx.one("name_taken", queue_id=entry.keys_queue_id, name=entry.name):
         return Published(0, code=NameTaken.code)
     full = await is_full(tx, entry)
     if full and entry.overflow == "reject":
@@ -99,7 +108,19 @@ async def publish_checked(tx: SqlTransaction, entry: Entry) -> Published:
     id = await write_message(tx, entry)
     await remember(tx, entry, id)
     await place(tx, entry, id, full)
+    if entry.unit is not None and entry.unit.copies:
+        copies = [replace(copy, meta=adopt(copy.meta, id)) for copy in entry.unit.copies]
+        await publish_copies(tx, copies)
     return Published(id)
+
+
+async def still_stands(tx: SqlTransaction, unit: Unit) -> bool:
+    """True if the documents that the entry was made from are stored in those versions."""
+    for kind, name, version in unit.expects:
+        row = await tx.one("document", kind=kind, name=name, now=tx.now)
+        if version != (0 if row is None else row[3]):
+            return False
+    return True
 
 
 async def write_message(tx: SqlTransaction, entry: Entry) -> int:
@@ -123,7 +144,7 @@ async def write_message(tx: SqlTransaction, entry: Entry) -> int:
 async def find_duplicate(tx: SqlTransaction, entry: Entry) -> Published | None:
     if entry.dedup is None:
         return None
-    seen = await tx.one("dedup_seen", queue_id=entry.queue_id, key=entry.dedup.key, now=tx.now)
+    seen = await tx.one("dedup_seen", queue_id=entry.keys_queue_id, key=entry.dedup.key, now=tx.now)
     if seen is None:
         return None
     id, digest = seen
@@ -133,7 +154,7 @@ async def find_duplicate(tx: SqlTransaction, entry: Entry) -> Published | None:
 
 
 async def is_full(tx: SqlTransaction, entry: Entry) -> bool:
-    if entry.max_depth is None:
+    if entry.max_depth is None or (entry.unit is not None and entry.unit.state is not None):
         return False
     row = await tx.one("depth", queue_id=entry.queue_id, most=entry.max_depth)
     depth: int = row[0]
@@ -142,11 +163,11 @@ async def is_full(tx: SqlTransaction, entry: Entry) -> bool:
 
 async def remember(tx: SqlTransaction, entry: Entry, id: int) -> None:
     if entry.name is not None:
-        await tx.run("name_take", queue_id=entry.queue_id, name=entry.name, id=id)
+        await tx.run("name_take", queue_id=entry.keys_queue_id, name=entry.name, id=id)
     if (dedup := entry.dedup) is not None:
         await tx.run(
             "dedup_remember",
-            queue_id=entry.queue_id,
+            queue_id=entry.keys_queue_id,
             key=dedup.key,
             id=id,
             digest=dedup.digest,
@@ -162,15 +183,27 @@ async def place(tx: SqlTransaction, entry: Entry, id: int, full: bool) -> None:
     due = compute_due_at(entry, tx.now)
     ticket = ticket_of(entry, id, tx.now)
     if full:
-        await tx.put_dead(ticket, tx.now, "overflow", None)
-        await tx.record(ticket, Verb.PUBLISH, State.DEAD, "overflow")
-        await finalize(tx, id, ticket.flags, State.DEAD, "overflow")
+        await end_at_once(tx, ticket, State.DEAD, "overflow")
+    elif entry.unit is not None and entry.unit.state is not None:
+        await end_at_once(tx, ticket, entry.unit.state, entry.unit.reason)
+    elif entry.flags & Flag.HELD:
+        # It enters the line of its ordering key when nothing else holds it.
+        await tx.put_scheduled(ticket, due if due > tx.now else NEVER)
     elif due > tx.now:
         await tx.put_scheduled(ticket, due, entry.ordering_key)
     elif entry.ordering_key is not None:
         await keys.get_in_line(tx, ticket, entry.ordering_key, id)
     else:
         await tx.put_ready(ticket)
+
+
+async def end_at_once(tx: SqlTransaction, ticket: Ticket, state: State, reason: str | None) -> None:
+    """Ends a message that is never delivered, as dead or final."""
+    ticket = ticket._replace(flags=ticket.flags & ~Flag.HELD)
+    if state is State.DEAD:
+        await tx.put_dead(ticket, tx.now, reason, None)
+    await tx.record(ticket, Verb.PUBLISH, state, reason)
+    await finalize(tx, ticket.id, ticket.flags, state, reason)
 
 
 def ticket_of(entry: Entry, id: int, now: Moment) -> Ticket:
@@ -185,6 +218,10 @@ class LockingTransaction(SqlTransaction):
     @abstractmethod
     async def try_lock(self, what: Sequence[Lockable]) -> list[bool]:
         """Tries to lock each without waiting; returns which succeeded."""
+
+    async def try_hold(self, ids: Sequence[int]) -> list[int]:
+        free = await self.try_lock([("hold", 0, str(id)) for id in ids]) if ids else []
+        return [id for id, ours in zip(ids, free, strict=True) if ours]
 
     @abstractmethod
     async def publish_plain(self, entries: Sequence[Entry]) -> list[Published]:
@@ -246,6 +283,18 @@ async def publish_each(tx: SqlTransaction, entries: Sequence[Entry]) -> list[Pub
     return [await publish_checked(tx, entry) for entry in entries]
 
 
+async def publish_copies(tx: SqlTransaction, entries: Sequence[Entry]) -> None:
+    """Publishes the copies of an entry; plain ones as sets where the engine has a statement."""
+    for plain, run in groupby(entries, attrgetter("plain")):
+        copies = list(run)
+        if plain and isinstance(tx, LockingTransaction):
+            await tx.publish_plain(copies)
+            continue
+        outcomes = await publish_each(tx, copies)
+        if any(copy.after for copy in copies):
+            await hold_published(tx, copies, outcomes)
+
+
 async def split_plain(tx: LockingTransaction, entries: Sequence[Entry]) -> list[int]:
     """Returns the indexes of the entries whose locks were acquired."""
     asked = [
@@ -261,8 +310,7 @@ async def split_plain(tx: LockingTransaction, entries: Sequence[Entry]) -> list[
 
 
 async def publish_atomic(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
-    if asked := sorted({what for entry in entries for what in list_lockables(entry)}):
-        await tx.lock(*asked)
+    await lock_keys(tx, entries)
     await tx.save()
     outcomes = await publish_all(tx, entries)
     if any_refused(outcomes):
@@ -270,6 +318,17 @@ async def publish_atomic(tx: LockingTransaction, entries: Sequence[Entry]) -> li
         outcomes = refuse_all(outcomes)
         tx.woken.clear()
     return outcomes
+
+
+async def publish_locked(tx: LockingTransaction, entries: Sequence[Entry]) -> list[Published]:
+    """Publishes as part of a larger transaction, which its caller undoes if one is refused."""
+    await lock_keys(tx, entries)
+    return await publish_all(tx, entries)
+
+
+async def lock_keys(tx: LockingTransaction, entries: Sequence[Entry]) -> None:
+    if asked := sorted({what for entry in entries for what in list_lockables(entry)}):
+        await tx.lock(*asked)
 
 
 async def complete_keyed(

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import Archived
+from penstock.model.activity import Heading, HeldLease
 from penstock.model.message import (
     NEVER,
     PLAIN,
@@ -271,3 +272,12 @@ async def find(tx: SqlTransaction, query: Query) -> list[Record]:
         if len(found) >= query.limit:
             break
     return found[: query.limit]
+
+
+async def list_held(tx: SqlTransaction, after: int, limit: int) -> list[HeldLease]:
+    return [HeldLease(*row) for row in await tx.all("held", after=after, limit=limit)]
+
+
+async def get_headings(tx: SqlTransaction, ids: Sequence[int]) -> dict[int, Heading]:
+    rows = await tx.all("headings", ids=tx.listed(ids))
+    return {id: Heading(type, decode_meta(meta).correlation_id) for id, type, meta in rows}

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from penstock.model.changes import Horizon
 from penstock.model.scan import Position, Scan, ScanHead, ScanPage, Source
 from penstock.stores.sql.transaction import SqlTransaction
 
@@ -46,3 +47,8 @@ async def read_page(tx: SqlTransaction, scan: Scan, after: Position, limit: int)
     )
     heads = [ScanHead(*row) for row in rows]
     return ScanPage(heads, heads[-1].position if len(heads) == limit else None)
+
+
+async def horizon(tx: SqlTransaction) -> Horizon:
+    message, history = await tx.one("highest")
+    return Horizon(tx.now, message, history)

@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from penstock.errors import Busy, OutcomeUnknown, StoreBusy, StoreUnreachable
-from penstock.model.message import Flag, Verb
+from penstock.errors import OutcomeUnknown, StoreBusy, StoreUnreachable
+from penstock.model.changes import Change, Changed
+from penstock.model.documents import acting
+from penstock.model.message import Flag, Moment, Verb
 from penstock.model.store_types import (
     DONE,
     Answer,
@@ -26,8 +28,9 @@ from penstock.model.store_types import (
     are_plain,
 )
 from penstock.retry import DEAD_LETTER, LOCKED, Retries
-from penstock.stores.sql import caller_transaction, messages, publish, upkeep
+from penstock.stores.sql import caller_transaction, messages, publish, upkeep, waiting
 from penstock.stores.sql import settle as settling
+from penstock.stores.sql.advance import advance
 from penstock.stores.sql.database import ServerDatabase, TransactionConflict, Work
 from penstock.stores.sql.dialect import Locked, ServerDialect
 from penstock.stores.sql.documents import with_audit
@@ -56,7 +59,7 @@ class ServerVerbs:
         if are_plain(entries):
             return await self.dialect.enqueue_plain(entries)
         if atomic:
-            return await self.database.write(publish.publish_atomic, entries)
+            return await self.database.write(waiting.publish_holding, entries)
         try:
             return await self.database.attempt(publish.publish_all, entries)
         except TransactionConflict:
@@ -216,6 +219,13 @@ class ServerVerbs:
                 return True
         return False
 
+    publish_inside = staticmethod(publish.publish_locked)
+
+    async def look_when(self) -> tuple[Moment, bool, Moment | None]:
+        """Returns the time, whether a message was nudged, and when the next hold is due."""
+        ((now, nudged, next_at),) = await self.database.fetch("look_when")
+        return now, bool(nudged), next_at
+
     # Agents and operators.
 
     async def expired_leases(self, limit: int) -> Sweep:
@@ -264,15 +274,8 @@ class ServerVerbs:
             for id, answer in zip(ids, answers, strict=True)
         ]
 
-    async def replace(self, id: int, entry: Entry) -> Published:
-        retries: Retries | None = None
-        while True:
-            try:
-                return await self.database.attempt(with_audit(messages.replace), id, entry)
-            except (Busy, TransactionConflict):
-                retries = retries or DEAD_LETTER.begin()
-                if not await retries.again():
-                    raise
+    async def advance(self, change: Change) -> Changed | None:
+        return await self.database.write(advance, change, waiting.publish_holding, acting.get())
 
 
 def can_run_in_set(move: Move) -> bool:

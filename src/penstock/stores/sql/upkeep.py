@@ -14,6 +14,11 @@ from penstock.stores.sql.settle import end
 from penstock.stores.sql.transaction import SqlTransaction, Ticket
 
 EXPORT_HOLD = 30 * 86_400_000_000
+# What is deleted with a message. Results come first: edges and ends tell who waits for them.
+TABLES = ("result", "history", "message", "name", "step", "signal", "edge", "hold")
+# Cursors of agents, which hold retention for a shorter time, have names that begin like this.
+AGENT_PREFIX = "agent:"
+AGENT_HOLD = 86_400_000_000
 # Distinct ranks of one queue that aging looks at.
 MAX_LEVELS = 10_000
 
@@ -100,7 +105,9 @@ async def list_levels(tx: SqlTransaction, queue_id: int) -> list[int]:
 
 async def find_prunable(tx: SqlTransaction, retention: Retention) -> tuple[list[int], Pruned]:
     """Finds messages past retention in one range of history."""
-    message, history = await tx.one("held_by_cursors", since=tx.now - EXPORT_HOLD)
+    message, history = await tx.one(
+        "held_by_cursors", since=tx.now - EXPORT_HOLD, agents_since=tx.now - AGENT_HOLD
+    )
     queues = frozenset(retention.queue_ids)
     ids: list[int] = []
     position = retention.after
@@ -120,7 +127,7 @@ async def find_prunable(tx: SqlTransaction, retention: Retention) -> tuple[list[
 async def prune(tx: SqlTransaction, retention: Retention) -> Pruned:
     ids, pruned = await find_prunable(tx, retention)
     if ids:
-        for table in ("history", "message", "name", "result"):
+        for table in TABLES:
             await tx.run(f"prune_{table}", ids=tx.listed(ids))
         await tx.run("pruned_up_to", id=max(ids))
     return pruned

@@ -14,7 +14,7 @@ from penstock.stores.driver_adapters import CallerConnection, DriverAdapters
 from penstock.stores.sql.settle import complete_one
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.connection import refuse_newer, translate_error
-from penstock.stores.sqlite.publish import publish_each
+from penstock.stores.sqlite.publish import publish_holding
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.writer import Work
 
@@ -108,7 +108,7 @@ def publish(
     """
     with use_connection(connection, path) as db:
         if db.in_transaction:
-            return run_in_savepoint(db, now, publish_each, entries), False
+            return run_in_savepoint(db, now, publish_holding, entries), False
         db.execute("BEGIN IMMEDIATE")
         return publish_begun(db, now, entries), not db.in_transaction
 
@@ -167,7 +167,7 @@ def check_same_file(db: sqlite3.Connection, path: str) -> None:
 def publish_begun(db: sqlite3.Connection, now: Moment, entries: Sequence[Entry]) -> list[Published]:
     """Publishes in the transaction we began; does not leave an empty one open."""
     try:
-        outcomes = run_in_savepoint(db, now, publish_each, entries)
+        outcomes = run_in_savepoint(db, now, publish_holding, entries)
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")

@@ -127,10 +127,10 @@ async def make_leased(
         )
         for id, queue, type_, priority, created, body, meta, attempts, deliveries, flags, _ in rows
     ]  # fmt: skip
-    return [
-        await apply_own_lease(tx, message) if message.flags & Flag.OWN_LEASE else message
-        for message in messages
-    ]
+    for number, message in enumerate(messages):
+        if message.flags & Flag.OWN_LEASE:
+            messages[number] = await apply_own_lease(tx, message)
+    return messages
 
 
 async def apply_own_lease(tx: SqliteTransaction, message: Leased) -> Leased:

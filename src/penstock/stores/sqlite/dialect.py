@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from penstock.errors import InvalidInput
 from penstock.model.copies import StoreCounters, StoreDump
+from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
     Claim,
@@ -20,6 +21,7 @@ from penstock.store import Check
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import Rows
 from penstock.stores.sql.documents import with_audit
+from penstock.stores.sql.heads import make_head_feed
 from penstock.stores.sql.records import make_feed_message
 from penstock.stores.sqlite import claim as claiming
 from penstock.stores.sqlite import health
@@ -83,6 +85,12 @@ class SqliteDialect:
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.database.read(read_feed, cursor, limit)
 
+    async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
+        return await self.database.read(read_heads, cursor, limit)
+
+    async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
+        return await self.database.read(export.past, before, after, limit)
+
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(export.recent, after, limit)
 
@@ -124,6 +132,18 @@ async def read_feed(tx: SqliteTransaction, cursor: Cursor, limit: int) -> Feed:
             history[-1].position if history else cursor.history,
         ),
     )
+
+
+async def read_heads(tx: SqliteTransaction, cursor: Cursor, limit: int) -> HeadFeed:
+    epoch = await export.epoch(tx, cursor)
+    messages = await tx.all("heads_messages", after=cursor.message, limit=limit)
+    history = await export.recent(tx, cursor.history, limit)
+    reached = Cursor(
+        epoch,
+        messages[-1][0] if messages else cursor.message,
+        history[-1].position if history else cursor.history,
+    )
+    return await make_head_feed(tx, messages, history, reached)
 
 
 async def copy_to(tx: SqliteTransaction, path: str) -> None:

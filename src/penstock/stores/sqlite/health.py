@@ -4,6 +4,7 @@ import os
 
 from penstock.store import Check, Durability
 from penstock.stores.sql import upkeep
+from penstock.stores.sql.waiting import check_waits
 from penstock.stores.sqlite.connection import SCHEMA, read_floor
 from penstock.stores.sqlite.files import LOW_WATER, StoreFiles
 from penstock.stores.sqlite.transaction import SqliteTransaction
@@ -19,6 +20,7 @@ async def examine(
         await upkeep.check_leases(tx),
         await upkeep.check_exports(tx),
         await upkeep.check_dead(tx),
+        await check_waits(tx),
     ]
     return found if files is None else [*found, check_room(files), check_modes(files)]
 

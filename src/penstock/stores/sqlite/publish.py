@@ -5,6 +5,8 @@ from itertools import chain, groupby
 
 from penstock.model.message import Moment
 from penstock.model.store_types import Entry, Published, UniformBatch, are_plain
+from penstock.rules.waiting import mark_awaited
+from penstock.stores.sql.holds import hold_published
 from penstock.stores.sql.publish import (
     any_refused,
     compute_due_at,
@@ -35,17 +37,40 @@ INSERTS_UNIFORM = make_insert_statements(
 )
 
 
+def count_body_bytes(entries: Sequence[Entry]) -> int:
+    if isinstance(entries, UniformBatch):
+        return sum(map(len, entries.bodies))
+    copies = (entry.unit.copies for entry in entries if entry.unit is not None)
+    return sum(len(entry.body) for entry in entries) + sum(map(count_body_bytes, copies))
+
+
 async def publish(
     tx: SqliteTransaction, entries: Sequence[Entry], atomic: bool = False
 ) -> list[Published]:
-    if not atomic:
-        return await publish_each(tx, entries)
+    return await (publish_atomic if atomic else publish_each)(tx, entries)
+
+
+async def publish_atomic(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
     tx.db.execute("SAVEPOINT atomic")
-    outcomes = await publish_each(tx, entries)
+    outcomes = await publish_holding(tx, entries)
     if any_refused(outcomes):
         tx.db.execute("ROLLBACK TO atomic")
         outcomes = refuse_all(outcomes)
     tx.db.execute("RELEASE atomic")
+    return outcomes
+
+
+async def publish_holding(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Published]:
+    """Publishes in order, with the holds of entries that wait for others."""
+    if isinstance(entries, UniformBatch):
+        return await publish_each(tx, entries)
+    afters = [entry.after for entry in entries if entry.after is not None]
+    if not afters:
+        return await publish_each(tx, entries)
+    entries = mark_awaited(entries, afters)
+    outcomes = await publish_each(tx, entries)
+    if not any_refused(outcomes):
+        await hold_published(tx, entries, outcomes)
     return outcomes
 
 

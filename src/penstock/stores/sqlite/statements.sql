@@ -80,7 +80,8 @@ SELECT id FROM penstock_scheduled INDEXED BY penstock_scheduled_line
 WHERE queue_id = :queue_id AND key = :key AND due_at = 9007199254740991
 ORDER BY position LIMIT 1;
 -- name: get_in_line
-UPDATE penstock_scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
+UPDATE penstock_scheduled SET due_at = 9007199254740991, position = coalesce(position, id)
+WHERE id = :id;
 -- name: end_of_line
 UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'penstock_message' RETURNING seq;
 
@@ -93,7 +94,7 @@ INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length)
 SELECT id, :fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
-       CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
+       CASE WHEN :begins AND deliveries > 0 THEN flags | {UNBEGUN} ELSE flags END,
        :consumer, :now, :until, :until - :now
 FROM (SELECT * FROM penstock_ready WHERE queue_id = :queue ORDER BY rank, id LIMIT :limit)
 WHERE expires_at > :now;
@@ -124,7 +125,7 @@ INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length)
 SELECT id, :fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
-       CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
+       CASE WHEN :begins AND deliveries > 0 THEN flags | {UNBEGUN} ELSE flags END,
        :consumer, :now, :until, :until - :now
 FROM penstock_ready WHERE queue_id = :queue AND rank = :rank AND id = :id;
 -- name: take_ready
@@ -149,7 +150,7 @@ WHERE queue_id = :queue_id AND type = :type ORDER BY dead_at, id LIMIT :limit;
 INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length, dead_at, dead_reason, dead_error)
-SELECT id, :fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | 16,
+SELECT id, :fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | {FROM_DEAD},
        :consumer, :now, :until, :until - :now, dead_at, reason, error
 FROM penstock_dead WHERE id = :id;
 
@@ -177,7 +178,7 @@ UPDATE penstock_lease SET lease_until = max(lease_until, :until), length = :unti
 WHERE id = :id AND fence = :fence
 RETURNING lease_until, flags;
 -- name: begin
-UPDATE penstock_lease SET flags = flags & ~4, begun_at = ifnull(begun_at, :now)
+UPDATE penstock_lease SET flags = flags & ~{UNBEGUN}, begun_at = ifnull(begun_at, :now)
 WHERE id = :id AND fence = :fence;
 -- name: progress
 UPDATE penstock_lease SET percent = ifnull(:percent, percent), note = ifnull(:note, note),
@@ -187,10 +188,12 @@ WHERE id = :id AND fence = :fence;
 SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
        l.length, m.meta, l.dead_reason,
        (SELECT count(*) FROM penstock_history h
-        WHERE h.id = l.id AND h.final = 0 AND h.verb = 'park'),
+        WHERE h.id = l.id AND h.final = 0 AND h.verb = 'park'
+          AND h.position > ifnull((SELECT max(position) FROM penstock_history r WHERE r.id = l.id
+                                   AND r.final = 0 AND r.verb IN ('redrive', 'wait')), 0)),
        (SELECT min(h.claimed_at) FROM penstock_history h WHERE h.id = l.id AND h.final = 0
           AND h.position > ifnull((SELECT max(position) FROM penstock_history r WHERE r.id = l.id
-                                   AND r.final = 0 AND r.verb = 'redrive'), 0))
+                                   AND r.final = 0 AND r.verb IN ('redrive', 'wait')), 0))
 FROM penstock_lease l JOIN penstock_message m ON m.id = l.id
 WHERE l.id = :id AND l.fence = :fence;
 -- name: lease_expired
@@ -210,7 +213,8 @@ SELECT fence, 0 FROM penstock_lease WHERE id = :id;
 
 -- name: due
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, key
-FROM penstock_scheduled WHERE due_at <= :now ORDER BY due_at, id LIMIT :limit;
+FROM penstock_scheduled WHERE due_at <= :now AND flags & {HELD} = 0
+ORDER BY due_at, id LIMIT :limit;
 -- name: next_due
 SELECT due_at FROM penstock_scheduled WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
 -- name: take_scheduled
@@ -246,14 +250,20 @@ LIMIT :limit;
 -- name: drop_dedup
 DELETE FROM penstock_dedup WHERE queue_id = :queue_id AND key = :key AND expires_at <= :now;
 -- name: old_results
-SELECT id FROM penstock_result WHERE expires_at <= :now LIMIT :limit;
+-- Results are kept until the messages that wait for them have ended.
+SELECT id FROM penstock_result AS r WHERE expires_at <= :now AND NOT EXISTS (
+    SELECT 1 FROM penstock_edge AS e WHERE e.awaited_id = r.id AND NOT EXISTS (
+        SELECT 1 FROM penstock_history AS h WHERE h.id = e.held_id AND h.final = 1))
+LIMIT :limit;
 -- name: drop_result
 DELETE FROM penstock_result WHERE id = :id;
 -- name: prunable
 SELECT position, id, queue_id, at, final, id FROM penstock_history
 WHERE position > :after ORDER BY position LIMIT :limit;
 -- name: held_by_cursors
-SELECT min(message), min(history) FROM penstock_cursor WHERE advanced_at > :since;
+-- The cursor of an agent holds retention for a shorter time than that of an export.
+SELECT min(message), min(history) FROM penstock_cursor
+WHERE advanced_at > CASE WHEN name LIKE 'agent:%' THEN :agents_since ELSE :since END;
 -- name: prune_history
 DELETE FROM penstock_history WHERE position IN (
     SELECT h.position FROM json_each(:ids) j CROSS JOIN penstock_history h ON h.id = j.value
@@ -266,7 +276,9 @@ DELETE FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: prune_name
 DELETE FROM penstock_name WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: prune_result
-DELETE FROM penstock_result WHERE id IN (SELECT value FROM json_each(:ids));
+DELETE FROM penstock_result AS r WHERE id IN (SELECT value FROM json_each(:ids)) AND NOT EXISTS (
+    SELECT 1 FROM penstock_edge AS e WHERE e.awaited_id = r.id AND NOT EXISTS (
+        SELECT 1 FROM penstock_history AS h WHERE h.id = e.held_id AND h.final = 1));
 -- name: pruned_up_to
 UPDATE penstock_counter SET value = max(value, :id) WHERE name = 'pruned';
 
@@ -365,13 +377,13 @@ SELECT body FROM penstock_result WHERE id = :id AND expires_at > :now;
 DELETE FROM penstock_ready WHERE queue_id = :queue_id AND id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
 -- name: request_cancel
-UPDATE penstock_lease SET flags = flags | 8 WHERE id = :id AND fence = :fence;
+UPDATE penstock_lease SET flags = flags | {CANCEL_REQUESTED} WHERE id = :id AND fence = :fence;
 -- name: take_lease
 DELETE FROM penstock_lease WHERE id = :id AND fence = :fence
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags,
           consumer, fence, claimed_at, dead_at, dead_error;
 -- name: lock_dead
-SELECT 1 FROM penstock_dead WHERE id = :id;
+SELECT flags FROM penstock_dead WHERE id = :id;
 -- name: take_dead
 DELETE FROM penstock_dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
@@ -395,6 +407,28 @@ RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flag
 DELETE FROM penstock_dead WHERE id IN (
     SELECT id FROM penstock_dead WHERE queue_id = :queue_id AND dead_at < :before ORDER BY dead_at, id LIMIT :limit)
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+
+-- name: lock_ready
+SELECT rank, flags FROM penstock_ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id;
+-- name: lock_ready_anywhere
+SELECT rank, flags FROM penstock_ready WHERE queue_id = :queue_id AND id = :id;
+-- name: lock_scheduled
+SELECT due_at, key, position, flags FROM penstock_scheduled WHERE id = :id;
+-- name: rank_of
+SELECT rank FROM penstock_message WHERE id = :id;
+-- name: is_awaited
+SELECT 1 FROM penstock_edge WHERE awaited_id = :id AND state IS NULL LIMIT 1;
+-- name: last_position
+SELECT max(position) FROM penstock_history WHERE id = :id AND final = 0;
+-- name: pass_head
+UPDATE penstock_head SET id = :new WHERE id = :id;
+-- name: pass_name
+UPDATE penstock_name SET id = :new WHERE queue_id = :queue_id AND name = :name;
+-- name: rerank_scheduled
+UPDATE penstock_scheduled SET rank = :rank WHERE id = :id AND rank != :rank;
+-- name: highest
+SELECT (SELECT coalesce(max(id), 0) FROM penstock_message),
+       (SELECT coalesce(max(position), 0) FROM penstock_history);
 
 -- name: front_of_line
 SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
@@ -464,6 +498,26 @@ WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before
 -- name: feed_messages
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
 FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;
+-- name: heads_messages
+SELECT id, queue_id, type, created_at, run_at, length(body), meta
+FROM penstock_message WHERE id > :after ORDER BY id LIMIT :limit;
+-- name: heads_of
+SELECT id, queue_id, type, created_at, run_at, length(body), meta
+FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: rests_of
+SELECT id, position, verb, state, error, consumer, at, due_at
+FROM penstock_history WHERE id IN (SELECT value FROM json_each(:ids)) AND final = 0
+ORDER BY position;
+-- name: held
+SELECT id, fence, queue_id, consumer, attempts, claimed_at, lease_until
+FROM penstock_lease WHERE fence > :after ORDER BY fence, id LIMIT :limit;
+-- name: past
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock_history WHERE position < :before AND position > :after
+ORDER BY position DESC LIMIT :limit;
+-- name: headings
+SELECT id, type, meta FROM penstock_message WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: recent
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -498,7 +552,8 @@ ON CONFLICT (name) DO UPDATE
 SET epoch = excluded.epoch, message = excluded.message, history = excluded.history,
     advanced_at = excluded.advanced_at;
 -- name: cursors
-SELECT name, epoch, message, history, advanced_at FROM penstock_cursor ORDER BY name;
+SELECT name, epoch, message, history, advanced_at FROM penstock_cursor
+WHERE name NOT LIKE 'agent:%' ORDER BY name;
 
 -- name: worker_save
 INSERT INTO penstock_worker (id, host, pid, profile, started_at, seen_at)
@@ -652,3 +707,141 @@ UPDATE sqlite_sequence SET seq = max(seq, :message) WHERE name = 'penstock_messa
 -- name: restore_counters
 UPDATE penstock_counter SET value = max(value, CASE name WHEN 'fence' THEN :fence ELSE :pruned END)
 WHERE name IN ('fence', 'pruned');
+
+-- name: hold_add
+INSERT INTO penstock_hold (held_id, place, number, due_at, kind, name, policy, need, on_dead)
+VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
+-- name: edge_add
+INSERT INTO penstock_edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
+-- name: nudge_add
+INSERT INTO penstock_nudge (held_id) VALUES (:held_id);
+-- name: nudge_awaiting
+INSERT INTO penstock_nudge (held_id, awaited_id)
+SELECT held_id, awaited_id FROM penstock_edge WHERE awaited_id = :id AND state IS NULL;
+-- name: drop_holds_of
+DELETE FROM penstock_hold WHERE held_id = :id;
+-- name: drop_nudges_of
+DELETE FROM penstock_nudge WHERE held_id = :id;
+-- name: nudged
+SELECT held_id FROM penstock_nudge ORDER BY id LIMIT :limit;
+-- name: holds_due
+SELECT held_id FROM penstock_hold WHERE due_at <= :now AND due_at < 9007199254740991
+ORDER BY due_at LIMIT :limit;
+-- name: next_hold_due
+SELECT due_at FROM penstock_hold WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
+-- name: nudges_of
+SELECT id, held_id, awaited_id FROM penstock_nudge WHERE held_id IN (SELECT value FROM json_each(:ids));
+-- name: holds_of
+SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock_hold
+WHERE held_id IN (SELECT value FROM json_each(:ids)) ORDER BY held_id, place;
+-- name: held_tickets
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM penstock_scheduled
+WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & {HELD} <> 0;
+-- name: held_among
+SELECT id FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids)) AND flags & {HELD} <> 0;
+-- name: take_held
+DELETE FROM penstock_scheduled WHERE id = :id AND flags & {HELD} <> 0
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: signals_held
+SELECT DISTINCT message_id, name FROM penstock_signal
+WHERE message_id IN (SELECT value FROM json_each(:ids)) AND consumed = 0;
+-- name: edges_ended
+SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
+JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1
+WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'dead' FROM penstock_edge AS e
+JOIN penstock_dead AS d ON d.id = e.awaited_id
+WHERE e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL;
+-- name: edges_ended_by
+SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
+JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1
+WHERE e.awaited_id IN (SELECT value FROM json_each(:awaited)) AND e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'dead' FROM penstock_edge AS e
+JOIN penstock_dead AS d ON d.id = e.awaited_id
+WHERE e.awaited_id IN (SELECT value FROM json_each(:awaited)) AND e.held_id IN (SELECT value FROM json_each(:ids)) AND e.state IS NULL;
+-- name: edges_settle
+UPDATE penstock_edge SET state = :state
+WHERE held_id IN (SELECT value FROM json_each(:ids)) AND awaited_id IN (SELECT value FROM json_each(:awaited)) AND state IS NULL;
+-- name: edge_counts
+SELECT held_id, number, state, count(*) FROM penstock_edge
+WHERE held_id IN (SELECT value FROM json_each(:ids)) GROUP BY held_id, number, state;
+-- name: edges_of
+SELECT held_id, awaited_id, number, state FROM penstock_edge WHERE held_id = :id
+ORDER BY number, awaited_id;
+-- name: awaited_results
+SELECT r.id, r.body FROM penstock_edge AS e JOIN penstock_result AS r ON r.id = e.awaited_id
+WHERE e.held_id = :id;
+-- name: torn_waits
+-- Held messages without a hold, and holds without a held message.
+SELECT (SELECT count(*) FROM penstock_scheduled AS s WHERE s.flags & {HELD} <> 0 AND NOT EXISTS (
+            SELECT 1 FROM penstock_hold AS h WHERE h.held_id = s.id)),
+       (SELECT count(*) FROM penstock_hold AS h WHERE NOT EXISTS (
+            SELECT 1 FROM penstock_scheduled AS s WHERE s.id = h.held_id)),
+       (SELECT count(*) FROM penstock_hold);
+-- name: drop_hold
+DELETE FROM penstock_hold WHERE held_id = :held_id AND place = :place;
+-- name: drop_holds
+DELETE FROM penstock_hold WHERE held_id IN (SELECT value FROM json_each(:ids));
+-- name: drop_nudges
+DELETE FROM penstock_nudge WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: resume_held
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags & ~{HELD}
+FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: leave_held
+DELETE FROM penstock_scheduled WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: reschedule_held
+UPDATE penstock_scheduled SET due_at = :due_at WHERE id = :id AND flags & {HELD} <> 0;
+-- name: heads_among
+SELECT id FROM penstock_head WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: lease_shared
+SELECT flags FROM penstock_lease WHERE id = :id AND fence = :fence;
+-- name: flag_steps
+UPDATE penstock_lease SET flags = flags | {STEPS} WHERE id = :id AND fence = :fence;
+-- name: step
+SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock_step
+WHERE message_id = :id AND name = :name AND key = :key;
+-- name: steps
+SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock_step
+WHERE message_id = :id ORDER BY position;
+-- name: step_save
+INSERT INTO penstock_step (message_id, name, key, kind, position, done, due_at, at, fence, body)
+VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)
+ON CONFLICT (message_id, name, key) DO UPDATE SET kind = excluded.kind, done = excluded.done,
+    due_at = excluded.due_at, at = excluded.at, fence = excluded.fence, body = excluded.body;
+-- name: step_delete
+DELETE FROM penstock_step WHERE message_id = :id AND name = :name AND key = :key;
+-- name: last_redrive
+SELECT position, at FROM penstock_history
+WHERE id = :id AND final = 0 AND verb = 'redrive' ORDER BY position DESC LIMIT 1;
+-- name: wait_counts
+SELECT (SELECT count(*) FROM penstock_history
+        WHERE id = :id AND final = 0 AND verb = 'wait' AND position > :position),
+       (SELECT count(*) FROM penstock_step WHERE message_id = :id AND at >= :at),
+       (SELECT count(*) FROM penstock_step WHERE message_id = :id AND fence = :fence);
+-- name: recent_waits
+SELECT at, claimed_at FROM penstock_history
+WHERE id = :id AND final = 0 AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
+-- name: signal_of_key
+SELECT id, body FROM penstock_signal WHERE message_id = :id AND name = :name AND key = :key;
+-- name: signal_count
+SELECT count(*) FROM penstock_signal WHERE message_id = :id AND consumed = 0;
+-- name: signal_add
+INSERT INTO penstock_signal (message_id, name, key, at, consumed, body)
+VALUES (:id, :name, :key, :at, 0, :body)
+RETURNING id;
+-- name: signals
+SELECT id, message_id, name, key, at, consumed, body FROM penstock_signal
+WHERE message_id = :id ORDER BY id;
+-- name: signal_consume
+UPDATE penstock_signal SET consumed = 1 WHERE id = :signal_id AND message_id = :id;
+-- name: prune_step
+DELETE FROM penstock_step WHERE message_id IN (SELECT value FROM json_each(:ids));
+-- name: prune_signal
+DELETE FROM penstock_signal WHERE message_id IN (SELECT value FROM json_each(:ids));
+-- name: prune_edge
+DELETE FROM penstock_edge WHERE held_id IN (SELECT value FROM json_each(:ids));
+-- name: prune_hold
+DELETE FROM penstock_hold WHERE held_id IN (SELECT value FROM json_each(:ids));

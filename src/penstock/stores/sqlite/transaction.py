@@ -34,6 +34,9 @@ class SqliteTransaction(SqlTransaction):
     async def all(self, statement: str, /, **values: Any) -> list[Any]:
         return self.db.execute(SQL[statement], values).fetchall()
 
+    async def run_many(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
+        self.db.executemany(SQL[statement], rows)
+
     async def lock(self, *what: Lockable) -> None:
         """Does nothing: SQLite has one writer at a time."""
 

@@ -6,7 +6,9 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from penstock.model.message import State, Verb
+from penstock.model.changes import Change, Changed
+from penstock.model.documents import acting
+from penstock.model.message import Moment, State, Verb
 from penstock.model.store_types import (
     DONE,
     Answer,
@@ -19,10 +21,10 @@ from penstock.model.store_types import (
     Promoted,
     Published,
     Sweep,
-    count_body_bytes,
 )
-from penstock.stores.sql import messages, queues, upkeep
+from penstock.stores.sql import look, messages, queues, upkeep
 from penstock.stores.sql import settle as settling
+from penstock.stores.sql.advance import advance, list_change_entries
 from penstock.stores.sql.documents import with_audit
 from penstock.stores.sql.keys import finalize
 from penstock.stores.sql.settle import explain, extend_one, keep_result
@@ -54,7 +56,7 @@ class SqliteVerbs:
 
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if self.database.files is not None:
-            self.database.files.check_room(count_body_bytes(entries))
+            self.database.files.check_room(publish.count_body_bytes(entries))
         return await self.write(NEXT, publish.publish, entries, atomic)
 
     def enqueue_on(
@@ -119,6 +121,13 @@ class SqliteVerbs:
     async def has_ready(self, queue_id: int, types: Sequence[str] = ()) -> bool:
         return self.database.look_now(find_any_of_types, queue_id, types)
 
+    publish_inside = staticmethod(publish.publish_each)
+
+    async def look_when(self) -> tuple[Moment, bool, Moment | None]:
+        """Returns the time, whether a message was nudged, and when the next hold is due."""
+        nudged, next_at = self.database.look_now(find_look)
+        return self.database.clock(), nudged, next_at
+
     # Agents and operators.
 
     async def expired_leases(self, limit: int) -> Sweep:
@@ -139,18 +148,26 @@ class SqliteVerbs:
     async def redrive(self, ids: Sequence[int]) -> list[Answer]:
         return await self.database.write(with_audit(messages.redrive), ids)
 
-    async def replace(self, id: int, entry: Entry) -> Published:
-        return await self.database.write(with_audit(messages.replace), id, entry)
-
     async def purge_dead(self, ids: Sequence[int]) -> list[Answer]:
         return await self.database.write(with_audit(messages.purge_dead), ids)
+
+    async def advance(self, change: Change) -> Changed | None:
+        entries = list_change_entries(change)
+        if entries and self.database.files is not None:
+            self.database.files.check_room(publish.count_body_bytes(entries))
+        return await self.database.write(advance, change, publish.publish_atomic, acting.get())
+
+
+async def find_look(tx: SqliteTransaction) -> tuple[bool, Moment | None]:
+    nudged = await tx.one("nudged", limit=1) is not None
+    return nudged, await look.find_next_due(tx)
 
 
 async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> list[Answer]:
     """Completes as sets: writes history, then deletes the leases."""
-    wanted = {(item.id, item.fence): item for item in reversed(items)}
-    fences = dict(wanted.keys())
-    if len(fences) < len(wanted):
+    fences = {item.id: item.fence for item in items}
+    repeated = len(fences) < len(items)
+    if repeated and any(fences[item.id] != item.fence for item in items):
         # The same id under two fences: complete one by one.
         return [answer for item in items for answer in await complete_all(tx, [item])]
     locks = encode(fences).decode()
@@ -166,6 +183,8 @@ async def complete_all(tx: SqliteTransaction, items: Sequence[Completion]) -> li
         return [DONE] * count
     last = cursor.lastrowid or 0
     done = set(tx.execute("history_tail", (last - count,))) if count else set()
+    # Of several completions of one lease, the first counts.
+    wanted = {(item.id, item.fence): item for item in reversed(items)}
     await keep_results(tx, [item for lock, item in wanted.items() if lock in done])
     return [await answer_completed(tx, item, done) for item in items]
 
@@ -183,7 +202,8 @@ async def answer_completed(
 
 async def keep_results(tx: SqliteTransaction, items: Iterable[Completion]) -> None:
     for item in items:
-        await keep_result(tx, item)
+        if item.result is not None:
+            await keep_result(tx, item)
 
 
 async def extend_all(tx: SqliteTransaction, items: Sequence[Extension]) -> list[Answer]:

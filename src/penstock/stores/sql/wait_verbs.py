@@ -1,0 +1,73 @@
+"""The verbs of waiting messages, the same for all SQL stores."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.model.store_types import Answer
+from penstock.model.waiting import (
+    MAX_LOOK_BATCH,
+    Edge,
+    HeldEnd,
+    Looked,
+    SignalAnswer,
+    SignalDraft,
+    StepLog,
+    StepRecord,
+    StepSave,
+    StepSaved,
+    StoredHold,
+    StoredSignal,
+    Wait,
+    WaitFacts,
+)
+from penstock.stores.sql import look, steps, waiting
+from penstock.stores.sql.dialect import Database
+from penstock.stores.sql.documents import with_audit
+
+if TYPE_CHECKING:
+    from penstock.stores.sql.store import HotVerbs
+
+
+class WaitVerbs:
+    def __init__(self, database: Database, hot: "HotVerbs") -> None:
+        self.database = database
+        self.hot = hot
+
+    async def wait(self, asked: Wait) -> Answer:
+        return await self.database.write(waiting.wait, asked, self.hot.publish_inside)
+
+    async def wait_facts(self, id: int, fence: int) -> WaitFacts:
+        return await self.database.look(steps.wait_facts, id, fence)
+
+    async def save_steps(self, items: Sequence[StepSave]) -> list[StepSaved]:
+        return await self.database.write(steps.save_steps, items, self.hot.publish_inside)
+
+    async def steps(self, id: int) -> StepLog:
+        return await self.database.look(steps.steps, id)
+
+    async def forget_steps(self, id: int, position: int) -> list[StepRecord]:
+        return await self.database.write(with_audit(steps.forget_steps), id, position)
+
+    async def signal(self, draft: SignalDraft) -> SignalAnswer:
+        return await self.database.write(steps.signal, draft)
+
+    async def signals(self, id: int) -> list[StoredSignal]:
+        return await self.database.look(steps.signals, id)
+
+    async def look(self, limit: int = MAX_LOOK_BATCH) -> Looked:
+        now, nudged, next_at = await self.hot.look_when()
+        if not nudged and (next_at is None or next_at > now):
+            return Looked(0, 0, now, next_at)
+        return await self.database.write(look.look, limit)
+
+    async def end_held(self, items: Sequence[HeldEnd]) -> list[Answer]:
+        return await self.database.write(with_audit(waiting.end_held), items)
+
+    async def holds(self, ids: Sequence[int]) -> list[StoredHold]:
+        return await self.database.look(waiting.holds, ids)
+
+    async def awaited_results(self, id: int) -> dict[int, bytes]:
+        return await self.database.look(waiting.awaited_results, id)
+
+    async def edges(self, id: int) -> list[Edge]:
+        return await self.database.look(waiting.edges, id)
