@@ -9,6 +9,7 @@ import asyncpg
 
 from penstock.errors import NotYet, StoreBusy, StoreError
 from penstock.model.copies import StoreDump
+from penstock.model.heads import HeadFeed
 from penstock.model.message import PLAIN, HistoryRow, Leased, Moment
 from penstock.model.store_types import (
     Claim,
@@ -191,10 +192,16 @@ class PostgresDialect:
     async def feed(self, cursor: Cursor, limit: int, known: Cursor | None = None) -> Feed:
         return await self.database.read(feed.feed, cursor, limit)
 
+    async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
+        return await self.database.read(feed.read_heads, cursor, limit)
+
     async def columns(
         self, table: str, after: int, last: int, limit: int
     ) -> dict[str, list[Any]] | None:
         return await self.database.read(feed.read_columns, table, after, last, limit)
+
+    async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
+        return await self.database.read(feed.past, before, after, limit)
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(feed.recent, after, limit)
@@ -254,12 +261,13 @@ async def end_expired(tx: SqlTransaction, queues: Sequence[int], limit: int) -> 
 
 
 def make_completion(items: Sequence[Completion]) -> tuple[str, dict[str, Any]]:
-    once = {(item.id, item.fence): item for item in reversed(items)}.values()
-    values: dict[str, Any] = {
-        "ids": [item.id for item in once],
-        "fences": [item.fence for item in once],
-    }
-    results = [item.result for item in once]
+    ids = [item.id for item in items]
+    if len(set(ids)) < len(ids):
+        # Of several completions of one lease, the first counts.
+        items = list({(item.id, item.fence): item for item in reversed(items)}.values())
+        ids = [item.id for item in items]
+    values: dict[str, Any] = {"ids": ids, "fences": [item.fence for item in items]}
+    results = [item.result for item in items]
     if results.count(None) == len(results):
         return "complete", values
     return "complete_with_results", values | {"results": results}

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 from msgspec.structs import asdict
 
 from penstock.model.copies import StoreDump
+from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow
 from penstock.model.store_types import Cursor, Feed, Pruned, Retention
 from penstock.stores.postgres.connection import DEADLINE
 from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import COLUMNS, Rows
+from penstock.stores.sql.heads import make_head_feed
 from penstock.stores.sql.records import decode_meta, make_feed_message, make_history_row
 
 # Ordered by transaction, then by number.
@@ -33,6 +35,7 @@ class FeedTable(NamedTuple):
 
 
 MESSAGES = FeedTable("feed_messages", "messages_between")
+HEADS = FeedTable("heads_messages", "messages_between")
 HISTORY = FeedTable("feed_history", "history_between")
 COLUMN_STATEMENTS = {"message": "message_columns", "history": "history_columns"}
 
@@ -49,6 +52,16 @@ async def feed(tx: PostgresTransaction, cursor: Cursor, limit: int) -> Feed:
         [make_history_row(row[:-1]) for row in history],
         Cursor(epoch, message, told),
     )
+
+
+async def read_heads(tx: PostgresTransaction, cursor: Cursor, limit: int) -> HeadFeed:
+    await enable_bitmap_scans(tx)
+    epoch = await export.epoch(tx, cursor)
+    (horizon,) = await tx.one("horizon")
+    messages, message = await read_page(tx, HEADS, cursor.message, horizon, limit)
+    rows, told = await read_page(tx, HISTORY, cursor.history, horizon, limit)
+    history = [make_history_row(row[:-1]) for row in rows]
+    return await make_head_feed(tx, messages, history, Cursor(epoch, message, told))
 
 
 async def read_page(
@@ -112,6 +125,11 @@ async def read_columns(
 async def recent(tx: PostgresTransaction, after: int, limit: int) -> list[HistoryRow]:
     await enable_bitmap_scans(tx)
     return await export.recent(tx, after, limit)
+
+
+async def past(tx: PostgresTransaction, before: int, after: int, limit: int) -> list[HistoryRow]:
+    await enable_bitmap_scans(tx)
+    return await export.past(tx, before, after, limit)
 
 
 async def find_prunable(tx: PostgresTransaction, retention: Retention) -> tuple[list[int], Pruned]:

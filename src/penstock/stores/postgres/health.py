@@ -7,6 +7,7 @@ from penstock.stores.postgres.connection import SETTINGS, PostgresDsn
 from penstock.stores.postgres.schema import SCHEMA
 from penstock.stores.postgres.transaction import SQL, PostgresTransaction
 from penstock.stores.sql import upkeep
+from penstock.stores.sql.waiting import check_waits
 
 # A transaction this old (seconds) keeps vacuum from removing dead rows.
 OLD_SNAPSHOT = 300
@@ -22,6 +23,7 @@ async def examine(tx: PostgresTransaction, address: PostgresDsn) -> list[Check]:
         await upkeep.check_leases(tx),
         await upkeep.check_exports(tx),
         await upkeep.check_dead(tx),
+        await check_waits(tx),
     ]
 
 
@@ -60,13 +62,15 @@ async def check_sessions(tx: PostgresTransaction) -> Check:
 
 
 async def check_snapshots(tx: PostgresTransaction) -> Check:
-    oldest = await fetch_value(
-        tx,
-        "SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::int"
-        " FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()",
+    row = await tx.connection.fetchrow(
+        "SELECT extract(epoch FROM now() - xact_start)::int, pid, application_name"
+        " FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()"
+        " ORDER BY xact_start LIMIT 1"
     )
+    oldest, pid, application = row or (0, 0, "")
     if oldest > OLD_SNAPSHOT:
-        return Check("transactions", f"the oldest has been open for {oldest} s; end it", False)
+        by = f"pid {pid}, application {application!r}"
+        return Check("transactions", f"the oldest has been open for {oldest} s ({by})", False)
     return Check("transactions", f"the oldest has been open for {oldest} s")
 
 

@@ -101,12 +101,12 @@ known AS MATERIALIZED (
                                 WHEN 'due' THEN greatest(due, penstock.moment()) / 1000
                                 ELSE 0 END AS rank,
            least(expires, penstock.moment() + ttl) AS expires_at,
-           due > penstock.moment() AS delayed,
-           key IS NULL OR (
-               row_number() OVER (PARTITION BY queue_id, key, due > penstock.moment()
-                                  ORDER BY id) = 1
+           due > penstock.moment() AS delayed, flags & {HELD} <> 0 AS held,
+           flags & {HELD} = 0 AND (key IS NULL OR (
+               row_number() OVER (PARTITION BY queue_id, key, due > penstock.moment(),
+                                               flags & {HELD} ORDER BY id) = 1
                AND (SELECT h.id FROM penstock.head AS h
-                    WHERE h.queue_id = asked.queue_id AND h.key = asked.key) IS NULL) AS first
+                    WHERE h.queue_id = asked.queue_id AND h.key = asked.key) IS NULL)) AS first
     FROM asked),
 written AS (
     INSERT INTO penstock.message
@@ -126,7 +126,8 @@ waiting AS (
     INSERT INTO penstock.scheduled
         (due_at, id, queue_id, rank, type, attempts, deliveries, expires_at, flags, key, position)
     SELECT CASE WHEN delayed THEN due ELSE 9007199254740991 END, id, queue_id, rank, type, 0, 0,
-           coalesce(expires_at, 9007199254740991), flags, key, CASE WHEN NOT delayed THEN id END
+           coalesce(expires_at, 9007199254740991), flags, CASE WHEN NOT held THEN key END,
+           CASE WHEN NOT delayed AND NOT held THEN id END
     FROM known WHERE delayed OR NOT first)
 SELECT id, CASE WHEN first AND NOT delayed THEN queue_id END FROM known;
 -- name: publish_checked
@@ -202,7 +203,8 @@ SELECT id FROM penstock.scheduled
 WHERE queue_id = :queue_id AND key = :key AND due_at = 9007199254740991
 ORDER BY position LIMIT 1;
 -- name: get_in_line
-UPDATE penstock.scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
+UPDATE penstock.scheduled SET due_at = 9007199254740991, position = coalesce(position, id)
+WHERE id = :id;
 -- name: end_of_line
 SELECT nextval('penstock.message_id');
 
@@ -249,9 +251,9 @@ held AS (
         (id, fence, queue_id, rank, attempts, deliveries, flags, consumer, claimed_at,
          lease_until, length)
     SELECT id, fence, queue_id, rank, attempts, deliveries + 1,
-           CASE WHEN :begins::bool AND deliveries > 0 THEN flags | 4 ELSE flags END,
+           CASE WHEN :begins::bool AND deliveries > 0 THEN flags | {UNBEGUN} ELSE flags END,
            :consumer, penstock.moment(), penstock.moment() + length, length / 1000
-    FROM (SELECT taken.*, CASE WHEN flags & 32 = 0 THEN :length::bigint ELSE (
+    FROM (SELECT taken.*, CASE WHEN flags & {OWN_LEASE} = 0 THEN :length::bigint ELSE (
               SELECT ((m.meta ->> 'lease')::float8 * 1000000)::bigint
               FROM penstock.message AS m WHERE m.id = taken.id) END AS length
           FROM taken) AS ticket
@@ -285,10 +287,10 @@ held AS (
     INSERT INTO penstock.lease
         (id, fence, queue_id, rank, attempts, deliveries, flags, consumer, claimed_at,
          lease_until, length, dead_at, dead_reason, dead_error)
-    SELECT id, fence, queue_id, rank, attempts, deliveries, flags | 16,
+    SELECT id, fence, queue_id, rank, attempts, deliveries, flags | {FROM_DEAD},
            :consumer, penstock.moment(), penstock.moment() + length,
            length / 1000, dead_at, reason, error
-    FROM (SELECT taken.*, CASE WHEN flags & 32 = 0 THEN :length::bigint ELSE (
+    FROM (SELECT taken.*, CASE WHEN flags & {OWN_LEASE} = 0 THEN :length::bigint ELSE (
               SELECT ((m.meta ->> 'lease')::float8 * 1000000)::bigint
               FROM penstock.message AS m WHERE m.id = taken.id) END AS length
           FROM taken) AS ticket
@@ -304,7 +306,7 @@ ORDER BY held.dead_at, held.id;
 WITH ended AS (
     DELETE FROM penstock.lease AS l
     USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & 67 = 0
+    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & {ENDING} = 0
     RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at)
 INSERT INTO penstock.history
     (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
@@ -315,7 +317,7 @@ FROM ended RETURNING id, fence;
 WITH ended AS (
     DELETE FROM penstock.lease AS l
     USING unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
-    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & 67 = 0
+    WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence AND l.flags & {ENDING} = 0
     RETURNING l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.consumer, l.claimed_at),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
@@ -339,7 +341,7 @@ SELECT l.id, l.fence, h.queue_id, h.key
 FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
 CROSS JOIN LATERAL (
     SELECT id, fence FROM penstock.lease
-    WHERE id = asked.id AND fence = asked.fence AND flags & 3 <> 0 AND flags & 64 = 0
+    WHERE id = asked.id AND fence = asked.fence AND flags & {ENDING} <> 0 AND flags & {ENDING_ALONE} = 0
     OFFSET 0) AS l
 LEFT JOIN LATERAL (
     SELECT queue_id, key FROM penstock.head WHERE id = l.id OFFSET 0) AS h ON true;
@@ -355,7 +357,7 @@ WITH held AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT ctid AS place, id, fence, queue_id, attempts, deliveries, flags, consumer,
                claimed_at
-        FROM penstock.lease WHERE id = asked.id AND fence = asked.fence AND flags & 64 = 0
+        FROM penstock.lease WHERE id = asked.id AND fence = asked.fence AND flags & {ENDING_ALONE} = 0
         FOR UPDATE SKIP LOCKED) AS l
     LEFT JOIN LATERAL (
         SELECT queue_id, key FROM penstock.head WHERE id = l.id OFFSET 0) AS h ON true),
@@ -381,7 +383,7 @@ placed AS (
     SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM called),
 forgotten AS (
     DELETE FROM penstock.dedup
-    WHERE id = ANY (ARRAY(SELECT id FROM ended WHERE flags & 2 <> 0))
+    WHERE id = ANY (ARRAY(SELECT id FROM ended WHERE flags & {UNIQUE} <> 0))
       AND expires_at = 9007199254740991 AND left(key, 7) = 'unique:'),
 kept AS (
     INSERT INTO penstock.result (id, expires_at, body)
@@ -390,6 +392,12 @@ kept AS (
            ended.result
     FROM ended JOIN penstock.queue AS q ON q.id = ended.queue_id WHERE ended.result IS NOT NULL
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body),
+nudged AS (
+    INSERT INTO penstock.nudge (held_id, awaited_id)
+    SELECT e.held_id, e.awaited_id FROM ended CROSS JOIN LATERAL (
+        SELECT held_id, awaited_id FROM penstock.edge
+        WHERE awaited_id = ended.id AND state IS NULL OFFSET 0) AS e
+    WHERE ended.flags & {AWAITED} <> 0),
 told AS (
     INSERT INTO penstock.history
         (id, queue_id, verb, state, attempts, deliveries, consumer, fence, claimed_at, at, final)
@@ -416,7 +424,7 @@ FROM unnest(:ids::bigint[], :fences::bigint[], :lengths::bigint[]) AS asked (id,
 WHERE l.id BETWEEN asked.id AND asked.id AND l.fence = asked.fence
 RETURNING l.id, l.fence, l.lease_until, l.flags;
 -- name: begin
-UPDATE penstock.lease SET flags = flags & ~4, begun_at = coalesce(begun_at, :now)
+UPDATE penstock.lease SET flags = flags & ~{UNBEGUN}, begun_at = coalesce(begun_at, :now)
 WHERE id = (SELECT id FROM penstock.lease
             WHERE id = :id AND fence = :fence FOR UPDATE SKIP LOCKED);
 -- name: progress
@@ -428,12 +436,15 @@ WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
 SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
        1000 * l.length::bigint, m.meta, l.dead_reason,
        (SELECT count(*) FROM penstock.history AS h
-        WHERE h.id = l.id AND NOT h.final AND h.verb = 'park'),
+        WHERE h.id = l.id AND NOT h.final AND h.verb = 'park'
+          AND h.position > coalesce((SELECT max(r.position) FROM penstock.history AS r
+                                     WHERE r.id = l.id AND NOT r.final
+                                       AND r.verb IN ('redrive', 'wait')), 0)),
        (SELECT min(h.claimed_at) FROM penstock.history AS h
         WHERE h.id = l.id AND NOT h.final
           AND h.position > coalesce((SELECT max(r.position) FROM penstock.history AS r
-                                     WHERE r.id = l.id AND NOT r.final AND r.verb = 'redrive'),
-                                    0)),
+                                     WHERE r.id = l.id AND NOT r.final
+                                       AND r.verb IN ('redrive', 'wait')), 0)),
        penstock.moment()
 FROM unnest(:ids::bigint[], :fences::bigint[]) AS asked (id, fence)
 CROSS JOIN LATERAL (
@@ -464,7 +475,7 @@ ended AS (
     WHERE l.ctid = held.place
     RETURNING l.id, l.fence, l.queue_id, m.type,
               coalesce(m.expires_at, 9007199254740991) AS expires_at, l.consumer, l.claimed_at,
-              l.flags & 99 AS flags, l.dead_at, l.dead_error,
+              l.flags & {LASTING} AS flags, l.dead_at, l.dead_error,
               CASE WHEN asked.ranked THEN coalesce(asked.due_at, penstock.moment()) / 1000
                    ELSE l.rank END AS rank,
               asked.verb, asked.state, asked.attempts, asked.deliveries, asked.reason, asked.error,
@@ -482,7 +493,7 @@ waiting AS (
 buried AS (
     INSERT INTO penstock.dead
         (queue_id, rank, id, type, attempts, deliveries, flags, dead_at, reason, error)
-    SELECT queue_id, rank, id, type, attempts, deliveries, flags & ~2,
+    SELECT queue_id, rank, id, type, attempts, deliveries, flags & ~{UNIQUE},
            coalesce(dead_at, penstock.moment()), reason, coalesce(error, dead_error)
     FROM ended WHERE state = 'dead'),
 told AS (
@@ -511,7 +522,7 @@ RETURNING l.queue_id, l.rank, l.id, m.type, l.attempts, l.deliveries,
           coalesce(m.expires_at, 9007199254740991), l.flags, l.consumer, l.fence, l.claimed_at,
           l.dead_at, l.dead_error;
 -- name: request_cancel
-UPDATE penstock.lease SET flags = flags | 8
+UPDATE penstock.lease SET flags = flags | {CANCEL_REQUESTED}
 WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
             FOR UPDATE SKIP LOCKED);
 
@@ -530,12 +541,12 @@ WHERE l.id = :id;
 -- Due tickets without an ordering key, or that hold theirs.
 WITH first AS MATERIALIZED (
     SELECT ctid AS place, id, flags FROM penstock.scheduled
-    WHERE due_at <= penstock.moment() AND due_at < 9007199254740991
+    WHERE due_at <= penstock.moment() AND due_at < 9007199254740991 AND flags & {HELD} = 0
     ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED),
 due AS (
     DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
         SELECT place FROM first
-        WHERE flags & 1 = 0
+        WHERE flags & {KEYED} = 0
            OR (SELECT h.id FROM penstock.head AS h WHERE h.id = first.id) IS NOT NULL))
     RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
@@ -544,7 +555,7 @@ RETURNING queue_id;
 -- name: due
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, key
 FROM penstock.scheduled
-WHERE due_at <= :now AND due_at < 9007199254740991
+WHERE due_at <= :now AND due_at < 9007199254740991 AND flags & {HELD} = 0
 ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: next_due
 SELECT due_at FROM penstock.scheduled
@@ -566,7 +577,7 @@ WITH gone AS (
     DELETE FROM penstock.ready WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM penstock.ready
         WHERE expires_at <= penstock.moment() AND expires_at < 9007199254740991
-          AND flags & 67 = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
+          AND flags & {ENDING} = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
         ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING id, queue_id, attempts, deliveries),
 told AS (
@@ -579,7 +590,7 @@ WITH gone AS (
     DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM penstock.scheduled
         WHERE expires_at <= penstock.moment() AND expires_at < 9007199254740991
-          AND flags & 67 = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
+          AND flags & {ENDING} = 0 AND (:queues::int[] IS NULL OR queue_id = ANY (:queues))
         ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING id, queue_id, attempts, deliveries),
 told AS (
@@ -624,7 +635,12 @@ WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
 -- name: drop_dedup
 DELETE FROM penstock.dedup WHERE queue_id = :queue_id AND key = :key AND expires_at <= :now;
 -- name: old_results
-SELECT id FROM penstock.result WHERE expires_at <= :now LIMIT :limit;
+-- Results are kept until the messages that wait for them have ended. OFFSET 0 keeps the planner
+-- from a join that reads every result.
+SELECT id FROM penstock.result AS r WHERE expires_at <= :now AND NOT EXISTS (
+    SELECT 1 FROM penstock.edge AS e WHERE e.awaited_id = r.id AND NOT EXISTS (
+        SELECT 1 FROM penstock.history AS h WHERE h.id = e.held_id AND h.final OFFSET 0) OFFSET 0)
+LIMIT :limit;
 -- name: drop_result
 DELETE FROM penstock.result WHERE id = :id;
 -- name: prunable
@@ -634,7 +650,9 @@ FROM penstock.history AS h
 WHERE h.tx > :after AND h.tx < txid_snapshot_xmin(txid_current_snapshot())
 ORDER BY h.tx FETCH FIRST :limit ROWS WITH TIES;
 -- name: held_by_cursors
-SELECT min(message), min(history) FROM penstock.cursor WHERE advanced_at > :since;
+-- The cursor of an agent holds retention for a shorter time than that of an export.
+SELECT min(message), min(history) FROM penstock.cursor
+WHERE advanced_at > CASE WHEN name LIKE 'agent:%' THEN :agents_since::bigint ELSE :since::bigint END;
 -- name: prune_history
 DELETE FROM penstock.history WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.history WHERE id = ANY (:ids::bigint[]) AND final
@@ -645,7 +663,9 @@ DELETE FROM penstock.message WHERE id = ANY (:ids::bigint[]);
 -- name: prune_name
 DELETE FROM penstock.name WHERE id = ANY (:ids::bigint[]);
 -- name: prune_result
-DELETE FROM penstock.result WHERE id = ANY (:ids::bigint[]);
+DELETE FROM penstock.result AS r WHERE id = ANY (:ids::bigint[]) AND NOT EXISTS (
+    SELECT 1 FROM penstock.edge AS e WHERE e.awaited_id = r.id AND NOT EXISTS (
+        SELECT 1 FROM penstock.history AS h WHERE h.id = e.held_id AND h.final OFFSET 0) OFFSET 0);
 -- name: pruned_up_to
 UPDATE penstock.counter SET value = greatest(value, :id) WHERE name = 'pruned';
 
@@ -756,7 +776,7 @@ SELECT state::text FROM penstock.history WHERE id = :id AND final;
 -- name: result
 SELECT body FROM penstock.result WHERE id = :id AND expires_at > :now;
 -- name: lock_dead
-SELECT 1 FROM penstock.dead WHERE id = :id FOR UPDATE SKIP LOCKED;
+SELECT flags FROM penstock.dead WHERE id = :id FOR UPDATE SKIP LOCKED;
 -- name: take_dead
 DELETE FROM penstock.dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
@@ -780,6 +800,30 @@ DELETE FROM penstock.dead WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM penstock.dead WHERE queue_id = :queue_id AND dead_at < :before
     ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
+
+-- name: lock_ready
+SELECT rank, flags FROM penstock.ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
+FOR UPDATE SKIP LOCKED;
+-- name: lock_ready_anywhere
+SELECT rank, flags FROM penstock.ready WHERE queue_id = :queue_id AND id = :id FOR UPDATE SKIP LOCKED;
+-- name: lock_scheduled
+SELECT due_at, key, position, flags FROM penstock.scheduled WHERE id = :id FOR UPDATE SKIP LOCKED;
+-- name: rank_of
+SELECT coalesce(rank, -priority) FROM penstock.message WHERE id = :id;
+-- name: is_awaited
+SELECT 1 FROM penstock.edge WHERE awaited_id = :id AND state IS NULL LIMIT 1;
+-- name: last_position
+SELECT max(position) FROM penstock.history WHERE id = :id AND NOT final;
+-- name: pass_head
+UPDATE penstock.head SET id = :new WHERE id = :id;
+-- name: pass_name
+UPDATE penstock.name SET id = :new WHERE queue_id = :queue_id AND name = :name;
+-- name: rerank_scheduled
+UPDATE penstock.scheduled SET rank = :rank WHERE id = :id AND rank != :rank;
+-- name: highest
+-- Positions have no index that gives the last one, so their sequence tells it.
+SELECT (SELECT coalesce(max(id), 0) FROM penstock.message) AS message,
+       coalesce(pg_sequence_last_value('penstock.position'), 0) AS history;
 
 -- name: front_of_line
 SELECT id FROM penstock.ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
@@ -872,6 +916,16 @@ SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts,
        claimed_at, at, due_at, final, tx
 FROM penstock.history
 WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: heads_messages
+SELECT id, queue_id, type, created_at, run_at, octet_length(body), meta, tx
+FROM penstock.message
+WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: heads_of
+SELECT id, queue_id, type, created_at, run_at, octet_length(body), meta
+FROM penstock.message WHERE id = ANY (:ids::bigint[]);
+-- name: rests_of
+SELECT id, position, verb::text, state::text, error, consumer, at, due_at
+FROM penstock.history WHERE id = ANY (:ids::bigint[]) AND NOT final ORDER BY position;
 -- name: messages_between
 SELECT EXISTS (SELECT FROM penstock.message WHERE tx > :after AND tx <= :last);
 -- name: history_between
@@ -898,6 +952,16 @@ FROM (
     SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries,
            consumer, fence, claimed_at, at, due_at, final
     FROM penstock.history WHERE tx > :after AND tx <= :last LIMIT :limit) AS page;
+-- name: held
+SELECT id, fence, queue_id, consumer, attempts, claimed_at, lease_until
+FROM penstock.lease WHERE fence > :after ORDER BY fence, id LIMIT :limit;
+-- name: past
+SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock.history WHERE position < :before AND position > :after
+ORDER BY position DESC LIMIT :limit;
+-- name: headings
+SELECT id, type, meta FROM penstock.message WHERE id = ANY (:ids::bigint[]);
 -- name: recent
 SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -933,7 +997,8 @@ ON CONFLICT (name) DO UPDATE
 SET epoch = excluded.epoch, message = excluded.message, history = excluded.history,
     advanced_at = excluded.advanced_at;
 -- name: cursors
-SELECT name, epoch, message, history, advanced_at FROM penstock.cursor ORDER BY name;
+SELECT name, epoch, message, history, advanced_at FROM penstock.cursor
+WHERE name NOT LIKE 'agent:%' ORDER BY name;
 
 -- name: worker_save
 INSERT INTO penstock.worker (id, host, pid, profile, started_at, seen_at)
@@ -1049,3 +1114,156 @@ SELECT setval('penstock.message_id',
        setval('penstock.fence',
               greatest(:fence::bigint, pg_sequence_last_value('penstock.fence'), 1))
 FROM raised;
+
+-- name: hold_add
+INSERT INTO penstock.hold (held_id, place, number, due_at, kind, name, policy, need, on_dead)
+VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
+-- name: edge_add
+INSERT INTO penstock.edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
+-- name: nudge_add
+INSERT INTO penstock.nudge (held_id) VALUES (:held_id);
+-- name: nudge_awaiting
+INSERT INTO penstock.nudge (held_id, awaited_id)
+SELECT held_id, awaited_id FROM penstock.edge WHERE awaited_id = :id AND state IS NULL;
+-- name: drop_holds_of
+DELETE FROM penstock.hold WHERE held_id = :id;
+-- name: drop_nudges_of
+DELETE FROM penstock.nudge WHERE held_id = :id;
+-- name: nudged
+SELECT held_id FROM penstock.nudge ORDER BY id LIMIT :limit;
+-- name: holds_due
+SELECT held_id FROM penstock.hold WHERE due_at <= :now AND due_at < 9007199254740991
+ORDER BY due_at LIMIT :limit;
+-- name: next_hold_due
+SELECT due_at FROM penstock.hold WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
+-- name: nudges_of
+SELECT id, held_id, awaited_id FROM penstock.nudge WHERE held_id = ANY (:ids::bigint[]);
+-- name: holds_of
+SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock.hold
+WHERE held_id = ANY (:ids::bigint[]) ORDER BY held_id, place;
+-- name: held_tickets
+SELECT s.* FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
+    SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+    FROM penstock.scheduled WHERE id = asked.id AND flags & {HELD} <> 0
+    FOR UPDATE SKIP LOCKED) AS s;
+-- name: held_among
+SELECT s.id FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
+    SELECT id FROM penstock.scheduled WHERE id = asked.id AND flags & {HELD} <> 0 OFFSET 0) AS s;
+-- name: take_held
+DELETE FROM penstock.scheduled WHERE id = :id AND flags & {HELD} <> 0
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: signals_held
+SELECT DISTINCT message_id, name FROM penstock.signal
+WHERE message_id = ANY (:ids::bigint[]) AND consumed = false;
+-- name: edges_ended
+SELECT e.held_id, e.awaited_id, h.state::text FROM penstock.edge AS e CROSS JOIN LATERAL (
+    SELECT state FROM penstock.history WHERE id = e.awaited_id AND final OFFSET 0) AS h
+WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'dead' FROM penstock.edge AS e CROSS JOIN LATERAL (
+    SELECT id FROM penstock.dead WHERE id = e.awaited_id OFFSET 0) AS d
+WHERE e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL;
+-- name: edges_ended_by
+SELECT e.held_id, e.awaited_id, h.state::text FROM penstock.edge AS e CROSS JOIN LATERAL (
+    SELECT state FROM penstock.history WHERE id = e.awaited_id AND final OFFSET 0) AS h
+WHERE e.awaited_id = ANY (:awaited::bigint[]) AND e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'dead' FROM penstock.edge AS e CROSS JOIN LATERAL (
+    SELECT id FROM penstock.dead WHERE id = e.awaited_id OFFSET 0) AS d
+WHERE e.awaited_id = ANY (:awaited::bigint[]) AND e.held_id = ANY (:ids::bigint[]) AND e.state IS NULL;
+-- name: edges_settle
+UPDATE penstock.edge SET state = :state
+WHERE held_id = ANY (:ids::bigint[]) AND awaited_id = ANY (:awaited::bigint[]) AND state IS NULL;
+-- name: edge_counts
+SELECT held_id, number, state, count(*) FROM penstock.edge
+WHERE held_id = ANY (:ids::bigint[]) GROUP BY held_id, number, state;
+-- name: edges_of
+SELECT held_id, awaited_id, number, state FROM penstock.edge WHERE held_id = :id
+ORDER BY number, awaited_id;
+-- name: awaited_results
+SELECT r.id, r.body FROM penstock.edge AS e CROSS JOIN LATERAL (
+    SELECT id, body FROM penstock.result WHERE id = e.awaited_id OFFSET 0) AS r
+WHERE e.held_id = :id;
+-- name: torn_waits
+-- Held messages without a hold, and holds without a held message.
+SELECT (SELECT count(*) FROM penstock.scheduled AS s WHERE s.flags & {HELD} <> 0 AND NOT EXISTS (
+            SELECT 1 FROM penstock.hold AS h WHERE h.held_id = s.id)),
+       (SELECT count(*) FROM penstock.hold AS h WHERE NOT EXISTS (
+            SELECT 1 FROM penstock.scheduled AS s WHERE s.id = h.held_id)),
+       (SELECT count(*) FROM penstock.hold);
+-- name: drop_hold
+DELETE FROM penstock.hold WHERE held_id = :held_id AND place = :place;
+-- name: drop_holds
+DELETE FROM penstock.hold WHERE held_id = ANY (:ids::bigint[]);
+-- name: drop_nudges
+DELETE FROM penstock.nudge WHERE id = ANY (:ids::bigint[]);
+-- name: resume_held
+INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT s.queue_id, s.rank, s.id, s.type, s.attempts, s.deliveries, s.expires_at, s.flags & ~{HELD}
+FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
+    SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
+    FROM penstock.scheduled WHERE id = asked.id OFFSET 0) AS s;
+-- name: leave_held
+-- An earlier statement locked them, so none is skipped.
+DELETE FROM penstock.scheduled WHERE ctid = ANY (ARRAY(
+    SELECT s.place FROM unnest(:ids::bigint[]) AS asked (id) CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM penstock.scheduled WHERE id = asked.id
+        FOR UPDATE SKIP LOCKED) AS s));
+-- name: reschedule_held
+UPDATE penstock.scheduled SET due_at = :due_at WHERE id = :id AND flags & {HELD} <> 0;
+-- name: heads_among
+SELECT id FROM penstock.head WHERE id = ANY (:ids::bigint[]);
+-- name: lease_shared
+SELECT flags FROM penstock.lease WHERE id = :id AND fence = :fence FOR KEY SHARE SKIP LOCKED;
+-- name: flag_steps
+UPDATE penstock.lease SET flags = flags | {STEPS}
+WHERE id = (SELECT id FROM penstock.lease WHERE id = :id AND fence = :fence
+            FOR UPDATE SKIP LOCKED);
+-- name: step
+SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock.step
+WHERE message_id = :id AND name = :name AND key = :key;
+-- name: steps
+SELECT name, key, kind, position, body, done, due_at, at, fence FROM penstock.step
+WHERE message_id = :id ORDER BY position;
+-- name: step_save
+INSERT INTO penstock.step (message_id, name, key, kind, position, done, due_at, at, fence, body)
+VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)
+ON CONFLICT (message_id, name, key) DO UPDATE SET (kind, done, due_at, at, fence, body) =
+    (excluded.kind, excluded.done, excluded.due_at, excluded.at, excluded.fence, excluded.body);
+-- name: step_delete
+DELETE FROM penstock.step WHERE message_id = :id AND name = :name AND key = :key;
+-- name: last_redrive
+SELECT position, at FROM penstock.history
+WHERE id = :id AND NOT final AND verb = 'redrive' ORDER BY position DESC LIMIT 1;
+-- name: wait_counts
+SELECT (SELECT count(*) FROM penstock.history
+        WHERE id = :id AND NOT final AND verb = 'wait' AND position > :position),
+       (SELECT count(*) FROM penstock.step WHERE message_id = :id AND at >= :at),
+       (SELECT count(*) FROM penstock.step WHERE message_id = :id AND fence = :fence);
+-- name: recent_waits
+SELECT at, claimed_at FROM penstock.history
+WHERE id = :id AND NOT final AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
+-- name: signal_of_key
+SELECT id, body FROM penstock.signal WHERE message_id = :id AND name = :name AND key = :key;
+-- name: signal_count
+SELECT count(*) FROM penstock.signal WHERE message_id = :id AND consumed = false;
+-- name: signal_add
+INSERT INTO penstock.signal (message_id, name, key, at, consumed, body)
+VALUES (:id, :name, :key, :at, false, :body)
+RETURNING id;
+-- name: signals
+SELECT id, message_id, name, key, at, consumed, body FROM penstock.signal
+WHERE message_id = :id ORDER BY id;
+-- name: signal_consume
+UPDATE penstock.signal SET consumed = true WHERE id = :signal_id AND message_id = :id;
+-- name: prune_step
+DELETE FROM penstock.step WHERE message_id = ANY (:ids::bigint[]);
+-- name: prune_signal
+DELETE FROM penstock.signal WHERE message_id = ANY (:ids::bigint[]);
+-- name: prune_edge
+DELETE FROM penstock.edge WHERE held_id = ANY (:ids::bigint[]);
+-- name: prune_hold
+DELETE FROM penstock.hold WHERE held_id = ANY (:ids::bigint[]);
+-- name: look_when
+SELECT penstock.moment(), EXISTS (SELECT 1 FROM penstock.nudge),
+       (SELECT due_at FROM penstock.hold WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1);

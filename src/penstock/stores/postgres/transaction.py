@@ -116,6 +116,12 @@ class PostgresTransaction(Locks, StoreTransaction):
             text, *[values[name] for name in names], timeout=DEADLINE
         )
 
+    async def run_many(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            text, names = SQL[statement]
+            values = [[row[name] for name in names] for row in rows]
+            await self.connection.executemany(text, values, timeout=DEADLINE)
+
     async def publish_keyed(self, entries: Sequence[Entry]) -> list[Published]:
         rows = await self.all("publish_keyed", **publish.keyed(entries))
         self.woken.update(queue_id for _, queue_id in rows if queue_id is not None)
