@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import NotYet, StoreError
 from penstock.model.copies import StoreDump
+from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow, Moment, State, Verb
 from penstock.model.store_types import (
     Claim,
@@ -234,6 +235,13 @@ class MariaDialect:
             else feed.Final(known.message, known.history)
         )
         return await self.database.read(feed.feed, cursor, limit, final)
+
+    async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
+        final = await feed.find_final(self.database)
+        return await self.database.read(feed.read_heads, cursor, limit, final)
+
+    async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
+        return await self.database.read(export.past, before, after, limit)
 
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(export.recent, after, limit)

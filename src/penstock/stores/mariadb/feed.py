@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from penstock.errors import StoreBusy
 from penstock.model.copies import StoreCounters, StoreDump
+from penstock.model.heads import HeadFeed
 from penstock.model.store_types import Cursor, Feed, Pruned, Retention
 from penstock.stores.mariadb.connection import MariaConnection
 from penstock.stores.mariadb.publish import ONE_PACKET
@@ -19,6 +20,7 @@ from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql import copying, export, upkeep
 from penstock.stores.sql.copying import COLUMNS, Rows
 from penstock.stores.sql.database import ServerDatabase
+from penstock.stores.sql.heads import make_head_feed
 from penstock.stores.sql.records import make_feed_message, make_history_row
 
 MariaDatabase: TypeAlias = ServerDatabase[MariaConnection, MariaTransaction]
@@ -42,6 +44,18 @@ async def feed(tx: MariaTransaction, cursor: Cursor, limit: int, final: Final) -
             rows[-1][0] if rows else cursor.history,
         ),
     )
+
+
+async def read_heads(tx: MariaTransaction, cursor: Cursor, limit: int, final: Final) -> HeadFeed:
+    epoch = await export.epoch(tx, cursor)
+    messages = await tx.all("heads_messages", after=cursor.message, last=final.message, limit=limit)
+    rows = await tx.all("feed_history", after=cursor.history, last=final.history, limit=limit)
+    reached = Cursor(
+        epoch,
+        messages[-1][0] if messages else cursor.message,
+        rows[-1][0] if rows else cursor.history,
+    )
+    return await make_head_feed(tx, messages, [make_history_row(row) for row in rows], reached)
 
 
 async def find_prunable(

@@ -8,6 +8,7 @@ from penstock.stores.mariadb.connection import MariaDsn
 from penstock.stores.mariadb.schema import SCHEMA
 from penstock.stores.mariadb.transaction import MariaTransaction
 from penstock.stores.sql import upkeep
+from penstock.stores.sql.waiting import check_waits
 
 # A smaller max_allowed_packet refuses large bodies, in bytes.
 PACKET = 16 * 1024 * 1024
@@ -25,6 +26,7 @@ async def examine(tx: MariaTransaction, address: MariaDsn) -> list[Check]:
         await upkeep.check_leases(tx),
         await upkeep.check_exports(tx),
         await upkeep.check_dead(tx),
+        await check_waits(tx),
     ]
 
 

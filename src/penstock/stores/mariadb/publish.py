@@ -144,7 +144,9 @@ async def place_keyed(
     tx: SqlTransaction, entry: Entry, ticket: Ticket, taken: set[tuple[int, str]]
 ) -> None:
     due, key = compute_due_at(entry, tx.now), entry.ordering_key
-    if due > tx.now:
+    if entry.flags & Flag.HELD:
+        await tx.put_scheduled(ticket, due if due > tx.now else NEVER)
+    elif due > tx.now:
         await tx.put_scheduled(ticket, due, key)
     elif key is not None and (entry.queue_id, key) in taken:
         await tx.put_scheduled(ticket, NEVER, key, ticket.id)
@@ -200,6 +202,8 @@ async def end_keyed(tx: SqlTransaction, item: Completion, row: Any) -> None:
     await keep_result(tx, item)
     if held.flags & Flag.UNIQUE:
         await tx.run("unique_free", id=item.id)
+    if held.flags & Flag.AWAITED:
+        await tx.run("nudge_awaiting", id=item.id)
 
 
 async def pass_on(tx: SqlTransaction, line: Any, called: dict[int, Ticket]) -> None:

@@ -121,7 +121,8 @@ SELECT id FROM penstock_scheduled FORCE INDEX (line)
 WHERE queue_id = :queue_id AND `key` = :key AND due_at = 9007199254740991
 ORDER BY position LIMIT 1;
 -- name: get_in_line
-UPDATE penstock_scheduled SET due_at = 9007199254740991, position = id WHERE id = :id;
+UPDATE penstock_scheduled SET due_at = 9007199254740991, position = coalesce(position, id)
+WHERE id = :id;
 -- name: end_of_line
 -- An id that no message will have.
 INSERT INTO penstock_message (queue_id, type, priority, rank, created_at, body)
@@ -190,7 +191,7 @@ INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length)
 SELECT id, @fence, queue_id, rank, type, attempts, deliveries + 1, expires_at,
-       CASE WHEN :begins AND deliveries > 0 THEN flags | 4 ELSE flags END,
+       CASE WHEN :begins AND deliveries > 0 THEN flags | {UNBEGUN} ELSE flags END,
        :consumer, @at := ifnull(@at, :moment), @at + :length, :length
 FROM (:picks) AS first WHERE @fence IS NOT NULL
 ORDER BY rank, id LIMIT :limit;
@@ -217,7 +218,7 @@ UPDATE penstock_lease AS l FORCE INDEX (until)
 STRAIGHT_JOIN penstock_message AS m FORCE INDEX (PRIMARY) ON m.id = l.id
 SET l.length = CAST(json_value(m.meta, '$.lease') * 1000000 AS INT),
     l.lease_until = @at + CAST(json_value(m.meta, '$.lease') * 1000000 AS INT)
-WHERE l.lease_until = @at + :length AND l.fence = @fence AND l.flags & 32;
+WHERE l.lease_until = @at + :length AND l.fence = @fence AND l.flags & {OWN_LEASE};
 -- name: take
 -- One compound statement, so that unneeded parts are skipped without a round trip.
 BEGIN NOT ATOMIC
@@ -231,7 +232,7 @@ BEGIN NOT ATOMIC
             :claimed;
             IF EXISTS (
                 SELECT 1 FROM penstock_lease FORCE INDEX (until)
-                WHERE lease_until = @at + :length AND fence = @fence AND flags & 32)
+                WHERE lease_until = @at + :length AND fence = @fence AND flags & {OWN_LEASE})
             THEN :own_lengths; END IF;
         END IF;
     END IF;
@@ -259,7 +260,7 @@ SELECT CASE WHEN EXISTS (
 INSERT INTO penstock_lease
     (id, fence, queue_id, rank, type, attempts, deliveries, expires_at, flags, consumer,
      claimed_at, lease_until, length, dead_at, dead_reason, dead_error)
-SELECT id, @fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | 16,
+SELECT id, @fence, queue_id, rank, type, attempts, deliveries, 9007199254740991, flags | {FROM_DEAD},
        :consumer, @at := ifnull(@at, :moment), @at + :length, :length, dead_at, reason, error
 FROM (:picks) AS first WHERE @fence IS NOT NULL
 ORDER BY dead_at, id LIMIT :limit;
@@ -273,24 +274,24 @@ INSERT INTO penstock_history
 SELECT id, queue_id, 'complete', 'completed', attempts + 1, deliveries, consumer, fence,
        claimed_at, @now, 1
 FROM penstock_lease FORCE INDEX (PRIMARY)
-WHERE (:locks) AND flags & 67 = 0
+WHERE (:locks) AND flags & {ENDING} = 0
 RETURNING id, fence;
 -- name: complete_results
 INSERT INTO penstock_result (id, expires_at, body)
 SELECT l.id, @now + CAST(1000000 * json_value(q.settings, '$.keep_results') AS INT), given.body
 FROM (:given) AS given
-JOIN penstock_lease AS l ON l.id = given.id AND l.fence = given.fence AND l.flags & 67 = 0
+JOIN penstock_lease AS l ON l.id = given.id AND l.fence = given.fence AND l.flags & {ENDING} = 0
 JOIN penstock_queue AS q ON q.id = l.queue_id
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), body = VALUES(body);
 -- name: complete_leave
 DELETE l FROM penstock_lease AS l FORCE INDEX (PRIMARY)
-WHERE (:locks) AND flags & 67 = 0;
+WHERE (:locks) AND flags & {ENDING} = 0;
 -- name: keys_of_leases
 -- Leases with an ordering key or unique key to free. NULL if no line waits for its end: the line
 -- of a dead letter has moved on.
 SELECT l.id, l.fence, h.queue_id, h.`key`
 FROM (SELECT id, fence FROM penstock_lease FORCE INDEX (PRIMARY)
-      WHERE (:locks) AND flags & 3 AND NOT flags & 64) AS l
+      WHERE (:locks) AND flags & {ENDING} AND NOT flags & {ENDING_ALONE}) AS l
 LEFT JOIN penstock_head AS h FORCE INDEX (id) ON h.id = l.id;
 -- name: leave_leases_of
 DELETE l FROM json_table(:array, '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
@@ -315,7 +316,7 @@ WHERE (:locks);
 SELECT id, fence, lease_until, flags FROM penstock_lease FORCE INDEX (PRIMARY)
 WHERE (:locks);
 -- name: begin
-UPDATE penstock_lease SET flags = flags & ~4, begun_at = coalesce(begun_at, :now)
+UPDATE penstock_lease SET flags = flags & ~{UNBEGUN}, begun_at = coalesce(begun_at, :now)
 WHERE id = (SELECT id FROM (
     SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence
     FOR UPDATE SKIP LOCKED) AS held);
@@ -329,12 +330,15 @@ WHERE id = (SELECT id FROM (
 SELECT l.id, l.fence, l.queue_id, l.attempts, l.deliveries, l.flags, l.claimed_at, l.lease_until,
        l.length, (SELECT m.meta FROM penstock_message AS m WHERE m.id = l.id), l.dead_reason,
        (SELECT count(*) FROM penstock_history AS h
-        WHERE h.id = l.id AND h.final IS NULL AND h.verb = 'park'),
+        WHERE h.id = l.id AND h.final IS NULL AND h.verb = 'park'
+          AND h.position > coalesce((SELECT max(r.position) FROM penstock_history AS r
+                                     WHERE r.id = l.id AND r.final IS NULL
+                                       AND r.verb IN ('redrive', 'wait')), 0)),
        (SELECT min(h.claimed_at) FROM penstock_history AS h
         WHERE h.id = l.id AND h.final IS NULL
           AND h.position > coalesce((SELECT max(r.position) FROM penstock_history AS r
                                      WHERE r.id = l.id AND r.final IS NULL
-                                       AND r.verb = 'redrive'), 0)),
+                                       AND r.verb IN ('redrive', 'wait')), 0)),
        @now
 FROM penstock_lease AS l FORCE INDEX (PRIMARY) WHERE (:locks);
 -- name: leases_expired
@@ -364,7 +368,7 @@ DELETE FROM penstock_lease WHERE id = (SELECT id FROM (
 RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags, consumer, fence,
           claimed_at, dead_at, dead_error;
 -- name: request_cancel
-UPDATE penstock_lease SET flags = flags | 8
+UPDATE penstock_lease SET flags = flags | {CANCEL_REQUESTED}
 WHERE id = (SELECT id FROM (
     SELECT id FROM penstock_lease WHERE id = :id AND fence = :fence
     FOR UPDATE SKIP LOCKED) AS held);
@@ -383,9 +387,9 @@ WHERE l.id = :id;
 INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM (SELECT * FROM penstock_scheduled FORCE INDEX (due)
-      WHERE due_at <= @now AND due_at < 9007199254740991
+      WHERE due_at <= @now AND due_at < 9007199254740991 AND flags & {HELD} = 0
       ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED) AS due
-WHERE flags & 1 = 0 OR EXISTS (SELECT 1 FROM penstock_head AS h WHERE h.id = due.id)
+WHERE flags & {KEYED} = 0 OR EXISTS (SELECT 1 FROM penstock_head AS h WHERE h.id = due.id)
 RETURNING id, queue_id;
 -- name: leave_scheduled
 -- With a list of ids, a small table would be scanned.
@@ -394,7 +398,7 @@ STRAIGHT_JOIN penstock_scheduled AS s FORCE INDEX (PRIMARY) ON s.id = gone.id;
 -- name: due
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags, `key`
 FROM penstock_scheduled FORCE INDEX (due)
-WHERE due_at <= :now AND due_at < 9007199254740991
+WHERE due_at <= :now AND due_at < 9007199254740991 AND flags & {HELD} = 0
 ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: next_due
 SELECT due_at FROM penstock_scheduled FORCE INDEX (due)
@@ -416,13 +420,13 @@ FOR UPDATE SKIP LOCKED;
 -- Expired messages that free no key.
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_ready FORCE INDEX (expiry)
-WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 67 = 0
+WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & {ENDING} = 0
   AND (:everywhere OR queue_id IN (:queues))
 ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: expire_scheduled
 SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags
 FROM penstock_scheduled FORCE INDEX (expiry)
-WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & 67 = 0
+WHERE expires_at <= @now AND expires_at < 9007199254740991 AND flags & {ENDING} = 0
 ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED;
 -- name: expired
 INSERT INTO penstock_history (id, queue_id, attempts, deliveries, verb, state, at, final)
@@ -467,7 +471,14 @@ WHERE expires_at <= :now AND expires_at < 9007199254740991 LIMIT :limit;
 DELETE d FROM penstock_dedup AS d FORCE INDEX (PRIMARY)
 WHERE queue_id = :queue_id AND `key` = :key AND expires_at <= :now;
 -- name: old_results
-SELECT id FROM penstock_result FORCE INDEX (expiry) WHERE expires_at <= :now LIMIT :limit;
+-- Results are kept until the messages that wait for them have ended. NOT EXISTS would read every
+-- edge into a temporary table.
+SELECT id FROM penstock_result AS r FORCE INDEX (expiry) WHERE expires_at <= :now AND (
+    SELECT e.held_id FROM penstock_edge AS e FORCE INDEX (awaited)
+    WHERE e.awaited_id = r.id AND NOT EXISTS (
+        SELECT 1 FROM penstock_history AS h WHERE h.id = e.held_id AND h.final = 1)
+    LIMIT 1) IS NULL
+LIMIT :limit;
 -- name: drop_result
 DELETE FROM penstock_result WHERE id = :id;
 -- name: prunable
@@ -477,7 +488,9 @@ WHERE h.position > :after
   AND h.position <= @final
 ORDER BY h.position LIMIT :limit;
 -- name: held_by_cursors
-SELECT min(message), min(history) FROM penstock_cursor WHERE advanced_at > :since;
+-- The cursor of an agent holds retention for a shorter time than that of an export.
+SELECT min(message), min(history) FROM penstock_cursor
+WHERE advanced_at > CASE WHEN name LIKE 'agent:%' THEN :agents_since ELSE :since END;
 -- name: prune_history
 DELETE h FROM penstock_history AS h FORCE INDEX (ends_once) WHERE id IN (:ids);
 -- name: prune_message
@@ -485,7 +498,11 @@ DELETE m FROM penstock_message AS m FORCE INDEX (PRIMARY) WHERE id IN (:ids);
 -- name: prune_name
 DELETE n FROM penstock_name AS n FORCE INDEX (id) WHERE id IN (:ids);
 -- name: prune_result
-DELETE r FROM penstock_result AS r FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+DELETE r FROM penstock_result AS r FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND (
+    SELECT e.held_id FROM penstock_edge AS e FORCE INDEX (awaited)
+    WHERE e.awaited_id = r.id AND NOT EXISTS (
+        SELECT 1 FROM penstock_history AS h WHERE h.id = e.held_id AND h.final = 1)
+    LIMIT 1) IS NULL;
 -- name: pruned_up_to
 UPDATE penstock_counter SET value = greatest(value, :id) WHERE name = 'pruned';
 
@@ -573,7 +590,7 @@ SELECT state FROM penstock_history WHERE id = :id AND final = 1;
 -- name: result
 SELECT body FROM penstock_result WHERE id = :id AND expires_at > :now;
 -- name: lock_dead
-SELECT 1 FROM penstock_dead WHERE id = :id FOR UPDATE SKIP LOCKED;
+SELECT flags FROM penstock_dead WHERE id = :id FOR UPDATE SKIP LOCKED;
 -- name: take_dead
 DELETE FROM penstock_dead WHERE id = :id
 RETURNING queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags;
@@ -593,6 +610,30 @@ ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 SELECT queue_id, rank, id, type, attempts, deliveries, 9007199254740991, flags
 FROM penstock_dead FORCE INDEX (queue) WHERE queue_id = :queue_id AND dead_at < :before
 ORDER BY dead_at, id LIMIT :limit FOR UPDATE SKIP LOCKED;
+
+-- name: lock_ready
+SELECT rank, flags FROM penstock_ready WHERE queue_id = :queue_id AND rank = :rank AND id = :id
+FOR UPDATE SKIP LOCKED;
+-- name: lock_ready_anywhere
+SELECT rank, flags FROM penstock_ready FORCE INDEX (PRIMARY) WHERE queue_id = :queue_id AND id = :id
+FOR UPDATE SKIP LOCKED;
+-- name: lock_scheduled
+SELECT due_at, `key`, position, flags FROM penstock_scheduled WHERE id = :id FOR UPDATE SKIP LOCKED;
+-- name: rank_of
+SELECT rank FROM penstock_message WHERE id = :id;
+-- name: is_awaited
+SELECT 1 FROM penstock_edge WHERE awaited_id = :id AND state IS NULL LIMIT 1;
+-- name: last_position
+SELECT max(position) FROM penstock_history FORCE INDEX (ends_once) WHERE id = :id;
+-- name: pass_head
+UPDATE penstock_head SET id = :new WHERE id = :id;
+-- name: pass_name
+UPDATE penstock_name SET id = :new WHERE queue_id = :queue_id AND name = :name;
+-- name: rerank_scheduled
+UPDATE penstock_scheduled SET rank = :rank WHERE id = :id AND rank != :rank;
+-- name: highest
+SELECT (SELECT coalesce(max(id), 0) FROM penstock_message),
+       (SELECT coalesce(max(position), 0) FROM penstock_history);
 
 -- name: front_of_line
 SELECT id FROM penstock_ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit;
@@ -674,11 +715,31 @@ DELETE FROM penstock_generation WHERE number < :number;
 SELECT id, queue_id, type, priority, created_at, body, meta, run_at, expires_at
 FROM penstock_message FORCE INDEX (PRIMARY)
 WHERE id > :after AND id <= :last ORDER BY id LIMIT :limit;
+-- name: heads_messages
+SELECT id, queue_id, type, created_at, run_at, octet_length(body), meta
+FROM penstock_message FORCE INDEX (PRIMARY)
+WHERE id > :after AND id <= :last ORDER BY id LIMIT :limit;
+-- name: heads_of
+SELECT id, queue_id, type, created_at, run_at, octet_length(body), meta
+FROM penstock_message WHERE id IN (:ids);
+-- name: rests_of
+SELECT id, position, verb, state, error, consumer, at, due_at
+FROM penstock_history FORCE INDEX (ends_once) WHERE id IN (:ids) AND final IS NULL ORDER BY position;
 -- name: feed_history
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
 FROM penstock_history FORCE INDEX (PRIMARY)
 WHERE position > :after AND position <= :last ORDER BY position LIMIT :limit;
+-- name: held
+SELECT id, fence, queue_id, consumer, attempts, claimed_at, lease_until
+FROM penstock_lease WHERE fence > :after ORDER BY fence, id LIMIT :limit;
+-- name: past
+SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
+       claimed_at, at, due_at, final
+FROM penstock_history FORCE INDEX (PRIMARY) WHERE position < :before AND position > :after
+ORDER BY position DESC LIMIT :limit;
+-- name: headings
+SELECT id, type, meta FROM penstock_message WHERE id IN (:ids);
 -- name: recent
 SELECT position, id, queue_id, verb, state, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
@@ -713,7 +774,8 @@ VALUES (:name, :epoch, :message, :history, :now)
 ON DUPLICATE KEY UPDATE epoch = VALUES(epoch), message = VALUES(message),
     history = VALUES(history), advanced_at = VALUES(advanced_at);
 -- name: cursors
-SELECT name, epoch, message, history, advanced_at FROM penstock_cursor ORDER BY name;
+SELECT name, epoch, message, history, advanced_at FROM penstock_cursor
+WHERE name NOT LIKE 'agent:%' ORDER BY name;
 
 -- name: worker_save
 INSERT INTO penstock_worker (id, host, pid, profile, started_at, seen_at)
@@ -853,3 +915,147 @@ UPDATE penstock_counter SET value = greatest(value, :pruned) WHERE name = 'prune
 INSERT INTO penstock_message (id, queue_id, type, priority, rank, created_at, body)
 VALUES (:message, 0, '', 0, 0, 0, '');
 DELETE FROM penstock_message WHERE id = :message;
+
+-- name: hold_add
+INSERT INTO penstock_hold (held_id, place, number, due_at, kind, name, policy, need, on_dead)
+VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
+-- name: edge_add
+INSERT INTO penstock_edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
+-- name: nudge_add
+INSERT INTO penstock_nudge (held_id) VALUES (:held_id);
+-- name: nudge_awaiting
+INSERT INTO penstock_nudge (held_id, awaited_id)
+SELECT held_id, awaited_id FROM penstock_edge WHERE awaited_id = :id AND state IS NULL;
+-- name: drop_holds_of
+DELETE FROM penstock_hold WHERE held_id = :id;
+-- name: drop_nudges_of
+DELETE FROM penstock_nudge WHERE held_id = :id;
+-- name: nudged
+SELECT held_id FROM penstock_nudge ORDER BY id LIMIT :limit;
+-- name: holds_due
+SELECT held_id FROM penstock_hold FORCE INDEX (due) WHERE due_at <= :now AND due_at < 9007199254740991
+ORDER BY due_at LIMIT :limit;
+-- name: next_hold_due
+SELECT due_at FROM penstock_hold FORCE INDEX (due) WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1;
+-- name: nudges_of
+SELECT id, held_id, awaited_id FROM penstock_nudge WHERE held_id IN (:ids);
+-- name: holds_of
+SELECT held_id, place, number, due_at, kind, name, policy, need, on_dead FROM penstock_hold
+WHERE held_id IN (:ids) ORDER BY held_id, place;
+-- name: held_tickets
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags FROM penstock_scheduled
+WHERE id IN (:ids) AND flags & {HELD} <> 0
+FOR UPDATE SKIP LOCKED;
+-- name: held_among
+SELECT id FROM penstock_scheduled WHERE id IN (:ids) AND flags & {HELD} <> 0;
+-- name: take_held
+DELETE FROM penstock_scheduled WHERE id = :id AND flags & {HELD} <> 0
+RETURNING queue_id, rank, id, type, attempts, deliveries, expires_at, flags;
+-- name: signals_held
+SELECT DISTINCT message_id, name FROM penstock_signal
+WHERE message_id IN (:ids) AND consumed = 0;
+-- name: edges_ended
+SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
+JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1
+WHERE e.held_id IN (:ids) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'dead' FROM penstock_edge AS e
+JOIN penstock_dead AS d ON d.id = e.awaited_id
+WHERE e.held_id IN (:ids) AND e.state IS NULL;
+-- name: edges_ended_by
+SELECT e.held_id, e.awaited_id, h.state FROM penstock_edge AS e
+JOIN penstock_history AS h ON h.id = e.awaited_id AND h.final = 1
+WHERE e.awaited_id IN (:awaited) AND e.held_id IN (:ids) AND e.state IS NULL
+UNION ALL
+SELECT e.held_id, e.awaited_id, 'dead' FROM penstock_edge AS e
+JOIN penstock_dead AS d ON d.id = e.awaited_id
+WHERE e.awaited_id IN (:awaited) AND e.held_id IN (:ids) AND e.state IS NULL;
+-- name: edges_settle
+UPDATE penstock_edge SET state = :state
+WHERE held_id IN (:ids) AND awaited_id IN (:awaited) AND state IS NULL;
+-- name: edge_counts
+SELECT held_id, number, state, count(*) FROM penstock_edge
+WHERE held_id IN (:ids) GROUP BY held_id, number, state;
+-- name: edges_of
+SELECT held_id, awaited_id, number, state FROM penstock_edge WHERE held_id = :id
+ORDER BY number, awaited_id;
+-- name: awaited_results
+SELECT r.id, r.body FROM penstock_edge AS e JOIN penstock_result AS r ON r.id = e.awaited_id
+WHERE e.held_id = :id;
+-- name: torn_waits
+-- Held messages without a hold, and holds without a held message.
+SELECT (SELECT count(*) FROM penstock_scheduled AS s WHERE s.flags & {HELD} <> 0 AND NOT EXISTS (
+            SELECT 1 FROM penstock_hold AS h WHERE h.held_id = s.id)),
+       (SELECT count(*) FROM penstock_hold AS h WHERE NOT EXISTS (
+            SELECT 1 FROM penstock_scheduled AS s WHERE s.id = h.held_id)),
+       (SELECT count(*) FROM penstock_hold);
+-- name: drop_hold
+DELETE FROM penstock_hold WHERE held_id = :held_id AND place = :place;
+-- name: drop_holds
+DELETE FROM penstock_hold WHERE held_id IN (:ids);
+-- name: drop_nudges
+DELETE FROM penstock_nudge WHERE id IN (:ids);
+-- name: resume_held
+INSERT INTO penstock_ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+SELECT queue_id, rank, id, type, attempts, deliveries, expires_at, flags & ~{HELD}
+FROM penstock_scheduled WHERE id IN (:ids);
+-- name: leave_held
+DELETE FROM penstock_scheduled WHERE id IN (:ids);
+-- name: reschedule_held
+UPDATE penstock_scheduled SET due_at = :due_at WHERE id = :id AND flags & {HELD} <> 0;
+-- name: heads_among
+SELECT id FROM penstock_head WHERE id IN (:ids);
+-- name: lease_shared
+SELECT flags FROM penstock_lease WHERE id = :id AND fence = :fence
+LOCK IN SHARE MODE SKIP LOCKED;
+-- name: flag_steps
+UPDATE penstock_lease SET flags = flags | {STEPS} WHERE id = :id AND fence = :fence;
+-- name: step
+SELECT name, `key`, kind, position, body, done, due_at, at, fence FROM penstock_step
+WHERE message_id = :id AND name = :name AND `key` = :key;
+-- name: steps
+SELECT name, `key`, kind, position, body, done, due_at, at, fence FROM penstock_step
+WHERE message_id = :id ORDER BY position;
+-- name: step_save
+INSERT INTO penstock_step (message_id, name, `key`, kind, position, done, due_at, at, fence, body)
+VALUES (:id, :name, :key, :kind, :position, :done, :due_at, :at, :fence, :body)
+ON DUPLICATE KEY UPDATE kind = VALUES(kind), done = VALUES(done), due_at = VALUES(due_at),
+    at = VALUES(at), fence = VALUES(fence), body = VALUES(body);
+-- name: step_delete
+DELETE FROM penstock_step WHERE message_id = :id AND name = :name AND `key` = :key;
+-- name: last_redrive
+SELECT position, at FROM penstock_history
+WHERE id = :id AND final IS NULL AND verb = 'redrive' ORDER BY position DESC LIMIT 1;
+-- name: wait_counts
+SELECT (SELECT count(*) FROM penstock_history
+        WHERE id = :id AND final IS NULL AND verb = 'wait' AND position > :position),
+       (SELECT count(*) FROM penstock_step WHERE message_id = :id AND at >= :at),
+       (SELECT count(*) FROM penstock_step WHERE message_id = :id AND fence = :fence);
+-- name: recent_waits
+SELECT at, claimed_at FROM penstock_history
+WHERE id = :id AND final IS NULL AND verb = 'wait' ORDER BY position DESC LIMIT :limit;
+-- name: signal_of_key
+SELECT id, body FROM penstock_signal WHERE message_id = :id AND name = :name AND `key` = :key;
+-- name: signal_count
+SELECT count(*) FROM penstock_signal WHERE message_id = :id AND consumed = 0;
+-- name: signal_add
+INSERT INTO penstock_signal (message_id, name, `key`, at, consumed, body)
+VALUES (:id, :name, :key, :at, 0, :body)
+RETURNING id;
+-- name: signals
+SELECT id, message_id, name, `key`, at, consumed, body FROM penstock_signal
+WHERE message_id = :id ORDER BY id;
+-- name: signal_consume
+UPDATE penstock_signal SET consumed = 1 WHERE id = :signal_id AND message_id = :id;
+-- name: prune_step
+DELETE FROM penstock_step WHERE message_id IN (:ids);
+-- name: prune_signal
+DELETE FROM penstock_signal WHERE message_id IN (:ids);
+-- name: prune_edge
+DELETE FROM penstock_edge WHERE held_id IN (:ids);
+-- name: prune_hold
+DELETE FROM penstock_hold WHERE held_id IN (:ids);
+-- name: look_when
+SELECT @now, EXISTS (SELECT 1 FROM penstock_nudge),
+       (SELECT due_at FROM penstock_hold FORCE INDEX (due)
+        WHERE due_at < 9007199254740991 ORDER BY due_at LIMIT 1);

@@ -30,7 +30,9 @@ from penstock.stores.sql.transaction import Lockable, Ticket
 UNASKED = frozenset({
     "put_ready", "put_scheduled", "put_dead", "put_history", "dedup_remember", "name_take",
     "keep_result", "unique_free", "take_head", "free_head", "get_in_line", "pruned_up_to",
-    "leave_leases_of", "leave_scheduled",
+    "leave_leases_of", "leave_scheduled", "hold_add", "edge_add", "nudge_add", "nudge_awaiting",
+    "drop_holds_of", "drop_nudges_of", "drop_holds", "drop_nudges", "edges_settle", "step_save",
+    "resume_held", "leave_held", "flag_steps",
 })  # fmt: skip
 # Taken by a locking SELECT, then deleted.
 PLACES = {
