@@ -4,11 +4,16 @@ import os
 import re
 from importlib import import_module
 
+from penstock.model.message import Flag
+
+# A flag or a mask of flags by its name, for example {ENDING}.
+MASK = re.compile(r"\{([A-Z_]+)\}")
 NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def load(package: str, file: str) -> dict[str, str]:
-    text = read_text(package, file)
+    masks = Flag.masks()
+    text = MASK.sub(lambda found: str(masks[found[1]]), read_text(package, file))
     return {name: body.strip().removesuffix(";") for name, body in NAMED.findall(text)}
 
 

@@ -33,6 +33,10 @@ def make_field(queue_id: int, text: str) -> bytes:
     return b"%08x:%s" % (queue_id, text.encode())
 
 
+def make_document_field(kind: str, name: str) -> bytes:
+    return f"{kind} {name}".encode()
+
+
 def compute_digest(queue_id: int, text: str) -> bytes:
     """Returns a fixed-length digest of a text."""
     return blake2b(make_field(queue_id, text), digest_size=20).hexdigest().encode()

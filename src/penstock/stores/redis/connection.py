@@ -25,7 +25,7 @@ from penstock.stores.urls import make_url_error, split, take_durability, take_po
 
 DEADLINE = 5.0
 # The only schema so far.
-SCHEMA = 1
+SCHEMA = 2
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 

@@ -32,6 +32,7 @@ from penstock.stores.redis.codec import (
     encode_queue_id,
 )
 from penstock.stores.redis.database import RedisDatabase
+from penstock.stores.redis.waiting import RedisWaiting
 
 NO_CLAIM = Claimed([])
 
@@ -43,6 +44,8 @@ class RedisConsume:
     async def enqueue(self, entries: Sequence[Entry], *, atomic: bool = False) -> list[Published]:
         if not entries:
             return []
+        if atomic and any(entry.after for entry in entries):
+            return await RedisWaiting(self.database).enqueue_holding(entries)
         how = "atomic" if atomic else "each"
         found = publish.decode_outcomes(
             await self.database.run("publish", how, *publish.make_arguments(entries))
@@ -235,8 +238,8 @@ def decode_lease(told: list[Any], now: int) -> Lease:
     parked, first = 0, held.claimed_at
     for row in rows:
         past = decode_history(b"0", row)
-        if past.verb is Verb.REDRIVE:
-            first = held.claimed_at
+        if past.verb in (Verb.REDRIVE, Verb.WAIT):
+            parked, first = 0, held.claimed_at
         elif past.claimed_at is not None:
             first = min(first, past.claimed_at)
         parked += past.verb is Verb.PARK

@@ -3,10 +3,12 @@
 from collections import Counter
 
 from penstock.errors import InvalidState
-from penstock.model.message import HistoryRow, Moment
+from penstock.model.heads import FeedHead, HeadFeed, Rest
+from penstock.model.message import FeedMessage, HistoryRow, Moment
 from penstock.model.store_types import Cursor, Exported, Feed, Tally
 from penstock.stores.redis.codec import decode_history, make_feed_message
 from penstock.stores.redis.database import RedisDatabase
+from penstock.stores.sql.upkeep import AGENT_PREFIX
 
 PLACES = ("ready", "scheduled", "lease", "dead")
 SIZES = {
@@ -17,6 +19,8 @@ SIZES = {
 PAGE_SIZE = 1_000
 # Messages counted per script, which bounds how long other clients wait.
 COUNTED = 200
+# Rows of each kind per script of the feed without bodies.
+HEADS_PER_SCRIPT = 500
 
 
 class RedisExport:
@@ -42,8 +46,33 @@ class RedisExport:
             Cursor(int(epoch), after, history[-1].position if history else cursor.history),
         )
 
+    async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
+        page = limit if limit < HEADS_PER_SCRIPT else HEADS_PER_SCRIPT
+        while True:
+            epoch, found, last, more, rows, others, earlier = await self.database.run(
+                "heads", cursor.message, cursor.history, page
+            )
+            cursor = Cursor(cursor.epoch, int(last), cursor.history)
+            if found or rows or not more:
+                break
+        refuse_foreign(cursor, int(epoch))
+        history = [decode_history(*pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
+        messages = decode_heads(found)
+        return HeadFeed(
+            messages,
+            history,
+            {head.id: head for head in (*messages, *decode_heads(others))},
+            decode_rests(earlier),
+            Cursor(int(epoch), int(last), history[-1].position if history else cursor.history),
+        )
+
     async def recent(self, after: int, limit: int) -> list[HistoryRow]:
         entries = await self.database.ask("XRANGE", "history", f"({after}-0", "+", "COUNT", limit)
+        return [decode_row(*entry) for entry in entries]
+
+    async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
+        bounds = f"({before}-0", f"({after}-0"
+        entries = await self.database.ask("XREVRANGE", "history", *bounds, "COUNT", limit)
         return [decode_row(*entry) for entry in entries]
 
     async def census(self) -> list[Tally]:
@@ -126,11 +155,41 @@ class RedisExport:
         await self.database.run("save_cursor", name, text)
 
     async def cursors(self) -> dict[str, Exported]:
+        found = await self.all_cursors()
+        return {name: each for name, each in found.items() if not name.startswith(AGENT_PREFIX)}
+
+    async def all_cursors(self) -> dict[str, Exported]:
         found = {}
         for name, text in sorted((await self.database.pairs("cursor")).items()):
             epoch, message, history, advanced_at = map(int, text.split(b" "))
             found[name.decode()] = Exported(Cursor(epoch, message, history), advanced_at)
         return found
+
+
+def decode_heads(words: list[bytes]) -> list[FeedHead]:
+    """Decodes id, value without body, and size of the body of each."""
+    return [
+        make_message_head(make_feed_message(id, value), int(size))
+        for id, value, size in zip(words[::3], words[1::3], words[2::3], strict=True)
+    ]
+
+
+def make_message_head(message: FeedMessage, size: int) -> FeedHead:
+    return FeedHead(
+        message.id, message.queue_id, message.type, message.created_at, message.run_at, size,
+        message.meta.max_attempts, message.meta.lease,
+    )  # fmt: skip
+
+
+def decode_rests(words: list[bytes]) -> dict[int, list[Rest]]:
+    found: dict[int, list[Rest]] = {}
+    for pair in zip(words[::2], words[1::2], strict=True):
+        row = decode_history(*pair)
+        rest = Rest(
+            row.position, row.verb, row.state, row.error, row.consumer, row.at, row.due_at
+        )  # fmt: skip
+        found.setdefault(row.id, []).append(rest)
+    return found
 
 
 def make_tally(key: bytes, count: int, digest: int) -> Tally:

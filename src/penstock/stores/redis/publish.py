@@ -1,11 +1,18 @@
 """Encodes entries for the publish script and decodes its outcomes."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from penstock.model.message import PLAIN, Flag, Meta
 from penstock.model.store_types import Entry, Published, UniformBatch
-from penstock.stores.redis.codec import NONE, compute_digest, digest_correlation, make_field
+from penstock.model.units import Unit
+from penstock.stores.redis.codec import (
+    NONE,
+    compute_digest,
+    digest_correlation,
+    make_document_field,
+    make_field,
+)
 from penstock.stores.sql.publish import HEADING, NOT_PUBLISHED, refuse_all
 from penstock.stores.sql.records import decode_meta_json
 
@@ -18,6 +25,8 @@ def make_arguments(entries: Sequence[Entry]) -> list[bytes | str | int]:
         words += make_heading(group.heading)
         words.append(len(group))
         words += [prefix + body for body in group.bodies]
+        if group.heading.unit is not None:
+            words += make_unit(group.heading.unit)
     return words
 
 
@@ -27,7 +36,23 @@ def group_entries(entries: Sequence[Entry]) -> Iterator[UniformBatch]:
         return
     for _, run in groupby(entries, HEADING):
         group = list(run)
-        yield UniformBatch(group[0], [entry.body for entry in group])
+        if group[0].unit is None:
+            yield UniformBatch(group[0], [entry.body for entry in group])
+        else:
+            yield from (UniformBatch(entry, [entry.body]) for entry in group)
+
+
+def make_unit(unit: Unit) -> list[bytes | str | int]:
+    """Encodes what follows an entry with a unit: how it ends, what it expects, its copies."""
+    expected: list[bytes | str | int] = []
+    for kind, name, version in unit.expects:
+        expected += (make_document_field(kind, name), version)
+    copies = list(group_entries(unit.copies))
+    words = (make_arguments(copy) for copy in copies)
+    return [
+        unit.state or "", unit.reason or "", len(unit.expects), *expected, len(copies),
+        *chain.from_iterable(words),
+    ]  # fmt: skip
 
 
 def make_preface(entry: Entry) -> bytes:
@@ -45,14 +70,15 @@ def make_heading(entry: Entry) -> list[bytes | str | int]:
         encode_entry(entry.expires_at), entry.flags, encode_entry(entry.max_depth), entry.overflow,
         NONE if entry.ordering_key is None else compute_digest(entry.queue_id, entry.ordering_key),
         encode_lease(entry, meta), *encode_dedup(entry), encode_correlation(meta) or NONE,
+        NONE if entry.unit is None else 1,
     )  # fmt: skip
     text = b" ".join(word if isinstance(word, bytes) else str(word).encode() for word in numbers)
-    key = b"" if entry.dedup is None else make_field(entry.queue_id, entry.dedup.key)
+    key = b"" if entry.dedup is None else make_field(entry.keys_queue_id, entry.dedup.key)
     return [
         text,
         entry.type,
         key,
-        b"" if entry.name is None else make_field(entry.queue_id, entry.name),
+        b"" if entry.name is None else make_field(entry.keys_queue_id, entry.name),
     ]
 
 

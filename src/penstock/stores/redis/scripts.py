@@ -10,12 +10,15 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
+from penstock.model.message import Flag
+
 FOLDER = files(__package__) / "lua"
 DIRECTIVE = re.compile(r"^-- (keys|with): (.+)$", re.MULTILINE)
 # These scripts are idempotent.
 READS = frozenset({
-    "census", "depths", "diagnose", "documents", "dump", "explain", "feed", "find", "find_aging",
-    "find_dead", "get", "leases", "peek", "result", "scan", "waiting_since",
+    "awaited_results", "census", "depths", "diagnose", "documents", "dump", "edges", "explain",
+    "feed", "find", "find_aging", "find_dead", "get", "headings", "heads", "leases", "peek",
+    "result", "scan", "signals", "steps", "wait_facts", "waiting_since",
 })  # fmt: skip
 
 
@@ -40,9 +43,15 @@ def load_script(verb: str) -> Script:
     parts = [*load_library("base", *own.library), own]
     keys = tuple(dict.fromkeys(key for each in parts for key in each.keys))
     named = f"local {', '.join(keys)} = {', '.join(f'KEYS[{n + 1}]' for n in range(len(keys)))}"
-    text = "\n".join([named, *(each.text for each in parts)]).encode()
+    text = "\n".join([named, name_flags(), *(each.text for each in parts)]).encode()
     digest = sha1(text, usedforsecurity=False).hexdigest().encode()
     return Script(text, digest, keys, verb not in READS, "return woke(" in own.text)
+
+
+def name_flags() -> str:
+    """Declares the flags and masks of tickets as they are in the model."""
+    masks = Flag.masks()
+    return f"local {', '.join(masks)} = {', '.join(map(str, masks.values()))}"
 
 
 def load_library(*names: str) -> list[ScriptPart]:

@@ -10,6 +10,7 @@ from penstock.errors import NotYet, StoreTooNew, StoreUnusable
 from penstock.retry import MOVED, Retries
 from penstock.store import Clock
 from penstock.stores.notifier import wait_for_work
+from penstock.stores.redis.activity import RedisActivity
 from penstock.stores.redis.connection import (
     SCHEMA,
     RedisConnector,
@@ -20,15 +21,18 @@ from penstock.stores.redis.connection import (
 from penstock.stores.redis.consume import RedisConsume
 from penstock.stores.redis.copying import RedisCopying
 from penstock.stores.redis.database import RedisDatabase
+from penstock.stores.redis.documents import RedisDocuments
 from penstock.stores.redis.errors import ERRORS, translate_error
 from penstock.stores.redis.export import RedisExport
 from penstock.stores.redis.health import RedisHealth, read_durability, refuse_unsafe
 from penstock.stores.redis.queues import RedisQueues
-from penstock.stores.redis.records import RedisDocuments, RedisRecords
+from penstock.stores.redis.records import RedisRecords
+from penstock.stores.redis.topology import RedisTopology
 from penstock.stores.redis.upkeep import RedisUpkeep
+from penstock.stores.redis.waiting import RedisWaiting
 
 OLDEST = (6, 2)
-NEW, INDEX = "schema 1", "index of types"
+NEW, INDEX = f"schema {SCHEMA}", "index of types"
 
 
 class RedisStore:
@@ -47,9 +51,12 @@ class RedisStore:
         self.examine = self.health.examine
         copying = RedisCopying(database)
         self.dump, self.restore = copying.dump, copying.restore
+        activity = RedisActivity(database)
+        self.held, self.headings = activity.held, activity.headings
         # The parts' own methods, bound here so that a call has no frame more.
         self.bind_consume(RedisConsume(database))
         self.bind_upkeep(upkeep)
+        self.bind_waiting(RedisWaiting(database))
         self.bind_catalog(self.catalog)
         self.bind_records(RedisRecords(database), RedisDocuments(database), export)
 
@@ -84,6 +91,20 @@ class RedisStore:
         self.agent_runs = upkeep.agent_runs
         self.prune = upkeep.prune
 
+    def bind_waiting(self, waiting: RedisWaiting) -> None:
+        self.wait = waiting.wait
+        self.wait_facts = waiting.wait_facts
+        self.save_steps = waiting.save_steps
+        self.steps = waiting.steps
+        self.forget_steps = waiting.forget_steps
+        self.signal = waiting.signal
+        self.signals = waiting.signals
+        self.look = waiting.look
+        self.end_held = waiting.end_held
+        self.holds = waiting.holds
+        self.edges = waiting.edges
+        self.awaited_results = waiting.awaited_results
+
     def bind_catalog(self, catalog: RedisQueues) -> None:
         self.secret = catalog.secret
         self.directory_version = catalog.directory_version
@@ -102,6 +123,7 @@ class RedisStore:
         self.workers = catalog.workers
         self.stop_worker = catalog.stop_worker
         self.delete_worker = catalog.delete_worker
+        self.apply = RedisTopology(catalog.database, catalog).apply
 
     def bind_records(
         self, records: RedisRecords, documents: RedisDocuments, export: RedisExport
@@ -115,7 +137,7 @@ class RedisStore:
         self.diagnose = records.diagnose
         self.cancel = records.cancel
         self.redrive = records.redrive
-        self.replace = records.replace
+        self.horizon = records.horizon
         self.purge = records.purge
         self.purge_dead = records.purge_dead
         self.expire_dead = records.expire_dead
@@ -123,11 +145,14 @@ class RedisStore:
         self.document = documents.document
         self.documents = documents.documents
         self.delete_documents = documents.delete_documents
+        self.advance = documents.advance
         self.record = documents.record
         self.acts = documents.acts
         self.acts_after = documents.acts_after
         self.feed = export.feed
+        self.heads = export.heads
         self.recent = export.recent
+        self.past = export.past
         self.census = export.census
         self.depths = export.depths
         self.waiting_since = export.waiting_since

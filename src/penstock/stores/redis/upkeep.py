@@ -15,7 +15,7 @@ from penstock.stores.redis.codec import (
 )
 from penstock.stores.redis.database import RedisDatabase
 from penstock.stores.redis.export import RedisExport
-from penstock.stores.sql.upkeep import EXPORT_HOLD, MAX_LEVELS
+from penstock.stores.sql.upkeep import AGENT_HOLD, AGENT_PREFIX, EXPORT_HOLD, MAX_LEVELS
 
 # The limit in find_aging.lua, which keeps each script short.
 LEVELS_PER_SCRIPT = 64
@@ -76,7 +76,7 @@ class RedisUpkeep:
         )
 
     async def prune(self, retention: Retention) -> Pruned:
-        held = hold(await self.export.cursors(), await self.database.now())
+        held = hold(await self.export.all_cursors(), await self.database.now())
         rows = await self.export.recent(retention.after, retention.limit)
         ids, pruned = find_prunable(rows, retention, held)
         if ids:
@@ -106,7 +106,11 @@ def read_correlation(id: int, meta: Meta) -> bytes:
 
 def hold(cursors: dict[str, Exported], now: Moment) -> tuple[int, int] | None:
     """Returns the message and row up to which all active exports have read."""
-    active = [each.cursor for each in cursors.values() if each.advanced_at > now - EXPORT_HOLD]
+    active = [
+        each.cursor
+        for name, each in cursors.items()
+        if each.advanced_at > now - (AGENT_HOLD if name.startswith(AGENT_PREFIX) else EXPORT_HOLD)
+    ]
     if not active:
         return None
     return min(cursor.message for cursor in active), min(cursor.history for cursor in active)

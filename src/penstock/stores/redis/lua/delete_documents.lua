@@ -1,12 +1,6 @@
--- keys: document document_line document_until
--- with: audit
+-- with: documents audit
 -- ARGV: now, then kind and name of each.
 local count = 0
-for place = 2, #ARGV do
-    local field = ARGV[place]
-    count = count + call('HDEL', document, field)
-    call('ZREM', document_line, field)
-    call('ZREM', document_until, field)
-end
+for place = 2, #ARGV do count = count + delete_document(ARGV[place]) end
 if count > 0 then acted() end
 return count

@@ -3,6 +3,12 @@
 -- ticket, whether it is scheduled, due, dead, rows, and the message that holds its key.
 local full = ARGV[2] == '1'
 
+-- Returns when a held message is looked at next, if ever.
+local function looked_at(id, t)
+    local moment = t and has(t.flags, HELD) and call('ZSCORE', held_until, id)
+    return moment and moment ~= NEVER and moment
+end
+
 local function told_of(id)
     local value = call('HGET', message, id)
     if not value then return '' end
@@ -16,7 +22,7 @@ local function told_of(id)
     return {
         value, call('HGET', lease, id) or '', call('ZSCORE', lease_until, id) or '',
         call('HGET', mark, id) or '', text or '',
-        t and is_scheduled(t) and '1' or '', call('ZSCORE', due, id) or '',
+        t and is_scheduled(t) and '1' or '', call('ZSCORE', due, id) or looked_at(id, t) or '',
         call('HGET', dead, id) or '', rows, t and call('HGET', head, t.key) or '',
     }
 end

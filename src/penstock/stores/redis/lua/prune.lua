@@ -1,15 +1,43 @@
--- keys: name result result_until correlation
--- with: message history ids audit
+-- keys: name result result_until correlation step step_line signal signal_line edge_of edge_state hold
+-- with: message history ids awaiting audit
 -- ARGV: now, then id, name and correlation of each message to remove.
+local stored = {
+    steps = call('ZRANGE', step_line, 0, 0)[1], signals = call('ZRANGE', signal_line, 0, 0)[1],
+}
+
+local function range(set, id) return call('ZRANGEBYLEX', set, '[' .. id, '(' .. id .. 'g') end
+
+-- Removes the steps, signals and edges of a message.
+local function forget_waits(id)
+    for _, member in ipairs(stored.steps and range(step_line, id) or {}) do
+        call('HDEL', step, id .. sub(member, 23))
+        call('ZREM', step_line, member)
+    end
+    for _, member in ipairs(stored.signals and range(signal_line, id) or {}) do
+        call('HDEL', signal, member)
+        call('ZREM', signal_line, member)
+    end
+    for _, field in ipairs(any_edges and range(edge_of, id) or {}) do
+        call('ZREM', edge_of, field)
+        call('HDEL', edge_state, field)
+        call('ZREM', edge, sub(field, 29) .. sub(field, 1, 28))
+    end
+    call('HDEL', hold, id)
+end
+
 local latest = call('HGET', fact, 'pruned') or '0'
 for place = 2, #ARGV, 3 do
     local id, field, entry = ARGV[place], ARGV[place + 1], ARGV[place + 2]
     for position in string.gmatch(call('HGET', story, id) or '', '%d+') do
         call('XDEL', history, position .. '-0')
     end
+    local kept = is_awaited(id)
     call('HDEL', story, id)
-    call('HDEL', result, id)
-    call('ZREM', result_until, id)
+    if not kept then
+        call('HDEL', result, id)
+        call('ZREM', result_until, id)
+    end
+    forget_waits(id)
     if field ~= '' and call('HGET', name, field) == id then call('HDEL', name, field) end
     if entry ~= '' then call('ZREM', correlation, entry) end
     call('HDEL', message, id)

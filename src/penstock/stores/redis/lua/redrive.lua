@@ -6,15 +6,7 @@ local function redrive_one(id)
         local state = state_of(id)
         return state and 'invalid ' .. state or 'missing'
     end
-    local expires = heading(call('HGET', message, id)).expires
-    t.attempts, t.deliveries, t.expires = 0, 0, expires == NONE and NEVER or expires
-    if has(t.flags, KEYED) then
-        record(t, 'redrive', 'scheduled')
-        get_in_line(t, hex(call('HINCRBY', fact, 'message', 1)))
-    else
-        record(t, 'redrive', 'ready')
-        put_ready(t)
-    end
+    put_back(t)
     return 'done'
 end
 

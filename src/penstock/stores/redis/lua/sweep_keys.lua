@@ -1,4 +1,5 @@
 -- keys: dedup dedup_until result result_until document document_line document_until act
+-- with: awaiting
 -- ARGV: now, limit of each.
 local keys = call('ZRANGEBYSCORE', dedup_until, '-inf', now_text, 'LIMIT', 0, ARGV[2])
 for _, key in ipairs(keys) do
@@ -8,8 +9,12 @@ for _, key in ipairs(keys) do
 end
 local ids = call('ZRANGEBYSCORE', result_until, '-inf', now_text, 'LIMIT', 0, ARGV[2])
 for _, id in ipairs(ids) do
-    call('HDEL', result, id)
-    call('ZREM', result_until, id)
+    if is_awaited(id) then
+        call('ZADD', result_until, whole(now + 3600000000), id)
+    else
+        call('HDEL', result, id)
+        call('ZREM', result_until, id)
+    end
 end
 local old = call('ZRANGEBYSCORE', document_until, '-inf', now_text, 'LIMIT', 0, ARGV[2])
 for _, field in ipairs(old) do

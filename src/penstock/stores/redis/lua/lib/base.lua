@@ -7,8 +7,6 @@ if redis.replicate_commands then redis.replicate_commands() end
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local NONE = '-'
 local NEVER = '9007199254740991'
-local KEYED, UNIQUE, UNBEGUN, CANCEL_REQUESTED, FROM_DEAD = 1, 2, 4, 8, 16
-local CALLBACK, LASTING = 64, 99
 local FINAL = {completed = true, failed = true, expired = true, cancelled = true}
 
 -- `..` rounds numbers with more than 14 digits.

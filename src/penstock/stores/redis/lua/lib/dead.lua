@@ -36,6 +36,19 @@ local function take_dead(id)
     return t
 end
 
+-- Makes a dead ticket ready, with its counters reset; a keyed one joins the line of its key.
+local function put_back(t, reason)
+    local expires = heading(call('HGET', message, t.id)).expires
+    t.attempts, t.deliveries, t.expires = 0, 0, expires == NONE and NEVER or expires
+    if has(t.flags, KEYED) then
+        record(t, 'redrive', 'scheduled', {reason = reason})
+        get_in_line(t, hex(call('HINCRBY', fact, 'message', 1)))
+    else
+        record(t, 'redrive', 'ready', {reason = reason})
+        put_ready(t)
+    end
+end
+
 -- Ends a ticket that has no lease.
 local function finish(t, verb, state, reason)
     record(t, verb, state, {reason = reason})

@@ -1,5 +1,5 @@
--- Finalizes a message: frees its keys and publishes its callback.
--- keys: dedup unique correlation scope_name queue_name
+-- Finalizes a message: frees its keys, nudges those that wait for it and publishes its callback.
+-- keys: dedup unique correlation scope_name queue_name nudge edge hold
 -- with: keys
 
 local function free_keys(t)
@@ -33,8 +33,25 @@ local function call_back(t, state, reason)
     put_ready(plain_ticket(id, {queue = queue_id, rank = rank, type = 'callback'}))
 end
 
+-- A nudge is a request to look at a held message, about the end of another one if any.
+local NO_MESSAGE = '00000000000000'
+
+local function put_nudge(held_id, about)
+    call('ZADD', nudge, now_text, held_id .. (about or NO_MESSAGE))
+end
+
+-- An edge is the awaited message, the held one and the number of its wait.
+local function nudge_awaiting(id)
+    local from, to = '[' .. id, '(' .. id .. 'g'
+    for _, member in ipairs(call('ZRANGEBYLEX', edge, from, to)) do
+        put_nudge(sub(member, 15, 28), id)
+    end
+end
+
 -- Call it when the message is finished or dead.
 local function over(t, state, reason)
     free_keys(t)
+    if has(t.flags, AWAITED) then nudge_awaiting(t.id) end
+    if has(t.flags, HELD) then call('HDEL', hold, t.id) end
     if has(t.flags, CALLBACK) then call_back(t, state, reason) end
 end

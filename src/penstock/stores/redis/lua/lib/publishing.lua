@@ -1,11 +1,18 @@
 -- Publishes entries in groups that differ only in their bodies.
--- keys: dedup_until name
+-- keys: dedup_until name document
 -- with: ticket history ending dead
 
 local FIELDS = {
     'queue', 'rank', 'basis', 'delay', 'run_at', 'ttl', 'expires', 'flags', 'max_depth',
-    'overflow', 'key', 'own', 'digest', 'window', 'correlation',
+    'overflow', 'key', 'own', 'digest', 'window', 'correlation', 'unit',
 }
+-- Stands for the id of the parent in the meta of a copy.
+local PARENT = '"parent_id":9223372036854775807'
+-- What a held copy waits for: a person's decision, never other messages.
+local DECISION = cjson.encode({{
+    kind = 'after', name = '', policy = 'decision', need = 1, on_dead = 'wait', number = 0,
+    due_at = NEVER, open = 0, done = 0, failed = 0,
+}})
 local DEDUP = '^(%x+) (%x*) (%d+)$'
 
 -- Converts delays to times by the store's clock.
@@ -35,18 +42,35 @@ local function group_at(place)
     group.type, group.dedup, group.name = ARGV[place + 1], ARGV[place + 2], ARGV[place + 3]
     group.flags, group.max_depth = tonumber(group.flags), tonumber(group.max_depth)
     group.first, group.last = place + 5, place + 4 + ARGV[place + 4]
-    group.checked = group.dedup ~= '' or group.name ~= '' or group.max_depth
+    group.checked = group.dedup ~= '' or group.name ~= '' or group.max_depth or group.unit ~= NONE
     group.bare = not group.checked and group.flags == 0 and group.correlation == NONE
     return dated(group)
 end
 
+-- Returns a group with its unit, and the place behind it. A unit: the state that ends its entry,
+-- the reason; the number of expected documents, with field and version of each; the number of
+-- groups of copies, and these.
+local function read_group(place)
+    local group = group_at(place)
+    place = group.last + 1
+    if group.unit == NONE then return group, place end
+    group.state, group.reason = ARGV[place], ARGV[place + 1]
+    group.expected, group.copies = {}, {}
+    local expected = tonumber(ARGV[place + 2])
+    place = place + 3
+    for number = 1, expected do
+        group.expected[number] = {ARGV[place], ARGV[place + 1]}
+        place = place + 2
+    end
+    local count = tonumber(ARGV[place])
+    place = place + 1
+    for number = 1, count do group.copies[number], place = read_group(place) end
+    return group, place
+end
+
 local function groups_from(place)
     local groups = {}
-    while ARGV[place] do
-        local group = group_at(place)
-        groups[#groups + 1] = group
-        place = group.last + 1
-    end
+    while ARGV[place] do groups[#groups + 1], place = read_group(place) end
     return groups
 end
 
@@ -98,11 +122,20 @@ local function depth_of(queue)
 end
 
 local function is_full(group, told)
-    if not group.max_depth then return false end
+    if not group.max_depth or (group.state or '') ~= '' then return false end
     return depth_of(group.queue) + (told and told[group.queue] or 0) >= group.max_depth
 end
 
+local function is_stale(group)
+    for _, pair in ipairs(group.expected or {}) do
+        local version, expires = match(call('HGET', document, pair[1]) or '', '^(%d+) (%d+)')
+        if (version and tonumber(expires) > now and version or '0') ~= pair[2] then return true end
+    end
+    return false
+end
+
 local function refusal(group, told)
+    if is_stale(group) then return 'STALE' end
     local seen = seen_before(group, told)
     if seen then return seen end
     if name_taken(group, told) then return 'NAME_TAKEN' end
@@ -120,20 +153,43 @@ local function remember(group, id)
     if has(group.flags, UNIQUE) then call('HSET', unique, id, group.dedup) end
 end
 
-local function place_ticket(group, id, full)
-    local t = {
+-- Ends a message that is never delivered, as dead or final.
+local function end_at_once(t, state, reason)
+    t.flags = bit.band(t.flags, bit.bnot(HELD))
+    record(t, 'publish', state, {reason = reason ~= '' and reason or nil})
+    local flags = t.flags
+    if state == 'dead' then put_dead(t, now, reason) end
+    t.flags = flags
+    over(t, state, reason ~= '' and reason or nil)
+end
+
+-- Writes the id of the parent into the meta of a copy, in as many characters.
+local function adopt(text, parent)
+    local length, start = match(text, '^%x+ %S+ (%d+) %d+ ()')
+    local first, last = string.find(text, PARENT, start + length, true)
+    if not first then return text end
+    local id = format('"parent_id":%19s', whole(tonumber(parent, 16)))
+    return sub(text, 1, first - 1) .. id .. sub(text, last + 1)
+end
+
+local function new_ticket(group, id)
+    return {
         id = id, queue = group.queue, rank = group.rank, attempts = 0, deliveries = 0,
         expires = group.expires_text, flags = group.flags, key = group.key, own = group.own,
         position = NONE, type = group.type,
     }
+end
+
+local function place_ticket(group, id, full)
+    local t = new_ticket(group, id)
     if full then
-        record(t, 'publish', 'dead', {reason = 'overflow'})
-        local flags = t.flags
-        put_dead(t, now, 'overflow')
-        t.flags = flags
-        over(t, 'dead', 'overflow')
+        end_at_once(t, 'dead', 'overflow')
+    elseif (group.state or '') ~= '' then
+        end_at_once(t, group.state, group.reason)
     elseif group.later then
         put_scheduled(t, whole(group.due_at))
+    elseif has(t.flags, HELD) then
+        put_scheduled(t)
     elseif group.key ~= NONE then
         get_in_line(t, id)
     else
@@ -141,14 +197,18 @@ local function place_ticket(group, id, full)
     end
 end
 
-local function publish_one(group, text)
+local function publish_one(group, text, parent)
     local refused = refusal(group)
     if refused then return refused end
     local full = is_full(group)
     local id = hex(call('HINCRBY', fact, 'message', 1))
-    call('HSET', message, id, group.before .. text)
+    call('HSET', message, id, group.before .. (parent and adopt(text, parent) or text))
     remember(group, id)
     place_ticket(group, id, full)
+    if parent and not full and has(group.flags, HELD) then call('HSET', hold, id, DECISION) end
+    for _, copy in ipairs(group.copies or {}) do
+        for place = copy.first, copy.last do publish_one(copy, ARGV[place], id) end
+    end
     return id
 end
 

@@ -1,5 +1,5 @@
 -- Waiting tickets: in ready, ordered by queue, rank and id; in scheduled, until they are due.
--- keys: ready typed due scheduled ticket expiry
+-- keys: ready typed due scheduled ticket expiry held_until
 -- with: message
 
 local TICKET = '(%x+) (%x+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d+) ()'
@@ -85,19 +85,23 @@ local function take_ready(t)
     return true
 end
 
--- Without a due time it waits for its ordering key.
+-- Without a due time it waits for its ordering key. A held one is never promoted, only looked at.
 local function put_scheduled(t, moment)
     call('HSET', ticket, t.id, ticket_text(t))
     watch_expiry(t)
     call('ZADD', scheduled, 0, t.queue .. t.id)
-    if moment then call('ZADD', due, moment, t.id) end
+    if has(t.flags, HELD) then
+        call('ZADD', held_until, moment or NEVER, t.id)
+    elseif moment then
+        call('ZADD', due, moment, t.id)
+    end
 end
 
 local function is_scheduled(t) return call('ZSCORE', scheduled, t.queue .. t.id) end
 
 local function take_scheduled(t)
     if call('ZREM', scheduled, t.queue .. t.id) == 0 then return false end
-    call('ZREM', due, t.id)
+    if has(t.flags, HELD) then call('ZREM', held_until, t.id) else call('ZREM', due, t.id) end
     forget(t)
     return true
 end

@@ -1,0 +1,8 @@
+-- with: publishing waiting
+-- ARGV: now, the holds of entries as JSON, then the entries. Publishes all or none.
+local groups = groups_from(3)
+local refused = refusals(groups)
+if refused then return woke(refused) end
+local ids = expand(publish(groups))
+hold_published(cjson.decode(ARGV[2]), ids)
+return woke(ids)
