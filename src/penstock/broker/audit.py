@@ -1,14 +1,17 @@
 """Reads, seals and verifies the audit log."""
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.model.documents import AuditEntry, Document, acting
 from penstock.model.message import NEVER, Moment
 from penstock.rules import audit_chain
 from penstock.rules.audit_chain import AuditReport, Finding, FindingKind, SealHead, SealSegment
+from penstock.rules.audit_changes import describe_changes
 from penstock.store import Store
 
 HEAD_KIND = "seal_head"
@@ -21,6 +24,12 @@ REFUSED = "refused"
 decode_head = msgspec.json.Decoder(SealHead).decode
 decode_segment = msgspec.json.Decoder(SealSegment).decode
 encode = msgspec.json.Encoder().encode
+
+
+def note_changes(before: Any, after: Any) -> None:
+    """Records which fields the next change of the current request changes, if it is audited."""
+    if (act := acting.get()) is not None:
+        acting.set(replace(act, detail=describe_changes(before, after)))
 
 
 class AuditQuery(Struct, frozen=True, kw_only=True):
@@ -121,9 +130,12 @@ class AuditLog:
         findings: list[Finding] = []
         sealed: set[int] = set()
         previous: SealSegment | None = None
-        async for segment in self._read_segments(head.number):
+        async for segment in self.read_segments():
+            # A process may seal more in the meantime.
+            if segment.first > head.number:
+                break
             findings += audit_chain.check_link(previous, segment)
-            findings += audit_chain.check_segment(segment, await self._read_entries(segment), now)
+            findings += audit_chain.check_segment(segment, await self.read_entries(segment), now)
             findings += note_doubled(segment, sealed)
             if known is not None:
                 findings += check_known(segment, *known)
@@ -136,18 +148,16 @@ class AuditLog:
                 findings.append(Finding(FindingKind.UNSEALED, entry.id))
         return AuditReport(len(sealed), head, findings[:MAX_FINDINGS])
 
-    async def _read_segments(self, last: int) -> AsyncIterator[SealSegment]:
-        """Reads up to the seal `last`: a process may seal more in the meantime."""
-        after = ""
-        while page := await self.store.documents(SEGMENT_KIND, after, 100):
+    async def read_segments(self, after: int = 0) -> AsyncIterator[SealSegment]:
+        """Reads the segments that begin after a seal, in order."""
+        name = name_segment(after)
+        while page := await self.store.documents(SEGMENT_KIND, name, 100):
             for document in page:
-                segment = decode_segment(document.body)
-                if segment.first > last:
-                    return
-                yield segment
-            after = page[-1].name
+                yield decode_segment(document.body)
+            name = page[-1].name
 
-    async def _read_entries(self, segment: SealSegment) -> dict[int, AuditEntry]:
+    async def read_entries(self, segment: SealSegment) -> dict[int, AuditEntry]:
+        """Returns the stored entries of a segment by their ids."""
         ids = [seal.entry_id for seal in segment.seals]
         found: dict[int, AuditEntry] = {}
         after, last = min(ids) - 1, max(ids)

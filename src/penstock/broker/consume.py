@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from penstock.broker.broadcast_claims import ClaimNotes
 from penstock.broker.group_commit import GroupCommit
 from penstock.broker.interface import ClaimResult, Held, QueueSelector
 from penstock.broker.queue_cache import QueueCache
@@ -28,7 +29,8 @@ from penstock.model.store_types import (
     Move,
 )
 from penstock.retry import CLAIM, SETTLE, Retries
-from penstock.rules import drafts, lifecycle, validation
+from penstock.rules import lifecycle, validation
+from penstock.rules.settlements import check_settlement
 from penstock.store import Store
 
 MAX_CLAIM_QUEUES = 16
@@ -49,6 +51,7 @@ class Consumer:
         self.directory = directory
         self.commits = commits
         self.tenant = tenant
+        self.notes = ClaimNotes(store, directory)
         # By the queues of a claim: the index of the queue that was tried first last time.
         self.turns: dict[tuple[int, ...], int] = {}
 
@@ -81,10 +84,7 @@ class Consumer:
         until = time.monotonic() + min(wait, MAX_WAIT_S)
         while True:
             since = self.store.wakes
-            asks = [
-                (await self.directory.get(self.tenant, scope, name), types)
-                for name, types in map(split_selector, selectors)
-            ]
+            asks = await self._find_queues(selectors, scope)
             claims = self._plan_claims(asks, consumer, limit, lease, begins, merge)
             taken = await self._claim_all(claims, limit, dead_of)
             left = until - time.monotonic()
@@ -92,6 +92,17 @@ class Consumer:
                 return ClaimResult(taken, {queue.name: queue.serving_state for queue, _ in asks})
             serving = [queue.id for queue, _ in asks if queue.serves]
             await self.store.wait_ready(serving, min(left, 1.0), since)
+
+    async def _find_queues(
+        self, selectors: Sequence[QueueSelector], scope: str
+    ) -> list[tuple[Queue, tuple[str, ...]]]:
+        asks = [
+            (await self.directory.get(self.tenant, scope, name), types)
+            for name, types in map(split_selector, selectors)
+        ]
+        if self.directory.policy.broadcasts.expiring:
+            await self.notes.note(queue for queue, _ in asks)
+        return asks
 
     def _plan_claims(
         self,
@@ -174,7 +185,7 @@ class Consumer:
 
     async def complete(self, held: Held, result: bytes | None = None) -> Answer:
         (answer,) = await self.complete_many((Completion(held.id, held.fence, result),))
-        return expect(answer, held.id)
+        return self._expect(answer, held)
 
     async def complete_many(self, items: Sequence[Completion]) -> list[Answer]:
         for item in items:
@@ -187,11 +198,16 @@ class Consumer:
     async def settle(self, held: Held, settlement: Settlement) -> Answer:
         """Nacks, fails, rejects, releases, parks or cancels a claimed message."""
         (answer,) = await self.settle_many([(held, settlement)])
+        return self._expect(answer, held)
+
+    def _expect(self, answer: Answer, held: Held) -> Answer:
+        if answer.kind is AnswerKind.LOST:
+            self.directory.lost_locks.note(held.id, held.fence)
         return expect(answer, held.id)
 
     async def settle_many(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
         """Settles many messages, with one answer per item."""
-        checked = [(held, drafts.check_settlement(settlement)) for held, settlement in items]
+        checked = [(held, check_settlement(settlement)) for held, settlement in items]
         return await settle_each(checked, self._settle, itemgetter(0))
 
     async def _settle(self, items: Sequence[tuple[Held, Settlement]]) -> list[Answer]:
@@ -231,7 +247,7 @@ class Consumer:
     async def extend(self, held: Held, lease: float) -> Answer:
         """Extends a lease. The answer has its new end, and reports a cancel request."""
         (answer,) = await self.extend_many((Extension(held.id, held.fence, lease),))
-        return expect(answer, held.id)
+        return self._expect(answer, held)
 
     async def extend_many(self, items: Sequence[Extension]) -> list[Answer]:
         for item in items:

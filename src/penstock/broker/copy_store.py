@@ -12,14 +12,17 @@ from msgspec.structs import replace
 from penstock.errors import InvalidInput, InvalidState, SlugConflict
 from penstock.model.copies import CopyCursor, StoredLife, StoreDump
 from penstock.model.documents import Document
-from penstock.model.message import Flag, HistoryRow, Moment, State, Verb
+from penstock.model.message import Flag, HistoryRow, Moment, State, Verb, keep_lasting_flags
 from penstock.model.queue import Queue, QueueState
-from penstock.model.store_types import Tally, keep_lasting_flags
+from penstock.model.store_types import Tally
 from penstock.store import Store
+
+# What a copy does not carry.
+WAITING = Flag.HELD | Flag.STEPS
 
 PROGRESS = ("copy", "progress")
 # Documents of other features belong to one store: webhook secrets, report figures.
-DOCUMENT_KINDS = ("key", "role", "trust", "subscription")
+DOCUMENT_KINDS = ("key", "role", "trust", "subscription", "schema", "binding", "scope", "topology")
 PAGE_SIZE = 2_500
 # Pages between two saves of the progress. A repeated page changes nothing.
 PAGES_PER_SAVE = 4
@@ -185,9 +188,20 @@ async def copy_messages(
 
 def release_leases(page: StoreDump, now: Moment) -> StoreDump:
     """Puts claimed messages back: no consumer holds them in the target."""
+    refuse_waits(page)
     if not any(life.ticket is not None and life.ticket.place == "lease" for life in page.lives):
         return page
     return replace(page, lives=[release_lease(life, now) for life in page.lives])
+
+
+def refuse_waits(page: StoreDump) -> None:
+    """Refuses messages whose steps and holds would be lost: they are not copied yet."""
+    for life in page.lives:
+        if life.ticket is not None and life.ticket.flags & WAITING:
+            raise InvalidState(
+                f"message {life.message.id} waits or has stored steps, which a copy"
+                " does not carry; let it end, or cancel it"
+            )
 
 
 def release_lease(life: StoredLife, now: Moment) -> StoredLife:

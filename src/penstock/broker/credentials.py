@@ -4,11 +4,13 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from penstock.broker.audit import note_changes
+from penstock.broker.documents import decode_document, list_documents
 from penstock.errors import Conflict, Forbidden, InvalidInput, NotFound, SlugConflict
 from penstock.model.documents import Document
 from penstock.model.fields import MAX_WORD_LENGTH
@@ -21,9 +23,7 @@ from penstock.store import Store
 PREFIX = "psk_"
 KEY, ROLE, TRUST = "key", "role", "trust"
 MICROS_PER_SECOND = 1_000_000
-PAGE_SIZE = 1_000
 encode = msgspec.json.Encoder().encode
-T = TypeVar("T")
 
 
 class StoredRole(Struct, frozen=True):
@@ -71,6 +71,7 @@ class Credentials:
         made = msgspec.structs.replace(
             key, id=id, digest=compute_digest(token), created_at=now, expires_at=expires_at
         )
+        note_changes({}, made)
         await self.save(KEY, id, made, 0)
         return made, token
 
@@ -102,6 +103,7 @@ class Credentials:
         token = make_token(id)
         former = PreviousKey(key.digest, now + int(grace * MICROS_PER_SECOND)) if grace else None
         made = msgspec.structs.replace(key, digest=compute_digest(token), former=former)
+        note_changes(key, made)
         await self.save(KEY, id, made, version)
         return made, token
 
@@ -109,8 +111,10 @@ class Credentials:
         """Revokes a key permanently. Servers notice within seconds."""
         key, version = await self._load_key(id, tenant)
         if key.revoked_at is None:
-            key = msgspec.structs.replace(key, revoked_at=await self.store.now(), former=None)
-            await self.save(KEY, id, key, version)
+            revoked = msgspec.structs.replace(key, revoked_at=await self.store.now(), former=None)
+            note_changes(key, revoked)
+            await self.save(KEY, id, revoked, version)
+            return revoked
         return key
 
     async def save_role(self, tenant: str, name: str, grants: Iterable[str]) -> StoredRole:
@@ -118,6 +122,8 @@ class Credentials:
         if name in ROLES:
             raise Forbidden(f"role {name!r} is built in")
         role = StoredRole(tuple(str(parse_grant(each)) for each in grants))
+        stored = await self.store.document(ROLE, f"{tenant}/{name}")
+        note_changes({} if stored is None else decode_document(stored, StoredRole), role)
         await self.save(ROLE, f"{tenant}/{name}", role)
         return role
 
@@ -148,6 +154,8 @@ class Credentials:
             if await self.store.scope(tenant, name) is None:
                 raise NotFound(f"no scope named {validation.clip(name)}")
         trust = Trust(scope, trusted, tuple(map(parse_grant, grants)))
+        stored = await self.store.document(TRUST, f"{tenant}/{scope}/{trusted}")
+        note_changes({} if stored is None else decode_document(stored, Trust), trust)
         await self.save(TRUST, f"{tenant}/{scope}/{trusted}", trust)
         return trust
 
@@ -172,25 +180,13 @@ class Credentials:
         return Access([parse_grant(text) for text in texts], tuple(scopes), trusts)
 
     async def list_documents(self, kind: str, prefix: str = "") -> list[Document]:
-        found: list[Document] = []
-        after = prefix
-        while True:
-            page = await self.store.documents(kind, after, PAGE_SIZE)
-            fitting = [each for each in page if each.name.startswith(prefix)]
-            found += fitting
-            if len(fitting) < PAGE_SIZE:
-                return found
-            after = page[-1].name
+        return await list_documents(self.store, kind, prefix)
 
     async def save(self, kind: str, name: str, body: Any, version: int | None = None) -> None:
         document = Document(kind=kind, name=name, body=encode(body), version=version)
         (saved,) = await self.store.save_documents([document])
         if not saved:
             raise Conflict(f"{kind} {name} was changed by another request; try again")
-
-
-def decode_document(document: Document, kind: type[T]) -> T:
-    return msgspec.json.decode(document.body, type=kind)
 
 
 def check_key(key: Key) -> None:

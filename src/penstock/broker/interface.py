@@ -5,18 +5,26 @@
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Literal, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from penstock.artifacts.room import ArtifactRoom, Source
 from penstock.artifacts.rules import Artifact
 from penstock.artifacts.upload import Content, Upload
+from penstock.broker.activity_interface import ActivityInterface, FiltersInterface
+from penstock.broker.admin_interface import AdminInterface
+from penstock.broker.bulk_interface import BulkInterface
+from penstock.broker.governing_interface import GoverningInterface
+from penstock.broker.metrics_interface import (
+    AlertsInterface,
+    AnomaliesInterface,
+    MetricsInterface,
+)
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.search import SearchResult
-from penstock.errors import PenstockError
-from penstock.model.message import Draft, Leased, Moment, Record, Settlement, State
-from penstock.model.queue import Queue, QueueState, Schedule, Scope
+from penstock.broker.waiting_interface import WaitsInterface
+from penstock.model.message import Draft, Leased, Moment, Settlement
+from penstock.model.queue import Queue, QueueState
 from penstock.model.store_types import (
     Answer,
     Completion,
@@ -25,12 +33,11 @@ from penstock.model.store_types import (
     Lease,
     Lock,
     Mark,
-    Pruned,
     Published,
     WorkerInfo,
 )
+from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowView
 from penstock.outage import Outages
-from penstock.rules.explain import Cause
 from penstock.store import Store
 
 T = TypeVar("T")
@@ -131,100 +138,6 @@ class ConsumeInterface(Protocol):
         """Waits until one of the queues may have work. Only a hint."""
 
 
-class AdminInterface(Protocol):
-    """Administration of scopes, queues, schedules and messages."""
-
-    async def create_scope(self, name: str) -> Scope: ...
-
-    async def pause_scope(self, name: str, *, paused: bool = True) -> None: ...
-
-    async def create_queue(
-        self,
-        /,
-        name: str,
-        *,
-        preset_name: str = "default",
-        scope: str = "default",
-        **settings: Any,
-    ) -> Queue: ...
-
-    async def queue(self, name: str, *, scope: str = "default") -> Queue: ...
-
-    async def queues(self, *, scope: str = "default") -> list[Queue]: ...
-
-    async def set_queue(
-        self, /, name: str, *, scope: str = "default", **settings: Any
-    ) -> Queue: ...
-
-    async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue: ...
-
-    async def rename_queue(self, name: str, new_name: str, *, scope: str = "default") -> Queue: ...
-
-    async def delete_queue(
-        self, name: str, *, force: bool = False, scope: str = "default"
-    ) -> None: ...
-
-    async def schedule(self, schedule: Schedule, *, scope: str = "default") -> Schedule: ...
-
-    async def schedules(self, *, scope: str = "default") -> list[Schedule]: ...
-
-    async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None: ...
-
-    async def get(self, reference: int | str, *, scope: str = "default") -> Record: ...
-
-    async def result(self, reference: int | str, *, scope: str = "default") -> bytes | None: ...
-
-    async def callbacks(self, reference: int | str, *, scope: str = "default") -> list[Record]: ...
-
-    async def explain(self, reference: int | str, *, scope: str = "default") -> list[Cause]: ...
-
-    async def find(
-        self,
-        queue: str | None = None,
-        *,
-        state: State | None = None,
-        type: str | None = None,
-        correlation_id: str | None = None,
-        before: int | None = None,
-        limit: int = 50,
-        scope: str = "default",
-    ) -> list[Record]: ...
-
-    async def search(
-        self,
-        filter: str,
-        *,
-        cursor: str | None = None,
-        limit: int = 50,
-        scope: str = "default",
-    ) -> SearchResult: ...
-
-    async def cancel(
-        self, reference: int | str, *, force: bool = False, scope: str = "default"
-    ) -> Answer: ...
-
-    async def redrive(
-        self, reference: int | str, *, body: bytes | None = None, scope: str = "default"
-    ) -> Published: ...
-
-    async def redrive_many(self, ids: Sequence[int]) -> list[Answer | PenstockError]: ...
-
-    async def purge(
-        self, name: str, *places: str, limit: int = 1_000, scope: str = "default"
-    ) -> int: ...
-
-    async def prune(
-        self,
-        name: str,
-        *,
-        before: Moment | None = None,
-        limit: int = 1_000,
-        scope: str = "default",
-    ) -> Pruned: ...
-
-    async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer: ...
-
-
 class ArtifactsInterface(Protocol):
     """Files attached to messages."""
 
@@ -257,7 +170,29 @@ class WorkersInterface(Protocol):
     async def delete_worker(self, worker_id: str) -> None: ...
 
 
-class BrokerInterface(PublishInterface, ConsumeInterface, WorkersInterface, Protocol):
+class WorkflowsInterface(Protocol):
+    """Messages that wait for each other."""
+
+    async def start(
+        self,
+        name: str,
+        nodes: Sequence[NodeDraft],
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        scope: str = "default",
+    ) -> WorkflowStart: ...
+
+    async def get(self, id: str, *, scope: str = "default") -> WorkflowView: ...
+
+    async def cancel(self, id: str, *, scope: str = "default") -> int: ...
+
+    async def redrive(self, id: str, *, scope: str = "default") -> int: ...
+
+
+class BrokerInterface(
+    PublishInterface, ConsumeInterface, WorkersInterface, GoverningInterface, Protocol
+):
     """A broker of one tenant."""
 
     @property
@@ -270,7 +205,31 @@ class BrokerInterface(PublishInterface, ConsumeInterface, WorkersInterface, Prot
     def admin(self) -> AdminInterface: ...
 
     @property
+    def activity(self) -> ActivityInterface: ...
+
+    @property
+    def filters(self) -> FiltersInterface: ...
+
+    @property
     def artifacts(self) -> ArtifactsInterface: ...
+
+    @property
+    def bulk(self) -> BulkInterface: ...
+
+    @property
+    def metrics(self) -> MetricsInterface: ...
+
+    @property
+    def anomalies(self) -> AnomaliesInterface: ...
+
+    @property
+    def alerts(self) -> AlertsInterface: ...
+
+    @property
+    def workflows(self) -> WorkflowsInterface: ...
+
+    @property
+    def waits(self) -> WaitsInterface: ...
 
     async def now(self) -> Moment: ...
 
@@ -290,6 +249,9 @@ class BrokerInterface(PublishInterface, ConsumeInterface, WorkersInterface, Prot
         """Returns the queue as it was last seen."""
 
     async def get_queue_by_id(self, queue_id: int) -> Queue: ...
+
+    def note_lost_lock(self, id: int, fence: int) -> None:
+        """Remembers a settle that was refused because another consumer has the message."""
 
     def forget_queues(self) -> None:
         """Invalidates the cache of queues."""

@@ -1,27 +1,40 @@
 """The broker of one tenant on one store."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Self, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from penstock.artifacts.room import ArtifactRoom
 from penstock.broker.artifacts import Artifacts
 from penstock.broker.consume import Consumer
+from penstock.broker.dependencies import publish_dependents
 from penstock.broker.group_commit import GroupCommit
 from penstock.broker.interface import AgentFactory
 from penstock.broker.messages import Admin
 from penstock.broker.publish import Publisher
 from penstock.broker.queue_cache import QueueCache
-from penstock.model.message import Moment, Verb
-from penstock.model.queue import Queue
-from penstock.model.store_types import Answer, Completion, Lease, Lock, WorkerInfo
+from penstock.broker.services import BrokerServices
+from penstock.broker.waiting import Waits
+from penstock.model.bulk import BulkActor
+from penstock.model.message import Draft, Moment, Verb
+from penstock.model.queue import HUMAN, Queue
+from penstock.model.store_types import Answer, Completion, Entry, Lease, Lock, WorkerInfo
 from penstock.outage import Outages
+from penstock.rules.masking import Reveals
+from penstock.rules.rule_checks import Allows
 from penstock.store import Capabilities, Store
+
+if TYPE_CHECKING:
+    from penstock.broker.bulk import Bulk
+    from penstock.broker.rules import RuleAdmin
 
 T = TypeVar("T")
 
 
-class Broker:
-    """Publishes and consumes messages. `admin` manages queues, `artifacts` files.
+class Broker(BrokerServices):
+    """Publishes and consumes messages. `admin` manages queues, `schemas` their schemas.
+
+    `activity` tells what happened.
 
     It implements `BrokerInterface`. Brokers of one store may share `directory`.
     """
@@ -43,7 +56,10 @@ class Broker:
         self.admin = Admin(store, self.directory, tenant)
         self.artifacts = Artifacts(store, self.admin, tenant, room)
         commits = GroupCommit(store, store.capabilities.max_batch)
-        self._add_publisher(Publisher(store, self.directory, commits, tenant))
+        publisher = Publisher(store, self.directory, commits, tenant)
+        self._add_publisher(publisher)
+        admit = partial(admit_child, publisher, self)
+        self.waits = Waits(store, self.directory, self.admin, admit)
         self._add_consumer(Consumer(store, self.directory, commits, tenant))
         self.complete_claimed = commits.complete
 
@@ -54,6 +70,7 @@ class Broker:
         self.admit = publisher.admit
         self.publish_on = publisher.publish_on
         self.apublish_on = publisher.apublish_on
+        self.publish_dependents = partial(publish_dependents, publisher)
 
     def _add_consumer(self, consumer: Consumer) -> None:
         self.claim = consumer.claim
@@ -75,6 +92,7 @@ class Broker:
 
     async def close(self) -> None:
         """Closes the store and the artifact storage."""
+        await self.waits.close()
         await self.store.close()
         if self.room is not None:
             self.room.close()
@@ -83,9 +101,21 @@ class Broker:
     def capabilities(self) -> Capabilities:
         return self.store.capabilities
 
-    def limit_admin(self, allows: Callable[[str, str], bool]) -> Admin:
+    def limit_bulk(self, actor: BulkActor) -> "Bulk":
+        """Returns the bulk actions with the rights of a caller."""
+        from penstock.broker.bulk import Bulk
+
+        return Bulk(self.store, self.directory, self.tenant, actor)
+
+    def limit_admin(self, allows: Callable[[str, str], bool], reveals: Reveals) -> Admin:
         """Returns the admin operations for the scopes and queues that `allows` permits."""
-        return Admin(self.store, self.directory, self.tenant, allows)
+        return Admin(self.store, self.directory, self.tenant, allows, reveals)
+
+    def limit_rules(self, author: str, allows: Allows) -> "RuleAdmin":
+        """Returns the rules as an author manages them whose rights `allows` knows."""
+        from penstock.broker.rules import RuleAdmin
+
+        return RuleAdmin(self.store, self.directory, self.tenant, author, allows)
 
     def make_agents(self, make: AgentFactory[T]) -> list[T]:
         """Makes agents on the store of this broker."""
@@ -143,6 +173,10 @@ class Broker:
     async def get_queue_by_id(self, queue_id: int) -> Queue:
         return await self.directory.get_by_id(queue_id)
 
+    def note_lost_lock(self, id: int, fence: int) -> None:
+        """Remembers a settle that was refused because another consumer has the message."""
+        self.directory.lost_locks.note(id, fence)
+
     def forget_queues(self) -> None:
         """Invalidates the cache of queues."""
         self.directory.forget()
@@ -173,3 +207,12 @@ class Broker:
 
     async def delete_worker(self, worker_id: str) -> None:
         await self.store.delete_worker(worker_id)
+
+
+async def admit_child(
+    publisher: Publisher, services: BrokerServices, draft: Draft, *, scope: str = "default"
+) -> Entry:
+    """Admits a message that a handler publishes and waits for: a task, or a human step."""
+    if draft.queue == HUMAN:
+        return await services.inbox.admit_step(draft, scope=scope)
+    return await publisher.admit(draft, scope=scope)

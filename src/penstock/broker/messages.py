@@ -1,16 +1,25 @@
-"""Operations on messages: get, find, cancel, redrive, purge."""
+"""Operations on messages: get, find, cancel, redrive, move, edit, reprioritise, purge."""
 
 from collections.abc import Sequence
 
-import msgspec
-from msgspec.structs import replace
-
+from penstock.broker.archive import explain_archived
+from penstock.broker.audit import note_changes
+from penstock.broker.edits import apply_item, replace_message
+from penstock.broker.governance import check_schemas
 from penstock.broker.liveness import is_gone
-from penstock.broker.queues import PURGEABLE, QueueAdmin
+from penstock.broker.queues import PURGEABLE, QueueAdmin, check_allowed
 from penstock.broker.search import SearchResult, search_messages
-from penstock.errors import Busy, Forbidden, InvalidInput, InvalidState, NotFound, PenstockError
-from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH, copy_message_fields
-from penstock.model.message import NEVER, Draft, Moment, Record, State, StoredMessage
+from penstock.errors import (
+    Archived,
+    Busy,
+    Forbidden,
+    InvalidInput,
+    InvalidState,
+    NotFound,
+    PenstockError,
+)
+from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
+from penstock.model.message import NEVER, Moment, Record, State
 from penstock.model.queue import CALLBACK, DEAD_LETTER, Queue
 from penstock.model.store_types import (
     Answer,
@@ -24,6 +33,14 @@ from penstock.model.store_types import (
 from penstock.rules import drafts, validation
 from penstock.rules.callbacks import make_correlation_id
 from penstock.rules.explain import Cause, Situation, explain
+from penstock.rules.items import (
+    MOVED,
+    REPLACED,
+    copy_of,
+    make_accepted_entry,
+    make_rerank,
+)
+from penstock.rules.masking import check_move, check_unmasked, list_hidden, mask_record
 
 
 class Admin(QueueAdmin):
@@ -57,20 +74,25 @@ class Admin(QueueAdmin):
 
     async def _get_own(self, id: int) -> Record:
         """Loads a message of this tenant. Those of other tenants are not found."""
-        record = await self.store.get(id)
+        try:
+            record = await self.store.get(id)
+        except Archived:
+            raise await explain_archived(self.store, id, local=self.allows is None) from None
         if record is not None:
             queue = await self.directory.get_by_id(record.message.queue_id)
             if queue.scope.tenant == self.tenant:
-                self._check(queue.scope.name, queue.name)
+                check_allowed(self, queue.scope.name, queue.name)
                 return record
         raise NotFound(f"no message with id {id}")
 
     async def explain(self, reference: int | str, *, scope: str = "default") -> list[Cause]:
         """Explains why a message does not run or has not finished, the main cause first."""
-        record = await self.get(reference, scope=scope)
-        queue = await self.directory.get_by_id(record.message.queue_id)
+        record, queue = await self._get_visible(reference, scope)
         diagnosis = await self.store.diagnose(record.message.id, queue.id)
         now = await self.store.now()
+        waits = record.state is State.SCHEDULED
+        holds = await self.store.holds([record.message.id]) if waits else []
+        edges = await self.store.edges(record.message.id) if holds else []
         return explain(
             Situation(
                 record=record,
@@ -80,8 +102,16 @@ class Admin(QueueAdmin):
                 workers=await self._list_serving(queue, now),
                 agents=await self.store.agent_runs(),
                 holder_state=await self._find_holder_state(record.blocked_by),
+                holds=holds,
+                open_edges=sum(edge.state is None for edge in edges),
             )
         )
+
+    async def _get_visible(self, reference: int | str, scope: str) -> tuple[Record, Queue]:
+        """Returns a message as the caller may see it, and its queue."""
+        record = await self.get(reference, scope=scope)
+        queue = await self.directory.get_by_id(record.message.queue_id)
+        return mask_record(record, list_hidden(queue, self.reveals)).record, queue
 
     async def _list_serving(self, queue: Queue, now: Moment) -> list[WorkerInfo]:
         """Returns the live workers of this tenant that serve the queue."""
@@ -154,13 +184,14 @@ class Admin(QueueAdmin):
         """
         validation.check_number("limit", limit, 1, MAX_BATCH, whole=True, needed=True)
         queues = await self.queues(scope=scope)
-        return await search_messages(self.store, filter, queues, cursor, limit)
+        return await search_messages(self.store, filter, queues, cursor, limit, self.reveals)
 
     async def cancel(
         self, reference: int | str, *, force: bool = False, scope: str = "default"
     ) -> Answer:
         """Cancels a message. A claimed one is asked to stop, or with `force` loses its lease."""
         record = await self.get(reference, scope=scope)
+        note_changes({"state": record.state}, {"state": State.CANCELLED})
         (answer,) = await self.store.cancel((record.message.id,), force=force)
         return raise_unless_settled(answer, record)
 
@@ -171,6 +202,7 @@ class Admin(QueueAdmin):
         record = await self.get(reference, scope=scope)
         message, edited = record.message, body is not None
         if record.state is State.DEAD and not edited:
+            note_changes({"state": State.DEAD}, {"state": State.READY})
             (answer,) = await self.store.redrive((message.id,))
             raise_unless_settled(answer, record)
             return Published(message.id)
@@ -179,15 +211,67 @@ class Admin(QueueAdmin):
                 f"message {message.id} is {record.state}; only dead or finished ones can be"
                 " redriven"
             )
-        queue = await self.directory.get_by_id(message.queue_id)
-        draft = copy_of(message, queue.name, message.body if body is None else body)
-        drafts.check(draft, queue.settings)
-        # An accepted message is never refused later because the queue is full.
-        entry = msgspec.structs.replace(drafts.make_entry(draft, queue), max_depth=None)
         if record.state is State.DEAD:
-            return await self.store.replace(message.id, entry)
+            return await self.edit(message.id, message.body if body is None else body)
+        queue = await self.directory.get_by_id(message.queue_id)
+        if edited:
+            check_unmasked(queue, "body", self.reveals)
+        draft = copy_of(message, queue.name, message.body if body is None else body)
+        entry = make_accepted_entry(draft, queue)
+        if edited and queue.governed:
+            check_schemas(draft, queue, self.directory.policy)
         (published,) = await self.store.enqueue((entry,))
         return published
+
+    async def edit(self, reference: int | str, body: bytes, *, scope: str = "default") -> Published:
+        """Replaces a ready, scheduled or dead message by one with another body.
+
+        The old one ends as cancelled with the reason `replaced`. Due time, priority, headers,
+        labels, callback and name go over, and so does its turn in the line of its ordering key.
+        """
+        record = await self.get(reference, scope=scope)
+        queue = await self.directory.get_by_id(record.message.queue_id)
+        check_unmasked(queue, "body", self.reveals)
+        note_changes({"body": record.message.body}, {"body": body})
+        return await replace_message(self.store, self.directory, record, queue, REPLACED, body)
+
+    async def move(
+        self,
+        reference: int | str,
+        queue: str,
+        *,
+        to_scope: str | None = None,
+        scope: str = "default",
+    ) -> Published:
+        """Moves a ready, scheduled or dead message to another queue, where it gets a new id.
+
+        The old one ends as cancelled with the reason `moved`.
+        """
+        record = await self.get(reference, scope=scope)
+        home = await self.directory.get_by_id(record.message.queue_id)
+        target = await self._open_target(queue, to_scope or home.scope.name)
+        check_move(home, target, self.reveals)
+        note_changes({"queue": home.name}, {"queue": target.name})
+        return await replace_message(self.store, self.directory, record, target, MOVED)
+
+    async def _open_target(self, name: str, scope: str) -> Queue:
+        """Returns a queue that messages can be moved to."""
+        target = await self.directory.get(self.tenant, scope, name)
+        if (refusal := drafts.explain_refusal(target)) is not None:
+            raise refusal
+        return target
+
+    async def reprioritise(
+        self, reference: int | str, priority: int, *, scope: str = "default"
+    ) -> None:
+        """Moves a ready or scheduled message in its queue, as if it had this priority.
+
+        It lasts through retries. The message itself keeps the priority it was published with.
+        """
+        record = await self.get(reference, scope=scope)
+        queue = await self.directory.get_by_id(record.message.queue_id)
+        note_changes({"priority": record.message.priority}, {"priority": priority})
+        await apply_item(self.store, make_rerank(record, queue.settings, priority), record)
 
     async def redrive_many(self, ids: Sequence[int]) -> list[Answer | PenstockError]:
         outcomes: list[Answer | PenstockError] = []
@@ -236,22 +320,9 @@ class Admin(QueueAdmin):
     async def purge_dead(self, reference: int | str, *, scope: str = "default") -> Answer:
         """Ends one dead letter as cancelled."""
         record = await self.get(reference, scope=scope)
+        note_changes({"state": record.state}, {"state": State.CANCELLED})
         (answer,) = await self.store.purge_dead((record.message.id,))
         return raise_unless_settled(answer, record)
-
-
-def copy_of(message: StoredMessage, queue: str, body: bytes) -> Draft:
-    """Copies a message to a draft without name and dedup key, with the original as parent."""
-    return Draft(
-        body=body,
-        queue=queue,
-        type=message.type,
-        priority=message.priority,
-        **copy_message_fields(replace(message.meta, name=None)),
-        parent_id=message.id,
-        hops=message.meta.hops,
-        callback=message.meta.callback,
-    )
 
 
 def raise_unless_settled(answer: Answer, record: Record) -> Answer:

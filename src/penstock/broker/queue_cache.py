@@ -1,23 +1,33 @@
-"""Caches queues by name and id for at most a second."""
+"""Caches queues by name and id, and the policy that governs them, for at most a second."""
 
 import asyncio
 import time
+from collections.abc import Iterable
 
+from msgspec.structs import replace
+
+from penstock.broker.documents import decode_document, list_documents
+from penstock.broker.lost_locks import LostLocks
+from penstock.broker.policy import Policy, PolicyLoader
 from penstock.errors import NotFound
-from penstock.model.queue import Queue, QueueState
+from penstock.model.queue import SCOPE, Queue, QueueState, ScopeProfile
 from penstock.rules.validation import clip
-from penstock.store import StoreAdmin
+from penstock.store import Store
 
 CACHE_TTL_S = 1.0
 
 
 class QueueCache:
-    def __init__(self, store: StoreAdmin) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.version = -1
         self.fresh_until = 0.0
         self.by_name: dict[tuple[str, str, str], Queue] = {}
         self.by_id: dict[int, Queue] = {}
+        self.policies = PolicyLoader(store)
+        self.policy = Policy({})
+        # Settles refused in this process, which an agent records as anomalies.
+        self.lost_locks = LostLocks()
         self.changes = 0
         self.reading: asyncio.Task[None] | None = None
         self.next_read: asyncio.Task[None] | None = None
@@ -72,15 +82,17 @@ class QueueCache:
     async def _read(self) -> None:
         """Reads the queues again only if their version changed."""
         changes = self.changes
+        await self.policies.rules.save_suspensions()
         version = await self.store.directory_version()
         if version != self.version:
-            queues = await self.store.queues()
-            self.by_id = {queue.id: queue for queue in queues}
-            self.by_name = {
-                (queue.scope.tenant, queue.scope.name, queue.name): queue
+            queues = mark_archived(await self.store.queues(), await list_archived(self.store))
+            self.policy = policy = await self.policies.load(index_by_name(queues))
+            queues = [
+                replace(queue, governed=True) if policy.governs(queue) else queue
                 for queue in queues
-                if queue.state is not QueueState.DELETED
-            }
+            ]
+            self.by_id = {queue.id: queue for queue in queues}
+            self.by_name = index_by_name(queues)
             self.version = version
         if changes == self.changes:
             self.fresh_until = time.monotonic() + CACHE_TTL_S
@@ -89,3 +101,34 @@ class QueueCache:
         """Invalidates the cache, including a read in flight, which may be older."""
         self.changes += 1
         self.fresh_until = 0.0
+
+
+def index_by_name(queues: Iterable[Queue]) -> dict[tuple[str, str, str], Queue]:
+    return {
+        (queue.scope.tenant, queue.scope.name, queue.name): queue
+        for queue in queues
+        if queue.state is not QueueState.DELETED
+    }
+
+
+async def list_archived(store: Store) -> set[tuple[str, str]]:
+    """Returns tenant and name of each archived scope."""
+    found = await list_documents(store, SCOPE)
+    profiles = ((each.name, decode_document(each, ScopeProfile)) for each in found)
+    return {split_scope_name(name) for name, profile in profiles if profile.archived}
+
+
+def mark_archived(queues: list[Queue], archived: set[tuple[str, str]]) -> list[Queue]:
+    if not archived:
+        return queues
+    return [
+        replace(queue, scope=replace(queue.scope, paused=True, archived=True))
+        if (queue.scope.tenant, queue.scope.name) in archived
+        else queue
+        for queue in queues
+    ]
+
+
+def split_scope_name(document_name: str) -> tuple[str, str]:
+    tenant, _, scope = document_name.partition("/")
+    return tenant, scope

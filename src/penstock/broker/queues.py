@@ -5,8 +5,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.audit import note_changes
+from penstock.broker.governance import check_schemas
+from penstock.broker.policy import get_queue_key
 from penstock.broker.queue_cache import QueueCache
-from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound
+from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound, SlugConflict
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
 from penstock.model.message import Moment, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
@@ -15,13 +18,17 @@ from penstock.model.store_types import Query
 from penstock.retry import DELETE_QUEUE
 from penstock.rules import drafts, validation
 from penstock.rules.access import EVERY
+from penstock.rules.masking import Reveals, check_new_mask
 from penstock.store import Store
 
 PURGEABLE = ("ready", "scheduled", "dead")
 
 
 class QueueAdmin:
-    """Administers queues. `allows` decides by scope and queue; queue EVERY means all."""
+    """Administers queues. `allows` decides by scope and queue; queue EVERY means all.
+
+    `reveals` decides where the caller sees masked fields. Without it, that is everywhere.
+    """
 
     def __init__(
         self,
@@ -29,29 +36,27 @@ class QueueAdmin:
         directory: QueueCache,
         tenant: str,
         allows: Callable[[str, str], bool] | None = None,
+        reveals: Reveals = lambda scope, queue: True,
     ) -> None:
         self.store = store
         self.directory = directory
         self.tenant = tenant
         self.allows = allows
-
-    def _check(self, scope: str, queue: str = EVERY) -> None:
-        if self.allows is not None and not self.allows(scope, queue):
-            what = f"scope {scope!r}" if queue == EVERY else f"queue {queue!r} of scope {scope!r}"
-            raise Forbidden(f"this caller has no access to {validation.clip(what)}")
+        self.reveals = reveals
 
     async def create_scope(self, name: str) -> Scope:
         validation.check_name("scope", name)
-        self._check(name)
+        check_allowed(self, name)
         scope = await self.store.create_scope(self.tenant, name)
         self.directory.forget()
         return scope
 
     async def pause_scope(self, name: str, *, paused: bool = True) -> None:
-        self._check(name)
+        check_allowed(self, name)
         scope = await self.store.scope(self.tenant, name)
         if scope is None:
             raise NotFound(f"no scope named {name!r}")
+        note_changes({"paused": scope.paused}, {"paused": paused})
         await self.store.pause_scope(scope.id, paused)
         self.directory.forget()
 
@@ -59,18 +64,31 @@ class QueueAdmin:
         self, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
     ) -> Queue:
         check_own_name(name)
-        self._check(scope, name)
+        check_allowed(self, scope, name)
         found = await self.store.scope(self.tenant, scope)
         if found is None:
             raise NotFound(f"no scope named {scope!r}")
-        queue = await self.store.create_queue(
-            found.id, name, change(get_preset(preset_name), settings)
-        )
+        made = change(get_preset(preset_name), settings)
+        note_changes({}, {"name": name, "preset": preset_name, **settings})
+        queue = await self.store.create_queue(found.id, name, made)
         self.directory.forget()
         return queue
 
+    async def ensure_queue(
+        self, name: str, *, preset_name: str = "default", scope: str = "default", **settings: Any
+    ) -> Queue:
+        """Creates the queue, or gives an existing one exactly these settings."""
+        wanted = change(get_preset(preset_name), settings)
+        try:
+            return await self.create_queue(name, preset_name=preset_name, scope=scope, **settings)
+        except SlugConflict:
+            queue = await self.queue(name, scope=scope)
+        if queue.settings != wanted:
+            await self.store.change_queue(queue.id, settings=wanted)
+        return await self._reload(name, scope)
+
     async def queue(self, name: str, *, scope: str = "default") -> Queue:
-        self._check(scope, name)
+        check_allowed(self, scope, name)
         return await self.directory.get_by_name(self.tenant, scope, name)
 
     async def queues(self, *, scope: str | None = None) -> list[Queue]:
@@ -80,12 +98,15 @@ class QueueAdmin:
             queue
             for queue in found
             if queue.state is not QueueState.DELETED
-            and (self.allows is None or self.allows(queue.scope.name, queue.name))
+            and is_allowed(self, queue.scope.name, queue.name)
         ]
 
     async def set_queue(self, name: str, *, scope: str = "default", **settings: Any) -> Queue:
         queue = await self.queue(name, scope=scope)
-        await self.store.change_queue(queue.id, settings=change(queue.settings, settings))
+        changed = change(queue.settings, settings)
+        check_new_mask(queue, changed.mask, self.reveals)
+        note_changes(queue.settings, changed)
+        await self.store.change_queue(queue.id, settings=changed)
         return await self._reload(name, scope)
 
     async def set_state(self, name: str, state: QueueState, *, scope: str = "default") -> Queue:
@@ -93,6 +114,7 @@ class QueueAdmin:
         queue = await self.queue(name, scope=scope)
         if state is QueueState.DELETED:
             raise InvalidInput("delete a queue with delete_queue")
+        note_changes({"state": queue.state}, {"state": state})
         await self.store.change_queue(queue.id, state=state)
         return await self._reload(name, scope)
 
@@ -100,7 +122,10 @@ class QueueAdmin:
         queue = await self.queue(name, scope=scope)
         check_own_name(queue.name)
         check_own_name(new_name)
-        self._check(scope, new_name)
+        if get_queue_key(queue) in self.directory.policy.schemas:
+            raise InvalidState(f"schemas are bound to queue {name!r}; unbind them first")
+        check_allowed(self, scope, new_name)
+        note_changes({"name": name}, {"name": new_name})
         await self.store.change_queue(queue.id, name=new_name)
         return await self._reload(new_name, scope)
 
@@ -108,6 +133,7 @@ class QueueAdmin:
         """Deletes a queue without unfinished messages. `force` cancels those first."""
         queue = await self.queue(name, scope=scope)
         check_own_name(queue.name)
+        note_changes({"state": queue.state}, {"state": QueueState.DELETED})
         if force:
             await self.store.change_queue(queue.id, state=QueueState.ARCHIVED)
             await self._purge_all(queue)
@@ -143,16 +169,24 @@ class QueueAdmin:
                 f"queue {queue.name!r} is a system queue; messages cannot be published to it"
             )
         drafts.check(schedule.draft, queue.settings)
+        if queue.governed:
+            check_schemas(schedule.draft, queue, self.directory.policy)
         placed = msgspec.structs.replace(schedule, queue_id=queue.id)
-        next_at = await self._find_next_tick(placed)
+        stored = await self._find_schedule(queue.id, schedule.name)
+        next_at = await self._find_next_tick(placed, stored)
+        note_changes(describe_schedule(stored), describe_schedule(placed))
         return await self.store.save_schedule(msgspec.structs.replace(placed, next_at=next_at))
 
-    async def _find_next_tick(self, schedule: Schedule) -> Moment:
+    async def _find_schedule(self, queue_id: int, name: str) -> Schedule | None:
+        for each in await self.store.schedules():
+            if (each.queue_id, each.name) == (queue_id, name):
+                return each
+        return None
+
+    async def _find_next_tick(self, schedule: Schedule, stored: Schedule | None) -> Moment:
         """Keeps the next tick, due or missed, of a running schedule with the same ticks."""
-        key = get_ticks(schedule)
-        for stored in await self.store.schedules():
-            if get_ticks(stored) == key and not stored.paused:
-                return stored.next_at
+        if stored and get_ticks(stored) == get_ticks(schedule) and not stored.paused:
+            return stored.next_at
         # Imported late, because it is slow to load.
         from penstock.rules.cron import find_next_tick
 
@@ -164,11 +198,19 @@ class QueueAdmin:
 
     async def unschedule(self, queue: str, name: str, *, scope: str = "default") -> None:
         found = await self.queue(queue, scope=scope)
-        for each in await self.store.schedules():
-            if (each.queue_id, each.name) == (found.id, name):
-                await self.store.delete_schedule(each.id)
-                return
-        raise NotFound(f"no schedule named {name!r} on queue {queue!r}")
+        stored = await self._find_schedule(found.id, name)
+        if stored is None:
+            raise NotFound(f"no schedule named {name!r} on queue {queue!r}")
+        note_changes(describe_schedule(stored), {})
+        await self.store.delete_schedule(stored.id)
+
+
+def describe_schedule(schedule: Schedule | None) -> dict[str, Any]:
+    """Returns the fields that an operator sets, for the audit log."""
+    if schedule is None:
+        return {}
+    fields: dict[str, Any] = msgspec.to_builtins(schedule)
+    return {name: fields[name] for name in ("cron", "timezone", "missed", "paused", "draft")}
 
 
 def get_ticks(schedule: Schedule) -> tuple[object, ...]:
@@ -179,3 +221,13 @@ def check_own_name(name: str) -> None:
     validation.check_name("queue", name)
     if name.startswith("_"):
         raise Forbidden(f"queue {name!r}: names that begin with '_' are reserved")
+
+
+def is_allowed(admin: QueueAdmin, scope: str, queue: str = EVERY) -> bool:
+    return admin.allows is None or admin.allows(scope, queue)
+
+
+def check_allowed(admin: QueueAdmin, scope: str, queue: str = EVERY) -> None:
+    if not is_allowed(admin, scope, queue):
+        what = f"scope {scope!r}" if queue == EVERY else f"queue {queue!r} of scope {scope!r}"
+        raise Forbidden(f"this caller has no access to {validation.clip(what)}")

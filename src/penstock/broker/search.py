@@ -10,8 +10,15 @@ from penstock.model.filter import Candidate, Node
 from penstock.model.message import NEVER, Moment, Record, State
 from penstock.model.queue import Queue
 from penstock.model.scan import Position, Scan, ScanHead, Source
-from penstock.rules.filter_match import find_bounds, make_candidate, matches, may_match
+from penstock.rules.filter_match import (
+    find_bounds,
+    list_fields,
+    make_candidate,
+    matches,
+    may_match,
+)
 from penstock.rules.filter_parser import parse_filter
+from penstock.rules.masking import Reveals, check_filter
 from penstock.store import Store
 
 MAX_SCANNED = 20_000
@@ -30,6 +37,9 @@ PLACES = {
     State.DEAD: Source.DEAD,
 }
 HEAD_FIELDS = ("queue", "scope", "type", "id", "created", "size")
+# Of these, the ones that differ from message to message.
+OWN_FIELDS = ("id", "created", "size")
+MAX_VERDICTS = 1_000
 
 
 class SearchResult(Struct, frozen=True):
@@ -95,7 +105,13 @@ class Search:
         self.queues = queues
         self.limit = limit
         self.bounds = find_bounds(node)
+        self.looks_at_heads = any(term.field in OWN_FIELDS for term in list_fields(node))
+        self.verdicts: dict[tuple[int, str], bool] = {}
         self.records: list[Record] = []
+        # Where each of them was found.
+        self.places: list[tuple[Source, Position]] = []
+        # Most pages are full at once, and one that is not reads more and more at a time.
+        self.page = min(PAGE, max(MIN_BATCH, limit))
         self.scanned = 0
         self.bytes = 0
         self.scanned_to: Moment | None = None
@@ -136,6 +152,7 @@ class Search:
         batch = left[: self.limit]
         self.scanned = len(batch)
         self.records = [each for each in await self.store.get_many(batch) if self.is_match(each)]
+        self.places = [(Source.MESSAGES, Position(id=each.message.id)) for each in self.records]
         if len(left) == len(batch):
             return self.make_result(None)
         after = SearchCursor(now, Source.MESSAGES, Position(id=batch[-1]))
@@ -145,12 +162,13 @@ class Search:
         self, cursor: SearchCursor, sources: Sequence[Source]
     ) -> SearchCursor | None:
         """Reads a page of the source. Returns where to go on, or None at the end of all."""
-        source, limit = cursor.source, min(PAGE, MAX_SCANNED - self.scanned)
+        source, limit = cursor.source, min(self.page, MAX_SCANNED - self.scanned)
+        self.page = min(PAGE, 2 * self.page)
         page = await self.store.scan(
             Scan(source, tuple(self.queues), cursor.after, self.bounds.correlation, limit)
         )
         for batch in split_heads(page.heads, max(MIN_BATCH, self.limit - len(self.records))):
-            last = await self.keep_matching(batch)
+            last = await self.keep_matching(source, batch)
             if last is not None or self.is_over():
                 return SearchCursor(cursor.now, source, (last or batch[-1]).position)
         if page.next is not None and not self.is_past_bounds(source, page.heads):
@@ -158,7 +176,7 @@ class Search:
         rest = sources[sources.index(source) + 1 :]
         return SearchCursor(cursor.now, rest[0]) if rest else None
 
-    async def keep_matching(self, batch: Sequence[ScanHead]) -> ScanHead | None:
+    async def keep_matching(self, source: Source, batch: Sequence[ScanHead]) -> ScanHead | None:
         """Keeps the messages that match. Returns the last one if the page is full."""
         wanted = {head.id: head for head in batch if self.may_match(head)}
         self.scanned += len(batch)
@@ -167,12 +185,23 @@ class Search:
         for record in await self.store.get_many(list(wanted)):
             if self.is_match(record):
                 self.records.append(record)
+                self.places.append((source, wanted[record.message.id].position))
                 if len(self.records) == self.limit:
                     self.scanned_to = record.message.created_at
                     return wanted[record.message.id]
         return None
 
     def may_match(self, head: ScanHead) -> bool:
+        """Decides once for each queue and type, unless the filter looks at the message itself."""
+        key = None if self.looks_at_heads else (head.queue_id, head.type)
+        found = None if key is None else self.verdicts.get(key)
+        if found is None:
+            found = self.decide_head(head)
+            if key is not None and len(self.verdicts) < MAX_VERDICTS:
+                self.verdicts[key] = found
+        return found
+
+    def decide_head(self, head: ScanHead) -> bool:
         queue = self.queues.get(head.queue_id)
         return queue is not None and may_match(
             self.node,
@@ -247,18 +276,29 @@ def split_heads(heads: Sequence[ScanHead], count: int) -> Iterator[list[ScanHead
         yield batch
 
 
+def select_queues(node: Node, queues: Iterable[Queue]) -> dict[int, Queue]:
+    """Returns the queues whose messages can match."""
+    return {
+        queue.id: queue
+        for queue in queues
+        if may_match(node, Candidate(queue=queue.name, scope=queue.scope.name), ("queue", "scope"))
+    }
+
+
 async def search_messages(
-    store: Store, filter: str, queues: Iterable[Queue], cursor: str | None, limit: int
+    store: Store,
+    filter: str,
+    queues: Iterable[Queue],
+    cursor: str | None,
+    limit: int,
+    reveals: Reveals,
 ) -> SearchResult:
     """Searches the queues that the caller may read."""
     found = None if cursor is None else decode_cursor(cursor)
     now = await store.now() if found is None else found.now
     node = parse_filter(filter, now)
-    fitting = {
-        queue.id: queue
-        for queue in queues
-        if may_match(node, Candidate(queue=queue.name, scope=queue.scope.name), ("queue", "scope"))
-    }
+    fitting = select_queues(node, queues)
     if not fitting:
         return SearchResult([])
+    check_filter(node, fitting.values(), reveals)
     return await Search(store, node, fitting, limit).run(now, found)

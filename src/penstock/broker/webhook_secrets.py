@@ -7,6 +7,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
+from penstock.broker.audit import note_changes
 from penstock.errors import Busy
 from penstock.model.documents import Document
 from penstock.model.message import Moment
@@ -49,6 +50,7 @@ class WebhookSecrets:
         turn, version = await self._load_rotation(tenant)
         body = encode(SecretRotation(turn.number + 1, await self.store.now()))
         new = Document(kind=KIND, name=tenant, body=body, version=version)
+        note_changes({"secret": turn.number}, {"secret": turn.number + 1})
         if not all(await self.store.save_documents([new])):
             raise Busy(
                 f"the secret of tenant {tenant!r} is being rotated by another request; try again"

@@ -1,0 +1,168 @@
+"""Reads what a bulk action works on: its rights, its queues and its next messages."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from penstock.broker.credentials import Credentials
+from penstock.broker.queue_cache import QueueCache
+from penstock.broker.search import Search, SearchCursor, decode_cursor
+from penstock.errors import Forbidden, NotFound
+from penstock.model.bulk import BulkAction, BulkActor, BulkState, BulkVerb
+from penstock.model.filter import Candidate
+from penstock.model.message import Record
+from penstock.model.queue import Queue
+from penstock.model.scan import Source
+from penstock.rules import drafts
+from penstock.rules.access import EVERYTHING, Access, Right
+from penstock.rules.filter_match import may_match
+from penstock.rules.filter_parser import parse_filter
+from penstock.rules.masking import Reveals, check_filter
+from penstock.store import Store
+
+IDS = "bulk_ids"
+# Small, so that the verbs of others wait only briefly.
+MAX_BATCH = 100
+# Bodies that one change writes, and one script of Redis receives.
+MAX_BATCH_BYTES = 4_000_000
+decode_ids = msgspec.json.Decoder(tuple[int, ...]).decode
+
+
+class BulkPage(Struct, frozen=True):
+    """The messages of one step, and where the next one goes on; neither at the end of a pass."""
+
+    records: Sequence[Record]
+    cursor: str | None = None
+    position: int = 0
+    ranks: Mapping[int, int] = {}
+    over: bool = False
+
+
+class BulkScope(Struct, frozen=True):
+    """What the rights of an action reach at the moment."""
+
+    queues: Mapping[int, Queue]
+    access: Access
+    target: Queue | None = None
+
+
+def make_name(tenant: str, id: int) -> str:
+    return f"{tenant}/{id:012d}"
+
+
+class BulkReader:
+    def __init__(self, store: Store, directory: QueueCache) -> None:
+        self.store = store
+        self.directory = directory
+        self.credentials = Credentials(store)
+
+    async def find_scope(self, action: BulkAction) -> BulkScope:
+        """Resolves the rights of the action as they are now. Raises Forbidden."""
+        access = await self.find_access(action.tenant, action.actor)
+        access.check_some(Right.MANAGE)
+        await self.directory.refresh()
+        queues = {
+            queue.id: queue
+            for queue in self.directory.by_id.values()
+            if queue.scope.tenant == action.tenant
+            and queue.scope.name == action.scope
+            and access.allows(Right.MANAGE, queue.scope.name, queue.name)
+        }
+        return BulkScope(queues, access, await self.find_target(action, access))
+
+    async def find_target(self, action: BulkAction, access: Access) -> Queue | None:
+        request = action.request
+        if request.verb is not BulkVerb.MOVE or request.queue is None:
+            return None
+        scope = request.to_scope or action.scope
+        access.check(Right.PUBLISH, scope, request.queue)
+        target = await self.directory.get_by_name(action.tenant, scope, request.queue)
+        if (refusal := drafts.explain_refusal(target)) is not None:
+            raise refusal
+        return target
+
+    async def find_access(self, tenant: str, actor: BulkActor) -> Access:
+        if actor.key is not None:
+            try:
+                key = await self.credentials.get_key(actor.key, tenant)
+            except NotFound:
+                raise Forbidden(f"key {actor.key} does not exist any more") from None
+            state = key.state(await self.store.now())
+            if state != "active":
+                raise Forbidden(f"key {actor.key} is {state}")
+            return await self.credentials.make_access(tenant, key.roles, key.grants, key.scopes)
+        if actor.grants is None:
+            return EVERYTHING
+        return await self.credentials.make_access(tenant, (), actor.grants, actor.scopes)
+
+    async def read(
+        self, action: BulkAction, scope: BulkScope, limit: int | None = None
+    ) -> BulkPage:
+        """Reads the next messages, at most one batch or what the rate allows in a second."""
+        if limit is None:
+            rate = None if action.state is BulkState.COUNTING else action.request.rate
+            limit = MAX_BATCH if rate is None else max(1, min(MAX_BATCH, int(rate)))
+        if action.request.filter is None:
+            return await self.read_ids(action, scope, limit)
+        return await self.read_matching(action, scope, action.request.filter, limit)
+
+    async def read_ids(self, action: BulkAction, scope: BulkScope, limit: int) -> BulkPage:
+        name = make_name(action.tenant, action.id)
+        found = await self.store.document(IDS, name)
+        ids = () if found is None else decode_ids(found.body)
+        batch = ids[action.position : action.position + limit]
+        records = await self.store.get_many(batch)
+        seen = [record for record in records if record.message.queue_id in scope.queues]
+        room = count_fitting(action, seen)
+        if room < len(seen):
+            reached = action.position + batch.index(seen[room - 1].message.id) + 1
+            return BulkPage(seen[:room], position=reached)
+        position = action.position + len(batch)
+        return BulkPage(seen, position=position, over=position >= len(ids))
+
+    def make_search(
+        self, action: BulkAction, scope: BulkScope, filter: str, limit: int
+    ) -> Search | None:
+        """Makes the search, or returns None if no queue can match. Raises FieldMasked."""
+        node = parse_filter(filter, action.as_of.now)
+        queues = {
+            id: queue
+            for id, queue in scope.queues.items()
+            if may_match(
+                node, Candidate(queue=queue.name, scope=queue.scope.name), ("queue", "scope")
+            )
+        }
+        check_filter(node, queues.values(), make_reveals(scope.access))
+        return Search(self.store, node, queues, limit) if queues else None
+
+    async def read_matching(
+        self, action: BulkAction, scope: BulkScope, filter: str, limit: int
+    ) -> BulkPage:
+        search = self.make_search(action, scope, filter, limit)
+        if search is None:
+            return BulkPage((), over=True)
+        cursor = None if action.cursor is None else decode_cursor(action.cursor)
+        found = await search.run(action.as_of.now, cursor)
+        ranks = {at.id: at.key for source, at in search.places if source is Source.READY}
+        room = count_fitting(action, found.records)
+        if room < len(found.records):
+            reached = SearchCursor(action.as_of.now, *search.places[room - 1])
+            return BulkPage(found.records[:room], reached.encode(), ranks=ranks)
+        return BulkPage(found.records, found.cursor, ranks=ranks, over=found.cursor is None)
+
+
+def make_reveals(access: Access) -> Reveals:
+    return lambda scope, queue: access.allows(Right.REVEAL, scope, queue)
+
+
+def count_fitting(action: BulkAction, records: Sequence[Record]) -> int:
+    """Returns how many of the records can be written at once, by the size of their bodies."""
+    if action.request.verb not in (BulkVerb.MOVE, BulkVerb.REDRIVE):
+        return len(records)
+    room = MAX_BATCH_BYTES
+    for number, record in enumerate(records):
+        room -= len(record.message.body)
+        if room < 0 and number:
+            return number
+    return len(records)
