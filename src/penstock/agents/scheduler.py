@@ -1,4 +1,4 @@
-"""Promotes due messages, and fires cron schedules."""
+"""Promotes due messages, resumes waiting ones, and fires cron schedules."""
 
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -7,8 +7,9 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
+from penstock.broker.governance import Governed, govern
 from penstock.broker.queue_cache import QueueCache
-from penstock.errors import InvalidInput, NotFound
+from penstock.errors import CannotGovern, InvalidInput, NotFound
 from penstock.model.message import Draft, Moment
 from penstock.model.queue import Queue, QueueState, Schedule
 from penstock.model.store_types import Dedupe, Entry, Firing
@@ -19,6 +20,7 @@ from penstock.store import Store
 PROMOTE_BATCH = 1_000
 FIRE_BATCH = 100
 MIN_WAIT_S = 0.001
+MIN_WAIT_MICROS = 1_000
 # A scheduler that was suspended this long must still not fire a tick twice.
 TICK_DEDUP_WINDOW_S = 7 * 86_400.0
 MICROS_PER_SECOND = 1_000_000
@@ -29,7 +31,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 def accepts_ticks(queue: Queue) -> bool:
     """True if the queue is active or paused, not draining, archived or deleted."""
-    return queue.state in (QueueState.ACTIVE, QueueState.PAUSED)
+    return queue.state in (QueueState.ACTIVE, QueueState.PAUSED) and not queue.scope.archived
 
 
 def stamp_draft(draft: Draft, tick: Moment) -> Draft:
@@ -40,12 +42,17 @@ def stamp_draft(draft: Draft, tick: Moment) -> Draft:
     return replace(draft, name=name, headers=headers, dedup=None)
 
 
-def make_tick_entry(schedule: Schedule, queue: Queue, tick: Moment) -> Entry:
+def make_tick_entry(
+    schedule: Schedule, queue: Queue, tick: Moment, governed: Draft | Entry
+) -> Entry:
     """Makes the entry of one tick, with a dedup key so that it is published once.
 
-    A refusal would go unnoticed, so a tick for a full queue becomes a dead letter.
+    A refusal would go unnoticed, so a tick for a full queue becomes a dead letter, and one of a
+    broadcast queue goes to the subscriptions that this process knows.
     """
-    entry = drafts.make_entry(stamp_draft(schedule.draft, tick), queue)
+    entry = governed if isinstance(governed, Entry) else drafts.make_entry(governed, queue)
+    if entry.unit is not None:
+        entry = replace(entry, unit=replace(entry.unit, expects=()))
     digest = blake2b(entry.body, digest_size=16).digest()
     key = Dedupe(f"cron:{schedule.id}:{tick}", digest, TICK_DEDUP_WINDOW_S)
     return replace(entry, dedup=key, overflow="dead")
@@ -65,18 +72,23 @@ class Scheduler:
         self.store = store
         self.directory = directory
         self.by = by
-        self.counts = {"promoted": 0, "fired": 0}
+        self.counts = {"promoted": 0, "fired": 0, "resumed": 0}
         self.reported_at: Moment = 0
 
     async def tick(self) -> float:
+        looked = await self.store.look()
         promoted = await self.store.promote(PROMOTE_BATCH)
         moments = await self._fire(promoted.now)
         self.counts["promoted"] += promoted.count
+        self.counts["resumed"] += looked.resumed
         await self._report(promoted.now)
-        if promoted.count >= PROMOTE_BATCH:
+        if promoted.count >= PROMOTE_BATCH or looked.more:
             return 0
         if promoted.next_at is not None:
-            moments.append(promoted.next_at)
+            # A held message that is due may be locked: another process looks at it.
+            moments.append(max(promoted.next_at, promoted.now + MIN_WAIT_MICROS))
+        if looked.next_at is not None:
+            moments.append(max(looked.next_at, promoted.now + MIN_WAIT_MICROS))
         return wait_until(moments, promoted.now, self.every)
 
     async def _report(self, now: Moment) -> None:
@@ -117,5 +129,23 @@ class Scheduler:
                 count=len(ticks),
             )
             ticks = []
-        entries = tuple(make_tick_entry(schedule, queue, tick) for tick in ticks)
-        return Firing(schedule.id, schedule.next_at, next_at, entries)
+        entries = self._make_entries(schedule, queue, ticks)
+        return None if entries is None else Firing(schedule.id, schedule.next_at, next_at, entries)
+
+    def _make_entries(
+        self, schedule: Schedule, queue: Queue, ticks: list[Moment]
+    ) -> tuple[Entry, ...] | None:
+        """Returns the entries of ticks, or None to leave them to a process that can govern."""
+        stamped = [stamp_draft(schedule.draft, tick) for tick in ticks]
+        governed: list[Governed] = list(stamped)
+        if queue.governed:
+            governed = govern(stamped, queue, self.directory.policy)
+        entries = []
+        for tick, outcome in zip(ticks, governed, strict=True):
+            if isinstance(outcome, Draft | Entry):
+                entries.append(make_tick_entry(schedule, queue, tick, outcome))
+                continue
+            log.error("tick_refused", schedule=schedule.name, queue=queue.name, error=str(outcome))
+            if isinstance(outcome, CannotGovern):
+                return None
+        return tuple(entries)

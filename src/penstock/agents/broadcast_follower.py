@@ -1,0 +1,128 @@
+"""Copies older messages to subscriptions with an earlier start, and deletes abandoned ones."""
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+from structlog.typing import FilteringBoundLogger
+
+from penstock.broker.broadcast import Receiver, make_child, make_draft_candidate
+from penstock.broker.broadcasts import Broadcasts, make_child_key
+from penstock.broker.messages import Admin
+from penstock.broker.queue_cache import QueueCache
+from penstock.errors import NotFound
+from penstock.model.broadcast import BROADCAST_CATCH_UP, BROADCAST_CLAIM
+from penstock.model.changes import Change
+from penstock.model.documents import Document
+from penstock.model.fields import copy_message_fields
+from penstock.model.message import Draft, FeedMessage
+from penstock.model.queue import Queue
+from penstock.model.store_types import Cursor, Entry
+from penstock.store import Store
+
+PAGE_SIZE = 200
+# A transaction that began before the subscription may commit this much later.
+GRACE_MICROS = 600 * 1_000_000
+decode_cursor = msgspec.json.Decoder(Cursor).decode
+encode = msgspec.json.Encoder().encode
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class BroadcastFollower:
+    name = "broadcast_follower"
+    every = 1.0
+
+    def __init__(self, store: Store, directory: QueueCache, by: str) -> None:
+        self.store = store
+        self.directory = directory
+        self.by = by
+
+    async def tick(self) -> float:
+        await self.directory.refresh()
+        more = False
+        for parent, receiver in self._list_receivers():
+            subscription = receiver.subscription
+            if subscription.ttl is not None and await self._is_abandoned(parent, receiver):
+                await self._delete(parent, receiver)
+            elif subscription.start is not None:
+                more |= await self._catch_up(parent, receiver)
+        return 0.0 if more else self.every
+
+    def _list_receivers(self) -> list[tuple[Queue, Receiver]]:
+        by_name, fanouts = self.directory.by_name, self.directory.policy.broadcasts.fanouts
+        return [
+            (by_name[key], receiver)
+            for key, fanout in fanouts.items()
+            if key in by_name
+            for receiver in fanout.receivers
+        ]
+
+    async def _is_abandoned(self, parent: Queue, receiver: Receiver) -> bool:
+        name = make_child_key(parent, receiver.subscription.name)
+        return await self.store.document(BROADCAST_CLAIM, name) is None
+
+    async def _delete(self, parent: Queue, receiver: Receiver) -> None:
+        name = receiver.subscription.name
+        try:
+            cancelled = await self._manage(parent).unsubscribe(
+                parent.name, name, scope=parent.scope.name
+            )
+        except NotFound:
+            # Another process was faster.
+            return
+        log.warning("subscription_abandoned", queue=parent.name, subscription=name,
+                    ttl=receiver.subscription.ttl, cancelled=cancelled)  # fmt: skip
+
+    def _manage(self, parent: Queue) -> Broadcasts:
+        return Broadcasts(Admin(self.store, self.directory, parent.scope.tenant))
+
+    async def _catch_up(self, parent: Queue, receiver: Receiver) -> bool:
+        """Copies a page of older messages. Returns True if there are more."""
+        name = make_child_key(parent, receiver.subscription.name)
+        stored = await self.store.document(BROADCAST_CATCH_UP, name)
+        if stored is None:
+            return False
+        cursor = decode_cursor(stored.body)
+        page = await self.store.feed(cursor, PAGE_SIZE)
+        if page.cursor == cursor:
+            await self._finish(parent, receiver, stored)
+            return False
+        copies = [
+            self._copy(message, parent, receiver)
+            for message in page.messages
+            if self._is_missing(message, parent, receiver)
+        ]
+        entries = tuple(entry for entry in copies if entry is not None)
+        guard = replace(stored, body=encode(page.cursor))
+        return await self.store.advance(Change(guards=(guard,), entries=entries)) is not None
+
+    def _is_missing(self, message: FeedMessage, parent: Queue, receiver: Receiver) -> bool:
+        """True for messages that were published before the subscription was known."""
+        subscription, fan = receiver.subscription, message.meta.fan
+        return (
+            message.queue_id == parent.id
+            and fan is not None
+            and fan < subscription.version
+            and message.created_at >= (subscription.start or 0)
+        )
+
+    def _copy(self, message: FeedMessage, parent: Queue, receiver: Receiver) -> Entry | None:
+        draft = Draft(
+            queue=parent.name,
+            type=message.type,
+            priority=message.priority,
+            body=message.body,
+            **copy_message_fields(message.meta),
+            expires_at=message.expires_at,
+            path=message.meta.path,
+        )
+        if not receiver.wants(make_draft_candidate(draft, parent)):
+            return None
+        return make_child(draft, receiver.queue, message.id)
+
+    async def _finish(self, parent: Queue, receiver: Receiver, stored: Document) -> None:
+        """Marks the subscription as live, and stops when no older message can commit any more."""
+        subscription = receiver.subscription
+        if subscription.catching_up:
+            await self._manage(parent).mark_live(parent, subscription.name)
+        elif await self.store.now() - subscription.created_at > GRACE_MICROS:
+            await self.store.delete_documents(BROADCAST_CATCH_UP, [stored.name])

@@ -1,0 +1,91 @@
+"""Runs bulk actions, each in one process at a time."""
+
+import time
+
+from msgspec.structs import replace
+
+from penstock.broker.bulk_steps import ACTIVE, BulkSteps, StoredAction
+from penstock.broker.queue_cache import QueueCache
+from penstock.model.bulk import BulkAction, BulkState
+from penstock.rules.bulk import UNDERWAY
+from penstock.runner import report
+from penstock.store import Store
+
+# The active actions of all tenants that one process looks at.
+MAX_ACTIONS = 1_000
+REPORT_INTERVAL_S = 5.0
+# Between passes that find only locked messages.
+BUSY_WAIT_S = 1.0
+
+
+class BulkRunner:
+    name = "bulk_runner"
+    every = 1.0
+
+    def __init__(self, store: Store, directory: QueueCache, by: str) -> None:
+        self.store = store
+        self.by = by
+        self.steps = BulkSteps(store, directory)
+        # By name: when the next batch is due, and the action as this process left it.
+        self.due: dict[str, float] = {}
+        self.known: dict[str, StoredAction] = {}
+        self.done = 0
+        self.reported_at = 0.0
+
+    async def tick(self) -> float:
+        """Does one batch of every action that is due."""
+        names = [each.name for each in await self.store.documents(ACTIVE, limit=MAX_ACTIONS)]
+        self.due = {name: self.due.get(name, 0.0) for name in names}
+        self.known = {name: each for name, each in self.known.items() if name in self.due}
+        for name in names:
+            if self.due[name] <= time.monotonic():
+                self.due[name] = time.monotonic() + await self.advance(name)
+        await self.report()
+        now = time.monotonic()
+        return max(0.0, min([self.every, *(at - now for at in self.due.values())]))
+
+    async def advance(self, name: str) -> float:
+        """Does one batch. Returns how long the action waits, or the interval if others have it."""
+        stored = self.known.pop(name, None) or await self.steps.load(name)
+        if stored is None or stored.action.state not in UNDERWAY:
+            return self.every
+        if await self.is_owned_by_another(stored.action):
+            return self.every
+        began = time.monotonic()
+        before = stored.action.counts.done
+        after = await self.steps.step(stored, self.by)
+        if after is None:
+            # Another process has changed it; load it again at once.
+            return 0.0
+        done = after.action.counts.done - before
+        self.done += done
+        if after.action.state in UNDERWAY:
+            self.known[name] = after
+        return compute_wait(after.action, done, time.monotonic() - began)
+
+    async def is_owned_by_another(self, action: BulkAction) -> bool:
+        if action.owner in ("", self.by):
+            return False
+        return action.owned_until > await self.store.now()
+
+    async def report(self) -> None:
+        if not self.done or time.monotonic() < self.reported_at + REPORT_INTERVAL_S:
+            return
+        self.reported_at, done, self.done = time.monotonic(), self.done, 0
+        if await self.store.claim_tick(self.name, self.every, self.by):
+            await self.store.end_tick(self.name, self.by, report({"messages": done}))
+
+    async def release(self, name: str) -> None:
+        """Lets another process go on with the action at once."""
+        if (stored := self.known.pop(name, None)) is not None:
+            action = replace(stored.action, owner="", owned_until=0)
+            await self.steps.save(StoredAction(action, stored.version))
+
+
+def compute_wait(action: BulkAction, done: int, taken: float) -> float:
+    """Returns how long the action waits after a batch, by its rate."""
+    if action.busy and not done:
+        return BUSY_WAIT_S
+    if action.request.rate is None or action.state is BulkState.COUNTING:
+        return 0.0
+    return max(0.0, done / action.request.rate - taken)

@@ -1,0 +1,142 @@
+"""Derives metrics, consumer statistics and anomalies from history, exactly once."""
+
+import time
+
+from penstock.broker.metrics_book import MetricsBook
+from penstock.broker.metrics_rows import QueueTotals, read_state
+from penstock.broker.queue_cache import QueueCache
+from penstock.model.anomalies import AnomalyRow
+from penstock.model.heads import HeadFeed
+from penstock.model.message import Moment, State
+from penstock.rules.anomalies import (
+    QueueRules,
+    count_batches,
+    count_claims,
+    find_bulk,
+    find_in_rows,
+    get_hour,
+    make_queue_rules,
+    make_row,
+)
+from penstock.rules.metrics import Timing, fold_metrics, time_row
+from penstock.runner import report
+from penstock.store import Store
+
+PAGE_SIZE = 1_000
+# Rows of one tick.
+MAX_ROWS = 4_000
+# With more rows to count, it rests this many times as long as the tick took: it shares the event
+# loop with a worker or a server, whose work comes first.
+REST_FACTOR = 9
+CURSOR = "agent:historian"
+
+
+class Historian:
+    name = "historian"
+    every = 2.0
+
+    def __init__(self, store: Store, directory: QueueCache, by: str) -> None:
+        self.store = store
+        self.directory = directory
+        self.by = by
+        self.book = MetricsBook(store)
+        self.rules: dict[int, QueueRules] = {}
+
+    async def tick(self) -> float:
+        """Counts new history. One process has the tick; a change of another is not repeated."""
+        began = time.monotonic()
+        if not await self.has_news():
+            return self.every
+        if not await self.store.claim_tick(self.name, self.every, self.by):
+            return self.every
+        try:
+            rows, more = await self.advance()
+        except BaseException:
+            # What was read is not stored: it is read again.
+            self.book.close()
+            raise
+        await self.store.end_tick(self.name, self.by, report({"rows": rows}))
+        if not more:
+            return self.every
+        return min(self.every, REST_FACTOR * (time.monotonic() - began))
+
+    async def has_news(self) -> bool:
+        state, version = await read_state(self.store)
+        if version != self.book.version or version == 0:
+            self.book.open(state, version)
+        page = await self.store.heads(self.book.state.cursor, 1)
+        return bool(page.messages or page.history)
+
+    async def advance(self) -> tuple[int, bool]:
+        """Counts some pages as one change. Returns the rows counted, and whether there are more."""
+        now = await self.store.now()
+        await self.directory.refresh()
+        self.rules = {}
+        rows, more = 0, True
+        while more and rows < MAX_ROWS:
+            page = await self.store.heads(self.book.state.cursor, PAGE_SIZE)
+            count = len(page.messages) + len(page.history)
+            more = page.cursor != self.book.state.cursor and count > 0
+            if more:
+                await self.count(page)
+            rows += count
+        if not rows:
+            return 0, False
+        if not more:
+            self.book.state.reached = max(self.book.state.reached, now)
+        if await self.store.advance(self.book.make_change()) is None:
+            self.book.close()
+            return 0, False
+        self.book.accept()
+        await self.store.save_cursor(CURSOR, self.book.state.cursor)
+        return rows, more
+
+    async def count(self, page: HeadFeed) -> None:
+        state = self.book.state
+        queue_ids = {each.queue_id for each in page.messages} | {
+            each.queue_id for each in page.history
+        }
+        for id in queue_ids - self.rules.keys():
+            self.rules[id] = make_queue_rules(self.directory.by_id.get(id))
+        timings = [time_row(row, page) for row in page.history]
+        flash = {
+            id: int(rules.thresholds.flash_under * 1_000_000) for id, rules in self.rules.items()
+        }
+        last_at = max((row.at for row in page.history), default=state.reached)
+        await self.book.add(fold_metrics(page, timings, flash), self.rules.__getitem__, last_at)
+        await self.book.add_anomalies(find_in_rows(timings, self.rules).values())
+        for key, seconds in count_claims(timings, self.rules).items():
+            await self.book.add_claims(key, seconds, self.rules[key[1]])
+        await self.book.add_anomalies(self.find_batches(page))
+        await self.book.add_anomalies(self.find_cleared(timings))
+        state.cursor = page.cursor
+        state.position = max((row.position for row in page.history), default=state.position)
+        state.reached = max(state.reached, last_at)
+
+    def find_batches(self, page: HeadFeed) -> list[AnomalyRow]:
+        """A batch may go on in the next page, so the last one of each queue is kept."""
+        found, batches = [], self.book.state.batches
+        for (queue_id, at), count in count_batches(page.messages, self.rules).items():
+            last_at, before = batches.get(queue_id, (0, 0))
+            before = before if last_at == at else 0
+            row = find_bulk(queue_id, at, before, count, self.rules[queue_id])
+            found += [] if row is None else [row]
+            batches[queue_id] = (at, before + count)
+        return found
+
+    def find_cleared(self, timings: list[Timing]) -> list[AnomalyRow]:
+        """Finds queues whose last waiting messages were purged."""
+        purged: dict[int, Moment] = {
+            each.row.queue_id: each.row.at
+            for each in timings
+            if each.row.state is State.CANCELLED
+            and each.row.reason == "purged"
+            and not each.was_dead
+            and self.rules[each.row.queue_id].allows("queue_cleared")
+        }
+        totals = self.book.state.totals
+        return [
+            make_row((get_hour(at), "queue_cleared", queue_id, "", ""), None, None, at)
+            for queue_id, at in purged.items()
+            if totals.get(queue_id, QueueTotals()).unfinished == 0
+        ]
