@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from penstock.app.app import Penstock
     from penstock.app.job import Job, await_many, wait_many
     from penstock.app.subscribers import Message, Router
+    from penstock.app.workflow import chain, group
     from penstock.broker.local import Broker
     from penstock.errors import InvalidInput, JobCancelled, JobFailed, PenstockError
     from penstock.model.message import (
@@ -70,8 +71,10 @@ __all__ = [
     "State",
     "WorkerOptions",
     "await_many",
+    "chain",
     "constant",
     "exponential",
+    "group",
     "linear",
     "make_agents",
     "make_identity",
@@ -84,6 +87,7 @@ HOMES = {
     "app.app": ("Penstock",),
     "app.subscribers": ("Message", "Router"),
     "app.job": ("Job", "await_many", "wait_many"),
+    "app.workflow": ("chain", "group"),
     "broker.local": ("Broker",),
     "errors": ("InvalidInput", "JobCancelled", "JobFailed", "PenstockError"),
     "model.message": (

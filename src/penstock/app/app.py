@@ -6,12 +6,14 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from penstock.app.enqueue import Enqueuer
+from penstock.app.schemas import export_schema
 from penstock.app.setup import (
     apply_settings,
+    derive_task_name,
     find_changed_settings,
-    find_module,
     find_removed,
     list_schedules,
+    make_schedule,
     remove_schedules,
     save_schedules,
     show,
@@ -38,17 +40,18 @@ from penstock.artifacts.room import ArtifactRoom
 from penstock.broker.interface import BrokerInterface
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput
+from penstock.model.anomalies import Severity
+from penstock.model.detectors import Detector, DetectorFunction
 from penstock.model.queue import Missed, Schedule
-from penstock.rules.cron import find_next_tick
 from penstock.store import Store
 from penstock.stores.urls import redact_url
 from penstock.worker.context import Context
-from penstock.worker.handler import ExecutorKind, Handler
+from penstock.worker.handler import ExecutorKind, Handler, SubscriberHandler
 from penstock.worker.policy import AckPolicy, Strategy, TimedStrategy, format_error
 from penstock.worker.tracebacks import format_traceback
 
 if TYPE_CHECKING:
-    from penstock.runner import Runner
+    from penstock.runner import Agent, Runner
     from penstock.worker.options import WorkerOptions
     from penstock.worker.worker import Hook, Worker
 
@@ -94,6 +97,7 @@ class Penstock(Enqueuer):
         self.subscriptions: list[Handler] = []
         self.schedules: list[Schedule] = []
         self.hooks: list[tuple[str, Hook]] = []
+        self.detectors: list[Detector] = []
 
     def __repr__(self) -> str:
         return f"<Penstock {redact_url(self.url)} with {len(self.tasks)} tasks>"
@@ -156,6 +160,19 @@ class Penstock(Enqueuer):
 
         return decorate if function is None else decorate(function)
 
+    def detector(
+        self, name: str, *, severity: Severity = "warning"
+    ) -> Callable[[DetectorFunction], DetectorFunction]:
+        """Makes a function look for anomalies of this kind. Workers call it with new history."""
+        if any(each.name == name for each in self.detectors):
+            raise InvalidInput(f"two detectors are named {name!r}")
+
+        def decorate(function: DetectorFunction) -> DetectorFunction:
+            self.detectors.append(Detector(name, severity, function))
+            return function
+
+        return decorate
+
     def add(self, task: BaseTask[Any, Any]) -> None:
         if task.name in self.tasks:
             raise InvalidInput(f"two tasks are named {task.name!r}; pass name= to one of them")
@@ -166,8 +183,7 @@ class Penstock(Enqueuer):
     ) -> Callable[[F], F]:
         """Makes a function the handler of messages in these queues.
 
-        `choices` are the fields of `SubscriberOptions`, or FastStream's `ack_policy` and
-        `retry_strategy` for policy and retry.
+        `choices` are the fields of `SubscriberOptions`, or FastStream's words for two of them.
         """
         options, names = read_options(dict(choices)), read_queues(queues)
 
@@ -177,9 +193,10 @@ class Penstock(Enqueuer):
 
         return decorate
 
-    def add_subscribers(self, made: Sequence[Handler]) -> None:
+    def add_subscribers(self, made: Sequence[SubscriberHandler]) -> None:
         for handler in made:
             handler.app = self
+            self.filters[handler.queue] = handler.filter
         self.subscriptions += made
 
     def include_router(self, router: Router, prefix: str = "") -> None:
@@ -286,15 +303,30 @@ class Penstock(Enqueuer):
     def setup(self) -> list[str]:
         return self.run(self.asetup())
 
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """Returns the JSON Schema of each task's body, by type."""
+        return {name: export_schema(task) for name, task in self.tasks.items()}
+
     def agents(self, broker: BrokerInterface) -> "Runner":
         """Makes the agents that run beside a worker. A Penstock server runs its own."""
         from penstock.agents import make_agents
         from penstock.runner import Agent, Runner, make_identity
 
         def make(store: Store, directory: QueueCache, room: ArtifactRoom | None) -> list[Agent]:
-            return make_agents(store, make_identity(), directory=directory, room=room)
+            return [
+                *make_agents(store, make_identity(), directory=directory, room=room),
+                *self.make_detector_agents(store, directory),
+            ]
 
         return Runner(broker.make_agents(make), outages=broker.outages)
+
+    def make_detector_agents(self, store: Store, directory: QueueCache) -> "list[Agent]":
+        if not self.detectors:
+            return []
+        from penstock.agents.custom_detectors import CustomDetectors
+        from penstock.runner import make_identity
+
+        return [CustomDetectors(store, directory, make_identity(), self.detectors, self.tenant)]
 
     def call_hooks(self, event: str, context: Context, error: BaseException | None) -> None:
         for wanted, hook in self.hooks:
@@ -316,27 +348,3 @@ def log_event(level: str, event: str, **fields: object) -> None:
     import structlog
 
     getattr(structlog.get_logger(), level)(event, **fields)
-
-
-def make_schedule(
-    task: BaseTask[Any, Any], cron: str, timezone: str, missed: Missed | str
-) -> Schedule:
-    """Refuses a cron expression that never fires, and a task with required arguments."""
-    find_next_tick(cron, timezone, 0)
-    if missed not in list(Missed):
-        raise InvalidInput(f"missed is {missed!r}; expected one of {', '.join(Missed)}")
-    return Schedule(
-        task.name,
-        cron,
-        task.call().draft,
-        timezone,
-        Missed(missed),
-        declared_in=find_module(task.function),
-    )
-
-
-def derive_task_name(function: Callable[..., Any]) -> str:
-    """Returns module.function."""
-    if not hasattr(function, "__qualname__"):
-        raise InvalidInput(f"{function!r} is not a function; only functions can be tasks")
-    return f"{find_module(function)}.{function.__qualname__}"

@@ -45,23 +45,39 @@ def from_pyproject(path: Path) -> str | None:
 
 def load(reference: str) -> Penstock:
     """Imports `module:app`, from the working directory first."""
-    name, colon, attribute = reference.partition(":")
-    if not name or not colon or not attribute:
-        raise InvalidInput(f"app {reference!r} is not of the form module:app")
-    if name.endswith(".py") or "/" in name:
-        raise InvalidInput(
-            f"app {reference!r} is a file path; write the import path, such as pkg.mod:app"
-        )
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    module = import_module(name)
+    module, attribute = load_module(reference, "app")
     app = getattr(module, attribute, None)
     if not isinstance(app, Penstock):
         others = [key for key, value in vars(module).items() if isinstance(value, Penstock)]
-        found = ", ".join(f"{name}:{each}" for each in others)
+        found = ", ".join(f"{module.__name__}:{each}" for each in others)
         hint = f"; did you mean {found}?" if others else ""
-        raise InvalidInput(f"module {name!r} has no Penstock app named {attribute!r}{hint}")
+        raise InvalidInput(
+            f"module {module.__name__!r} has no Penstock app named {attribute!r}{hint}"
+        )
     return app
+
+
+def load_object(reference: str) -> object:
+    """Imports `module:name`, from the working directory first."""
+    module, attribute = load_module(reference, "name")
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        raise InvalidInput(f"module {module.__name__!r} has no {attribute!r}") from None
+
+
+def load_module(reference: str, word: str) -> tuple[ModuleType, str]:
+    """Imports the module of `module:word`, and returns it and the word."""
+    name, colon, attribute = reference.partition(":")
+    if not name or not colon or not attribute:
+        raise InvalidInput(f"{word} {reference!r} is not of the form module:{word}")
+    if name.endswith(".py") or "/" in name:
+        raise InvalidInput(
+            f"{word} {reference!r} is a file path; write the import path, such as pkg.mod:{word}"
+        )
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return import_module(name), attribute
 
 
 def import_module(name: str) -> ModuleType:

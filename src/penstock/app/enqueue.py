@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar, Unpack
 
@@ -9,14 +10,17 @@ from msgspec.structs import replace
 
 from penstock.app.job import Job
 from penstock.app.task import Call, Choices, TaskOptions, apply_choices
+from penstock.app.workflow import Flow
 from penstock.broker.interface import BrokerInterface
 from penstock.broker.publish import REFUSALS
 from penstock.client.brokers import BrokerPool
 from penstock.errors import InvalidInput, InvalidState, NotFound, SlugConflict
+from penstock.model.broadcast import SEPARATOR
 from penstock.model.message import Draft
 from penstock.model.settings import change
 from penstock.model.settings import get_preset as settings_of
 from penstock.model.store_types import Entry, Published
+from penstock.model.waiting import SignalAnswer
 from penstock.portal import Portal
 from penstock.worker.codec import Values
 
@@ -50,6 +54,8 @@ class Enqueuer:
         self.portal = Portal()
         self.connections = BrokerPool(url, tenant, artifacts, key)
         self.declared: dict[str, dict[str, Any]] = {}
+        # The filters of durable subscriptions that subscribers declare, by their queues.
+        self.filters: dict[str, str] = {}
 
     def use(self, url: str) -> None:
         """Switches to another store."""
@@ -93,6 +99,20 @@ class Enqueuer:
             return await self.apublish_on(connection, listed, admitted)
         self.refuse_open_transaction()
         return await self.publish_calls(listed, atomic=atomic)
+
+    async def asignal(
+        self, reference: int | str, name: str, body: Any = None, *, key: str | None = None
+    ) -> SignalAnswer:
+        """Sends a signal to a message, which receives it when its run asks for it."""
+        sent = body if isinstance(body, bytes) else anything.encode(body)
+        broker = await self.broker()
+        return await broker.waits.signal(reference, name, sent, key=key, scope=self.scope)
+
+    def signal(
+        self, reference: int | str, name: str, body: Any = None, *, key: str | None = None
+    ) -> SignalAnswer:
+        """Does the same as `asignal`, for sync code."""
+        return self.run(self.asignal(reference, name, body, key=key))
 
     def find_connection(self, calls: Sequence[Call[Any]]) -> Any:
         """Returns the common connection of the calls, or None: in a simulation there is none."""
@@ -174,6 +194,12 @@ class Enqueuer:
             )
         caller_transaction.set(None)
 
+    def workflow(self, name: str, *, key: str | None = None) -> Flow:
+        """Builds a workflow of tasks that wait for each other. It starts when its `with` block
+        ends; with a key, once while it is stored.
+        """
+        return Flow(self, name, key)
+
     def publish(self, message: Any, type: str = "message", **choices: Unpack[Choices]) -> Published:
         """Publishes a message for subscribers: a Draft, bytes, or a value that is sent as JSON.
 
@@ -208,12 +234,26 @@ class Enqueuer:
     async def ensure_queues(self, broker: BrokerInterface, names: Iterable[str]) -> None:
         """Creates missing queues. Another process may create them at the same time."""
         for name in names:
-            if await self.is_missing(broker, name):
+            if SEPARATOR in name:
+                await self.ensure_subscription(broker, name)
+            elif await self.is_missing(broker, name):
                 try:
                     settings = self.declared.get(name, {})
                     await broker.admin.create_queue(name, scope=self.scope, **settings)
                 except SlugConflict:
                     broker.forget_queues()
+
+    async def ensure_subscription(self, broker: BrokerInterface, child: str) -> None:
+        """Creates the durable subscription `queue/name`, and its broadcast queue if missing."""
+        queue, _, name = child.partition(SEPARATOR)
+        if await self.is_missing(broker, queue):
+            with suppress(SlugConflict):
+                settings = {"kind": "broadcast", **self.declared.get(queue, {})}
+                await broker.admin.create_queue(queue, scope=self.scope, **settings)
+        wanted = self.filters.get(child, "")
+        found = await broker.broadcasts.list_subscriptions(queue, scope=self.scope)
+        if not any((each.name, each.filter) == (name, wanted) for each in found):
+            await broker.broadcasts.subscribe(queue, name, filter=wanted, scope=self.scope)
 
     async def is_missing(self, broker: BrokerInterface, name: str) -> bool:
         if broker.find_queue(name, scope=self.scope) is not None:

@@ -9,6 +9,7 @@ from penstock.artifacts.rules import Artifact
 from penstock.broker.interface import BrokerInterface
 from penstock.errors import Archived, InvalidInput, JobCancelled, JobFailed, PenstockError
 from penstock.model.message import Record, State
+from penstock.rules.items import find_successor
 from penstock.worker.codec import Values
 
 R = TypeVar("R")
@@ -48,11 +49,12 @@ class Job(Generic[R]):
     def __repr__(self) -> str:
         return f"Job({self.id})"
 
-    async def arecord(self) -> Record:
+    async def arecord(self, id: int | None = None) -> Record:
+        """Reads the message, or the one with another id that replaced it."""
         if self.refused is not None:
             raise self.refused
         broker = await self.app.broker()
-        return await broker.admin.get(self.id, scope=self.app.scope)
+        return await broker.admin.get(self.id if id is None else id, scope=self.app.scope)
 
     def record(self) -> Record:
         """Returns the message with its timeline."""
@@ -87,7 +89,7 @@ class Job(Generic[R]):
             raise TimeoutError(f"job {self.id} did not finish within {timeout} s") from None
         if record.state is not State.COMPLETED:
             raise failure_of(f"job {self.id}", record)
-        body = await (await self.app.broker()).read_result(self.id)
+        body = await (await self.app.broker()).read_result(record.message.id)
         return self.read(body)
 
     def read(self, body: bytes | None) -> R:
@@ -129,10 +131,14 @@ class Job(Generic[R]):
         self.app.run(self.adownload(name, to))
 
     async def wait_for_end(self) -> Record:
-        """Polls until the job has ended or is a dead letter."""
+        """Polls until the job has ended or is a dead letter. Follows a moved or edited one."""
         wait = MIN_POLL_INTERVAL_S
+        id = self.id
         while True:
-            record = await self.arecord()
+            record = await self.arecord(id)
+            if (successor := find_successor(record)) is not None:
+                id = successor
+                continue
             if record.state.final or record.state is State.DEAD:
                 return record
             await asyncio.sleep(wait)

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from penstock.app.task import BaseTask
 from penstock.broker.interface import BrokerInterface
-from penstock.errors import Forbidden
-from penstock.model.queue import Schedule
+from penstock.errors import Forbidden, InvalidInput
+from penstock.model.queue import Missed, Schedule
 from penstock.model.settings import QueueSettings, change, get_preset
+from penstock.rules.cron import find_next_tick
 
 
 def find_module(function: Callable[..., Any]) -> str:
@@ -24,6 +26,30 @@ def name_script() -> str:
     spec = getattr(main, "__spec__", None)
     file = os.path.basename(getattr(main, "__file__", "") or "main")
     return spec.name if spec is not None else file.removesuffix(".py")
+
+
+def derive_task_name(function: Callable[..., Any]) -> str:
+    """Returns module.function."""
+    if not hasattr(function, "__qualname__"):
+        raise InvalidInput(f"{function!r} is not a function; only functions can be tasks")
+    return f"{find_module(function)}.{function.__qualname__}"
+
+
+def make_schedule(
+    task: BaseTask[Any, Any], cron: str, timezone: str, missed: Missed | str
+) -> Schedule:
+    """Refuses a cron expression that never fires, and a task with required arguments."""
+    find_next_tick(cron, timezone, 0)
+    if missed not in list(Missed):
+        raise InvalidInput(f"missed is {missed!r}; expected one of {', '.join(Missed)}")
+    return Schedule(
+        task.name,
+        cron,
+        task.call().draft,
+        timezone,
+        Missed(missed),
+        declared_in=find_module(task.function),
+    )
 
 
 def find_differences(

@@ -22,6 +22,7 @@ from msgspec import UNSET, Struct
 from penstock.app.enqueue import Enqueuer
 from penstock.app.task import Choices
 from penstock.errors import InvalidInput
+from penstock.model.broadcast import make_child_name
 from penstock.rules.validation import check_name
 from penstock.worker.codec import RawBody, Values, read_hints
 from penstock.worker.context import Context
@@ -99,6 +100,9 @@ class SubscriberOptions(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     max_workers: int | None = None
     max_deliveries: int | None = None
+    # The durable subscription of a broadcast queue, and which messages it gets.
+    subscription: str | None = None
+    filter: str = ""
 
 
 class SubscriberChoices(TypedDict, total=False):
@@ -115,6 +119,8 @@ class SubscriberChoices(TypedDict, total=False):
     timeout: float | None
     max_workers: int | None
     max_deliveries: int | None
+    subscription: str | None
+    filter: str
     ack_policy: AckPolicy | str
     retry_strategy: Strategy | TimedStrategy | None
 
@@ -162,7 +168,12 @@ def make_ack_rules(
 def make_subscribers(
     function: Callable[..., Any], queues: Sequence[str], options: SubscriberOptions
 ) -> list[SubscriberHandler]:
-    """Makes a handler for each queue."""
+    """Makes a handler for each queue, or for its subscription."""
+    if options.filter and options.subscription is None:
+        raise InvalidInput("filter needs subscription; without one, use type")
+    if options.subscription is not None:
+        check_name("subscription", options.subscription)
+        queues = [make_child_name(queue, options.subscription) for queue in queues]
     rules = make_ack_rules(options.policy, options.retry, options.retry_on, options.no_retry_on)
     made = [make_subscriber(function, queue, options, rules) for queue in queues]
     # The process executor finds the handler here.
@@ -190,6 +201,7 @@ def make_subscriber(
     )
     made.values = RawBody(name) if kind is bytes else Values(kind, f"message for {name!r}")
     made.wrap = Message
+    made.filter = options.filter
     return made
 
 

@@ -8,9 +8,12 @@ from typing import Any, TypeAlias, cast
 from penstock.app.app import Penstock
 from penstock.broker.interface import BrokerInterface
 from penstock.model.message import Leased, Park
+from penstock.model.waiting import WaitPlan
 from penstock.worker.context import Context, NullReporter
 from penstock.worker.handler import Handler
 from penstock.worker.policy import judge
+from penstock.worker.steps import CodeChanged, StepRun, Suspend
+from penstock.worker.suspension import check_handler, judge_steps
 
 Work = Callable[[Leased], Awaitable[bytes | None]]
 Outcome: TypeAlias = tuple[bytes | None, BaseException | None]
@@ -33,9 +36,13 @@ def find_app_worker(
         if handler is None:
             await broker.settle(delivery, Park())
             return None
-        context = Context(delivery, queue, NullReporter(), 30.0, 0.0)
+        context = Context(delivery, queue, SimulatedReporter(broker, handler, app.scope), 30.0, 0.0)
         result, error = await run(handler, context, call)
-        verdict = judge(handler.rules, delivery, error)
+        steps = judge_steps(context, error)
+        if isinstance(steps, WaitPlan):
+            await broker.waits.suspend(delivery, steps, scope=app.scope)
+            return None
+        verdict = steps or judge(handler.rules, delivery, error)
         if context.settled:
             verdict = context.settlement
         if verdict is None:
@@ -49,21 +56,38 @@ def find_app_worker(
 async def run(handler: Handler, context: Context, call: PlainCall) -> Outcome:
     """Returns the result or the error. Plain functions do not run in a thread of a worker."""
     if handler.batch is None and handler.executor != "async":
+        if call is call_here and getattr(handler, "with_context", False):
+            # It may block on durable steps, which run on this loop.
+            return await asyncio.to_thread(run_plain, handler, context)
         return await call(lambda: run_plain(handler, context))
     try:
         if handler.batch is not None:
             (error,) = await handler.run_batch([context])
             return None, error
         return await handler.run(context), None
-    except (Exception, SystemExit) as raised:  # noqa: BLE001 - fails the run, not the test
+    except (Exception, SystemExit, Suspend, CodeChanged) as raised:  # noqa: BLE001 - fails the run, not the test
         return None, raised
 
 
 def run_plain(handler: Handler, context: Context) -> Outcome:
     try:
         return handler.run_in_thread(context), None
-    except (Exception, SystemExit) as raised:  # noqa: BLE001 - fails the run, not the test
+    except (Exception, SystemExit, Suspend, CodeChanged) as raised:  # noqa: BLE001 - fails the run, not the test
         return None, raised
+
+
+class SimulatedReporter(NullReporter):
+    """Opens durable steps on the broker of the simulation."""
+
+    def __init__(self, broker: BrokerInterface, handler: Handler, scope: str) -> None:
+        self.broker = broker
+        self.handler = handler
+        self.scope = scope
+        self.loop = asyncio.get_running_loop()
+
+    def open_steps(self, delivery: Leased) -> StepRun:
+        check_handler(self.handler)
+        return StepRun(delivery, self.broker.waits, self.scope, self.loop)
 
 
 def make_finder(broker: BrokerInterface) -> Callable[[], BrokerInterface]:

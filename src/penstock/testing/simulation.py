@@ -207,10 +207,11 @@ class Simulation:
         )
 
     async def _due_moments(self) -> list[Moment]:
-        promoted = await self.store.promote(1)
+        looked, promoted = await self.store.look(1), await self.store.promote(1)
         ticks = [each.next_at for each in await self.store.schedules() if not each.paused]
         queues = await self.store.queues()
         claimed = Query(tuple(queue.id for queue in queues), State.CLAIMED, limit=1_000)
         leases = [record.lease_until for record in await self.store.find(claimed)]
         ends = [end + 1 for end in leases if end is not None]
-        return ticks + ends + ([] if promoted.next_at is None else [promoted.next_at])
+        waits = [each for each in (promoted.next_at, looked.next_at) if each is not None]
+        return ticks + ends + waits

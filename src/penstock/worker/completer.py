@@ -12,12 +12,13 @@ from msgspec import Struct
 from penstock.artifacts.upload import Content, Upload
 from penstock.broker.interface import BrokerInterface
 from penstock.errors import StoreError
-from penstock.model.message import Fail, Settlement
-from penstock.model.store_types import MISSING, Answer, AnswerKind, Completion, Lock, Mark
+from penstock.model.message import Fail, Flag, Leased, Settlement
+from penstock.model.store_types import DONE, MISSING, Answer, AnswerKind, Completion, Lock, Mark
 from penstock.retry import LEASE_RETRY_DELAY_S
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
 from penstock.worker.policy import format_error, judge
+from penstock.worker.steps import StepRun
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
@@ -50,7 +51,11 @@ class Completer:
         held: dict[int, Context],
         linger: float,
         on_written: Callable[[list[RunEnd], list[Answer]], None],
+        steps_of: Callable[[Leased], StepRun],
     ) -> None:
+        self.steps_of = steps_of
+        # A message that others wait for has ended.
+        self.awaited = False
         self.broker = broker
         self.held = held
         self.linger = linger
@@ -66,6 +71,8 @@ class Completer:
     def add(self, end: RunEnd) -> None:
         ends = self.acks if end.verdict is None else self.others
         ends.append(end)
+        if end.context.delivery.flags & Flag.AWAITED:
+            self.awaited = True
         # The writer sleeps only while there are none.
         if len(ends) == 1:
             self.dirty.set()
@@ -94,6 +101,9 @@ class Completer:
         others, self.others = self.others, []
         await self.write(acks, self.complete)
         await self.write(others, self.settle)
+        if self.awaited:
+            self.awaited = False
+            self.broker.waits.look_soon()
         await self.write_notes()
 
     async def write(self, ends: list[RunEnd], write: Write) -> None:
@@ -159,11 +169,14 @@ class Completer:
     def spool(self, context: Context, name: str, content: Content) -> Upload | None:
         return self.broker.artifacts.spool(name, content)
 
+    def open_steps(self, delivery: Leased) -> StepRun:
+        return self.steps_of(delivery)
+
     def handle_answers(self, ends: list[RunEnd], answers: list[Answer]) -> None:
         held = self.held
         for end, answer in zip(ends, answers, strict=True):
             context = end.context
-            if answer.kind in RETRIED_ANSWERS:
+            if answer is not DONE and answer.kind in RETRIED_ANSWERS:
                 self.add(end)
             elif held.get(context.delivery.id) is context:
                 del held[context.delivery.id]

@@ -1,8 +1,11 @@
 """The context of a run: the message, progress, cancellation, attachments and settlement."""
 
 import asyncio
+import builtins
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
 from math import inf, isfinite
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from msgspec import Struct
 
@@ -11,9 +14,17 @@ from penstock.errors import InvalidInput, InvalidState
 from penstock.model import message
 from penstock.model.message import PLAIN, Leased, Settlement
 from penstock.model.store_types import Completion
-from penstock.rules.drafts import check_settlement
+from penstock.rules.settlements import check_settlement
 from penstock.rules.validation import replace_surrogates
-from penstock.worker.policy import AttemptTimes, Cancelled
+from penstock.worker.policy import AttemptTimes, Cancelled, RetryStrategy
+
+if TYPE_CHECKING:
+    from penstock.model.human import Decision
+    from penstock.worker.durable import BlockingSteps, DurableSteps
+    from penstock.worker.step_calls import ChildCall, Outcome
+    from penstock.worker.steps import StepRun
+
+T = TypeVar("T")
 
 
 class RunReporter(Protocol):
@@ -29,6 +40,9 @@ class RunReporter(Protocol):
     def spool(self, context: "Context", name: str, content: Content) -> Upload | None:
         """Copies the file aside."""
 
+    def open_steps(self, delivery: Leased) -> "StepRun":
+        """Opens the durable steps of a run, or raises InvalidState."""
+
 
 class Context(Struct, eq=False, gc=False):
     """One run of one message. Its methods may be called from any thread."""
@@ -43,9 +57,9 @@ class Context(Struct, eq=False, gc=False):
     limit: float | None = None
     until: float = inf
     over: bool = False
-    # Monotonic time when the run began, or 0; its duration once it is over.
+    # Monotonic times when the run began and ended, or 0.
     started_at: float = 0.0
-    seconds: float = 0.0
+    ended_at: float = 0.0
     # The store has recorded that the run began.
     begun: bool = False
     # A cancel was requested; the lease was lost.
@@ -58,6 +72,8 @@ class Context(Struct, eq=False, gc=False):
     attached: list[Upload] | None = None
     # When the attempts began, if the retry strategy asks for it.
     times: AttemptTimes | None = None
+    # The durable steps of the run, once it has used one.
+    steps: "StepRun | None" = None
     _note: tuple[float, str | None] | None = None
 
     @property
@@ -73,6 +89,11 @@ class Context(Struct, eq=False, gc=False):
     def fence(self) -> int:
         """The fencing token: it grows with every claim. Pass it to systems you write to."""
         return self.delivery.fence
+
+    @property
+    def seconds(self) -> float:
+        """How long the run took, once it has ended."""
+        return max(0.0, self.ended_at - self.started_at) if self.started_at else 0.0
 
     @property
     def headers(self) -> dict[str, str]:
@@ -133,6 +154,126 @@ class Context(Struct, eq=False, gc=False):
         if self.attached:
             raise InvalidState("complete_in cannot be used after files were attached")
 
+    # Durable steps. A run that waits ends, and starts again from its stored steps.
+
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Coroutine[Any, Any, T]],
+        /,
+        *args: Any,
+        key: str | None = None,
+        retry: RetryStrategy | None = None,
+        timeout: float | None = None,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[..., T],
+        /,
+        *args: Any,
+        key: str | None = None,
+        retry: RetryStrategy | None = None,
+        timeout: float | None = None,
+    ) -> Coroutine[Any, Any, T]: ...
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        retry: RetryStrategy | None = None,
+        timeout: float | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Calls the function once and stores its result, which later runs return.
+
+        `key` tells apart steps of one name in a loop whose order may change. A failed step is not
+        stored. A function that is no coroutine function runs in a thread.
+        """
+        return self.durable.step(name, function, args, key, retry, timeout)
+
+    def sleep(
+        self, duration: str | float | None = None, *, until: datetime | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Waits without a worker: for a duration such as "1d", or until a time."""
+        return self.durable.sleep(duration, until)
+
+    @overload
+    def signal(
+        self, name: str, *, timeout: str | float | None = None
+    ) -> Coroutine[Any, Any, Any]: ...
+    @overload
+    def signal(
+        self, name: str, *, timeout: str | float | None = None, type: builtins.type[T]
+    ) -> Coroutine[Any, Any, T | None]: ...
+    def signal(
+        self, name: str, *, timeout: str | float | None = None, type: Any = Any
+    ) -> Coroutine[Any, Any, Any]:
+        """Waits for a signal and returns its value, or None after the timeout."""
+        return self.durable.signal(name, timeout, type)
+
+    def gather(
+        self, *calls: "ChildCall", policy: str | int = "all"
+    ) -> "Coroutine[Any, Any, list[Outcome]]":
+        """Publishes the calls and waits for them: all, any, a number of them, or settled."""
+        return self.durable.gather(calls, policy)
+
+    def first(self, *calls: "ChildCall") -> "Coroutine[Any, Any, Outcome | None]":
+        """Publishes the calls and returns the first that completed, or None if none did."""
+        return self.durable.first(calls)
+
+    def results(self) -> Coroutine[Any, Any, list[Any]]:
+        """Returns the results of the tasks that this one waited for in its workflow.
+
+        They are in the order in which the tasks were added. A task that did not complete has None.
+        """
+        return self.durable.results()
+
+    def approve(
+        self,
+        question: str | Mapping[str, Any],
+        /,
+        *,
+        timeout: str | float | None = None,
+        requester: str = "",
+        **parameters: Any,
+    ) -> "Coroutine[Any, Any, Decision]":
+        """Waits for a person's decision: by the name of a pattern, or by a spec.
+
+        The requester may not decide, unless the spec allows it.
+        """
+        from penstock.worker.approvals import make_approval
+
+        call = make_approval(question, timeout, requester, parameters)
+        return self.durable.approve(call)
+
+    def enqueue(self, call: "ChildCall") -> Coroutine[Any, Any, int]:
+        """Publishes a call as a step, once, and returns its id."""
+        return self.durable.enqueue(call)
+
+    def callback_url(self, name: str, expires: str | float = "7d") -> Coroutine[Any, Any, str]:
+        """Returns a URL to which another system may POST the signal `name` once."""
+        return self.durable.callback_url(name, expires)
+
+    @property
+    def durable(self) -> "DurableSteps":
+        """The durable steps of this run."""
+        from penstock.worker.durable import DurableSteps
+
+        if self.steps is None:
+            self.steps = self._reporter.open_steps(self.delivery)
+        return DurableSteps(self.steps)
+
+    @property
+    def sync(self) -> "BlockingSteps":
+        """The same steps for handlers that are no coroutine functions."""
+        from penstock.worker.durable import BlockingSteps
+
+        return BlockingSteps(self.durable)
+
     def ack(self) -> None:
         self._settle(None)
 
@@ -185,3 +326,9 @@ class NullReporter:
     def spool(self, context: Context, name: str, content: Content) -> Upload | None:
         check_content(name, content)
         return None
+
+    def open_steps(self, delivery: Leased) -> "StepRun":
+        raise InvalidState(
+            "durable steps need a worker: they cannot be used in a task that is called directly,"
+            " or by the process executor"
+        )

@@ -77,9 +77,11 @@ class HandlerRoutes:
 
     def handler_name(self, context: Context) -> str:
         delivery = context.delivery
-        route = self.table.get((delivery.queue_id, delivery.type))
-        route = route or self.table.get((delivery.queue_id, None))
+        route = self.find(delivery.queue_id, delivery.type)
         return delivery.type if route is None else route[0].name
+
+    def find(self, queue_id: int, type_: str) -> Route | None:
+        return self.table.get((queue_id, type_)) or self.table.get((queue_id, None))
 
     def make_executor(self, handler: Handler) -> Executor:
         if handler.batch is not None:
@@ -117,6 +119,23 @@ class HandlerRoutes:
         return groups
 
 
+class ClaimRoutes(dict[tuple[int, str], tuple[str, Route | None, list[Run]]]):
+    """Finds where the messages of a claim go, once for each queue and type.
+
+    A value has the name of the queue, the route, and the runs for the executor of that route.
+    """
+
+    def __init__(self, routes: HandlerRoutes) -> None:
+        self.routes = routes
+        self.runs: dict[Executor, list[Run]] = {}
+
+    def __missing__(self, key: tuple[int, str]) -> tuple[str, Route | None, list[Run]]:
+        route = self.routes.find(*key)
+        runs = [] if route is None else self.runs.setdefault(route[1], [])
+        self[key] = (self.routes.queues[key[0]].name, route, runs)
+        return self[key]
+
+
 class Dispatcher:
     """Routes claimed messages to executors, parks unknown types and quarantines suspects."""
 
@@ -145,16 +164,13 @@ class Dispatcher:
     def take(self, deliveries: list[Leased], lease: float) -> None:
         now = time.monotonic()
         renew_at, reporter = now + lease / 3, self.reporter
-        queues, find = self.routes.queues, self.routes.table.get
-        placed: dict[Executor, list[Run]] = {}
-        plain = True
+        held, targets, plain = self.held, ClaimRoutes(self.routes), True
         for delivery in deliveries:
-            name = queues[delivery.queue_id].name
-            context = self.held[delivery.id] = Context(delivery, name, reporter, lease, renew_at)
+            name, route, runs = targets[delivery.queue_id, delivery.type]
+            context = held[delivery.id] = Context(delivery, name, reporter, lease, renew_at)
             if delivery.flags & Flag.OWN_LEASE:
                 self.keep_own_lease(context, now)
                 plain = False
-            route = find((delivery.queue_id, delivery.type)) or find((delivery.queue_id, None))
             if route is None:
                 self.park(context)
                 continue
@@ -166,11 +182,12 @@ class Dispatcher:
             if delivery.deliveries > 1:
                 self.quarantine(lane, (handler, context))
             else:
-                placed.setdefault(lane, []).append((handler, context))
+                runs.append((handler, context))
         self.heartbeat.watch(renew_at)
         self.heartbeat.report_claimed(deliveries, lease, plain=plain)
-        for lane, runs in placed.items():
-            lane.put(runs)
+        for lane, runs in targets.runs.items():
+            if runs:
+                lane.put(runs)
 
     def keep_own_lease(self, context: Context, now: float) -> None:
         context.lease = context.delivery.meta.lease or context.lease

@@ -184,6 +184,8 @@ class SubscriberHandler(Handler):
 
     values: Values
     wrap: Callable[[Context, Values], Any]
+    # Which messages its durable subscription gets, if it has one.
+    filter: str = ""
 
     async def run(self, context: Context) -> bytes | None:
         value = await self.begin(context)

@@ -15,6 +15,13 @@ running: ContextVar[Context | None] = ContextVar("penstock_running", default=Non
 class JobLogFilter(logging.Filter):
     """Adds `job_id` and `job_type` of the running job to log records, or None outside of one."""
 
+    # The executor of coroutines tracks the running job from the first filter on.
+    in_use = False
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        JobLogFilter.in_use = True
+
     def filter(self, record: logging.LogRecord) -> bool:
         context = running.get()
         inside = context is not None and not context.over

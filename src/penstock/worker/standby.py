@@ -1,21 +1,18 @@
 """Keeps leases alive while a handler holds the GIL and stops every thread of the worker.
 
-The worker reports its leases to a small standby process: at each claim before anything runs, and
-about once a second. After a third of a lease without a report, that process renews the lease
-itself (standby_process.py).
+The worker writes its leases to memory that it shares with a small standby process: at each claim
+before anything runs, and about once a second. After a third of a lease without a report, that
+process renews the lease itself (standby_process.py). A report wakes no process.
 """
 
 import asyncio
 import contextlib
 import os
-import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import TypeAlias
@@ -26,15 +23,21 @@ import structlog
 from penstock.client.brokers import StoreAddress
 from penstock.model.message import Leased
 from penstock.worker.context import Context
-from penstock.worker.standby_process import PRELOAD_LEASE_S
+from penstock.worker.standby_process import (
+    HEARD_AT,
+    MEMORY_SIZE,
+    SHORT_LEASE_S,
+    SHORTEST,
+    LeaseMemory,
+)
 
 log = structlog.get_logger()
 PROGRAM = Path(__file__).with_name("standby_process.py")
-HEADER = struct.Struct("!I")
 BEAT_INTERVAL_S = 1.0
 # The process takes over after a third of a lease; this many beats must fit into it.
 BEATS_PER_THIRD = 3
-SEND_BUFFER_SIZE = 1 << 20
+# Claims are added to this many bytes before the whole list is written anew.
+MAX_ADDED_SIZE = 1 << 18
 FIRST_RESTART_S, LONGEST_RESTART_S = 1.0, 60.0
 LOOP_STALL_S = 2.0
 LATE_BEAT_S = 1.0
@@ -44,7 +47,7 @@ GIL_ADVICE = (
     " or the process was stopped"
 )
 LOOP_ADVICE = 'a coroutine blocked the event loop; make it a plain def, or use executor="process"'
-# Fence, lease, bound, ids and tokens, as standby_process.py reads them.
+# Fence, lease, bound, ids and tokens, as LeaseMemory has them.
 Group: TypeAlias = tuple[int, float, float | None, list[int], list[str | None] | None]
 encode = msgspec.json.Encoder().encode
 
@@ -52,61 +55,60 @@ encode = msgspec.json.Encoder().encode
 def is_supported() -> bool:
     """True where a stopped worker can be distinguished from a busy one (Linux)."""
     frozen = getattr(sys, "frozen", False)
-    return os.path.exists("/proc/self/stat") and bool(sys.executable) and not frozen
+    shares = hasattr(os, "memfd_create") and os.path.exists("/proc/self/stat")
+    return shares and bool(sys.executable) and not frozen
 
 
 class StandbyProcess:
-    """Starts the standby process and writes to its socket. It never blocks."""
+    """Starts the standby process, and restarts it with a growing delay."""
 
     def __init__(self, address: StoreAddress) -> None:
         self.address = address
         self.process: subprocess.Popen[bytes] | None = None
-        self.link: socket.socket | None = None
-        self.unsent = b""
+        self.memory: LeaseMemory | None = None
         self.restart_at = 0.0
         self.restart_wait = FIRST_RESTART_S
         self.reported = False
 
-    def send(self, kind: str, content: object) -> None:
-        """Sends a record, or skips it if the process does not read: the next beat repeats it."""
-        if self.ready() and self.flush():
-            self.unsent = frame(kind, content)
-            self.flush()
-
-    def flush(self) -> bool:
-        """Sends the rest of the last record. Returns True if everything is sent."""
-        if self.link is not None and self.unsent:
-            try:
-                self.unsent = self.unsent[self.link.send(self.unsent) :]
-            except BlockingIOError:
-                return False
-            except OSError as error:
-                self.give_up(str(error))
-        return not self.unsent
-
-    def ready(self) -> bool:
+    def ensure(self) -> LeaseMemory | None:
+        """Starts the process if it does not run. Returns the memory shared with it, if it does."""
         if self.process is not None and self.process.poll() is not None:
             self.give_up(f"it exited with {self.process.returncode}")
         if self.process is None and time.monotonic() >= self.restart_at:
-            self.start()
-        return self.process is not None
+            try:
+                self.start()
+            except OSError as error:
+                self.give_up(str(error))
+        return self.memory
 
     def start(self) -> None:
-        self.link, far = socket.socketpair()
+        file = os.memfd_create("penstock-leases")
         try:
-            self.link.setblocking(False)
-            self.link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_SIZE)
-            command = [sys.executable, "-P", str(PROGRAM), str(os.getpid())]
+            os.ftruncate(file, MEMORY_SIZE)
+            self.memory = LeaseMemory(file)
+            self.memory.moments[SHORTEST] = inf
+            command = [sys.executable, "-P", str(PROGRAM), str(os.getpid()), str(file)]
             self.process = subprocess.Popen(
-                command, stdin=far.fileno(), stdout=subprocess.DEVNULL, process_group=0
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(file,),
+                process_group=0,
+                bufsize=0,
             )
-        except OSError as error:
-            self.give_up(str(error))
-        else:
-            address = {"url": self.address.url, "key": self.address.key, "path": sys.path}
-            self.unsent = frame("open", address)
         finally:
-            far.close()
+            os.close(file)
+        address = {"url": self.address.url, "key": self.address.key, "path": sys.path}
+        self.call(encode(address) + b"\n")
+
+    def call(self, text: bytes = b".") -> None:
+        """Reports a short lease. It never blocks: a full pipe has the same effect."""
+        if self.process is not None and self.process.stdin is not None:
+            try:
+                os.set_blocking(self.process.stdin.fileno(), False)
+                self.process.stdin.write(text)
+            except OSError as error:
+                self.give_up(str(error))
 
     def give_up(self, why: str) -> None:
         """Schedules a restart with growing delay. Runs continue without the standby."""
@@ -118,12 +120,12 @@ class StandbyProcess:
         self.restart_wait = min(2 * self.restart_wait, LONGEST_RESTART_S)
 
     def stop(self) -> None:
-        if self.link is not None:
-            self.link.close()
         if self.process is not None:
+            if self.process.stdin is not None:
+                self.process.stdin.close()
             self.process.kill()
             self.process.wait()
-        self.process, self.link, self.unsent = None, None, b""
+        self.process, self.memory = None, None
 
 
 class Standby:
@@ -142,8 +144,10 @@ class Standby:
         self.tokens = address.tokens
         # None where a standby is not supported.
         self.process = StandbyProcess(address) if is_supported() else None
-        # Guards writes to the process.
+        # Guards the process and the memory shared with it.
         self.mutex = threading.Lock()
+        # The size from which the whole list is written anew instead of a claim added to it.
+        self.full_size = 0
         # The last report to the process contained leases.
         self.reported = False
         self.home = asyncio.get_running_loop()
@@ -153,36 +157,64 @@ class Standby:
         self.idle = True
         self.due_at = inf
         self.shortest_lease = inf
-        # As of the last beat: running handlers, held runs that had not ended; and claims since.
+        # As of the last beat: running handlers, held runs that had not ended; and types since.
         self.names: list[str] = []
         self.open: list[Context] = []
-        self.recent: list[Sequence[Leased]] = []
+        self.recent: set[str] = set()
         self.pinged_at: float | None = None
         self.late_at = -inf
 
     def prepare(self, lease: float) -> None:
         """Starts the process ahead of the first claim if leases are too short to start it then."""
-        if self.process is not None and lease < PRELOAD_LEASE_S:
+        if self.process is not None and lease < SHORT_LEASE_S:
             with self.mutex:
-                # An empty group has the process import the driver.
-                self.process.send("claimed", [(0, lease, None, [], None)])
+                self.process.ensure()
+                self.process.call()
 
     def report_claimed(self, deliveries: Sequence[Leased], lease: float, *, plain: bool) -> None:
         """Reports claimed messages before any of them runs. Called on the worker's loop.
 
         `plain` means that all have that lease, and no timeout.
         """
-        self.shortest_lease = min(self.shortest_lease, lease)
-        self.recent.append(deliveries)
-        if self.process is not None:
-            with self.mutex:
-                self.reported = True
-                self.process.send("claimed", self.groups_of_claim(deliveries, lease, plain))
+        self.recent.update({each.type for each in deliveries})
+        with self.mutex:
+            groups = self.groups_of_claim(deliveries, lease, plain)
+            shortest = self.shortest_lease
+            self.shortest_lease = min(shortest, min((group[1] for group in groups), default=inf))
+            if self.process is not None:
+                self.add(self.process, groups)
+                # The process may be about to sleep for longer than a third of this lease.
+                if self.shortest_lease < min(shortest, SHORT_LEASE_S):
+                    self.process.call()
         if self.idle:
             self.idle, self.due_at = False, time.monotonic()
             if self.loop is not None:
                 with contextlib.suppress(RuntimeError):
                     self.loop.call_soon_threadsafe(self.claims.set)
+
+    def add(self, process: StandbyProcess, groups: list[Group]) -> None:
+        memory = process.memory
+        if memory is None or memory.length > self.full_size:
+            self.write_all(process, self.held.copy().values())
+            return
+        self.reported = True
+        self.sign_life(memory)
+        memory.append(encode_line(groups))
+
+    def write_all(self, process: StandbyProcess, held: Iterable[Context]) -> None:
+        memory = process.ensure()
+        if memory is None:
+            return
+        groups = self.groups_of(each for each in held if each.renew_at < inf)
+        self.reported = bool(groups)
+        self.sign_life(memory)
+        memory.replace(encode_line(groups) if groups else b"")
+        self.full_size = max(MAX_ADDED_SIZE, 2 * memory.length)
+
+    def sign_life(self, memory: LeaseMemory) -> None:
+        """Written before the leases, so that new ones are never taken for overdue."""
+        memory.moments[SHORTEST] = self.shortest_lease
+        memory.moments[HEARD_AT] = time.monotonic()
 
     def groups_of_claim(
         self, deliveries: Sequence[Leased], lease: float, plain: bool
@@ -217,11 +249,10 @@ class Standby:
     def beat(self) -> None:
         with self.mutex:
             held = [each for each in self.held.copy().values() if each.renew_at < inf]
+            self.shortest_lease = min((each.lease for each in held), default=inf)
             if self.process is not None and (held or self.reported):
-                self.process.send("held", self.groups_of(held))
-                self.reported = bool(held)
-        self.shortest_lease = min((each.lease for each in held), default=inf)
-        self.names, self.recent = self.running(), []
+                self.write_all(self.process, held)
+        self.names, self.recent = self.running(), set()
         self.open = [each for each in held if not each.over]
         if held and self.pinged_at is None:
             self.pinged_at = time.monotonic()
@@ -254,8 +285,7 @@ class Standby:
         for context in self.open:
             if context.over:
                 yield context.delivery.type or context.queue
-        for delivery in chain(*self.recent):
-            yield delivery.type
+        yield from self.recent.copy()
 
     def answer_ping(self, pinged_at: float) -> None:
         """Measures the delay of the worker's loop, on which it runs."""
@@ -277,9 +307,8 @@ class Standby:
                 self.process.stop()
 
 
-def frame(kind: str, content: object) -> bytes:
-    record = encode((kind, content))
-    return HEADER.pack(len(record)) + record
+def encode_line(groups: list[Group]) -> bytes:
+    return encode(groups) + b"\n"
 
 
 def tokens_of(

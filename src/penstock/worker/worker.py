@@ -32,6 +32,7 @@ from penstock.worker.prefetch import GiveBack
 from penstock.worker.quarantine import Quarantine
 from penstock.worker.run_log import RunLog
 from penstock.worker.standby import Standby
+from penstock.worker.suspension import Suspender
 from penstock.worker.tracebacks import Tracebacks
 
 log = structlog.get_logger()
@@ -62,8 +63,7 @@ class Worker:
         self.handlers = handlers
         self.options = options or WorkerOptions()
         self.scope = scope
-        self.hook = hook
-        self.connect = connect
+        self.hook, self.connect = hook, connect
         self.identity = make_identity()
         self.held: dict[int, Context] = {}
         self.completed = self.settled = self.lost = self.finished = 0
@@ -72,7 +72,10 @@ class Worker:
         self.routes = HandlerRoutes(self, self.options, self.ack_before_run)
         self.tracebacks = Tracebacks()
         self.run_log = RunLog(self.routes.handler_name)
-        self.completer = Completer(broker, self.held, self.options.linger, self.handle_answers)
+        self.suspender = Suspender(broker, scope, self.routes, self)
+        self.completer = Completer(
+            broker, self.held, self.options.linger, self.handle_answers, self.suspender.open_steps
+        )
         self.artifact_keeper = ArtifactKeeper(broker, self.completer.add)
         self.attempt_timer = AttemptTimer(broker, scope)
         self.heartbeat = self.make_heartbeat(address)
@@ -80,8 +83,7 @@ class Worker:
         self.give_back = GiveBack(self.quarantine, self.release)
         self.dispatcher = self.make_dispatcher()
         self.fetchers: list[Fetcher] = []
-        self.fetching: list[asyncio.Task[None]] = []
-        self.tasks: list[asyncio.Task[None]] = []
+        self.fetching, self.tasks = list[asyncio.Task[None]](), list[asyncio.Task[None]]()
 
     def make_dispatcher(self) -> Dispatcher:
         return Dispatcher(
@@ -163,9 +165,8 @@ class Worker:
 
     def get_settings(self, context: Context) -> QueueSettings:
         """Returns the current settings of the message's queue."""
-        queue_id = context.delivery.queue_id
-        queue = self.broker.find_queue_by_id(queue_id) or self.queues[queue_id]
-        return queue.settings
+        id = context.delivery.queue_id
+        return (self.broker.find_queue_by_id(id) or self.queues[id]).settings
 
     async def ack_before_run(self, context: Context) -> bool:
         """Acks a message before its run. Returns False if it must not run."""
@@ -188,9 +189,11 @@ class Worker:
             verdict = self.judge_end(handler, context, None, error).verdict if error else None
             self.completer.add(RunEnd(context, verdict or ROLLED_BACK, None, error))
             return
-        plain = handler.plain and not context.settled and context.attached is None
-        if error is None and result is None and plain:
+        decided = context.settled or context.attached is not None or context.steps is not None
+        if error is None and result is None and handler.plain and not decided:
             self.completer.add(RunEnd(context))
+            return
+        if context.steps is not None and self.suspender.end_steps(handler, context, error):
             return
         settle = partial(self.settle_end, handler, context, result, error)
         if error is not None and handler.rules.timed:
@@ -215,8 +218,8 @@ class Worker:
 
     def finish_run(self, context: Context) -> None:
         context.over = True
-        if context.started_at:
-            context.seconds = time.monotonic() - context.started_at
+        if not context.ended_at:
+            context.ended_at = time.monotonic()
         self.finished += 1
 
     def judge_end(
@@ -263,6 +266,7 @@ class Worker:
             if not end.context.lost:
                 end.context.lost = True
                 self.handle_lost_lease(end.context)
+            self.broker.note_lost_lock(end.context.id, end.context.fence)
             if end.error is not None:
                 self.run_log.log_settled(end, None)
         elif end.verdict is None or answer.state is State.COMPLETED:
@@ -275,7 +279,6 @@ class Worker:
             self.emit(answer.state.value if answer.state else "settled", end.context, end.error)
 
     def let_go(self, context: Context) -> None:
-        """Removes the message from the held ones."""
         if self.held.get(context.id) is context:
             del self.held[context.id]
         self.idle.set()

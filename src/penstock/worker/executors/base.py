@@ -12,7 +12,7 @@ import structlog
 
 from penstock.worker.context import Context
 from penstock.worker.handler import Handler
-from penstock.worker.job_logging import running
+from penstock.worker.job_logging import JobLogFilter, running
 from penstock.worker.policy import TimedOut
 from penstock.worker.tracebacks import format_coroutine
 
@@ -22,8 +22,7 @@ Task: TypeAlias = "asyncio.Task[None]"
 
 # Handlers that never suspend must not starve other tasks on the loop.
 YIELD_EVERY = 64
-# The clock is read once per this many back-to-back runs.
-TIME_EVERY = 8
+YIELD_AFTER_S = 0.005
 # How long a cancelled run may take to end.
 CANCEL_TIMEOUT_S = 2.0
 
@@ -73,8 +72,12 @@ class Load:
         self.accepted -= count
         self.note_rest()
 
-    def end(self) -> None:
-        self.ended += 1
+    def end(self, runs: int = 1, seconds: float | None = None) -> None:
+        """Counts runs that ended, with the time they took if it is known."""
+        self.ended += runs
+        if seconds is not None and runs:
+            self.timed += runs
+            self.run_seconds += seconds
         if self.accepted == self.ended:
             self.note_rest()
 
@@ -82,14 +85,6 @@ class Load:
         if self.accepted == self.ended:
             self.busy_seconds = self.busy(time.monotonic())
             self.busy_since = inf
-
-    def time(self, runs: int, since: float) -> float:
-        """That many runs took from then until now, which it returns."""
-        now = time.monotonic()
-        if runs:
-            self.timed += runs
-            self.run_seconds += now - since
-        return now
 
     def time_each(self, begins: Sequence[float]) -> None:
         """Runs that began at these moments have ended by now, side by side."""
@@ -188,7 +183,7 @@ class AsyncExecutor:
 
     @property
     def free(self) -> int:
-        return self.capacity - self.load.held
+        return self.capacity - len(self.buffer) - len(self.active)
 
     def take_back(self) -> list[Context]:
         waiting = list_contexts(self.buffer)
@@ -200,12 +195,14 @@ class AsyncExecutor:
         me = asyncio.current_task()
         assert me is not None
         buffer, hands, goes_on, runs = self.buffer, self.active, True, 0
-        untimed, since = 0, time.monotonic()
+        # A run begins when the last one ended, unless the task was suspended in between.
+        now = since = time.monotonic()
         while goes_on:
             if not buffer:
-                self.load.time(untimed, since)
+                self.load.end(runs, now - since)
                 goes_on = await self.wait()
-                untimed, since = 0, time.monotonic()
+                runs, now = 0, time.monotonic()
+                since = now
                 continue
             run = hands[me] = buffer.popleft()
             if len(buffer) == self.low:
@@ -213,23 +210,29 @@ class AsyncExecutor:
             handler, context = run
             value: Any = None
             error: BaseException | None = None
-            started_at = context.started_at = time.monotonic()
-            limit = context.limit
-            context.until = inf if limit is None else started_at + limit
-            running.set(context)
+            context.started_at = now
+            if JobLogFilter.in_use or context.limit is not None:
+                self.prepare_run(context)
             try:
                 value = await handler.begin(context)
                 if value is not None or handler.must_return:
                     value = handler.keep(value)
             except BaseException as raised:  # noqa: BLE001 - it fails the run, not the worker
                 value, error = None, self.translate_error(me, raised)
+            now = context.ended_at = time.monotonic()
             goes_on = self.finish_run(me, value, error)
             runs += 1
-            untimed += 1
-            if untimed == TIME_EVERY:
-                untimed, since = 0, self.load.time(untimed, since)
-            if runs % YIELD_EVERY == 0:
+            if goes_on and (runs == YIELD_EVERY or now - since > YIELD_AFTER_S):
+                self.load.end(runs, now - since)
                 await asyncio.sleep(0)
+                runs, now = 0, time.monotonic()
+                since = now
+
+    def prepare_run(self, context: Context) -> None:
+        """Sets the deadline of the run, and the job of its log records."""
+        running.set(context)
+        if context.limit is not None:
+            context.until = context.started_at + context.limit
 
     async def wait(self) -> bool:
         self.sink.notify_room()
@@ -259,7 +262,6 @@ class AsyncExecutor:
         run = self.active.pop(me, None)
         if run is None:
             return False
-        self.load.end()
         self.sink.handle_end(*run, value, error)
         return not self.stopping
 
