@@ -12,6 +12,7 @@ from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.store_types import DONE, Answer, AnswerKind, Pruned, Published
 from penstock.rules.explain import Cause
+from penstock.wire.bulk import ReplacedMessage, ReprioritisedMessage
 from penstock.wire.fields import encode_body, to_optional_datetime, to_optional_moment
 from penstock.wire.publish import make_publish_request
 from penstock.wire.queues import (
@@ -68,6 +69,18 @@ class RemoteAdmin:
     ) -> Queue:
         sent = {"name": name, "preset": preset_name, "settings": settings}
         return await self._queue("POST", "/v1/queues", sent, scope)
+
+    async def ensure_queue(
+        self,
+        /,
+        name: str,
+        *,
+        preset_name: str = "default",
+        scope: str = "default",
+        **settings: Any,
+    ) -> Queue:
+        sent = {"preset": preset_name, "settings": settings}
+        return await self._queue("PUT", queue_path(name), sent, scope)
 
     async def queue(self, name: str, *, scope: str = "default") -> Queue:
         return await self._queue("GET", queue_path(name), None, scope)
@@ -211,6 +224,39 @@ class RemoteAdmin:
             again=False,
         )
         return Published(int(redriven.id))
+
+    async def edit(self, reference: int | str, body: bytes, *, scope: str = "default") -> Published:
+        json, base64 = encode_body(body)
+        sent = {"body": json} if base64 is None else {"body_base64": base64}
+        return await self._replace(reference, "edit", sent if body else {}, scope)
+
+    async def move(
+        self,
+        reference: int | str,
+        queue: str,
+        *,
+        to_scope: str | None = None,
+        scope: str = "default",
+    ) -> Published:
+        sent = {"queue": queue} | ({} if to_scope is None else {"to_scope": to_scope})
+        return await self._replace(reference, "move", sent, scope)
+
+    async def _replace(
+        self, reference: int | str, verb: str, sent: dict[str, Any], scope: str
+    ) -> Published:
+        path = f"{message_path(reference)}/{verb}"
+        replaced = await self.transport.send(
+            "POST", path, sent, gives=ReplacedMessage, query={"scope": scope}, again=False
+        )
+        return Published(int(replaced.id))
+
+    async def reprioritise(
+        self, reference: int | str, priority: int, *, scope: str = "default"
+    ) -> None:
+        path, sent = f"{message_path(reference)}/reprioritise", {"priority": priority}
+        await self.transport.send(
+            "POST", path, sent, gives=ReprioritisedMessage, query={"scope": scope}
+        )
 
     async def redrive_many(self, ids: Sequence[int]) -> list[Answer | PenstockError]:
         sent = {"ids": [str(id) for id in ids]}

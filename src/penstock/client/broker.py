@@ -48,9 +48,21 @@ class RemoteBroker:
         self.client = client = Client(url, key=key, ledger=ledger, settle_retry=None)
         self.tenant = "default"
         self.admin = client.admin
+        self.activity = client.activity
+        self.filters = client.filters
         self.artifacts = client.artifacts
+        self.bulk = client.bulk
+        self.metrics, self.anomalies = client.metrics, client.anomalies
+        self.alerts = client.alerts
+        self.rules = client.rules
+        self.broadcasts = client.broadcasts
+        self.workflows = client.workflows
+        self.schemas = client.schemas
+        self.scopes = client.scopes
+        self.topology = client.topology
+        self.waits = client.waits
         self.queues = RemoteQueueCache(client.admin)
-        self.waits = 0
+        self.wake_count = 0
         # The server groups the commits of all its clients.
         self.complete_claimed = self.complete_many = client.complete_many
         self.complete = client.complete
@@ -145,13 +157,13 @@ class RemoteBroker:
 
     @property
     def wakes(self) -> int:
-        return self.waits
+        return self.wake_count
 
     async def wait_ready(
         self, queue_ids: Collection[int], timeout: float, since: int | None = None
     ) -> None:
         """Returns at once, because the next claim waits on the server."""
-        self.waits += 1
+        self.wake_count += 1
         await asyncio.sleep(0)
 
     # Queues.
@@ -169,6 +181,9 @@ class RemoteBroker:
         if (queue := self.queues.by_id.get(queue_id)) is None:
             raise NotFound(f"no queue with id {queue_id}")
         return queue
+
+    def note_lost_lock(self, id: int, fence: int) -> None:
+        """Does nothing: the server that refused the settle has noted it."""
 
     def forget_queues(self) -> None:
         self.queues.known.clear()

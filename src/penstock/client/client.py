@@ -8,10 +8,21 @@ from msgspec import UNSET, Struct
 
 from penstock.broker.consume import MAX_WAIT_S, expect, split_selector
 from penstock.broker.interface import ClaimResult, Held, Merge, QueueSelector
+from penstock.client.activity import RemoteActivity, RemoteFilters
 from penstock.client.admin import RemoteAdmin
 from penstock.client.artifacts import RemoteArtifacts
+from penstock.client.broadcasts import RemoteBroadcasts
+from penstock.client.bulk import RemoteBulk
+from penstock.client.inbox import RemoteInbox
 from penstock.client.mapping import FenceLedger, make_answer, make_leased, make_published
+from penstock.client.metrics import RemoteAlerts, RemoteAnomalies, RemoteMetrics
+from penstock.client.rules import RemoteRules
+from penstock.client.schemas import RemoteSchemas
+from penstock.client.scopes import RemoteScopes
+from penstock.client.topology import RemoteTopology
 from penstock.client.transport import REQUEST_TIMEOUT_S, Transport
+from penstock.client.waiting import RemoteWaits
+from penstock.client.workflows import RemoteWorkflows
 from penstock.errors import InvalidInput
 from penstock.model.message import (
     Draft,
@@ -76,7 +87,21 @@ class Client:
         self.tokens = self.ledger.tokens
         self.settle_retry = settle_retry
         self.admin = RemoteAdmin(self.transport, self.ledger)
+        self.activity = RemoteActivity(self.transport, self.ledger)
+        self.filters = RemoteFilters(self.transport)
         self.artifacts = RemoteArtifacts(self.transport, self.ledger)
+        self.bulk = RemoteBulk(self.transport)
+        self.metrics = RemoteMetrics(self.transport)
+        self.anomalies = RemoteAnomalies(self.transport)
+        self.alerts = RemoteAlerts(self.transport)
+        self.rules = RemoteRules(self.transport)
+        self.broadcasts = RemoteBroadcasts(self.transport)
+        self.inbox = RemoteInbox(self.transport)
+        self.workflows = RemoteWorkflows(self.transport)
+        self.schemas = RemoteSchemas(self.transport)
+        self.scopes = RemoteScopes(self.transport)
+        self.topology = RemoteTopology(self.transport)
+        self.waits = RemoteWaits(self.transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,7 +123,8 @@ class Client:
             again=draft.dedup is not None,
             retry=None if draft.dedup is None else REMOTE_CALL,
         )
-        return Published(int(accepted.id), accepted.duplicate)
+        routed = () if accepted.routed is UNSET else tuple(accepted.routed)
+        return Published(int(accepted.id), accepted.duplicate, routed=routed)
 
     async def publish_many(
         self, drafts: Sequence[Draft], *, atomic: bool = False, scope: str = "default"

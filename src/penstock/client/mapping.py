@@ -37,7 +37,7 @@ class FenceLedger:
 def make_published(outcome: PublishOutcome) -> Published:
     if outcome.error is not None:
         return Published(0, code=outcome.error.code, error=outcome.error.message)
-    return Published(int(outcome.id or 0), outcome.duplicate)
+    return Published(int(outcome.id or 0), outcome.duplicate, routed=tuple(outcome.routed))
 
 
 def make_answer(outcome: SettleOutcome) -> Answer:
@@ -71,6 +71,7 @@ def make_meta(view: Delivery | MessageView) -> Meta:
     return Meta(
         deadline=to_optional_moment(view.deadline),
         parent_id=None if view.parent_id is None else int(view.parent_id),
+        path=tuple(view.path) if isinstance(view, MessageView) else (),
         callback=view.callback if isinstance(view, MessageView) else None,
         **copy_message_fields(view),
     )

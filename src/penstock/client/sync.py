@@ -3,9 +3,16 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
+from penstock.client.activity import RemoteActivity, RemoteFilters
 from penstock.client.admin import RemoteAdmin
 from penstock.client.artifacts import RemoteArtifacts
+from penstock.client.broadcasts import RemoteBroadcasts
+from penstock.client.bulk import RemoteBulk
 from penstock.client.client import Client
+from penstock.client.rules import RemoteRules
+from penstock.client.schemas import RemoteSchemas
+from penstock.client.scopes import RemoteScopes
+from penstock.client.topology import RemoteTopology
 from penstock.client.transport import REQUEST_TIMEOUT_S
 from penstock.portal import Portal
 
@@ -44,6 +51,7 @@ class SyncAdmin:
     create_scope = make_sync(RemoteAdmin.create_scope)
     pause_scope = make_sync(RemoteAdmin.pause_scope)
     create_queue = make_sync(RemoteAdmin.create_queue)
+    ensure_queue = make_sync(RemoteAdmin.ensure_queue)
     queue = make_sync(RemoteAdmin.queue)
     queues = make_sync(RemoteAdmin.queues)
     set_queue = make_sync(RemoteAdmin.set_queue)
@@ -59,12 +67,36 @@ class SyncAdmin:
     cancel = make_sync(RemoteAdmin.cancel)
     redrive = make_sync(RemoteAdmin.redrive)
     redrive_many = make_sync(RemoteAdmin.redrive_many)
+    edit = make_sync(RemoteAdmin.edit)
+    move = make_sync(RemoteAdmin.move)
+    reprioritise = make_sync(RemoteAdmin.reprioritise)
     prune = make_sync(RemoteAdmin.prune)
     purge = make_sync(RemoteAdmin.purge)
     purge_dead = make_sync(RemoteAdmin.purge_dead)
     schedule = make_sync(RemoteAdmin.schedule)
     schedules = make_sync(RemoteAdmin.schedules)
     unschedule = make_sync(RemoteAdmin.unschedule)
+
+
+class SyncActivity:
+    """The synchronous `RemoteActivity`."""
+
+    def __init__(self, portal: Portal, activity: RemoteActivity) -> None:
+        self.portal = portal
+        self.verbs = activity
+
+    find = make_sync(RemoteActivity.find)
+    trace = make_sync(RemoteActivity.trace)
+
+
+class SyncFilters:
+    """The synchronous `RemoteFilters`."""
+
+    def __init__(self, portal: Portal, filters: RemoteFilters) -> None:
+        self.portal = portal
+        self.verbs = filters
+
+    complete = make_sync(RemoteFilters.complete)
 
 
 class SyncArtifacts:
@@ -80,6 +112,95 @@ class SyncArtifacts:
     download = make_sync(RemoteArtifacts.download)
 
 
+class SyncBulk:
+    """The synchronous `RemoteBulk`."""
+
+    def __init__(self, portal: Portal, bulk: RemoteBulk) -> None:
+        self.portal = portal
+        self.verbs = bulk
+
+    start = make_sync(RemoteBulk.start)
+    get = make_sync(RemoteBulk.get)
+    list_actions = make_sync(RemoteBulk.list_actions)
+    pause = make_sync(RemoteBulk.pause)
+    resume = make_sync(RemoteBulk.resume)
+    abort = make_sync(RemoteBulk.abort)
+
+
+class SyncRules:
+    """The synchronous `RemoteRules`."""
+
+    def __init__(self, portal: Portal, rules: RemoteRules) -> None:
+        self.portal = portal
+        self.verbs = rules
+
+    save = make_sync(RemoteRules.save)
+    list_rules = make_sync(RemoteRules.list_rules)
+    get = make_sync(RemoteRules.get)
+    versions = make_sync(RemoteRules.versions)
+    enable = make_sync(RemoteRules.enable)
+    delete = make_sync(RemoteRules.delete)
+    test = make_sync(RemoteRules.test)
+    coverage = make_sync(RemoteRules.coverage)
+
+
+class SyncSchemas:
+    """The synchronous `RemoteSchemas`."""
+
+    def __init__(self, portal: Portal, schemas: RemoteSchemas) -> None:
+        self.portal = portal
+        self.verbs = schemas
+
+    add = make_sync(RemoteSchemas.add)
+    check = make_sync(RemoteSchemas.check)
+    list_schemas = make_sync(RemoteSchemas.list_schemas)
+    get = make_sync(RemoteSchemas.get)
+    delete = make_sync(RemoteSchemas.delete)
+    bind = make_sync(RemoteSchemas.bind)
+    unbind = make_sync(RemoteSchemas.unbind)
+    list_bindings = make_sync(RemoteSchemas.list_bindings)
+    draft = make_sync(RemoteSchemas.draft)
+
+
+class SyncScopes:
+    """The synchronous `RemoteScopes`."""
+
+    def __init__(self, portal: Portal, scopes: RemoteScopes) -> None:
+        self.portal = portal
+        self.verbs = scopes
+
+    ensure = make_sync(RemoteScopes.ensure)
+    get = make_sync(RemoteScopes.get)
+    list_scopes = make_sync(RemoteScopes.list_scopes)
+    archive = make_sync(RemoteScopes.archive)
+    unarchive = make_sync(RemoteScopes.unarchive)
+
+
+class SyncBroadcasts:
+    """The synchronous `RemoteBroadcasts`."""
+
+    def __init__(self, portal: Portal, broadcasts: RemoteBroadcasts) -> None:
+        self.portal = portal
+        self.verbs = broadcasts
+
+    subscribe = make_sync(RemoteBroadcasts.subscribe)
+    list_subscriptions = make_sync(RemoteBroadcasts.list_subscriptions)
+    get = make_sync(RemoteBroadcasts.get)
+    unsubscribe = make_sync(RemoteBroadcasts.unsubscribe)
+
+
+class SyncTopology:
+    """The synchronous `RemoteTopology`."""
+
+    def __init__(self, portal: Portal, topology: RemoteTopology) -> None:
+        self.portal = portal
+        self.verbs = topology
+
+    plan = make_sync(RemoteTopology.plan)
+    apply = make_sync(RemoteTopology.apply)
+    export = make_sync(RemoteTopology.export)
+
+
 class SyncClient:
     """The synchronous `Client`."""
 
@@ -89,7 +210,15 @@ class SyncClient:
         self.portal = Portal()
         self.verbs = Client(url, key=key, timeout=timeout)
         self.admin = SyncAdmin(self.portal, self.verbs.admin)
+        self.activity = SyncActivity(self.portal, self.verbs.activity)
+        self.filters = SyncFilters(self.portal, self.verbs.filters)
         self.artifacts = SyncArtifacts(self.portal, self.verbs.artifacts)
+        self.bulk = SyncBulk(self.portal, self.verbs.bulk)
+        self.rules = SyncRules(self.portal, self.verbs.rules)
+        self.broadcasts = SyncBroadcasts(self.portal, self.verbs.broadcasts)
+        self.schemas = SyncSchemas(self.portal, self.verbs.schemas)
+        self.scopes = SyncScopes(self.portal, self.verbs.scopes)
+        self.topology = SyncTopology(self.portal, self.verbs.topology)
 
     publish = make_sync(Client.publish)
     publish_many = make_sync(Client.publish_many)

@@ -161,11 +161,12 @@ class Transport:
         again: bool = True,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yields an unread response. Raises on an error response."""
-        given = {
-            name: format_query_value(value)
+        given = [
+            (name, format_query_value(each))
             for name, value in (query or {}).items()
             if value is not None
-        }
+            for each in (value if isinstance(value, list) else (value,))
+        ]
         try:
             async with self.ensure_session().request(
                 method, self.url + path, data=data, params=given, timeout=timeout

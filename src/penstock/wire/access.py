@@ -1,6 +1,6 @@
 """Wire types of API keys, roles, trusts and the audit log."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -9,6 +9,7 @@ from penstock.model.fields import MAX_WORD_LENGTH
 from penstock.model.message import NEVER, Moment
 from penstock.rules.access import EVERY, Key, KeyState, Trust
 from penstock.rules.audit_chain import AuditReport, FindingKind
+from penstock.rules.audit_changes import read_changes
 from penstock.wire.fields import Name, Time, Word, to_datetime, to_optional_datetime
 
 Grants = Annotated[list[Annotated[str, Meta(max_length=MAX_WORD_LENGTH)]], Meta(max_length=100)]
@@ -94,6 +95,8 @@ class AuditEntryView(Struct, frozen=True, omit_defaults=True):
     scope: str = ""
     detail: str = ""
     request_id: str = ""
+    # By field, the value before and after; "changed" for a secret.
+    changes: dict[str, Any] | None = None
 
 
 class TicketView(Struct, frozen=True):
@@ -132,6 +135,7 @@ def make_trust_view(trust: Trust) -> TrustView:
 
 
 def make_audit_view(act: AuditEntry) -> AuditEntryView:
+    changes = read_changes(act.detail)
     return AuditEntryView(
         str(act.id),
         to_datetime(act.at),
@@ -140,8 +144,9 @@ def make_audit_view(act: AuditEntry) -> AuditEntryView:
         act.verb,
         act.target,
         act.scope,
-        act.detail,
+        "" if changes else act.detail,
         act.request_id,
+        changes,
     )
 
 

@@ -7,7 +7,18 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.model.fields import MAX_BATCH, MAX_HEADER_LENGTH, MessageFields
 from penstock.model.queue import QueueState
-from penstock.wire.fields import FileName, Json, Lease, Name, Runs, Seconds, Text, Time, Token, Word
+from penstock.wire.fields import (
+    FileName,
+    Json,
+    Lease,
+    QueueName,
+    Runs,
+    Seconds,
+    Text,
+    Time,
+    Token,
+    Word,
+)
 from penstock.wire.publish import Problem
 
 
@@ -39,7 +50,7 @@ class ArtifactsView(Struct, frozen=True):
 class ClaimSource(Struct, frozen=True, forbid_unknown_fields=True):
     """A queue to claim from. Without `types`, messages of any type."""
 
-    queue: Name
+    queue: QueueName
     types: Annotated[list[Word], Meta(max_length=100)] = []
 
 
@@ -47,7 +58,8 @@ class ClaimRequest(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
     """Claims up to `limit` messages from up to 16 queues. `wait` is the number of seconds to wait
-    for the first message, at most 30. A client that disconnects gets no messages."""
+    for the first message, at most 30. A client that disconnects gets no messages.
+    `visibility_timeout_s` is ScaiQueue's word for `lease`."""
 
     queues: Annotated[list[ClaimSource], Meta(min_length=1, max_length=16)]
     limit: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = 1
@@ -56,6 +68,7 @@ class ClaimRequest(
     consumer: Word | None = None
     begins: bool = False
     merge: Literal["rotate", "rank"] | None = None
+    visibility_timeout_s: Lease | None = None
 
 
 class Delivery(MessageFields, frozen=True, omit_defaults=True):

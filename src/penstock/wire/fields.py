@@ -27,6 +27,13 @@ Name: TypeAlias = Annotated[
     str,
     Meta(pattern=rf"^{NAME_PATTERN}$", description="Name of a scope or queue."),
 ]
+QueueName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{NAME_PATTERN}(/{NAME_PATTERN})?$",
+        description="Name of a queue, or `queue/subscription`.",
+    ),
+]
 Reference: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=400, description="A message id, or `queue/name`.")
 ]

@@ -1,11 +1,12 @@
 """Wire types of publish."""
 
 from operator import itemgetter
-from typing import Annotated
+from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct
-from msgspec.structs import astuple
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import astuple, replace
 
+from penstock.errors import InvalidInput
 from penstock.model.fields import (
     JSON,
     MAX_BATCH,
@@ -14,6 +15,7 @@ from penstock.model.fields import (
     copy_message_fields,
 )
 from penstock.model.message import Dedup, Draft
+from penstock.model.routing import PRIORITIES_PER_TIER, TIERS
 from penstock.wire.fields import (
     Duration,
     Id,
@@ -32,6 +34,7 @@ from penstock.wire.fields import (
     to_optional_moment,
 )
 
+Tier = Literal["background", "low", "normal", "high", "critical"]
 Pairs = dict[Word, Annotated[str, Meta(max_length=MAX_HEADER_LENGTH)]]
 
 
@@ -46,7 +49,10 @@ class PublishRequest(
     MessageFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
     """A message to publish. `body` is any JSON and is stored as sent. Use `body_base64` and
-    `content_type` for other bytes."""
+    `content_type` for other bytes.
+
+    The last fields are ScaiQueue's words: a priority of tier * 1000 + score, a dedup key for a
+    day, the lease, the attempts, and two headers."""
 
     queue: Name = "default"
     type: Word = "message"
@@ -74,6 +80,13 @@ class PublishRequest(
     parent_id: Id | None = None
     traceparent: Word | None = None
     callback: Url | None = None
+    priority_tier: Tier | None = None
+    priority_score: Annotated[int, Meta(ge=0, le=1_000)] | None = None
+    idempotency_key: Word | None = None
+    visibility_timeout_s: Lease | None = None
+    max_retries: Runs | None = None
+    source_type: Word | None = None
+    source_id: Word | None = None
 
 
 class PublishBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,10 +105,12 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 
 
 class PublishResult(Struct, frozen=True):
-    """If `duplicate` is true, `id` is the earlier message with the same key."""
+    """If `duplicate` is true, `id` is the earlier message with the same key. `routed` lists the
+    queues that rules sent the message and its copies to."""
 
     id: str
     duplicate: bool = False
+    routed: list[str] | UnsetType = UNSET
 
 
 class PublishOutcome(Struct, frozen=True, omit_defaults=True):
@@ -104,6 +119,7 @@ class PublishOutcome(Struct, frozen=True, omit_defaults=True):
     id: str | None = None
     duplicate: bool = False
     error: Problem | None = None
+    routed: list[str] = []
 
 
 class PublishOutcomes(Struct, frozen=True):
@@ -114,6 +130,10 @@ class PublishOutcomes(Struct, frozen=True):
     refused: int
 
 
+SCAIQUEUE_FIELDS = (
+    "priority_tier", "priority_score", "idempotency_key", "visibility_timeout_s", "max_retries",
+    "source_type", "source_id",
+)  # fmt: skip
 # Most requests set only these fields, and make_draft has a fast path for them.
 CARRIED = {"queue", "type", "body", "priority"}
 RARE = itemgetter(
@@ -127,6 +147,8 @@ def make_draft(sent: PublishRequest) -> Draft:
         return Draft(
             queue=sent.queue, type=sent.type, body=bytes(sent.body), priority=sent.priority
         )
+    if any(getattr(sent, word) is not None for word in SCAIQUEUE_FIELDS):
+        sent = translate_words(sent)
     return Draft(
         queue=sent.queue,
         type=sent.type,
@@ -142,6 +164,34 @@ def make_draft(sent: PublishRequest) -> Draft:
         callback=sent.callback,
         **copy_message_fields(sent),
     )
+
+
+def translate_words(sent: PublishRequest) -> PublishRequest:
+    """Replaces fields in ScaiQueue's words. A field must not be given in both."""
+    headers = {
+        name: value
+        for name in ("source_type", "source_id")
+        if (value := getattr(sent, name)) is not None
+    }
+    given = {
+        "priority": translate_priority(sent),
+        "dedup": None if sent.idempotency_key is None else DedupKey(sent.idempotency_key),
+        "lease": sent.visibility_timeout_s,
+        "max_attempts": sent.max_retries,
+        "headers": {**(sent.headers or {}), **headers} if headers else None,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    for name in changes.keys() - {"headers"}:
+        if getattr(sent, name) not in (None, 0) or (name == "dedup" and sent.unique is not None):
+            raise InvalidInput(f"{name} is given twice: in our words and in ScaiQueue's")
+    return replace(sent, **changes)
+
+
+def translate_priority(sent: PublishRequest) -> int | None:
+    if sent.priority_tier is None and sent.priority_score is None:
+        return None
+    tier = TIERS[sent.priority_tier or "normal"]
+    return tier * PRIORITIES_PER_TIER + (sent.priority_score or 0)
 
 
 def make_dedup(sent: PublishRequest) -> Dedup | None:

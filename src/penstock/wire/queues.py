@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
+from penstock.model.message import Moment
 from penstock.model.queue import Missed, Queue, QueueState, Schedule
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import WorkerInfo
+from penstock.rules.cron import list_ticks
 from penstock.wire.fields import Name, Time, Word, to_datetime, to_optional_datetime
 from penstock.wire.publish import PublishRequest, make_publish_request
 
@@ -20,13 +22,26 @@ Place = Literal["ready", "scheduled", "dead"]
 
 class NewScope(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
+    display_name: Annotated[str, Meta(max_length=200)] | None = None
+    description: Annotated[str, Meta(max_length=2_000)] | None = None
+
+
+class DescribeScope(Struct, frozen=True, forbid_unknown_fields=True):
+    """Texts for people. Those that are left out stay as they are."""
+
+    display_name: Annotated[str, Meta(max_length=200)] | None = None
+    description: Annotated[str, Meta(max_length=2_000)] | None = None
 
 
 class ScopeState(Struct, frozen=True):
-    """A namespace of queues. While it is paused, its queues deliver no messages."""
+    """A namespace of queues. While it is paused, its queues deliver no messages. While it is
+    archived, they do not accept any, either."""
 
     name: str
     paused: bool
+    state: Literal["active", "paused", "archived"] = "active"
+    display_name: str = ""
+    description: str = ""
 
 
 class Scopes(Struct, frozen=True, omit_defaults=True):
@@ -38,6 +53,13 @@ class NewQueue(Struct, frozen=True, forbid_unknown_fields=True):
     """A queue with the settings of a preset, overridden by `settings`."""
 
     name: Name
+    preset: Preset = "default"
+    settings: Settings = {}
+
+
+class EnsureQueue(Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of a preset, overridden by `settings`."""
+
     preset: Preset = "default"
     settings: Settings = {}
 
@@ -102,6 +124,8 @@ class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ScheduleView(Struct, frozen=True, omit_defaults=True):
+    """`next` lists the next five ticks, unless the schedule is paused."""
+
     name: str
     queue: str
     cron: str
@@ -112,6 +136,7 @@ class ScheduleView(Struct, frozen=True, omit_defaults=True):
     next_at: Time | None = None
     last_at: Time | None = None
     declared_in: str = ""
+    next: list[Time] = []
 
 
 class Schedules(Struct, frozen=True, omit_defaults=True):
@@ -251,7 +276,14 @@ def make_schedule_view(schedule: Schedule, queue: str) -> ScheduleView:
         to_optional_datetime(schedule.next_at or None),
         to_optional_datetime(schedule.last_at),
         schedule.declared_in,
+        [to_datetime(tick) for tick in list_next(schedule)],
     )
+
+
+def list_next(schedule: Schedule) -> tuple[Moment, ...]:
+    if schedule.paused or not schedule.next_at:
+        return ()
+    return list_ticks(schedule.cron, schedule.timezone, schedule.next_at)
 
 
 def make_worker_view(row: WorkerInfo, state: Literal["running", "stopping", "gone"]) -> WorkerView:

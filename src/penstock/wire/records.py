@@ -1,5 +1,7 @@
 """Wire types of stored messages: state, timeline, cancel, redrive, import."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, field
@@ -63,6 +65,8 @@ class MessageView(MessageFields, frozen=True, omit_defaults=True):
     expires_at: Time | None = None
     deadline: Time | None = None
     lease_until: Time | None = None
+    # When the message ended or died.
+    ended_at: Time | None = None
     consumer: str | None = None
     claimed_at: Time | None = None
     begun_at: Time | None = None
@@ -75,7 +79,11 @@ class MessageView(MessageFields, frozen=True, omit_defaults=True):
     dedup_key: str | None = None
     parent_id: str | None = None
     callback: str | None = None
+    # The rules that it and its ancestors passed, as `name@version`.
+    path: list[str] = field(default_factory=list)
     timeline: list[TimelineEntry] = field(default_factory=list)
+    # Fields whose values are hidden from this caller.
+    masked: list[str] = field(default_factory=list)
 
 
 class MessagePage(Struct, frozen=True, omit_defaults=True):
@@ -103,10 +111,12 @@ class CancelResponse(Struct, frozen=True):
 
 
 class RedriveRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """With a body, a new message with that body replaces the old one."""
+    """With a body, a new message with that body replaces the old one. With `from_step`, the steps
+    from the first one of that name on are forgotten and run again."""
 
     body: Json = UNSET
     body_base64: str | None = None
+    from_step: str | None = None
 
 
 class RedriveResponse(Struct, frozen=True):
@@ -173,7 +183,14 @@ def make_timeline_entry(row: HistoryRow) -> TimelineEntry:
     )
 
 
-def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> MessageView:
+def find_end(record: Record) -> datetime | None:
+    has_ended = record.state.final or record.state is State.DEAD
+    return to_datetime(record.timeline[-1].at) if has_ended and record.timeline else None
+
+
+def make_message_view(
+    record: Record, queue: str, masked: Sequence[str] = (), *, timeline: bool = False
+) -> MessageView:
     message, meta = record.message, record.message.meta
     body, base64 = encode_body(message.body)
     return MessageView(
@@ -193,6 +210,7 @@ def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> 
         due_at=to_optional_datetime(record.due_at),
         expires_at=to_optional_datetime(record.expires_at),
         lease_until=to_optional_datetime(record.lease_until),
+        ended_at=find_end(record),
         consumer=record.consumer,
         claimed_at=to_optional_datetime(record.claimed_at),
         begun_at=to_optional_datetime(record.begun_at),
@@ -202,10 +220,12 @@ def make_message_view(record: Record, queue: str, *, timeline: bool = False) -> 
         note=record.note,
         redrives=record.redrives,
         timeline=[make_timeline_entry(row) for row in record.timeline] if timeline else [],
+        masked=list(masked),
         deadline=to_optional_datetime(meta.deadline),
         dedup_key=meta.dedup,
         parent_id=None if meta.parent_id is None else str(meta.parent_id),
         callback=meta.callback,
+        path=list(meta.path),
         **copy_message_fields(meta),
     )
 

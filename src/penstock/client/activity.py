@@ -1,0 +1,81 @@
+"""Activity and traces over HTTP."""
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from penstock.client.mapping import FenceLedger, make_record
+from penstock.client.transport import Transport
+from penstock.model.activity import ActivityPage, Trace, TracedMessage
+from penstock.model.message import NEVER, Moment
+from penstock.rules.filter_completion import FilterSuggestion
+from penstock.wire.activity import (
+    ActivityPageView,
+    FilterCompletion,
+    TracedMessageView,
+    TraceView,
+    make_activity_entry,
+)
+from penstock.wire.fields import to_datetime, to_optional_moment
+
+
+class RemoteFilters:
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def complete(self, text: str, position: int | None = None) -> FilterSuggestion:
+        """Completes the word that ends at the position, or at the end of the text."""
+        asked = {"text": text, "position": position}
+        found = await self.transport.send(
+            "GET", "/v1/filter/complete", gives=FilterCompletion, query=asked
+        )
+        return FilterSuggestion(found.start, found.items)
+
+
+class RemoteActivity:
+    def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
+        self.transport = transport
+        self.ledger = ledger
+
+    async def find(
+        self,
+        filter: str = "",
+        *,
+        kinds: Sequence[str] = (),
+        since: Moment = 0,
+        until: Moment = NEVER,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> ActivityPage:
+        """Lists what happened, newest first. The list is over when it has no cursor."""
+        asked = {
+            "filter": filter or None,
+            "kind": list(kinds),
+            "since": to_datetime(since).isoformat() if since else None,
+            "until": None if until == NEVER else to_datetime(until).isoformat(),
+            "cursor": cursor,
+            "limit": limit,
+        }
+        page = await self.transport.send("GET", "/v1/activity", gives=ActivityPageView, query=asked)
+        entries = [make_activity_entry(view) for view in page.entries]
+        return ActivityPage(entries, page.cursor, to_optional_moment(page.scanned_to))
+
+    async def trace(self, correlation_id: str) -> Trace:
+        """Returns the messages of a correlation id as a tree, and everything that happened."""
+        path = f"/v1/trace/{quote(correlation_id, safe='')}"
+        found = await self.transport.send("GET", path, gives=TraceView)
+        return Trace(
+            found.correlation_id,
+            [self._make_traced(view) for view in found.messages],
+            [make_activity_entry(view) for view in found.events],
+            found.complete,
+        )
+
+    def _make_traced(self, view: TracedMessageView) -> TracedMessage:
+        number = self.ledger.assign_number(view.scope, view.message.queue)
+        return TracedMessage(
+            make_record(view.message, number),
+            view.scope,
+            view.message.queue,
+            view.depth,
+            None if view.parent is None else int(view.parent),
+        )

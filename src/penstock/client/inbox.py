@@ -1,0 +1,114 @@
+"""The inbox of a remote server."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.client.transport import Transport
+from penstock.wire.human import (
+    HumanPatternList,
+    HumanPatternView,
+    HumanSteps,
+    HumanStepView,
+    NewHumanStepResponse,
+    StatisticsView,
+    View,
+)
+
+
+class RemoteInbox:
+    """Human steps over HTTP, with the rights of the caller's key."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def request(
+        self,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        pattern: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        correlation_id: str | None = None,
+        scope: str = "default",
+    ) -> int:
+        """Requests a decision by a spec, or by a pattern and its parameters. Returns the id."""
+        sent = {
+            "spec": spec,
+            "pattern": pattern,
+            "parameters": parameters or {},
+            "correlation_id": correlation_id,
+        }
+        made = await self.transport.send(
+            "POST", "/v1/inbox", sent, gives=NewHumanStepResponse, query={"scope": scope}
+        )
+        return int(made.id)
+
+    async def list_steps(
+        self, *, view: View = "roles", scope: str = "default"
+    ) -> list[HumanStepView]:
+        """Lists open steps, those that time out first."""
+        query = {"view": view, "scope": scope}
+        pages = self.transport.read_pages("/v1/inbox", HumanSteps, query)
+        return [step async for page in pages for step in page.steps]
+
+    async def get(self, id: int, *, scope: str = "default") -> HumanStepView:
+        return await self._send("GET", id, "", None, scope)
+
+    async def decide(
+        self,
+        id: int,
+        choice: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        comment: str = "",
+        scope: str = "default",
+    ) -> HumanStepView:
+        sent = {"choice": choice, "inputs": inputs or {}, "comment": comment}
+        return await self._send("POST", id, "/decide", sent, scope)
+
+    async def claim(self, id: int, *, scope: str = "default") -> HumanStepView:
+        return await self._send("POST", id, "/claim", None, scope)
+
+    async def release(self, id: int, *, scope: str = "default") -> HumanStepView:
+        return await self._send("POST", id, "/release", None, scope)
+
+    async def delegate(self, id: int, to: str, *, scope: str = "default") -> HumanStepView:
+        return await self._send("POST", id, "/delegate", {"to": to}, scope)
+
+    async def comment(self, id: int, text: str, *, scope: str = "default") -> HumanStepView:
+        return await self._send("POST", id, "/comment", {"text": text}, scope)
+
+    async def count(self, *, scope: str = "default") -> StatisticsView:
+        return await self.transport.send(
+            "GET", "/v1/inbox/statistics", gives=StatisticsView, query={"scope": scope}
+        )
+
+    async def save_pattern(
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        *,
+        description: str = "",
+        scope: str = "default",
+    ) -> HumanPatternView:
+        return await self.transport.send(
+            "PUT",
+            f"/v1/human-patterns/{name}",
+            {"spec": spec, "description": description},
+            gives=HumanPatternView,
+            query={"scope": scope},
+        )
+
+    async def list_patterns(self, *, scope: str = "default") -> list[HumanPatternView]:
+        found = await self.transport.send(
+            "GET", "/v1/human-patterns", gives=HumanPatternList, query={"scope": scope}
+        )
+        return found.patterns
+
+    async def delete_pattern(self, name: str, *, scope: str = "default") -> None:
+        query = {"scope": scope}
+        await self.transport.exchange("DELETE", f"/v1/human-patterns/{name}", query=query)
+
+    async def _send(self, method: str, id: int, verb: str, sent: Any, scope: str) -> HumanStepView:
+        return await self.transport.send(
+            method, f"/v1/inbox/{id}{verb}", sent, gives=HumanStepView, query={"scope": scope}
+        )

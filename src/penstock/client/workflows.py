@@ -1,0 +1,72 @@
+"""Workflows on a remote server."""
+
+from collections.abc import Sequence
+
+from penstock.client.transport import Transport
+from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowState, WorkflowView
+from penstock.wire.workflows import (
+    NewWorkflow,
+    WorkflowChanged,
+    WorkflowDetail,
+    WorkflowPage,
+    WorkflowStarted,
+    WorkflowSummary,
+    make_new_node,
+    read_workflow,
+)
+
+
+class RemoteWorkflows:
+    """Starts and manages workflows over HTTP."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def start(
+        self,
+        name: str,
+        nodes: Sequence[NodeDraft],
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        scope: str = "default",
+    ) -> WorkflowStart:
+        sent = NewWorkflow(
+            name=name,
+            nodes=[make_new_node(node) for node in nodes],
+            key=key,
+            correlation_id=correlation_id,
+        )
+        started = await self.transport.send(
+            "POST",
+            "/v1/workflows",
+            sent,
+            gives=WorkflowStarted,
+            query={"scope": scope},
+            again=key is not None,
+        )
+        return WorkflowStart(started.id, tuple(map(int, started.messages)), started.duplicate)
+
+    async def list_summaries(
+        self, *, state: WorkflowState | None = None, scope: str = "default"
+    ) -> list[WorkflowSummary]:
+        """Lists workflows, newest first."""
+        query = {"scope": scope, "state": state}
+        pages = self.transport.read_pages("/v1/workflows", WorkflowPage, query)
+        return [each async for page in pages for each in page.workflows]
+
+    async def get(self, id: str, *, scope: str = "default") -> WorkflowView:
+        path, query = f"/v1/workflows/{id}", {"scope": scope}
+        found = await self.transport.send("GET", path, gives=WorkflowDetail, query=query)
+        return read_workflow(found, scope)
+
+    async def cancel(self, id: str, *, scope: str = "default") -> int:
+        return await self._change(id, "cancel", scope)
+
+    async def redrive(self, id: str, *, scope: str = "default") -> int:
+        return await self._change(id, "redrive", scope)
+
+    async def _change(self, id: str, verb: str, scope: str) -> int:
+        path, query = f"/v1/workflows/{id}/{verb}", {"scope": scope}
+        changed = await self.transport.send("POST", path, gives=WorkflowChanged, query=query)
+        return changed.messages
