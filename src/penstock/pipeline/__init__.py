@@ -6,10 +6,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.pipeline.analytics.thresholds import AnomalyThresholds
+    from penstock.model.anomalies import AnomalyThresholds
     from penstock.pipeline.extraction.extract import ExtractResult, extract
     from penstock.pipeline.lake.compact import CompactResult, compact
-    from penstock.pipeline.lake.reader import join_tables, read_lake, read_results
+    from penstock.pipeline.lake.reader import join_tables, read_acts, read_lake, read_results
     from penstock.pipeline.reconcile.reconcile import Balance, balance
     from penstock.pipeline.replay import ReplayRequest, ReplayResult, replay
     from penstock.pipeline.run import RunResult, run
@@ -29,6 +29,7 @@ __all__ = [
     "complete_after",
     "extract",
     "join_tables",
+    "read_acts",
     "read_lake",
     "read_results",
     "register",
@@ -41,7 +42,7 @@ HOMES = {
     "reconcile.reconcile": ("Balance", "balance"),
     "lake.compact": ("CompactResult", "compact"),
     "extraction.extract": ("ExtractResult", "extract"),
-    "lake.reader": ("join_tables", "read_lake", "read_results"),
+    "lake.reader": ("join_tables", "read_acts", "read_lake", "read_results"),
     "replay": ("ReplayRequest", "ReplayResult", "replay"),
     "analytics.thresholds": ("AnomalyThresholds",),
     "run": ("RunResult", "run"),

@@ -17,8 +17,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, StringType
 
 from penstock.errors import InvalidInput, NotFound
-from penstock.model.message import FINAL, State
+from penstock.model.message import FINAL, Moment, State
 from penstock.model.queue import Queue, QueueState
+from penstock.pipeline.filtering import filter_messages
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake.files import LakeFiles
 from penstock.pipeline.lake.reader import read_lake
@@ -43,16 +44,19 @@ COPIED = (
 class ReplayRequest(Struct, frozen=True):
     """Which messages to replay. Equal requests are the same replay."""
 
-    where: str
+    where: str = "true"
     patch: str | None = None
     to: str | None = None
     scope: str = "default"
     # A different name makes it a different replay.
     name: str = ""
+    # A filter, as searches of a store take it.
+    filter: str | None = None
 
     @property
     def title(self) -> str:
-        said = json.dumps([self.where, self.patch, self.to, self.scope, self.name])
+        words = [self.where, self.patch, self.to, self.scope, self.name]
+        said = json.dumps(words if self.filter is None else [*words, self.filter])
         return f"replay-{sha256(said.encode()).hexdigest()[:16]}"
 
 
@@ -88,7 +92,8 @@ def replay(
     lakes.refuse_foreign(place, use_store(url, make_identity))
     if request.to is not None:
         use_store(url, partial(refuse_closed, queues=[request.to], scope=request.scope))
-    rows = plan_replay(spark, lake, request, use_store(url, list_live_queues))
+    queues, now = use_store(url, list_live_queues), use_store(url, read_now)
+    rows = plan_replay(spark, lake, request, queues, now)
     rows = order_rows(rows, rate).persist(StorageLevel.DISK_ONLY)
     try:
         target = SinkOptions(url, request.title, scope=request.scope, rate=rate, conflict="ignore")
@@ -107,8 +112,12 @@ async def list_live_queues(store: Store) -> list[Queue]:
     return [queue for queue in await store.queues() if queue.state is not QueueState.DELETED]
 
 
+async def read_now(store: Store) -> Moment:
+    return await store.now()
+
+
 def plan_replay(
-    spark: SparkSession, lake: str, request: ReplayRequest, queues: Sequence[Queue]
+    spark: SparkSession, lake: str, request: ReplayRequest, queues: Sequence[Queue], now: Moment
 ) -> DataFrame:
     """Selects the columns that the sink expects."""
     known = add_last_state(read_lake(spark, lake, "message"), read_lake(spark, lake, "history"))
@@ -118,6 +127,8 @@ def plan_replay(
     # Messages of other tenants are never replayed.
     ours = (f.col("tenant") == TENANT) & (f.col("scope") == request.scope)
     chosen = matching.filter(ours & f.col("state").isin(*ENDED) & ~is_descendant(request.title))
+    if request.filter is not None:
+        chosen = filter_messages(chosen, request.filter, now)
     called = spark.createDataFrame(
         [(queue.id, queue.name) for queue in queues], "queue_id long, called string"
     )

@@ -6,9 +6,9 @@ from functools import partial
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
+from penstock.model.anomalies import AnomalyThresholds
 from penstock.pipeline.analytics.job import STEPS as ANALYSIS
 from penstock.pipeline.analytics.job import AnalyticsResult, analyze
-from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.extraction.extract import ExtractResult, extract
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.report.data import ReportData, read_report_data

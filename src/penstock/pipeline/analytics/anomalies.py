@@ -6,7 +6,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.pipeline.analytics.thresholds import SEVERITIES, AnomalyThresholds
+from penstock.model.anomalies import QUIET_KINDS, SEVERITIES, AnomalyThresholds
+from penstock.model.queue import Queue
 from penstock.pipeline.analytics.time import NAMES, floor_time, name_columns
 from penstock.pipeline.periods import HOUR
 
@@ -29,16 +30,16 @@ def find_by_message(attempts: DataFrame, rules: AnomalyThresholds) -> DataFrame:
     over = run - lease
     died = (f.col("state") == "dead") & ~f.col("rested").eqNullSafe("dead")
     found = {
-        "slow_processing": (run > rules.slow_over, run, rules.slow_over),
+        "long_processing": (run > rules.slow_over, run, rules.slow_over),
         "large_payload": (first & (size > rules.payload_over), size, rules.payload_over),
         "lost_lease": (f.col("verb") == "reclaim", run, rules.lost_least),
-        "last_attempt": (
+        "near_dlq": (
             failed & waiting & (f.col("attempts_left") == 1),
             f.col("attempts"),
             rules.last_chance_least,
         ),
-        "dead_letter": (died, f.col("attempts"), rules.dead_least),
-        "overdue": (over > lease * rules.overdue_leases, over, rules.overdue_leases),
+        "dlq_movement": (died, f.col("attempts"), rules.dead_least),
+        "zombie_message": (over > lease * rules.overdue_leases, over, rules.overdue_leases),
         "poison_message": (poisoned, f.col("alike"), rules.poison_attempts),
     }
     wanted = {kind: each for kind, each in found.items() if kind not in rules.off}
@@ -60,8 +61,8 @@ def get_min_counts(rules: AnomalyThresholds) -> dict[str, int]:
     """Returns the minimum count per hour. For other kinds it is one."""
     return {
         "lost_lease": rules.lost_least,
-        "last_attempt": rules.last_chance_least,
-        "dead_letter": rules.dead_least,
+        "near_dlq": rules.last_chance_least,
+        "dlq_movement": rules.dead_least,
     }
 
 
@@ -132,14 +133,20 @@ def find_claim_bursts(attempts: DataFrame, rules: AnomalyThresholds) -> DataFram
     claims = attempts.filter(f.col("consumer").isNotNull())
     return find_crowded_seconds(
         claims, "claimed_at", ["queue_id", "consumer"], rules.burst_claims, rules.burst_within
-    ).withColumn("kind", f.lit("claim_burst"))
+    ).withColumn("kind", f.lit("burst_dequeue"))
 
 
 def find_bulk_publishes(messages: DataFrame, rules: AnomalyThresholds) -> DataFrame:
-    """Finds bursts of messages published to one queue."""
-    return find_crowded_seconds(
-        messages, "created_at", ["queue_id", "type"], rules.bulk_messages, rules.bulk_within
-    ).withColumn("kind", f.lit("bulk_publish"))
+    """Finds batches: messages of one queue that were published at the same moment."""
+    batches = messages.groupBy("queue_id", "created_at").agg(
+        *name_columns(), f.count("*").alias("size")
+    )
+    large = batches.filter(f.col("size") >= rules.bulk_messages)
+    return large.groupBy(floor_time("created_at", HOUR).alias("hour"), "queue_id").agg(
+        *name_columns(), f.lit("bulk_enqueue").alias("kind"), f.sum("size").alias("count"),
+        f.max("size").cast("double").alias("value"),
+        f.lit(float(rules.bulk_messages)).alias("threshold"), *make_first_and_last("created_at"),
+    )  # fmt: skip
 
 
 def find_crowded_seconds(
@@ -167,7 +174,9 @@ def find_crowded_seconds(
     )  # fmt: skip
 
 
-def collect_anomalies(parts: Iterable[DataFrame], rules: AnomalyThresholds) -> DataFrame:
+def collect_anomalies(
+    parts: Iterable[DataFrame], rules: AnomalyThresholds, queues: Iterable[Queue]
+) -> DataFrame:
     """Combines all kinds. Ids are deterministic, so that a repeated run changes nothing."""
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
     for name, kind in ABSENT.items():
@@ -176,12 +185,23 @@ def collect_anomalies(parts: Iterable[DataFrame], rules: AnomalyThresholds) -> D
     named = [f.coalesce(f.col(name).cast("string"), f.lit("")) for name in KEYS[1:]]
     key = f.concat_ws("|", f.unix_seconds("hour").cast("string"), *named)
     severity = f.create_map(*(f.lit(each) for pair in SEVERITIES.items() for each in pair))
+    rows = rows.filter(is_allowed(queues))
     rows = rows.filter(~f.col("kind").isin(*rules.off)) if rules.off else rows
     return rows.select(
         f.substring(f.sha2(key, 256), 1, 20).alias("id"), "hour", "kind",
         severity[f.col("kind")].alias("severity"),
         *(f.col(name).cast(ABSENT[name]).alias(name) for name in COLUMNS[4:]),
     )  # fmt: skip
+
+
+def is_allowed(queues: Iterable[Queue]) -> Column:
+    """True if the queue reports the kind. Quiet kinds must have been turned on."""
+    settings = [(queue.id, queue.settings.anomalies) for queue in queues]
+    name = f.concat_ws("/", "queue_id", "kind")
+    on = [f"{id}/{kind}" for id, each in settings for kind in each.on]
+    off = [f"{id}/{kind}" for id, each in settings for kind in each.off]
+    quiet = f.col("kind").isin(*QUIET_KINDS)
+    return ~name.isin(off) & (~quiet | name.isin(on))
 
 
 ABSENT = {

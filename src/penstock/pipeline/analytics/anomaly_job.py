@@ -1,13 +1,16 @@
 """Finds anomalies in recomputed hours and in hours that have become complete."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from penstock.model.anomalies import AnomalyThresholds
 from penstock.model.message import Moment
+from penstock.model.queue import Queue
 from penstock.pipeline.analytics import anomalies
 from penstock.pipeline.analytics.partitions import PartitionWriter
 from penstock.pipeline.analytics.seasonal import SERIES, find_seasonal, make_hours
-from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.analytics.time import HourSpan, filter_hours, floor_time, is_in_hours
 from penstock.pipeline.lake.results import ResultTable
 from penstock.pipeline.periods import DAY, HOUR, to_datetime, to_day
@@ -17,8 +20,14 @@ TABLE: ResultTable = "anomaly"
 
 class AnomalyJob:
     def __init__(
-        self, make: PartitionWriter, rules: AnomalyThresholds, span: HourSpan, reached: Moment
+        self,
+        make: PartitionWriter,
+        rules: AnomalyThresholds,
+        span: HourSpan,
+        reached: Moment,
+        queues: Sequence[Queue],
     ) -> None:
+        self.queues = queues
         self.make = make
         self.rules = rules
         self.hours = span.hours
@@ -37,7 +46,7 @@ class AnomalyJob:
         ]
         if self.has_baseline():
             found.append(self.find_unusual())
-        made = anomalies.collect_anomalies(found, self.rules)
+        made = anomalies.collect_anomalies(found, self.rules, self.queues)
         old = self.make.read(TABLE, self.make.old.list_files(TABLE, days)).filter(self.is_kept())
         self.make.put(TABLE, old.unionByName(made), days)
 

@@ -70,8 +70,8 @@ def add_timings(rows: DataFrame) -> DataFrame:
     earlier = f.filter("rests", lambda rest: rest.position < f.col("position"))
     rows = rows.withColumn("earlier", earlier)
     rows = rows.withColumn("last", f.array_max("earlier"))
-    # A requested delay is not wait time. greatest() ignores nulls.
-    ready_at = f.coalesce(f.col("last.ready_at"), f.greatest("created_at", "run_at"))
+    # A requested delay is not wait time.
+    ready_at = f.coalesce(f.col("last.ready_at"), "run_at", "created_at")
     like = f.filter(
         "earlier",
         lambda rest: rest.failed & (rest.fingerprint == f.col("fingerprint")),

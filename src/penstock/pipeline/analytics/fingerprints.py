@@ -3,21 +3,7 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-# Keeps the beginning and the end of a long traceback.
-MAX_ERROR_LENGTH = 2_000
-# The order matters.
-TEMPLATES = (
-    (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<id>"),
-    (r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b", "<address>"),
-    (r"\b[a-z][a-z0-9+]*://\S+", "<url>"),
-    (r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"", "<text>"),
-    (r"(?:/[\w.@-]+){2,}/?", "<path>"),
-    (r"\b(?:0x[0-9a-fA-F]++|(?=[a-f]*+[0-9])[0-9a-f]{8,}+)\b", "<hex>"),
-    (r"\d+(?:[.:,]\d+)*", "<n>"),
-    (r"\s+", " "),
-)
-# Skips slow patterns for errors that do not contain this text.
-REQUIRED_TEXTS = {"<address>": "@", "<url>": "://"}
+from penstock.rules.fingerprints import MAX_ERROR_LENGTH, REQUIRED_TEXTS, TEMPLATES
 
 
 def make_template(error: Column) -> Column:

@@ -10,15 +10,24 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from penstock.pipeline.report.quantiles import GROWTH, SMALLEST
-
-PERCENTILES = (50, 95, 99)
+from penstock.rules.histograms import BOUNDS, FIRST_BUCKET, GROWTH, LAST_BUCKET, PERCENTILES
 
 
 def find_bucket(seconds: Column) -> Column:
-    """Returns the bucket of a duration. The shortest duration is one microsecond."""
-    bounded = f.greatest(seconds, f.lit(SMALLEST))
-    return f.ceil(f.log(bounded) / f.lit(math.log(GROWTH))).cast("int")
+    """Returns the bucket of a duration.
+
+    The logarithm is off by one at most, where a duration is a bound, and the table corrects it.
+    """
+    micros = f.round(seconds * 1_000_000).cast("long")
+    about = f.ceil(f.log(f.greatest(micros, f.lit(1)) / 1e6) / f.lit(math.log(GROWTH))).cast("int")
+    near = f.greatest(f.lit(FIRST_BUCKET), f.least(f.lit(LAST_BUCKET - 1), about))
+    bounds = f.expr(f"array({', '.join(f'{bound}L' for bound in BOUNDS)})")
+    below = f.when(near > FIRST_BUCKET, bounds[near - FIRST_BUCKET - 1])
+    return (
+        f.when(micros > bounds[near - FIRST_BUCKET], near + 1)
+        .when(micros <= below, near - 1)
+        .otherwise(near)
+    )
 
 
 def compute_bucket_seconds(number: Column) -> Column:

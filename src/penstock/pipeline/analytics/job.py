@@ -12,13 +12,13 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.model.anomalies import AnomalyThresholds
 from penstock.model.message import Moment
 from penstock.model.queue import Queue
 from penstock.pipeline.analytics.anomaly_job import AnomalyJob
 from penstock.pipeline.analytics.attempts import make_attempts, make_limits
 from penstock.pipeline.analytics.metrics import make_consumers, make_metrics
 from penstock.pipeline.analytics.partitions import PartitionWriter
-from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.analytics.time import HourSpan, filter_between, filter_hours, make_span
 from penstock.pipeline.analytics.triage import make_triage
 from penstock.pipeline.lake import lake as lakes
@@ -118,7 +118,7 @@ class AnalyticsJob:
         progress("metrics")
         for step in run_in_parallel(tables.steps()):
             progress(step)
-        judge = AnomalyJob(make, self.rules, span, self.old.reached)
+        judge = AnomalyJob(make, self.rules, span, self.old.reached, self.source.queues)
         judge.remake(tables.claims(), tables.attempt_rows(), tables.messages())
         progress("anomalies")
         done = self.publish(make, span)

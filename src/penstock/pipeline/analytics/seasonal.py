@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.pipeline.analytics.thresholds import AnomalyThresholds
+from penstock.model.anomalies import AnomalyThresholds
 from penstock.pipeline.analytics.time import NAMES, name_columns
 from penstock.pipeline.periods import DAY, HOUR, to_datetime
 

@@ -8,6 +8,7 @@ from operator import gt
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
+from penstock.broker.archive import LakeBatch, save_batch
 from penstock.errors import InvalidState
 from penstock.model.message import StoredMessage
 from penstock.model.store_types import Cursor
@@ -20,8 +21,10 @@ from penstock.pipeline.extraction.ranges import (
     read_pages,
 )
 from penstock.pipeline.lake import lake as lakes
+from penstock.pipeline.lake.acts import export_acts
 from penstock.pipeline.lake.delta_log import sync_batches, sync_delta
 from penstock.pipeline.lake.lake import Lake
+from penstock.pipeline.lake.lookup import find_id_range
 from penstock.pipeline.lake.manifest import Manifest
 from penstock.pipeline.lake.schema import TABLES, VERSION
 from penstock.pipeline.lake.writer import Extraction, run
@@ -45,6 +48,8 @@ class ExtractResult(Struct, frozen=True):
     messages: int
     history: int
     cursor: Cursor
+    # Audit entries.
+    acts: int = 0
 
 
 def extract(
@@ -65,6 +70,9 @@ def extract(
         chain = place.manifests()
         cursor, target = use_store(url, partial(resume, place, chain, recorded))
         number = chain[-1].last if chain else 0
+        if chain and recorded != get_positions(chain[-1].end):
+            # A driver was killed between the manifest and the store's record.
+            record_batch(url, place, chain[-1])
         written: list[Manifest] = []
         while cursor != target:
             number += 1
@@ -73,7 +81,8 @@ def extract(
             written.append(manifest)
             progress(manifest)
             cursor = manifest.end
-        return summarize(written, cursor)
+        acts = use_store(url, partial(export_acts, place))
+        return summarize(written, cursor, acts)
 
 
 async def choose_next_end(start: Cursor, target: Cursor, rows: int, store: Store) -> Cursor:
@@ -92,12 +101,12 @@ async def divide_range(start: Cursor, end: Cursor, store: Store) -> list[Range]:
     ]
 
 
-def summarize(written: list[Manifest], cursor: Cursor) -> ExtractResult:
+def summarize(written: list[Manifest], cursor: Cursor, acts: int) -> ExtractResult:
     parts = [part for manifest in written for part in manifest.parts]
     messages, history = (
         sum(part.rows for part in parts if part.table == table) for table in TABLES
     )
-    return ExtractResult(len(written), messages, history, cursor)
+    return ExtractResult(len(written), messages, history, cursor, acts)
 
 
 def extract_batch(
@@ -110,8 +119,16 @@ def extract_batch(
     manifest = Manifest(VERSION, lake.label.id, number, number, start, end, seen, parts)
     lake.publish(manifest)
     use_store(url, partial(record_cursor, lake, end))
+    record_batch(url, lake, manifest)
     sync_batches(lake)
     return manifest
+
+
+def record_batch(url: str, lake: Lake, manifest: Manifest) -> None:
+    """Tells the store which messages the batch has, for when retention has removed them."""
+    if (ids := find_id_range(lake.files, manifest)) is not None:
+        batch = LakeBatch(lake.label.id, lake.where, manifest.last, *ids)
+        use_store(url, lambda store: save_batch(store, batch))
 
 
 async def resume(

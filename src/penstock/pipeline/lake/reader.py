@@ -9,6 +9,7 @@ from pyspark.sql import functions as f
 from penstock.pipeline.analytics.tables import SCHEMAS as RESULT_SCHEMAS
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results
+from penstock.pipeline.lake.acts import ACTS, list_files
 from penstock.pipeline.lake.files import LakeFiles
 from penstock.pipeline.lake.manifest import Manifest
 from penstock.pipeline.lake.results import ResultTable
@@ -31,6 +32,14 @@ def read_results(spark: SparkSession, lake: str, table: ResultTable) -> DataFram
     found = results.read_newest(place)
     files = found.list_files(table) if found is not None else []
     return read_files(spark, place.files, [file.path for file in files], RESULT_SCHEMAS[table])
+
+
+def read_acts(spark: SparkSession, lake: str) -> DataFrame:
+    """Reads the audit log of the lake, with the number and the hash of each entry's seal."""
+    place = lakes.find(lake)
+    found = read_files(spark, place.files, list_files(place), to_spark_schema(ACTS))
+    # Two extracts at once may have written the same seals, where there is no lock.
+    return found.dropDuplicates(["seal"])
 
 
 def list_paths(manifests: Sequence[Manifest], table: Table) -> list[str]:

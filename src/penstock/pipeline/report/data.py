@@ -13,8 +13,8 @@ from penstock.pipeline.lake import results
 from penstock.pipeline.lake.lake import Lake
 from penstock.pipeline.lake.results import Results, ResultTable
 from penstock.pipeline.periods import DAY, HOUR, to_datetime, to_day
-from penstock.pipeline.report.format import Row
-from penstock.pipeline.report.quantiles import compute_quantile
+from penstock.rules.anomaly_text import Row
+from penstock.rules.histograms import compute_quantile
 
 COUNTS = ("published", "attempts", "completed", "failures", "retried", "lost", "dead", "expired")
 TIMES = ("wait", "run")

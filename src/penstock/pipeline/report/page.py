@@ -14,15 +14,6 @@ from penstock.pipeline.report.charts import (
     draw_sparkline,
 )
 from penstock.pipeline.report.data import ReportData
-from penstock.pipeline.report.format import (
-    Row,
-    format_anomaly,
-    format_count,
-    format_number,
-    format_place,
-    format_seconds,
-    format_share,
-)
 from penstock.pipeline.report.verdict import (
     FAILURE_CRITICAL,
     FAILURE_WARNING,
@@ -32,6 +23,15 @@ from penstock.pipeline.report.verdict import (
     choose_severity,
     find_concerns,
     group_by_cause,
+)
+from penstock.rules.anomaly_text import (
+    Row,
+    format_anomaly,
+    format_count,
+    format_number,
+    format_place,
+    format_seconds,
+    format_share,
 )
 
 MINUTE = 60

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from penstock.pipeline.periods import DAY
 from penstock.pipeline.report.data import SEVERITY_ORDER, ReportData
-from penstock.pipeline.report.format import (
+from penstock.rules.anomaly_text import (
     Row,
     format_number,
     format_place,

@@ -11,7 +11,7 @@ from msgspec import Struct
 from penstock.model.documents import Document
 from penstock.pipeline.periods import HOUR, to_datetime
 from penstock.pipeline.report.data import ReportData
-from penstock.pipeline.report.format import Row, format_anomaly
+from penstock.rules.anomaly_text import Row, format_anomaly
 from penstock.store import Store
 
 KINDS = ("anomaly", "metrics", "backlog", "consumers", "triage")

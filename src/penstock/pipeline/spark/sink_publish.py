@@ -16,6 +16,7 @@ from penstock.model.store_types import Dedupe, Entry, Published
 from penstock.pipeline.spark.sink_options import SinkOptions
 from penstock.pipeline.store_access import open_existing
 from penstock.retry import SPARK_SINK, Retries
+from penstock.rules.drafts import explain_refusal
 from penstock.store import Store
 
 # Messages per transaction.
@@ -82,7 +83,9 @@ async def refuse_closed(store: Store, queues: Iterable[str], scope: str) -> None
     """Raises if a queue does not exist or does not accept messages."""
     broker = Broker(store)
     for name in queues:
-        await broker.admit(Draft(queue=name), scope=scope)
+        queue = await broker.get_queue(name, scope=scope)
+        if (refusal := explain_refusal(queue)) is not None:
+            raise refusal
 
 
 async def publish(
