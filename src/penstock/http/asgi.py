@@ -65,11 +65,16 @@ class AsgiApp:
         answer = AsgiResponse(scope, receive, send, self.request_id(scope["headers"]))
         if self.at_edge and await self.pass_edge(scope, answer):
             return
+        # A connection may carry over what the request before it set.
+        if acting.get() is not None:
+            acting.set(None)
         path = route_path_of(scope)
         operation, values = self.index.find(scope["method"], path)
         template = operation.path if operation else self.index.find_template(path)
         try:
-            answer.caller = caller = await self.admit(scope, operation)
+            public = operation is not None and operation.public and self.service.gate.asks
+            caller = ANONYMOUS if public else await self.service.gate.admit(scope)
+            answer.caller = caller
             call = RequestContext(
                 self.service, caller, answer.request_id, scope, receive, answer.responder
             )
@@ -117,8 +122,6 @@ class AsgiApp:
         """Checks the requirement before anything else of the request is read."""
         if operation is None:
             raise self.index.explain_missing(call.asgi_scope["method"], call.path)
-        # A connection may carry over what the request before it set.
-        acting.set(None)
         call.caller.check_requirement(operation.requires)
         if call.caller.verbs is not None and operation.requires.right is Right.CONSUME:
             call.caller.check_verb(operation.path)
@@ -139,11 +142,6 @@ class AsgiApp:
         if operation.tag == VERBS:
             self.service.outages.report_success("http")
         await answer.send(operation.status, None if given is None else encode(given))
-
-    async def admit(self, scope: Scope, operation: Operation | None) -> Principal:
-        gate = self.service.gate
-        public = gate.asks and operation is not None and operation.public
-        return ANONYMOUS if public else await gate.admit(scope)
 
     def request_id(self, headers: Headers) -> str:
         """The client's X-Request-ID, if it is short and printable; else a new one."""
@@ -205,11 +203,9 @@ class AsgiResponse:
 
     def __init__(self, scope: Scope, receive: Receive, to: Send, request_id: str) -> None:
         self.to = to
-        offered = scope.get("extensions") or {}
+        offered = (scope.get("extensions") or {}).get(RESPONDER_EXTENSION)
         self.responder: Responder = (
-            offered[RESPONDER_EXTENSION]["responder"]
-            if RESPONDER_EXTENSION in offered
-            else AsgiResponder(receive, to)
+            AsgiResponder(receive, to) if offered is None else offered["responder"]
         )
         self.request_id = request_id
         self.status = 0

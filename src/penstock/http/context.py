@@ -12,8 +12,11 @@ from penstock.errors import BodyTooLarge, RequestTimeout
 from penstock.http.auth.principal import Principal
 from penstock.http.state import ServerLimits, ServerState
 from penstock.model.documents import AuditEntry, acting
+from penstock.model.message import Record
 from penstock.rules.access import Right
+from penstock.rules.masking import list_hidden, mask_record
 from penstock.rules.validation import replace_surrogates
+from penstock.wire.records import MessageView, make_message_view
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -86,7 +89,7 @@ class RequestContext:
     @property
     def admin(self) -> Admin:
         """The admin operations, limited to queues this caller may see."""
-        return self.broker.limit_admin(self.allows)
+        return self.broker.limit_admin(self.allows, self.reveals)
 
     @property
     def target(self) -> str:
@@ -95,6 +98,16 @@ class RequestContext:
 
     def allows(self, scope: str, queue: str) -> bool:
         return self.right is not None and self.caller.access.allows(self.right, scope, queue)
+
+    def reveals(self, scope: str, queue: str) -> bool:
+        """True if the caller sees the masked fields of a queue."""
+        return self.caller.access.allows(Right.REVEAL, scope, queue)
+
+    async def view(self, record: Record, *, timeline: bool = False) -> MessageView:
+        """Makes the view of a message that this caller may see. All responses use it."""
+        queue = await self.broker.get_queue_by_id(record.message.queue_id)
+        shown = mask_record(record, list_hidden(queue, self.reveals))
+        return make_message_view(shown.record, queue.name, shown.masked, timeline=timeline)
 
     def check(self, right: Right, queue: str) -> None:
         self.caller.access.check(right, self.scope, queue)

@@ -25,9 +25,13 @@ STATUS: dict[type[PenstockError], int] = {
     errors.TooManyWaiting: 503,
     errors.TooManyConnections: 503,
     errors.QueueFull: 429,
+    errors.TooManyBulks: 429,
+    errors.SignalsFull: 429,
     errors.NotFound: 404,
     errors.Archived: 410,
+    errors.TokenExpired: 410,
     errors.Conflict: 409,
+    errors.CannotGovern: 503,
     errors.IdentityUnavailable: 503,
     errors.JobFailed: 409,
     errors.StoreError: 503,
@@ -61,8 +65,12 @@ encode = msgspec.json.Encoder().encode
 
 
 def find_status(error: PenstockError) -> int:
+    return find_class_status(type(error))
+
+
+def find_class_status(error: type[PenstockError]) -> int:
     """Returns the status of the nearest class that has one."""
-    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    return next(STATUS[kind] for kind in error.__mro__ if kind in STATUS)
 
 
 def encode_error(error: PenstockError, request_id: str) -> bytes:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import PenstockError
-from penstock.http.errors import Envelope, find_status
+from penstock.http.errors import Envelope, find_class_status
 from penstock.http.operations import VERBS, Operation, is_wire_type
 from penstock.model.fields import FIELDS
 from penstock.model.settings import QueueSettings
@@ -28,14 +28,26 @@ started with --auth requires `Authorization: Bearer` with an API key or a token.
 TAGS = {
     VERBS: "Publish, claim and settle messages, one at a time or in batches.",
     "messages": "Find, cancel, redrive, export and import messages.",
+    "bulk": "Bulk actions; move, edit and reprioritise messages.",
+    "waiting": "Steps of messages, and signals to them.",
+    "workflows": "Graphs of messages that wait for each other.",
+    "inbox": "Human steps, their patterns, and links that decide them.",
     "artifacts": "Files attached to results.",
     "queues": "Queues and their settings.",
     "scopes": "Namespaces of queues.",
     "schedules": "Messages published by cron expressions.",
+    "schemas": "Schemas of message bodies, and their bindings to queues.",
+    "rules": "Rules that route messages from queue to queue.",
+    "broadcasts": "Durable subscriptions of broadcast queues.",
+    "topology": "One document that declares scopes, queues, rules, schemas and access.",
     "callbacks": "Webhooks about the end of messages.",
     "subscriptions": "Webhooks about waiting messages.",
     "access": "API keys, roles, trusts and the audit log.",
     "events": "Live events.",
+    "activity": "Activity, traces, and completion of filters.",
+    "metrics": "Metrics of queues and consumers, anomalies, results of the pipeline.",
+    "alerts": "Webhooks about anomalies.",
+    "dashboard": "The dashboard, and what its pages show.",
     "system": "Health, metrics, workers and agents.",
 }
 SECURITY_SCHEMES = {
@@ -145,7 +157,7 @@ def list_error_statuses(operation: Operation) -> list[int]:
 
 
 def describe_error(status: int | None, schemas: "Schemas") -> dict[str, Any]:
-    codes = [error.code for error in walk(PenstockError) if find_status(error()) == status]
+    codes = [error.code for error in walk(PenstockError) if find_class_status(error) == status]
     return {
         "description": ", ".join(sorted(codes)) or "Error",
         "content": schemas.describe_content(Envelope),
@@ -285,8 +297,8 @@ def refine_response(component: dict[str, Any], kind: type[Struct]) -> None:
 def make_not_null(field: dict[str, Any]) -> None:
     """A field that is left out instead of being null is not nullable."""
     del field["default"]
-    (kept,) = [each for each in field.pop("anyOf") if each != {"type": "null"}]
-    field.update(kept)
+    kept = [each for each in field.pop("anyOf") if each != {"type": "null"}]
+    field.update(kept[0] if len(kept) == 1 else {"anyOf": kept})
 
 
 def move_default(field: dict[str, Any]) -> None:

@@ -243,7 +243,7 @@ class OperationIndex:
             else:
                 methods = self.exact.setdefault(operation.path, {})
             methods[operation.method] = operation
-            if operation.public:
+            if operation.public and operation.method == "GET":
                 # Load balancers send HEAD. The connection leaves out the body.
                 methods["HEAD"] = operation
 

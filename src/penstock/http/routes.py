@@ -7,14 +7,26 @@ from starlette.responses import Response
 
 from penstock.http.context import RequestContext
 from penstock.http.handlers.access import access
+from penstock.http.handlers.activity import activity
 from penstock.http.handlers.artifacts import artifacts
+from penstock.http.handlers.broadcasts import broadcasts
 from penstock.http.handlers.bulk import bulk
+from penstock.http.handlers.bulk_actions import bulk_actions
+from penstock.http.handlers.dashboard import dashboard
 from penstock.http.handlers.events import events
+from penstock.http.handlers.human_links import human_links
+from penstock.http.handlers.inbox import inbox
 from penstock.http.handlers.messages import messages
+from penstock.http.handlers.metrics import alerts, metrics
 from penstock.http.handlers.queues import queues, schedules, scopes
+from penstock.http.handlers.rules import rules
+from penstock.http.handlers.schemas import schemas
 from penstock.http.handlers.system import system
+from penstock.http.handlers.topology import topology
 from penstock.http.handlers.verbs import verbs
+from penstock.http.handlers.waiting import waiting
 from penstock.http.handlers.webhooks import callbacks, subscriptions
+from penstock.http.handlers.workflows import workflows
 from penstock.http.openapi import make_document
 from penstock.http.operations import Operation
 
@@ -31,9 +43,11 @@ def encode_document(prefix: str) -> bytes:
     return msgspec.json.encode(make_document(OPERATIONS, prefix))
 
 
-# `bulk`, `artifacts` and `callbacks` have paths below a message: they come before `messages`.
+# Tables with paths below a message come before `messages`.
 TABLES = (
-    verbs, scopes, queues, bulk, artifacts, callbacks, messages, schedules, subscriptions, events,
-    access, system,
+    verbs, scopes, queues, bulk, bulk_actions, artifacts, callbacks, waiting, messages, schedules,
+    schemas, rules, broadcasts, topology, subscriptions, events, workflows, inbox, human_links,
+    access, metrics, alerts,
+    system, activity, dashboard,
 )  # fmt: skip
 OPERATIONS: tuple[Operation, ...] = tuple(each for table in TABLES for each in table.all)

@@ -5,13 +5,15 @@
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from penstock import stores
 from penstock.agents import make_agents
+from penstock.agents.alert_sender import AlertSender
+from penstock.agents.bulk_runner import BulkRunner
 from penstock.agents.callback_dispatcher import CallbackDispatcher
 from penstock.agents.subscription_notifier import SubscriptionNotifier
 from penstock.artifacts.room import ArtifactRoom
@@ -20,13 +22,18 @@ from penstock.artifacts.storage import default_location, open_storage
 from penstock.broker.local import Broker
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.webhook_secrets import WebhookSecrets
+from penstock.errors import NotFound
 from penstock.http.auth.authenticate import Authenticator, OpenAuthenticator
 from penstock.http.auth.denials import DenialLog
 from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.principal import OWNER
 from penstock.http.auth.trusted_proxies import TrustedProxies
 from penstock.http.cors import CorsPolicy
+from penstock.http.dashboard.live_figures import LiveFigures
+from penstock.http.events.anomaly_watcher import AnomalyWatcher
+from penstock.http.events.bulk_tail import BulkTail
 from penstock.http.events.hub import EncodedEvent, Event, Hub, WakeSignal
+from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.tail import HistoryTail
 from penstock.http.lock_tokens import Tokens
 from penstock.http.long_poll import LongPoller
@@ -102,7 +109,7 @@ class ServerState:
         # Shared by the brokers of all tenants.
         self.directory = QueueCache(store)
         self.make_webhooks()
-        self.follower = HistoryTail(store, self.directory, self.hub, self.outages)
+        self.make_followers()
         self.runner = Runner(
             self.own_agents() if agents else self.make_local_agents(),
             self.tell_of_agent,
@@ -124,6 +131,14 @@ class ServerState:
             self.limits.public_url,
         )
         self.subscribers = self.notices.subscribers
+        self.alerts = AlertSender(self.store, self.directory, self.sender)
+
+    def make_followers(self) -> None:
+        self.figures = LiveFigures(self.store, self.directory, self.counts)
+        events = (self.store, self.directory, self.hub, self.outages)
+        self.lease_watcher = LeaseWatcher(*events)
+        self.follower = HistoryTail(*events, self.lease_watcher)
+        self.bulk_follower = BulkTail(self.store, self.directory, self.hub)
 
     def make_quotas(self) -> None:
         shared, largest = self.gate.asks, 0 if self.room is None else self.room.limits.size
@@ -147,13 +162,17 @@ class ServerState:
 
     def own_agents(self) -> list[Agent]:
         upkeep = make_agents(self.store, make_identity(), directory=self.directory, room=self.room)
-        return [*upkeep, self.callbacks, self.notices, *self.make_local_agents()]
+        return [*upkeep, self.callbacks, self.notices, self.alerts, *self.make_local_agents()]
 
     def make_local_agents(self) -> list[Agent]:
         """Agents that serve only this process."""
         return [
             self.follower,
+            self.bulk_follower,
+            self.lease_watcher,
             self.refusals,
+            AnomalyWatcher(self.store, self.directory, self.hub),
+            self.figures,
             QueueStatsSampler(self.counts, self.paces, self.observe_run),
             WakeSignal(self.hub),
             LagWatch(self.metrics, time.monotonic),
@@ -195,6 +214,16 @@ class ServerState:
         event = Event(kind, datetime.now(UTC), "", "", type=name, error=error)
         self.hub.tell((EncodedEvent(event, OWNER),))
 
+    def wake_bulk_runner(self) -> None:
+        """Runs a new bulk action at once, if this server runs agents."""
+        with suppress(NotFound):
+            self.runner.nudge(BulkRunner.name)
+
+    def nudge_alerts(self) -> None:
+        """Sends due alerts now, if this server sends any."""
+        if any(each.agent is self.alerts for each in self.runner.turns):
+            self.runner.nudge(self.alerts.name)
+
     def flush_denials(self) -> None:
         self.runner.nudge(self.refusals.name)
 
@@ -202,6 +231,7 @@ class ServerState:
         """Answers waiting claims with no messages, and ends event streams."""
         self.parking.close()
         self.hub.close()
+        self.figures.close()
 
 
 class ServiceOptions(Struct, frozen=True, kw_only=True):

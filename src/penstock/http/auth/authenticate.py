@@ -1,4 +1,4 @@
-"""Authenticates callers by API key, JWT or opaque token, or as the local operator."""
+"""Authenticates callers by API key, token or session, or as the local operator."""
 
 import asyncio
 import time
@@ -7,39 +7,57 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from hashlib import sha256
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs
 
 from penstock.broker.credentials import PREFIX, Credentials, split
 from penstock.errors import NotFound, RateLimited, Unauthenticated
 from penstock.http.auth.identity import Identity, TrustedIssuers
 from penstock.http.auth.introspection import AccountLookup, make_introspection
 from penstock.http.auth.jwt import JwtVerifier
-from penstock.http.auth.principal import Principal, local_caller, refuse_remote
+from penstock.http.auth.principal import SAFE_METHODS, Principal, local_caller, refuse_remote
 from penstock.http.auth.rate_limit import RateLimiter
+from penstock.http.auth.request_credential import (
+    INVALID_CREDENTIAL,
+    check_credential,
+    check_csrf_token,
+    is_session,
+    make_csrf_token,
+    read_credential,
+)
 from penstock.http.auth.tickets import PREFIX as TICKET_PREFIX
-from penstock.http.auth.tickets import StreamTickets
+from penstock.http.auth.tickets import (
+    SESSION_PREFIX,
+    IdentitySigner,
+    make_session_signer,
+    make_ticket_signer,
+)
 from penstock.model.message import NEVER, Moment
 from penstock.rules.access import Key
 from penstock.store import Store
 
 # Seconds until a revoked key or changed role takes effect on every server.
 CACHE_TTL_S = 3.0
+# The same for a browser that signed in.
+SESSION_CACHE_TTL_S = 1.0
 MAX_CACHED_IDENTITIES = 10_000
-MAX_TOKEN_LENGTH = 8_192
 # Failed attempts per address: a burst, then a rate per second.
 FAILED_ATTEMPT_RATE, TRIES_A_SECOND = 30, 0.5
 # Concurrent lookups of credentials from addresses over that rate.
 MAX_SUSPECT_LOOKUPS = 8
-NOT_SHOWN = "missing credentials; send Authorization: Bearer KEY, or X-API-Key: KEY"
 KEY_KIND = "key:"
-STREAM_PATH = "/v1/events"
-INVALID_CREDENTIAL = "invalid API key or token"
 
 
 class CachedIdentity(NamedTuple):
     caller: Principal
     identity: Identity
     fresh_until: float
+
+
+class SessionProof(NamedTuple):
+    """A session cookie's value, when it expires, and the CSRF token of its writes."""
+
+    token: str
+    expires_at: Moment
+    csrf: str
 
 
 class OpenAuthenticator:
@@ -62,6 +80,13 @@ class OpenAuthenticator:
         """Event streams need none here; pages that ask for one work all the same."""
         return "open", NEVER
 
+    async def sign_in(self, token: str, scope: Mapping[str, Any]) -> None:
+        """Nothing to sign in to: whoever is let in may do everything."""
+        await self.admit(scope)
+
+    async def sign_session(self, scope: Mapping[str, Any]) -> SessionProof | None:
+        return None
+
 
 class Authenticator:
     asks = True
@@ -76,7 +101,8 @@ class Authenticator:
     ) -> None:
         self.store = store
         self.credentials = Credentials(store)
-        self._tickets: StreamTickets | None = None
+        self._tickets: IdentitySigner | None = None
+        self._sessions: IdentitySigner | None = None
         self.believed = believed
         self.now = now
         self.clock = clock
@@ -93,6 +119,8 @@ class Authenticator:
         if token.startswith(TICKET_PREFIX):
             # A stream that has begun may outlive its ticket: only `admit` looks at the time.
             (await self.tickets()).check_fresh(token.decode(), await self.store.now())
+        elif token.startswith(SESSION_PREFIX) and scope["method"] not in SAFE_METHODS:
+            check_csrf_token(make_csrf_token(await self.sessions(), token), scope)
         caller = await self.recognise(scope)
         rate = caller.rate or self.believed.rate
         if rate and not self.paces.take(caller.holder, rate, max(1.0, 2 * rate)):
@@ -110,10 +138,39 @@ class Authenticator:
             )
         return known.caller
 
-    async def tickets(self) -> StreamTickets:
+    async def tickets(self) -> IdentitySigner:
         if self._tickets is None:
-            self._tickets = StreamTickets(await self.store.secret())
+            self._tickets = make_ticket_signer(await self.store.secret())
         return self._tickets
+
+    async def sessions(self) -> IdentitySigner:
+        if self._sessions is None:
+            self._sessions = make_session_signer(await self.store.secret())
+        return self._sessions
+
+    async def sign_in(self, token: str, scope: Mapping[str, Any]) -> SessionProof:
+        """Returns a session of the caller with this API key or token."""
+        given = token.encode()
+        check_credential(given)
+        if given.startswith((TICKET_PREFIX, SESSION_PREFIX)):
+            raise Unauthenticated(INVALID_CREDENTIAL)
+        digest = sha256(given).digest()
+        found = await self.authenticate_new(token, digest, None, get_peer_address(scope))
+        identity, sessions = found.identity, await self.sessions()
+        if identity.subject.startswith(KEY_KIND):
+            # The rest is read from the key each time.
+            identity = Identity(subject=identity.subject, tenant=identity.tenant)
+        session, expires_at = sessions.issue(identity, await self.store.now())
+        return SessionProof(session, expires_at, make_csrf_token(sessions, session.encode()))
+
+    async def sign_session(self, scope: Mapping[str, Any]) -> SessionProof | None:
+        """Returns the session of this request, if a cookie signed it in."""
+        token = read_credential(scope)
+        if not token.startswith(SESSION_PREFIX):
+            return None
+        sessions = await self.sessions()
+        expires_at = sessions.verify(token.decode()).expires_at
+        return SessionProof(token.decode(), expires_at, make_csrf_token(sessions, token))
 
     async def issue_ticket(self, scope: Mapping[str, Any]) -> tuple[str, Moment]:
         """Returns a ticket for an event stream of this caller, and when it expires."""
@@ -144,8 +201,16 @@ class Authenticator:
             identity.tenant, identity.roles, identity.grants, identity.scopes
         )
         limits = (identity.types, identity.rate, identity.expires_at)
-        caller = Principal(identity.subject, identity.tenant, access, *limits, verbs=identity.verbs)
-        found = self.known[digest] = CachedIdentity(caller, identity, self.clock() + CACHE_TTL_S)
+        caller = Principal(
+            identity.subject,
+            identity.tenant,
+            access,
+            *limits,
+            verbs=identity.verbs,
+            roles=(*identity.roles, *identity.groups),
+        )
+        lifetime = SESSION_CACHE_TTL_S if is_session(token) else CACHE_TTL_S
+        found = self.known[digest] = CachedIdentity(caller, identity, self.clock() + lifetime)
         if len(self.known) > MAX_CACHED_IDENTITIES:
             self.known.popitem(last=False)
         return found
@@ -154,7 +219,11 @@ class Authenticator:
         if token.startswith(PREFIX):
             return await self.by_key(token)
         if token.startswith(TICKET_PREFIX.decode()):
-            return await self.by_ticket(token)
+            return await self.renew((await self.tickets()).read(token))
+        if is_session(token):
+            sessions = await self.sessions()
+            sessions.check_fresh(token, await self.store.now())
+            return await self.renew(sessions.read(token))
         if known is not None and self.now() < known.identity.until:
             return known.identity
         if self.signed is not None and token.count(".") == 2 and self.is_jwt(token, self.signed):
@@ -177,16 +246,15 @@ class Authenticator:
             raise Unauthenticated(INVALID_CREDENTIAL)
         return make_key_identity(key)
 
-    async def by_ticket(self, token: str) -> Identity:
-        """Returns who got the ticket, if that credential is still valid."""
-        identity = (await self.tickets()).read(token)
+    async def renew(self, identity: Identity) -> Identity:
+        """Returns who got a ticket or a session, if that credential is still valid."""
         if identity.subject.startswith(KEY_KIND):
             key = await self.find_key(identity.subject.removeprefix(KEY_KIND))
             if key.state(await self.store.now()) != "active":
                 raise Unauthenticated(INVALID_CREDENTIAL)
             return make_key_identity(key)
         if self.now() >= identity.until:
-            raise Unauthenticated("the token that the ticket was made with has expired")
+            raise Unauthenticated("the token that it was made with has expired")
         return identity
 
     async def find_key(self, id: str) -> Key:
@@ -207,36 +275,6 @@ def make_key_identity(key: Key) -> Identity:
         rate=key.rate,
         expires_at=key.expires_at,
     )
-
-
-def read_credential(scope: Mapping[str, Any]) -> bytes:
-    """Returns the API key, token or ticket of a request. Generated clients may send the same one in
-    both headers."""
-    given: list[bytes] = []
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            scheme, _, token = value.partition(b" ")
-            given.append(token.strip(b" ") if scheme.lower() == b"bearer" else b"")
-        elif name == b"x-api-key" and value not in given:
-            given.append(value)
-    if any(each.startswith(TICKET_PREFIX) for each in given):
-        raise Unauthenticated("a ticket is for event streams only; send it as ?ticket=")
-    given = given or read_ticket(scope)
-    if len(given) != 1 or not given[0] or len(given[0]) > MAX_TOKEN_LENGTH:
-        raise Unauthenticated(NOT_SHOWN)
-    (token,) = given
-    if not token.isascii() or not token.decode().isprintable() or b" " in token:
-        raise Unauthenticated(INVALID_CREDENTIAL)
-    return token
-
-
-def read_ticket(scope: Mapping[str, Any]) -> list[bytes]:
-    """Browsers' EventSource sends no headers, so event streams take a ticket in the query."""
-    if scope["method"] != "GET" or not scope["path"].endswith(STREAM_PATH):
-        return []
-    query = parse_qs(scope["query_string"].decode("latin-1"))
-    found = [each.encode() for each in query.get("ticket", [])]
-    return [each for each in found if each.startswith(TICKET_PREFIX)]
 
 
 def get_peer_address(scope: Mapping[str, Any]) -> str:

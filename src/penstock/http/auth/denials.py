@@ -1,5 +1,6 @@
 """Counts denied requests and writes them to the audit log once a minute."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -23,16 +24,26 @@ class Denial(NamedTuple):
 
 
 class DenialLog:
-    """Records the first denial of a kind at once, and the number of later ones each minute."""
+    """Records the first denial of a kind at once, and the number of later ones each minute.
+
+    So one caller, operation and outcome has one entry a minute.
+    """
 
     name = "refusal_recorder"
     every = 60.0
 
-    def __init__(self, store: Store, nudge: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        nudge: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.store = store
         self.nudge = nudge
         self.counts: Counter[Denial] = Counter()
-        self.seen: set[Denial] = set()
+        self.clock = clock
+        # When each kind was last recorded.
+        self.recorded: dict[Denial, float] = {}
 
     def note(
         self, caller: Principal | None, scope: Mapping[str, Any], route: str, error: PenstockError
@@ -44,14 +55,14 @@ class DenialLog:
         if refusal not in self.counts and len(self.counts) >= MAX_ENTRIES:
             refusal = Denial(OWNER, "others", "", error.code)
         self.counts[refusal] += 1
-        if refusal not in self.seen and len(self.seen) < MAX_ENTRIES:
-            self.seen.add(refusal)
+        if refusal not in self.recorded and len(self.recorded) < MAX_ENTRIES:
             self.nudge()
 
     async def tick(self) -> float:
-        counts, self.counts = self.counts, Counter()
-        if not counts:
-            self.seen.clear()
+        now = self.clock()
+        self.recorded = {each: at for each, at in self.recorded.items() if now - at < self.every}
+        due = {each: n for each, n in self.counts.items() if each not in self.recorded}
+        if not due:
             return self.every
         await self.store.record(
             [
@@ -62,9 +73,11 @@ class DenialLog:
                     target=refusal.target,
                     detail=f"{refusal.code} {count}",
                 )
-                for refusal, count in counts.items()
+                for refusal, count in due.items()
             ]
         )
+        self.recorded |= dict.fromkeys(due, now)
+        self.counts -= Counter(due)
         return self.every
 
 

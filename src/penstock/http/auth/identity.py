@@ -11,6 +11,7 @@ from penstock.rules.access import EVERY, Right, parse_grant
 from penstock.rules.validation import NAME, is_encodable
 
 MAX_SUBJECT_LENGTH = 200
+MAX_GROUPS = 100
 GRANT_PREFIX = "penstock:"
 # The verbs of the right to consume that a token may be limited to. Uploads belong to complete.
 CONSUME_VERBS = frozenset({
@@ -58,6 +59,8 @@ class Identity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     subject: str
     tenant: str = "default"
     roles: tuple[str, ...] = ()
+    # Roles of a person by a token. They give no rights, but human steps may be assigned to them.
+    groups: tuple[str, ...] = ()
     grants: tuple[str, ...] = ()
     scopes: tuple[str, ...] = (EVERY,)
     types: tuple[str, ...] = (EVERY,)
@@ -84,6 +87,7 @@ def make_identity(
         tenant=read_tenant(claims, believed.tenant_claim),
         grants=grants,
         verbs=verbs,
+        groups=tuple(split_words(claims.get("roles", claims.get("groups"))))[:MAX_GROUPS],
         types=read_types(claims, required=believed.require_event_types),
         until=until,
     )

@@ -65,6 +65,7 @@ class Principal:
         expires_at: Moment = NEVER,
         *,
         verbs: frozenset[str] | None = None,
+        roles: Iterable[str] = (),
     ) -> None:
         self.subject = subject
         self.tenant = tenant
@@ -75,6 +76,8 @@ class Principal:
         self.expires_at = expires_at
         # The verbs of the right to consume that its token allows, or None for all.
         self.verbs = verbs
+        # Human steps may be assigned to them.
+        self.roles = frozenset(roles)
 
     @cached_property
     def holder(self) -> str:

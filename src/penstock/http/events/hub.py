@@ -10,8 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.http.events.frames import KEEPALIVE, make_frame
-from penstock.model.message import HistoryRow, State, Verb
+from penstock.model.filter import Candidate, Node
+from penstock.model.message import State
 from penstock.rules.access import EVERY
+from penstock.rules.events import CLAIMED, EXTENDED, HISTORY_KINDS, PUBLISHED, STATES
+from penstock.rules.filter_match import matches
+from penstock.store import Store
 from penstock.wire.fields import Time
 
 # So many of a crowd read in one turn of the loop.
@@ -20,25 +24,18 @@ WOKEN_AT_ONCE = 20
 MAX_BACKLOG = 1_000
 # Messages whose type and correlation id are known without a look.
 MAX_KNOWN_MESSAGES = 20_000
+MAX_HEADINGS = 1_000
 # The tail may lag behind a long transaction; beyond this many an event may be sent twice.
 MAX_ANNOUNCED = 100_000
-OF_VERB = {
-    Verb.REDRIVE: "message.redriven",
-    Verb.RELEASE: "message.released",
-    Verb.PARK: "message.parked",
-    Verb.RECLAIM: "message.lease_lost",
-}
-PUBLISHED = "message.published"
+BULK_STARTED, BULK_PROGRESS, BULK_ENDED = "bulk.started", "bulk.progress", "bulk.ended"
 # The first event of every stream gives clients an id to resume from.
 OPENED = "stream.opened"
 LIVE = (
-    "message.claimed", "message.extended", "queue.changed", "queue.deleted", "scope.changed",
-    "agent.failed", "agent.recovered",
+    CLAIMED, EXTENDED, "queue.changed", "queue.deleted", "scope.changed",
+    "agent.failed", "agent.recovered", "anomaly.opened", "anomaly.resolved",
+    BULK_STARTED, BULK_PROGRESS, BULK_ENDED,
 )  # fmt: skip
-KINDS = (
-    PUBLISHED, *sorted(OF_VERB.values()), "message.retried", "message.dead",
-    "message.completed", "message.failed", "message.expired", "message.cancelled", *LIVE,
-)  # fmt: skip
+KINDS = (PUBLISHED, *HISTORY_KINDS, *LIVE)
 encode = msgspec.json.Encoder().encode
 
 
@@ -57,6 +54,9 @@ class Event(Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     error: str | None = None
     correlation_id: str | None = None
+    # Messages that a bulk action has changed. Set instead of an id if too many messages were
+    # claimed at once to tell of each.
+    count: int = 0
 
 
 class EncodedEvent(Struct, frozen=True, dict=True):
@@ -77,7 +77,7 @@ class EncodedEvent(Struct, frozen=True, dict=True):
 
 
 class Filter(Struct, frozen=True):
-    """Of a tenant; of these scopes, queues and kinds, if any are named."""
+    """Of a tenant; of these scopes, queues and kinds, if any are named; that match the node."""
 
     tenant: str
     scopes: frozenset[str] = frozenset()
@@ -85,6 +85,7 @@ class Filter(Struct, frozen=True):
     kinds: frozenset[str] = frozenset()
     # Of what is about no queue, whether all may be seen.
     allows: Callable[[str, str], bool] = lambda scope, queue: True
+    node: Node | None = None
 
     def matches(self, told: EncodedEvent) -> bool:
         event = told.event
@@ -94,7 +95,24 @@ class Filter(Struct, frozen=True):
             and (not self.queues or event.queue in self.queues)
             and (not self.kinds or event.kind in self.kinds)
             and self.allows(event.scope, event.queue or EVERY)
+            and (self.node is None or matches(self.node, make_candidate(event)))
         )
+
+
+def make_candidate(event: Event) -> Candidate:
+    """Returns the fields of an event that a filter tests."""
+    return Candidate(
+        state=None if event.state not in STATES else State(event.state),
+        queue=event.queue or None,
+        scope=event.scope or None,
+        type=event.type,
+        id=None if event.id is None else int(event.id),
+        correlation=event.correlation_id,
+        consumer=event.consumer,
+        reason=event.reason,
+        error=event.error,
+        attempts=event.attempts if event.id is not None else None,
+    )
 
 
 class EventListener:
@@ -157,6 +175,14 @@ class Hub:
     def wanted(self) -> bool:
         return bool(self.listeners or self.awaited)
 
+    def wants(self, kinds: Iterable[str]) -> bool:
+        """True if a listener asked for one of these kinds."""
+        asked = frozenset(kinds)
+        return any(
+            not listener.filter.kinds or asked & listener.filter.kinds
+            for listener in self.listeners
+        )
+
     def listen(self, filter: Filter) -> EventListener:
         listener = EventListener(filter, self.wake, self.cursor)
         if self.closed:
@@ -213,6 +239,14 @@ class Hub:
         if len(self.known) > MAX_KNOWN_MESSAGES:
             self.known.popitem(last=False)
 
+    async def learn(self, store: Store, ids: Iterable[int]) -> None:
+        """Reads the types and correlation ids of messages that are not known yet."""
+        unknown = list(dict.fromkeys(id for id in ids if id not in self.known))
+        for start in range(0, len(unknown), MAX_HEADINGS):
+            found = await store.headings(unknown[start : start + MAX_HEADINGS])
+            for id, heading in found.items():
+                self.remember(id, heading.type, heading.correlation_id)
+
     def announce(self, told: EncodedEvent, id: int) -> None:
         """A message published here: told at once, unless the follower was quicker, and not again
         when it reads it."""
@@ -252,13 +286,3 @@ class WakeSignal:
     async def tick(self) -> float:
         self.hub.send_keepalives()
         return self.every
-
-
-def classify(row: HistoryRow) -> str:
-    if row.state is State.DEAD:
-        return "message.dead"
-    if row.verb in OF_VERB:
-        return OF_VERB[row.verb]
-    if row.state in (State.SCHEDULED, State.READY):
-        return "message.retried"
-    return f"message.{row.state}"

@@ -2,19 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 
 import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
+from penstock.broker.activity_reading import find_last
 from penstock.broker.queue_cache import QueueCache
-from penstock.errors import Archived, NotFound, StoreError
-from penstock.http.events.hub import PUBLISHED, EncodedEvent, Event, Hub, classify
+from penstock.errors import NotFound, StoreError
+from penstock.http.events.hub import EncodedEvent, Event, Hub
+from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.model.message import HistoryRow, Moment, StoredMessage
 from penstock.model.store_types import Cursor
 from penstock.outage import Outages
+from penstock.rules.events import PUBLISHED, classify
 from penstock.store import Store
 from penstock.wire.fields import to_datetime
 
@@ -49,7 +52,16 @@ def parse_resume_point(text: str) -> ResumePoint | None:
 class HistoryReader:
     """Reads on from a mark. Repeats what it is not sure of; never skips."""
 
-    def __init__(self, store: Store, directory: QueueCache, hub: Hub, mark: ResumePoint) -> None:
+    def __init__(
+        self,
+        store: Store,
+        directory: QueueCache,
+        hub: Hub,
+        mark: ResumePoint,
+        watcher: LeaseWatcher | None = None,
+    ) -> None:
+        # Tells which claims the history shows first.
+        self.watcher = watcher
         self.store = store
         self.directory = directory
         self.hub = hub
@@ -69,7 +81,10 @@ class HistoryReader:
         feed = await self.store.feed(Cursor(message=self.mark.message, history=FARTHEST), PAGE_SIZE)
         rows = await self.read_rows()
         told = [await self.make_published_event(message) for message in feed.messages]
+        await self.hub.learn(self.store, [row.id for row in rows])
         told += [await self.make_history_event(row) for row in rows]
+        if self.watcher is not None:
+            told += await self.watcher.tell_ended(rows)
         # The mark moves last, so that everything is read again after an error.
         self.mark = ResumePoint(feed.cursor.message, self.mark.history)
         self.advance(rows)
@@ -116,7 +131,7 @@ class HistoryReader:
 
     async def make_history_event(self, row: HistoryRow) -> EncodedEvent:
         queue = await self.directory.get_by_id(row.queue_id)
-        type, correlation_id = await self.lookup_type(row.id)
+        type, correlation_id = self.hub.known.get(row.id, (None, None))
         event = Event(
             classify(row),
             to_datetime(row.at),
@@ -128,21 +143,10 @@ class HistoryReader:
             row.attempts,
             row.consumer,
             row.reason,
-            row.error,
+            None if "error" in queue.settings.mask else row.error,
             correlation_id,
         )
         return EncodedEvent(event, queue.scope.tenant, self.cursor)
-
-    async def lookup_type(self, id: int) -> tuple[str | None, str | None]:
-        if id not in self.hub.known:
-            try:
-                record = await self.store.get(id)
-            except Archived:
-                record = None
-            if record is None:
-                return None, None
-            self.hub.remember(id, record.message.type, record.message.meta.correlation_id)
-        return self.hub.known[id]
 
 
 def event_time(told: EncodedEvent) -> datetime:
@@ -161,28 +165,25 @@ async def find_newest(store: Store) -> ResumePoint:
     return ResumePoint(await find_last(messages_after), await find_last(history_after))
 
 
-async def find_last(any_after: Callable[[int], Awaitable[bool]]) -> int:
-    low, high = -1, FARTHEST
-    while high - low > 1:
-        middle = (low + high) // 2
-        if await any_after(middle):
-            low = middle
-        else:
-            high = middle
-    return high
-
-
 class HistoryTail:
     """Follows the history of the store while there are listeners."""
 
     name = "event_follower"
     every = 0.2
 
-    def __init__(self, store: Store, directory: QueueCache, hub: Hub, outages: Outages) -> None:
+    def __init__(
+        self,
+        store: Store,
+        directory: QueueCache,
+        hub: Hub,
+        outages: Outages,
+        watcher: LeaseWatcher,
+    ) -> None:
         self.store = store
         self.directory = directory
         self.hub = hub
         self.outages = outages
+        self.watcher = watcher
         self.reader: HistoryReader | None = None
         self.starting = asyncio.Lock()
         # Bounds how many returning clients read what they missed at the same time.
@@ -193,7 +194,7 @@ class HistoryTail:
         async with self.starting:
             if self.reader is None:
                 end = await find_newest(self.store)
-                self.reader = HistoryReader(self.store, self.directory, self.hub, end)
+                self.reader = HistoryReader(self.store, self.directory, self.hub, end, self.watcher)
                 self.hub.cursor = str(end)
             return self.reader
 

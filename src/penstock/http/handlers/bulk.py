@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import StreamingResponse
 
-from penstock.errors import InvalidInput, PenstockError
+from penstock.errors import FieldMasked, InvalidInput, PenstockError
 from penstock.http.context import RequestContext
 from penstock.http.errors import make_malformed_error
 from penstock.http.handlers.publish import announce_one, refuse_unfit
@@ -20,10 +20,10 @@ from penstock.wire.fields import Name
 from penstock.wire.publish import Problem, PublishRequest, make_draft
 from penstock.wire.records import (
     Imported,
+    MessageView,
     RedriveFilter,
     RedriveOutcome,
     RedriveOutcomes,
-    make_message_view,
 )
 
 bulk = OperationTable("messages")
@@ -33,6 +33,8 @@ MAX_RESPONSE_TIME_S = 20.0
 MAX_ERRORS = 100
 NDJSON = "application/x-ndjson"
 UNFINISHED = frozenset({State.SCHEDULED, State.READY, State.CLAIMED})
+# An exported message has fields that a publisher cannot set; imports skip them.
+KNOWN_FIELDS = {*PublishRequest.__struct_fields__, *MessageView.__struct_fields__}
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(PublishRequest).decode
 
@@ -108,7 +110,7 @@ async def stream_export(
         page = await call.admin.find(
             queue, state=state, after=after, limit=PAGE_SIZE, scope=call.scope
         )
-        yield b"".join(encode(make_message_view(record, queue)) + b"\n" for record in page)
+        yield b"".join([encode(await call.view(record)) + b"\n" for record in page])
         if len(page) < PAGE_SIZE:
             return
         after = page[-1].message.id
@@ -201,19 +203,15 @@ def decode_fields(line: bytes) -> dict[str, msgspec.Raw]:
 
 
 def read(fields: dict[str, msgspec.Raw], queue: str) -> PublishRequest:
-    if unknown := fields.keys() - set(PublishRequest.__struct_fields__) - TOLD:
+    if unknown := fields.keys() - KNOWN_FIELDS:
         raise InvalidInput(f"unknown field {', '.join(sorted(unknown))}")
+    if b'"' in bytes(fields.get("masked", b"")):
+        raise FieldMasked(
+            "the message was exported without the right 'reveal'; its masked values are lost"
+        )
     kept = {name: fields[name] for name in PublishRequest.__struct_fields__ if name in fields}
     kept["queue"] = msgspec.Raw(encode(queue))
     try:
         return decode(encode(kept))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise make_malformed_error(error) from None
-
-
-# Fields of an exported message that a publisher cannot set.
-TOLD = {
-    "id", "state", "attempts", "deliveries", "created_at", "reason", "error", "due_at",
-    "lease_until", "consumer", "claimed_at", "begun_at", "blocked_by", "cancel_requested",
-    "percent", "note", "redrives", "dedup_key", "timeline",
-}  # fmt: skip

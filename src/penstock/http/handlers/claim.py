@@ -16,6 +16,7 @@ from penstock.model.fields import copy_message_fields
 from penstock.model.message import PLAIN, Flag, Leased, Meta
 from penstock.model.queue import DEAD_LETTER
 from penstock.rules.access import Right
+from penstock.rules.events import CLAIMED
 from penstock.wire.consume import ClaimRequest, Deliveries, Delivery
 from penstock.wire.fields import encode_body, to_datetime, to_optional_datetime
 
@@ -86,7 +87,7 @@ async def make_claim_key(call: RequestContext, sent: ClaimRequest) -> ClaimKey:
         call.caller.tenant,
         call.scope,
         tuple((want.queue, call.caller.filter_types(want.types)) for want in sent.queues),
-        sent.lease,
+        sent.visibility_timeout_s if sent.lease is None else sent.lease,
         sent.begins,
         sent.merge,
         await dead_queues(call) if from_dead else None,
@@ -155,12 +156,19 @@ def tell(call: RequestContext, taken: ClaimResult, waiter: Waiter) -> None:
             waited = max(0.0, time.time() - message.created_at / MICROS_PER_SECOND)
             metrics.waits.add(metrics.queue(queues[message.queue_id].name), waited)
     if call.service.hub.listeners:
-        call.service.hub.tell([make_claimed_event(call, each, waiter) for each in taken.messages])
+        is_news = call.service.lease_watcher.ledger.note_claim
+        call.service.hub.tell(
+            [
+                make_claimed_event(call, each, waiter)
+                for each in taken.messages
+                if is_news(each.id, each.fence, each.lease_until)
+            ]
+        )
 
 
 def make_claimed_event(call: RequestContext, message: Leased, waiter: Waiter) -> EncodedEvent:
     event = Event(
-        "message.claimed", datetime.now(UTC), call.scope,
+        CLAIMED, datetime.now(UTC), call.scope,
         call.service.directory.by_id[message.queue_id].name, str(message.id),
         message.type, "claimed", message.attempts, waiter.consumer,
         correlation_id=message.meta.correlation_id,

@@ -11,6 +11,7 @@ from penstock.http.events.sse import EventStream
 from penstock.http.events.tail import ResumePoint, parse_resume_point
 from penstock.http.operations import OperationTable
 from penstock.rules.access import Right
+from penstock.rules.events import parse_event_filter
 from penstock.wire.access import TicketView
 from penstock.wire.fields import to_datetime
 
@@ -30,6 +31,8 @@ async def stream_events(
     scope: Names = (),
     queue: Names = (),
     kind: Names = (),
+    filter: Annotated[str, Meta(description="A filter, such as type:mail.* -state:completed.")]
+    | None = None,
     last_event_id: Annotated[
         str, Meta(max_length=100, description="Replaces the header Last-Event-ID.")
     ]
@@ -37,15 +40,18 @@ async def stream_events(
     ticket: Annotated[str, Meta(max_length=8_192, description="Replaces the header Authorization.")]
     | None = None,
 ) -> EventStream:
-    """Streams the events of the given scopes, queues and kinds, or all. Events carry no message
-    bodies. With Last-Event-ID, missed events are sent first, at least once. A browser's EventSource
-    cannot send headers: give it a ticket, and the id of the last event in `last_event_id`."""
+    """Streams the events of the given scopes, queues and kinds, or all. `filter` selects by fields
+    that events carry. Events carry no message bodies. With Last-Event-ID, missed events are sent
+    first, at least once. A browser's EventSource cannot send headers: give it a ticket, and the id
+    of the last event in `last_event_id`."""
     if unknown := set(kind) - set(KINDS):
         raise InvalidInput(f"unknown kind {', '.join(sorted(unknown))}; use {', '.join(KINDS)}")
     missed = parse_last_event_id(call.get_header(b"last-event-id") or last_event_id)
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
-    wanted = Filter(call.caller.tenant, *names, allows=call.allows)
+    node = None if filter is None else parse_event_filter(filter, await call.service.store.now())
+    wanted = Filter(call.caller.tenant, *names, allows=call.allows, node=node)
     await call.service.follower.start()
+    await call.service.lease_watcher.start()
     call.service.event_streams.take(call.caller)
     return EventStream(call, call.service.hub.listen(wanted), missed)
 

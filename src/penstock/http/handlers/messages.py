@@ -3,7 +3,8 @@
 import asyncio
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from penstock.app.job import failure_of
@@ -13,6 +14,8 @@ from penstock.http.context import RequestContext
 from penstock.http.handlers.publish import refuse_shell
 from penstock.http.operations import OperationTable
 from penstock.model.message import Record, State
+from penstock.rules.items import find_successor
+from penstock.rules.masking import list_hidden, mask_record, mask_result
 from penstock.wire.fields import (
     Cursor,
     Name,
@@ -32,7 +35,6 @@ from penstock.wire.records import (
     RedriveRequest,
     RedriveResponse,
     make_explanation,
-    make_message_view,
 )
 
 messages = OperationTable("messages")
@@ -53,6 +55,7 @@ async def list_messages(
     limit: PageLimit = 50,
     cursor: Cursor | None = None,
     filter: FilterText | None = None,
+    bodies: Annotated[bool, Meta(description="Include the bodies.")] = True,
 ) -> MessagePage:
     """`name` finds the message of that name in `queue`. `filter` selects by any field, such as
     `state:dead error:timeout label.tier:gold`."""
@@ -60,7 +63,7 @@ async def list_messages(
         return await find_by_name(call, queue, name)
     if filter is not None:
         text = join_terms(filter, queue=queue, state=state, type=type, correlation=correlation_id)
-        return await search_messages(call, text, limit, cursor)
+        return omit_bodies(await search_messages(call, text, limit, cursor), bodies)
     tokens = call.service.tokens
     listed_by = (call.caller.tenant, call.scope, queue, state, type, correlation_id)
     before = None if cursor is None else tokens.unseal_cursor(cursor, listed_by)
@@ -73,10 +76,17 @@ async def list_messages(
         limit=limit,
         scope=call.scope,
     )
-    listed = [await make_view(call, record) for record in found]
+    listed = [await call.view(record) for record in found]
     more = len(found) == limit
     last = tokens.seal_cursor(found[-1].message.id, listed_by) if more else None
-    return MessagePage(listed, last)
+    return omit_bodies(MessagePage(listed, last), bodies)
+
+
+def omit_bodies(page: MessagePage, bodies: bool) -> MessagePage:
+    if bodies:
+        return page
+    shown = [replace(view, body=UNSET, body_base64=None) for view in page.messages]
+    return replace(page, messages=shown)
 
 
 async def search_messages(
@@ -87,7 +97,7 @@ async def search_messages(
     after = None if cursor is None else tokens.unseal_name(cursor, sealed_by)
     found = await call.admin.search(filter, cursor=after, limit=limit, scope=call.scope)
     return MessagePage(
-        [await make_view(call, record) for record in found.records],
+        [await call.view(record) for record in found.records],
         None if found.cursor is None else tokens.seal_name(found.cursor, sealed_by),
         to_optional_datetime(found.scanned_to),
     )
@@ -101,7 +111,7 @@ async def find_by_name(call: RequestContext, queue: str | None, name: str) -> Me
         record = await call.admin.get(f"{queue}/{name}", scope=call.scope)
     except NotFound:
         return MessagePage([])
-    return MessagePage([await make_view(call, record)])
+    return MessagePage([await call.view(record)])
 
 
 @messages.add(
@@ -138,6 +148,13 @@ async def redrive_message(
     edited: RedriveRequest,
 ) -> RedriveResponse:
     body = decode_body(edited.body, edited.body_base64) or None
+    if edited.from_step is not None:
+        if body is not None:
+            raise InvalidInput("give body or from_step, not both: an edited message has no steps")
+        record = await call.admin.get(reference, scope=call.scope)
+        again, _ = await call.broker.waits.redrive_from(record.message.id, edited.from_step)
+        call.service.wake_tail()
+        return RedriveResponse(str(again.id))
     if body is not None:
         record = await call.admin.get(reference, scope=call.scope)
         queue = await call.broker.get_queue_by_id(record.message.queue_id)
@@ -172,34 +189,46 @@ async def get_result(
     was cancelled."""
     record = await wait_for_end(call, reference, min(wait, MAX_WAIT_S))
     id = str(record.message.id)
+    queue = await call.broker.get_queue_by_id(record.message.queue_id)
+    hidden = list_hidden(queue, call.reveals)
     if not has_ended(record):
         return Response(status_code=202, headers={"x-message-state": record.state.value})
     if record.state is not State.COMPLETED:
-        raise failure_of(f"message {id}", record)
+        raise failure_of(f"message {id}", mask_record(record, hidden).record)
     body = await call.broker.read_result(record.message.id)
     if body is None:
         return Response(status_code=204)
+    body = mask_result(body, hidden)
     media_type = "application/json" if is_json(body or b" ") else "application/octet-stream"
     return Response(body, media_type=media_type)
 
 
 async def wait_for_end(call: RequestContext, reference: str, wait: float) -> Record:
     """Returns the message when it has ended or the wait is over."""
-    admin, hub = call.admin, call.service.hub
-    record = await admin.get(reference, scope=call.scope)
+    hub = call.service.hub
+    record = await get_last(call, reference)
     if has_ended(record) or wait <= 0:
         return record
-    happened = hub.expect(record.message.id)
+    id = record.message.id
+    happened = hub.expect(id)
     until = asyncio.get_running_loop().time() + wait
     try:
         await call.service.follower.start()
         while not has_ended(record) and (left := until - asyncio.get_running_loop().time()) > 0:
             await wait_for_event(happened, min(left, POLL_INTERVAL_S))
-            record = await admin.get(record.message.id, scope=call.scope)
+            record = await get_last(call, record.message.id)
             if hub.closed:
                 break
     finally:
-        hub.forget(record.message.id, happened)
+        hub.forget(id, happened)
+    return record
+
+
+async def get_last(call: RequestContext, reference: int | str) -> Record:
+    """Returns the message, or the last one that replaced it by a move or an edit."""
+    record = await call.admin.get(reference, scope=call.scope)
+    while (successor := find_successor(record)) is not None:
+        record = await call.admin.get(successor, scope=call.scope)
     return record
 
 
@@ -228,9 +257,4 @@ async def explain(call: RequestContext, reference: Reference) -> Explanation:
 async def get_message(call: RequestContext, reference: Reference) -> MessageView:
     """Returns the message with its timeline."""
     record = await call.admin.get(reference, scope=call.scope)
-    return await make_view(call, record, timeline=True)
-
-
-async def make_view(call: RequestContext, record: Record, *, timeline: bool = False) -> MessageView:
-    queue = await call.broker.get_queue_by_id(record.message.queue_id)
-    return make_message_view(record, queue.name, timeline=timeline)
+    return await call.view(record, timeline=True)

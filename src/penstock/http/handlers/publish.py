@@ -5,18 +5,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from penstock.broker.publish import answer
 from penstock.errors import Forbidden, InvalidInput, PenstockError
 from penstock.http.context import RequestContext
-from penstock.http.events.hub import PUBLISHED, EncodedEvent, Event
+from penstock.http.events.hub import EncodedEvent, Event
 from penstock.http.metrics.metrics import count_values
 from penstock.model.message import Dedup, Draft
 from penstock.model.settings import SHELL_TYPE
 from penstock.model.store_types import Published
 from penstock.rules.access import Right
 from penstock.rules.callbacks import check_url
+from penstock.rules.events import PUBLISHED
 from penstock.wire.publish import (
     Problem,
     PublishBatchRequest,
@@ -43,7 +45,8 @@ async def publish(call: RequestContext, sent: PublishRequest) -> PublishResult:
         metrics = call.service.metrics
         metrics.published.add(metrics.queue(draft.queue))
         announce(call, [(draft, published)])
-    return PublishResult(str(published.id), published.duplicate)
+    routed = list(published.routed) or UNSET
+    return PublishResult(str(published.id), published.duplicate, routed)
 
 
 async def publish_many(call: RequestContext, sent: PublishBatchRequest) -> PublishOutcomes:
@@ -144,7 +147,8 @@ def read_headers(call: RequestContext) -> PublishHeaders | None:
 
 def make_outcome(published: Published) -> PublishOutcome:
     if published.code is None:
-        return PublishOutcome(str(published.id), published.duplicate)
+        routed = list(published.routed)
+        return PublishOutcome(str(published.id), published.duplicate, routed=routed)
     return PublishOutcome(error=Problem(published.code, published.error or published.code))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
+from penstock.broker.scopes import ScopeAdmin, ScopeDetails
 from penstock.errors import InvalidInput, NotFound
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext, cut_page
@@ -19,6 +20,8 @@ from penstock.wire.fields import Cursor, Name, PageLimit, Word, to_optional_mome
 from penstock.wire.publish import make_draft
 from penstock.wire.queues import (
     ChangeQueue,
+    DescribeScope,
+    EnsureQueue,
     NewQueue,
     NewSchedule,
     NewScope,
@@ -43,13 +46,27 @@ QUEUE_NAME = attrgetter("name")
 schedules = OperationTable("schedules")
 
 
+def get_scopes(call: RequestContext) -> ScopeAdmin:
+    return ScopeAdmin(call.admin)
+
+
+def make_scope_view(scope: ScopeDetails) -> ScopeState:
+    return ScopeState(
+        name=scope.name,
+        paused=scope.state != "active",
+        state=scope.state,
+        display_name=scope.display_name,
+        description=scope.description,
+    )
+
+
 @scopes.add("GET", "/v1/scopes", "List scopes", Scopes)
 async def list_scopes(
     call: RequestContext, limit: PageLimit = 1_000, cursor: Cursor | None = None
 ) -> Scopes:
-    found = {queue.scope.name: queue.scope for queue in await call.admin.queues()}
-    page, next_cursor = cut_page(call, found, str, limit, cursor, "scopes")
-    return Scopes([ScopeState(name, found[name].paused) for name in page], next_cursor)
+    found = await get_scopes(call).list_scopes()
+    page, next_cursor = cut_page(call, found, QUEUE_NAME, limit, cursor, "scopes")
+    return Scopes([make_scope_view(each) for each in page], next_cursor)
 
 
 @scopes.add(
@@ -58,8 +75,29 @@ async def list_scopes(
 )  # fmt: skip
 async def create_scope(call: RequestContext, new: NewScope) -> ScopeState:
     call.act_in(new.name)
-    scope = await call.admin.create_scope(new.name)
-    return ScopeState(scope.name, scope.paused)
+    await call.admin.create_scope(new.name)
+    described = await get_scopes(call).ensure(
+        new.name, display_name=new.display_name, description=new.description
+    )
+    return make_scope_view(described)
+
+
+@scopes.add("GET", "/v1/scopes/{name}", "Get a scope", ScopeState, extent=Extent.SCOPE)
+async def get_scope(call: RequestContext, name: Name) -> ScopeState:
+    return make_scope_view(await get_scopes(call).get(name))
+
+
+@scopes.add(
+    "PUT", "/v1/scopes/{name}", "Create or describe a scope", ScopeState, takes=DescribeScope,
+    extent=Extent.SCOPE, example={"display_name": "Orders"},
+)  # fmt: skip
+async def ensure_scope(call: RequestContext, name: Name, new: DescribeScope) -> ScopeState:
+    """Creates the scope if it is missing. Repeating the request changes nothing."""
+    call.act_in(name)
+    described = await get_scopes(call).ensure(
+        name, display_name=new.display_name, description=new.description
+    )
+    return make_scope_view(described)
 
 
 @scopes.add(
@@ -76,11 +114,30 @@ async def resume_scope(call: RequestContext, name: Name) -> ScopeState:
     return await switch_scope(call, name, paused=False)
 
 
+@scopes.add("POST", "/v1/scopes/{name}/archive", "Archive a scope", ScopeState,
+            extent=Extent.SCOPE)  # fmt: skip
+async def archive_scope(call: RequestContext, name: Name) -> ScopeState:
+    """Stops publishing to all queues of the scope, and deliveries from them."""
+    call.act_in(name)
+    archived = await get_scopes(call).archive(name)
+    tell(call, "scope.changed", name, "")
+    return make_scope_view(archived)
+
+
+@scopes.add("POST", "/v1/scopes/{name}/unarchive", "Unarchive a scope", ScopeState,
+            extent=Extent.SCOPE)  # fmt: skip
+async def unarchive_scope(call: RequestContext, name: Name) -> ScopeState:
+    call.act_in(name)
+    unarchived = await get_scopes(call).unarchive(name)
+    tell(call, "scope.changed", name, "")
+    return make_scope_view(unarchived)
+
+
 async def switch_scope(call: RequestContext, name: str, *, paused: bool) -> ScopeState:
     call.act_in(name)
     await call.admin.pause_scope(name, paused=paused)
     tell(call, "scope.changed", name, "")
-    return ScopeState(name, paused)
+    return make_scope_view(await get_scopes(call).get(name))
 
 
 @queues.add("GET", "/v1/queues", "List queues", Queues)
@@ -103,6 +160,18 @@ async def create_queue(call: RequestContext, new: NewQueue) -> QueueView:
         new.name, preset_name=new.preset, scope=call.scope, **new.settings
     )
     return announce_change(call, queue)
+
+
+@queues.add(
+    "PUT", "/v1/queues/{queue}", "Create a queue, or set its settings", QueueView,
+    takes=EnsureQueue, example={"settings": {"max_attempts": 3}},
+)  # fmt: skip
+async def ensure_queue(call: RequestContext, queue: Name, new: EnsureQueue) -> QueueView:
+    """Gives the queue exactly these settings. Repeating the request changes nothing."""
+    ensured = await call.admin.ensure_queue(
+        queue, preset_name=new.preset, scope=call.scope, **new.settings
+    )
+    return announce_change(call, ensured)
 
 
 @queues.add("GET", "/v1/queues/{queue}", "Get a queue", QueueView, right=None)

@@ -19,6 +19,7 @@ from penstock.model.queue import DEAD_LETTER
 from penstock.model.store_types import DONE, Answer, AnswerKind, Completion, Extension, Lock, Mark
 from penstock.rules import validation
 from penstock.rules.access import EVERY, Right
+from penstock.rules.events import EXTENDED
 from penstock.wire import consume as wire
 from penstock.wire.fields import decode_body, to_datetime, to_optional_datetime
 from penstock.wire.publish import Problem
@@ -80,12 +81,20 @@ class Settling(Generic[Sent]):
         service = call.service
         for kind, count in count_values([answer.kind for answer in answers]):
             service.metrics.settled.add(self.verb, kind.value, by=count)
+        for lock, answer in zip(locks, answers, strict=True):
+            if answer.kind is AnswerKind.LOST:
+                service.directory.lost_locks.note(lock.id, lock.fence)
         if self.verb == "extend" and service.hub.listeners:
+            is_news = service.lease_watcher.ledger.note_extension
             service.hub.tell(
                 [
                     await make_extended_event(call, lock)
                     for lock, answer in zip(locks, answers, strict=True)
                     if answer.kind is AnswerKind.DONE
+                    and (
+                        answer.lease_until is None
+                        or is_news(lock.id, lock.fence, answer.lease_until)
+                    )
                 ]
             )
         service.wake_tail()
@@ -93,7 +102,7 @@ class Settling(Generic[Sent]):
 
 async def make_extended_event(call: RequestContext, lock: HeldLock) -> EncodedEvent:
     queue = await call.broker.get_queue_by_id(lock.queue_id)
-    event = Event("message.extended", datetime.now(UTC), queue.scope.name, queue.name, str(lock.id))
+    event = Event(EXTENDED, datetime.now(UTC), queue.scope.name, queue.name, str(lock.id))
     return EncodedEvent(event, call.caller.tenant)
 
 

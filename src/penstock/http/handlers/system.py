@@ -1,6 +1,5 @@
 """Routes for health, metrics, agents, workers, stats and autoscaling."""
 
-from html import escape
 from importlib.metadata import version
 from typing import Annotated, Literal
 
@@ -48,25 +47,6 @@ MAX_WORKERS = 1_000
 # Bound of the set of worker ids known to have a row.
 MAX_WORKERS_SEEN = 100_000
 ENDS = ("completed", "failed", "expired", "cancelled")
-COUNTED = ("ready", "scheduled", "claimed", "dead")
-CSP = "default-src 'none'; style-src 'unsafe-inline'"
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Penstock</title>
-<meta name="viewport" content="width=device-width">
-<style>
-:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }}
-body {{ max-width: 50rem; margin: 2rem auto; padding: 0 1rem }}
-table {{ border-collapse: collapse }} th, td {{ padding: .2rem .8rem; text-align: left }}
-th {{ border-bottom: 1px solid }} .n {{ text-align: right }}
-</style>
-<h1>Penstock {version}</h1>
-<table><tr>{heads}{rows}</table>
-<p><a href="v1/stats">Statistics</a> · <a href="metrics">Metrics</a> ·
-<a href="openapi.json">API description</a> · <a href="v1/workers">Workers</a> ·
-<a href="readyz">Health</a></p>
-<p>Reload for new counts. On the command line: <code>penstock status</code>.</p>
-</html>
-"""
 
 
 @system.add(
@@ -250,21 +230,6 @@ async def get_stats(
         ENDED,
         sum(count for (_, place), count in snapshot.depths.items() if place in ENDS) >= ENDED,
     )
-
-
-@system.add("GET", "/", "Overview page", "text/html", scoped=True)
-async def get_overview(call: RequestContext) -> Response:
-    """A page for people: message counts of each queue, and links."""
-    snapshot = await call.service.counts.get_snapshot()
-    views = [make_counts_view(queue, snapshot) for queue in await own_queues(call)]
-    rows = "".join(
-        f"<tr><td>{escape(view.queue)}<td>{view.state.value}"
-        + "".join(f"<td class=n>{getattr(view, name)}" for name in COUNTED)
-        for view in views
-    )
-    heads = "".join(f"<th>{name}" for name in ("queue", "state", *COUNTED))
-    page = PAGE.format(version=escape(version("penstock")), heads=heads, rows=rows)
-    return Response(page, media_type="text/html", headers={"content-security-policy": CSP})
 
 
 async def own_queues(call: RequestContext) -> list[Queue]:

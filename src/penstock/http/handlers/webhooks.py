@@ -8,13 +8,12 @@ from msgspec import Meta
 from penstock.http.auth.principal import Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
-from penstock.model.queue import CALLBACK
 from penstock.rules.access import Right
 from penstock.rules.callbacks import check_url
 from penstock.rules.subscriptions import WebhookSubscription
 from penstock.webhooks.subscriptions import StoredSubscription
 from penstock.wire.fields import Cursor, PageLimit, Reference
-from penstock.wire.records import MessagePage, make_message_view
+from penstock.wire.records import MessagePage
 from penstock.wire.webhooks import (
     CallbackSecret,
     NewSubscription,
@@ -106,7 +105,7 @@ def make_view(kept: StoredSubscription) -> SubscriptionView:
 async def list_callbacks(call: RequestContext, reference: Reference) -> MessagePage:
     """Each callback is a message: `due_at` is its next attempt, `timeline` lists all attempts."""
     found = await call.admin.callbacks(reference, scope=call.scope)
-    return MessagePage([make_message_view(record, CALLBACK, timeline=True) for record in found])
+    return MessagePage([await call.view(record, timeline=True) for record in found])
 
 
 @callbacks.add(

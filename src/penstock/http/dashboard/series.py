@@ -1,0 +1,108 @@
+"""Figures of one queue in buckets of five seconds, for the last five minutes."""
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from penstock.model.message import HistoryRow, Moment, State, Verb
+from penstock.rules.fingerprints import make_template
+
+BUCKET_S = 5
+BUCKET_MICROS: Moment = BUCKET_S * 1_000_000
+BUCKETS = 60
+# Rates are means over so many complete buckets.
+RATE_BUCKETS = 6
+MAX_DEATHS = 200
+FAILED_VERBS = frozenset({Verb.NACK, Verb.FAIL, Verb.REJECT, Verb.RECLAIM})
+
+
+def find_bucket(moment: Moment) -> int:
+    return moment // BUCKET_MICROS
+
+
+class Sample(Struct, frozen=True):
+    """A queue as it was counted. `since` is when the oldest claimable message became ready."""
+
+    ready: int
+    claimed: int
+    since: Moment | None
+
+
+class QueueSeries:
+    """What happened in one queue. Buckets without an entry had nothing."""
+
+    def __init__(self, begun: int) -> None:
+        # The first bucket whose published messages are known; earlier ones cannot be.
+        self.begun = begun
+        self.published: Counter[int] = Counter()
+        self.completed: Counter[int] = Counter()
+        self.failed: Counter[int] = Counter()
+        self.samples: dict[int, Sample] = {}
+        self.deaths: deque[tuple[int, str]] = deque(maxlen=MAX_DEATHS)
+        # Ended messages that were counted, and when those ended that were not.
+        self.ended = 0
+        self.pending: list[Moment] = []
+        # Unfinished and ended messages at the last count.
+        self.total: int | None = None
+
+    def add(self, row: HistoryRow) -> None:
+        bucket = find_bucket(row.at)
+        if row.state is State.COMPLETED:
+            self.completed[bucket] += 1
+        elif row.verb in FAILED_VERBS:
+            self.failed[bucket] += 1
+        if row.state is State.DEAD:
+            self.deaths.append((bucket, make_template(row.error or "")))
+        if row.final:
+            self.pending.append(row.at)
+
+    def count(self, unfinished: int, at: Moment) -> None:
+        """Derives what was published from the counts: no row is written for it."""
+        left = [moment for moment in self.pending if moment > at]
+        self.ended += len(self.pending) - len(left)
+        self.pending = left
+        total = unfinished + self.ended
+        if self.total is None:
+            self.total = total
+        elif total > self.total:
+            self.published[find_bucket(at)] += total - self.total
+            self.total = total
+
+    def forget_before(self, bucket: int) -> None:
+        for counted in (self.published, self.completed, self.failed, self.samples):
+            for old in [each for each in counted if each < bucket]:
+                del counted[old]
+
+    def is_idle(self) -> bool:
+        return not (self.published or self.completed or self.failed or self.samples)
+
+    def list_published(self, last: int) -> list[int | None]:
+        """Returns the buckets up to `last`; None for those before counting began."""
+        return [self.published[each] if each >= self.begun else None for each in list_buckets(last)]
+
+    def compute_rate(self, counted: Counter[int], last: int) -> float:
+        """Returns a mean per second. The last bucket is not over yet."""
+        known = [each for each in range(last - RATE_BUCKETS, last) if each > self.begun]
+        if not known:
+            return counted[last] / BUCKET_S
+        return sum(counted[each] for each in known) / (len(known) * BUCKET_S)
+
+    def find_deaths(self, last: int) -> tuple[int, str | None]:
+        """Returns how many messages died in the window, and the most common error."""
+        found = [template for bucket, template in self.deaths if bucket > last - BUCKETS]
+        common = Counter(filter(None, found)).most_common(1)
+        return len(found), common[0][0] if common else None
+
+
+def list_buckets(last: int) -> range:
+    return range(last - BUCKETS + 1, last + 1)
+
+
+def sum_series(
+    all_series: list[QueueSeries], last: int, pick: Callable[[QueueSeries], Counter[int]]
+) -> list[int]:
+    total: Counter[int] = Counter()
+    for series in all_series:
+        total.update(pick(series))
+    return [total[each] for each in list_buckets(last)]

@@ -1,0 +1,253 @@
+"""Routes of the dashboard: its files, session, overview, failures and stream of changes."""
+
+import time
+from importlib.metadata import version
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from penstock.broker.liveness import is_gone
+from penstock.errors import Unauthenticated
+from penstock.http.auth.authenticate import SessionProof
+from penstock.http.auth.principal import OWNER, Principal
+from penstock.http.auth.request_credential import SESSION_COOKIE
+from penstock.http.auth.tickets import SESSION_LIFETIME_S
+from penstock.http.context import RequestContext
+from penstock.http.dashboard.change_stream import ChangeStream
+from penstock.http.dashboard.files import read_web_file
+from penstock.http.dashboard.overview import OverviewInputs, make_overview
+from penstock.http.handlers.system import own_queues, own_workers
+from penstock.http.operations import OperationTable
+from penstock.model.message import Record
+from penstock.rules.access import EVERY, Right
+from penstock.rules.failure_groups import FailedMessage, group_failures
+from penstock.rules.masking import list_hidden
+from penstock.wire.dashboard import (
+    FailureGroups,
+    Overview,
+    SessionView,
+    SignIn,
+    make_group_view,
+)
+from penstock.wire.fields import FileName, Name, to_datetime
+
+dashboard = OperationTable("dashboard", scoped=False)
+# Nothing inline and nothing from elsewhere: a body that is shown can never run.
+PAGE_POLICY = (
+    "default-src 'self'; img-src 'self' data:; base-uri 'self'; form-action 'self';"
+    " frame-ancestors 'none'; object-src 'none'"
+)
+# Redoc writes style elements and draws its logo from a data URL.
+DOCS_POLICY = PAGE_POLICY + "; style-src 'self' 'unsafe-inline'; worker-src 'self' blob:"
+PAGE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+IMMUTABLE = "public, max-age=31536000, immutable"
+FAILURES_PAGE = 500
+MAX_FAILURES = 5_000
+MAX_FAILURES_S = 1.0
+MICROS_PER_SECOND = 1_000_000
+encode_view = msgspec.json.Encoder().encode
+
+
+def send_file(call: RequestContext, name: str, headers: dict[str, str]) -> Response:
+    """Answers with a built file, compressed if the client takes it, or with 304."""
+    found = read_web_file(name)
+    headers = {**headers, "etag": found.etag, "vary": "accept-encoding"}
+    if call.get_header(b"if-none-match") == found.etag:
+        return Response(status_code=304, headers=headers)
+    content = found.content
+    if "gzip" in (call.get_header(b"accept-encoding") or "") and found.compressed is not None:
+        content = found.compressed
+        headers["content-encoding"] = "gzip"
+    return Response(content, headers=headers, media_type=found.media_type)
+
+
+@dashboard.add("GET", "/", "Dashboard", "text/html", right=None, public=True)
+async def get_dashboard(call: RequestContext) -> Response:
+    """The page for people. It signs in with an API key if the server asks for one."""
+    return send_file(call, "index.html", {**PAGE_HEADERS, "content-security-policy": PAGE_POLICY})
+
+
+@dashboard.add("GET", "/docs", "API explorer", "text/html", right=None, public=True)
+async def get_api_explorer(call: RequestContext) -> Response:
+    """A page that shows this API. It loads nothing from other servers."""
+    return send_file(call, "docs.html", {**PAGE_HEADERS, "content-security-policy": DOCS_POLICY})
+
+
+@dashboard.add(
+    "GET", "/assets/{name}", "Get a file of the dashboard", "application/octet-stream",
+    right=None, public=True,
+)  # fmt: skip
+async def get_asset(call: RequestContext, name: FileName) -> Response:
+    """Names contain a hash of the content, so browsers may keep the files."""
+    headers = {"cache-control": IMMUTABLE, "x-content-type-options": "nosniff"}
+    return send_file(call, f"assets/{name}", headers)
+
+
+@dashboard.add("GET", "/v1/session", "Get the caller and its rights", SessionView, right=None,
+               public=True)  # fmt: skip
+async def get_session(call: RequestContext) -> SessionView:
+    """Answers callers without valid credentials with `signed_in` false."""
+    gate = call.service.gate
+    try:
+        caller = await gate.recognise(call.asgi_scope)
+        return make_session_view(call, caller, await gate.sign_session(call.asgi_scope))
+    except Unauthenticated as error:
+        has_cookie = SESSION_COOKIE in (call.get_header(b"cookie") or "")
+        return SessionView(True, False, str(error) if has_cookie else "")
+
+
+@dashboard.add("POST", "/v1/session", "Sign in", SessionView, takes=SignIn, right=None,
+               public=True, example={"key": "psk_..."})  # fmt: skip
+async def sign_in(call: RequestContext, given: SignIn) -> Response:
+    """Sets a session cookie for 12 hours. It has the rights of the key as they are, and ends with
+    the key."""
+    proof = await call.service.gate.sign_in(given.key.strip(), call.asgi_scope)
+    view = SessionView(call.service.gate.asks, True, csrf=proof.csrf if proof else None)
+    response = Response(encode_view(view), media_type="application/json")
+    if proof is not None:
+        set_cookie(call, response, proof.token, SESSION_LIFETIME_S)
+    return response
+
+
+@dashboard.add("DELETE", "/v1/session", "Sign out", None, status=204, right=None, public=True)
+async def sign_out(call: RequestContext) -> Response:
+    """Deletes the session cookie."""
+    response = Response(status_code=204)
+    set_cookie(call, response, "", 0)
+    return response
+
+
+def set_cookie(call: RequestContext, response: Response, value: str, max_age: int) -> None:
+    scope = call.asgi_scope
+    secure = "https" in (scope.get("scheme"), call.get_header(b"x-forwarded-proto"))
+    response.set_cookie(
+        SESSION_COOKIE,
+        value,
+        max_age=max_age,
+        path=scope.get("root_path") or "/",
+        secure=secure,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def make_session_view(
+    call: RequestContext, caller: Principal, proof: SessionProof | None
+) -> SessionView:
+    able = call.service.store.capabilities
+    return SessionView(
+        call.service.gate.asks,
+        True,
+        subject=caller.subject,
+        tenant=caller.tenant,
+        grants=[str(grant) for grant in caller.access.grants],
+        scopes=sorted(caller.access.scopes),
+        csrf=proof.csrf if proof else None,
+        expires_at=to_datetime(proof.expires_at) if proof else None,
+        version=version("penstock"),
+        engine=able.engine,
+        durability=able.durability,
+        build=read_web_file("index.html").etag.strip('"'),
+    )
+
+
+@dashboard.add("GET", "/v1/overview", "Get live figures of all queues", Overview, scoped=True,
+               headers={"If-None-Match": "The ETag of the last answer."})  # fmt: skip
+async def get_overview(
+    call: RequestContext,
+    limit: Annotated[int, Meta(ge=1, le=500, description="How many queues.")] = 100,
+) -> Response:
+    """The first call starts the counting. It stops a minute after the last one."""
+    service = call.service
+    figures = service.figures
+    await figures.ask()
+    snapshot = figures.counted or await service.counts.get_snapshot()
+    now = await service.store.now()
+    tag = (figures.number, figures.position, snapshot.at, service.directory.version)
+    etag = f'W/"{"-".join(map(str, tag))}-{now // (5 * MICROS_PER_SECOND)}-{limit}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if call.get_header(b"if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    queues = await own_queues(call)
+    inputs = OverviewInputs(
+        now,
+        queues,
+        [row for row in await own_workers(call) if not is_gone(row, now)],
+        snapshot,
+        figures.series,
+        list_failing_agents(call),
+        frozenset(each.id for each in queues if "error" in list_hidden(each, call.reveals)),
+    )
+    body = encode_view(make_overview(inputs, limit))
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def list_failing_agents(call: RequestContext) -> list[tuple[str, str]]:
+    """Only those who may list the agents see them."""
+    caller = call.caller
+    if caller.tenant != OWNER or not caller.access.allows(Right.READ, EVERY):
+        return []
+    statuses = call.service.runner.statuses()
+    return [(status.name, status.error) for status in statuses if status.error is not None]
+
+
+@dashboard.add("GET", "/v1/failures", "Group failed messages by error", FailureGroups, scoped=True)
+async def list_failures(
+    call: RequestContext,
+    queue: Name | None = None,
+    hours: Annotated[float, Meta(gt=0, le=2_400, description="How far back.")] = 24.0,
+) -> FailureGroups:
+    """Reads dead letters and failed messages within bounds, and groups them by a fingerprint of
+    their error in which numbers, names and paths are placeholders."""
+    now = await call.service.store.now()
+    since = now - int(hours * 3_600 * MICROS_PER_SECOND)
+    where = "" if queue is None else f" queue:{queue}"
+    found: list[FailedMessage] = []
+    cursor, scanned, stop_at = None, 0, time.monotonic() + MAX_FAILURES_S
+    while True:
+        page = await call.admin.search(
+            f"(state:dead OR state:failed){where}",
+            cursor=cursor,
+            limit=FAILURES_PAGE,
+            scope=call.scope,
+        )
+        cursor, scanned = page.cursor, scanned + len(page.records)
+        failures = [await make_failure(call, record) for record in page.records]
+        found += [failure for failure in failures if failure.at >= since]
+        if cursor is None or scanned >= MAX_FAILURES or time.monotonic() >= stop_at:
+            break
+    groups = group_failures(found, since, now)
+    return FailureGroups(
+        [make_group_view(group) for group in groups],
+        scanned,
+        cursor is None,
+        to_datetime(since),
+        to_datetime(now),
+    )
+
+
+async def make_failure(call: RequestContext, record: Record) -> FailedMessage:
+    """Takes the view, in which fields that the caller may not see are masked."""
+    view = await call.view(record)
+    last = record.timeline[-1] if record.timeline else None
+    traits = {"queue": view.queue, "type": view.type}
+    traits |= {f"label.{name}": value for name, value in (view.labels or {}).items()}
+    if last is not None and last.consumer:
+        traits["consumer"] = last.consumer
+    at = record.message.created_at if last is None else last.at
+    return FailedMessage(record.message.id, view.queue, view.error or "", at, traits)
+
+
+@dashboard.add("GET", "/v1/changes", "Stream changes (SSE)", "text/event-stream")
+async def stream_changes(call: RequestContext) -> ChangeStream:
+    """Says what a page should fetch again: topics, and names of queues whose messages changed. At
+    most two events per second."""
+    await call.service.figures.ask()
+    call.service.event_streams.take(call.caller)
+    return ChangeStream(call)

@@ -1,0 +1,196 @@
+"""Routes for metrics, consumer statistics, anomalies, alerts and results of the pipeline."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Raw
+
+from penstock.broker.alerts import Alerts
+from penstock.broker.anomalies import Anomalies, AnomalyQuery
+from penstock.broker.metrics import MetricsReader
+from penstock.http.auth.principal import Extent
+from penstock.http.context import RequestContext
+from penstock.http.operations import OperationTable
+from penstock.model.anomalies import AnomalyState, Severity
+from penstock.model.message import Moment
+from penstock.rules.access import Right
+from penstock.rules.durations import parse_seconds
+from penstock.rules.filter_parser import parse_moment
+from penstock.wire.fields import Cursor, Name, PageLimit, Word
+from penstock.wire.metrics import (
+    AlertName,
+    AlertsView,
+    AlertView,
+    AnomaliesView,
+    ConsumerMetricsView,
+    NewAlert,
+    PipelineResults,
+    QueueMetricsView,
+    Words,
+    make_alert_view,
+    make_anomalies_view,
+    make_consumers_view,
+    make_queue_metrics_view,
+)
+
+metrics = OperationTable("metrics")
+alerts = OperationTable("alerts")
+WrittenTime = Annotated[
+    str, Meta(max_length=40, description="A time: 2026-11-16T10:00Z, today or -2h.")
+]
+WrittenDuration = Annotated[str, Meta(max_length=20, description="A duration: 1m, 15m or 1h.")]
+ResultKind = Literal["anomaly", "metrics", "backlog", "consumers", "triage"]
+# Documents of the pipeline have names that begin like this.
+LAKE = "lake/"
+
+
+@metrics.add("GET", "/v1/metrics/queues/{queue}", "Metrics of a queue", QueueMetricsView)
+async def get_queue_metrics(
+    call: RequestContext,
+    queue: Name,
+    type: Word | None = None,
+    since: WrittenTime | None = None,
+    until: WrittenTime | None = None,
+    step: WrittenDuration = "1m",
+) -> QueueMetricsView:
+    """Points of a range, by default of the last hour. Minutes are kept for 48 hours, hours for 90
+    days. `live` is a sample of the queue now."""
+    call.check(Right.READ, queue)
+    reader = read_metrics(call)
+    first, last = await read_times(call, since, until)
+    found = await reader.queue(
+        queue, type=type, since=first, until=last, step=parse_seconds(step), scope=call.scope
+    )
+    return make_queue_metrics_view(found)
+
+
+@metrics.add("GET", "/v1/metrics/consumers", "Statistics of consumers", ConsumerMetricsView)
+async def get_consumer_metrics(
+    call: RequestContext,
+    queue: Name | None = None,
+    since: WrittenTime | None = None,
+    until: WrittenTime | None = None,
+) -> ConsumerMetricsView:
+    """Adds up whole hours, by default the last one. Consumers are kept for 48 hours."""
+    if queue is not None:
+        call.check(Right.READ, queue)
+    reader = read_metrics(call)
+    first, last = await read_times(call, since, until)
+    found = await reader.consumers(queue=queue, since=first, until=last, scope=call.scope)
+    return make_consumers_view(found)
+
+
+@metrics.add("GET", "/v1/anomalies", "List anomalies", AnomaliesView)
+async def list_anomalies(
+    call: RequestContext,
+    kind: Words = (),
+    severity: Annotated[tuple[Severity, ...], Meta(max_length=3)] = (),
+    queue: Words = (),
+    state: AnomalyState | None = None,
+    since: WrittenTime | None = None,
+    until: WrittenTime | None = None,
+    limit: PageLimit = 100,
+) -> AnomaliesView:
+    """Lists the newest first, by default of the last day. `queue` may be a glob. An anomaly is open
+    until nothing like it has happened for ten minutes."""
+    reader = Anomalies(call.service.store, call.service.directory, call.caller.tenant, call.allows)
+    first, last = await read_times(call, since, until)
+    query = AnomalyQuery(
+        since=first,
+        until=last,
+        kinds=kind,
+        severities=severity,
+        queues=queue,
+        state=state,
+        limit=limit,
+    )
+    return make_anomalies_view(await reader.list(query, scope=call.scope))
+
+
+def read_metrics(call: RequestContext) -> MetricsReader:
+    service = call.service
+    return MetricsReader(service.store, service.directory, call.caller.tenant, call.allows)
+
+
+async def read_times(
+    call: RequestContext, since: str | None, until: str | None
+) -> tuple[Moment | None, Moment | None]:
+    if since is None and until is None:
+        return None, None
+    now = await call.service.store.now()
+    first = None if since is None else parse_moment(since, now)
+    return first, None if until is None else parse_moment(until, now)
+
+
+@metrics.add(
+    "GET", "/v1/pipeline/{kind}", "Results of the pipeline", PipelineResults,
+    extent=Extent.STORE, scoped=False,
+)  # fmt: skip
+async def list_pipeline_results(
+    call: RequestContext, kind: ResultKind, limit: PageLimit = 100, cursor: Cursor | None = None
+) -> PipelineResults:
+    """Results of the last seven days that `penstock pipeline run` wrote to the store."""
+    tokens, sealed_by = call.service.tokens, (call.caller.tenant, kind)
+    after = LAKE if cursor is None else tokens.unseal_name(cursor, sealed_by)
+    page = await call.service.store.documents(kind, after, limit)
+    found = [each for each in page if each.name.startswith(LAKE)]
+    more = len(found) == limit
+    last = tokens.seal_name(found[-1].name, sealed_by) if more else None
+    return PipelineResults({each.name.removeprefix(LAKE): Raw(each.body) for each in found}, last)
+
+
+@alerts.add("GET", "/v1/alerts", "List alerts", AlertsView, right=Right.MANAGE, extent=Extent.SCOPE)
+async def list_alerts(call: RequestContext) -> AlertsView:
+    found = await own_alerts(call).list(scope=call.scope)
+    return AlertsView([make_alert_view(each) for each in found])
+
+
+@alerts.add(
+    "POST", "/v1/alerts", "Create an alert", AlertView, takes=NewAlert, status=201,
+    right=Right.MANAGE, extent=Extent.SCOPE,
+    example={"name": "pager", "url": "https://example.org/hook", "severities": ["critical"]},
+)  # fmt: skip
+async def create_alert(call: RequestContext, new: NewAlert) -> AlertView:
+    """Signed like callbacks, according to Standard Webhooks. The body has a `text` for chats."""
+    call.service.limits.reach.refuse("url", new.url)
+    await own_alerts(call).add(
+        new.name,
+        new.url,
+        kinds=new.kinds,
+        severities=new.severities,
+        queues=new.queues,
+        min_duration=new.min_duration,
+        cooldown=new.cooldown,
+        scope=call.scope,
+    )
+    return make_alert_view(await own_alerts(call).get(new.name, scope=call.scope))
+
+
+@alerts.add(
+    "GET", "/v1/alerts/{name}", "Get an alert", AlertView, right=Right.MANAGE, extent=Extent.SCOPE
+)
+async def get_alert(call: RequestContext, name: AlertName) -> AlertView:
+    return make_alert_view(await own_alerts(call).get(name, scope=call.scope))
+
+
+@alerts.add(
+    "DELETE", "/v1/alerts/{name}", "Delete an alert", None, status=204, right=Right.MANAGE,
+    extent=Extent.SCOPE,
+)  # fmt: skip
+async def delete_alert(call: RequestContext, name: AlertName) -> None:
+    await own_alerts(call).delete(name, scope=call.scope)
+
+
+@alerts.add(
+    "POST", "/v1/alerts/{name}/test", "Send a test alert", AlertView, status=202,
+    right=Right.MANAGE, extent=Extent.SCOPE,
+)  # fmt: skip
+async def test_alert(call: RequestContext, name: AlertName) -> AlertView:
+    """Sends a test notice within seconds. Get the alert to see how that went."""
+    await own_alerts(call).test(name, scope=call.scope)
+    call.service.nudge_alerts()
+    return make_alert_view(await own_alerts(call).get(name, scope=call.scope))
+
+
+def own_alerts(call: RequestContext) -> Alerts:
+    call.check(Right.MANAGE, "*")
+    return Alerts(call.service.store, call.caller.tenant)

@@ -1,0 +1,100 @@
+"""Operations on routing rules."""
+
+from penstock.broker.rules import RuleAdmin
+from penstock.http.auth.principal import Extent
+from penstock.http.context import RequestContext, cut_page
+from penstock.http.operations import OperationTable
+from penstock.model.routing import RuleTest
+from penstock.rules.access import EVERY, Right
+from penstock.wire.fields import Cursor, Name, PageLimit
+from penstock.wire.rules import (
+    NewRule,
+    RuleCoverages,
+    RuleTrial,
+    RuleView,
+    RuleViews,
+    Tried,
+    make_rule,
+    make_rule_view,
+)
+
+rules = OperationTable("rules")
+EXAMPLE = {
+    "queue": "mail",
+    "when": "message.labels.tier == 'gold'",
+    "do": [{"set": {"priority": 8}}, {"route": "mail-vip"}],
+}
+
+
+def get_rules(call: RequestContext, right: Right) -> RuleAdmin:
+    """Rules act with the rights of their author, who is the caller."""
+    call.check(right, EVERY)
+    return call.broker.limit_rules(call.caller.subject, call.caller.access.allows)
+
+
+@rules.add("GET", "/v1/rules", "List routing rules", RuleViews, extent=Extent.SCOPE)
+async def list_rules(
+    call: RequestContext, limit: PageLimit = 100, cursor: Cursor | None = None
+) -> RuleViews:
+    found = await get_rules(call, Right.READ).list_rules(scope=call.scope)
+    page, next_cursor = cut_page(call, found, lambda each: each.rule.name, limit, cursor, "rules")
+    return RuleViews([make_rule_view(each) for each in page], next_cursor)
+
+
+@rules.add("GET", "/v1/rules/coverage", "Coverage of routing rules", RuleCoverages,
+           extent=Extent.SCOPE)  # fmt: skip
+async def get_rule_coverage(call: RequestContext, last: Tried = 1_000) -> RuleCoverages:
+    """Counts what each rule does with the last messages of the scope: matched, shadowed by an
+    earlier rule, without the field that it reads, or with an error."""
+    return RuleCoverages(await get_rules(call, Right.READ).coverage(last=last, scope=call.scope))
+
+
+@rules.add("POST", "/v1/rules/test", "Try a routing rule", RuleTest, takes=RuleTrial,
+           extent=Extent.SCOPE, example={"rule": EXAMPLE, "last": 1_000})  # fmt: skip
+async def test_rule(call: RequestContext, trial: RuleTrial) -> RuleTest:
+    """Returns what the rule would have done with the last messages. Nothing is written."""
+    rule = make_rule(trial.name, call.scope, trial.rule)
+    return await get_rules(call, Right.MANAGE).test(rule, last=trial.last)
+
+
+@rules.add("GET", "/v1/rules/{name}", "Get a routing rule", RuleView, extent=Extent.SCOPE)
+async def get_rule(call: RequestContext, name: Name) -> RuleView:
+    return make_rule_view(await get_rules(call, Right.READ).get(name, scope=call.scope))
+
+
+@rules.add("GET", "/v1/rules/{name}/versions", "List versions of a routing rule", RuleViews,
+           extent=Extent.SCOPE)  # fmt: skip
+async def list_rule_versions(call: RequestContext, name: Name) -> RuleViews:
+    """Lists the last hundred versions, newest first."""
+    found = await get_rules(call, Right.READ).versions(name, scope=call.scope)
+    return RuleViews([make_rule_view(each) for each in found])
+
+
+@rules.add("PUT", "/v1/rules/{name}", "Save a routing rule", RuleView, takes=NewRule,
+           extent=Extent.SCOPE, example=EXAMPLE)  # fmt: skip
+async def save_rule(call: RequestContext, name: Name, new: NewRule) -> RuleView:
+    """Saves the next version. The rule acts with the rights of the caller."""
+    return make_rule_view(
+        await get_rules(call, Right.MANAGE).save(make_rule(name, call.scope, new))
+    )
+
+
+@rules.add("POST", "/v1/rules/{name}/enable", "Enable a routing rule", RuleView,
+           extent=Extent.SCOPE)  # fmt: skip
+async def enable_rule(call: RequestContext, name: Name) -> RuleView:
+    """Ends a suspension, too."""
+    return make_rule_view(await get_rules(call, Right.MANAGE).enable(name, scope=call.scope))
+
+
+@rules.add("POST", "/v1/rules/{name}/disable", "Disable a routing rule", RuleView,
+           extent=Extent.SCOPE)  # fmt: skip
+async def disable_rule(call: RequestContext, name: Name) -> RuleView:
+    return make_rule_view(
+        await get_rules(call, Right.MANAGE).enable(name, enabled=False, scope=call.scope)
+    )
+
+
+@rules.add("DELETE", "/v1/rules/{name}", "Delete a routing rule", None, status=204,
+           extent=Extent.SCOPE)  # fmt: skip
+async def delete_rule(call: RequestContext, name: Name) -> None:
+    await get_rules(call, Right.MANAGE).delete(name, scope=call.scope)
