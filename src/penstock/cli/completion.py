@@ -1,11 +1,16 @@
 """Shell completion of names that are in the store or in the app."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from penstock.cli.context import CommandContext
+
+if TYPE_CHECKING:
+    from penstock.broker.local import Broker
 
 
 def complete_queue(
@@ -14,7 +19,30 @@ def complete_queue(
     return [CompletionItem(name) for name in find_queues(context) if name.startswith(incomplete)]
 
 
+def complete_filter(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes the last word of a filter."""
+
+    async def work(broker: "Broker", scope: str) -> list[str]:
+        found = await broker.filters.complete(incomplete)
+        return [incomplete[: found.start] + item for item in found.items]
+
+    return [CompletionItem(text) for text in look_up(context, work)]
+
+
 def find_queues(context: click.Context) -> list[str]:
+    async def work(broker: "Broker", scope: str) -> list[str]:
+        queues = await broker.admin.queues(scope=scope)
+        return [queue.name for queue in queues if not queue.system]
+
+    return look_up(context, work)
+
+
+def look_up(
+    context: click.Context, work: Callable[["Broker", str], Awaitable[list[str]]]
+) -> list[str]:
+    """Reads names from the store of the command, if there is one."""
     from penstock import stores
     from penstock.broker.local import Broker
 
@@ -22,15 +50,14 @@ def find_queues(context: click.Context) -> list[str]:
     url, scope = (given.get(name) or before.get(name) for name in ("url", "scope"))
     session = CommandContext(url, False, scope or "default")
 
-    async def work() -> list[str]:
+    async def read() -> list[str]:
         if not await stores.exists(session.url):
             return []
         async with await stores.open(session.readable_url) as store:
-            queues = await Broker(store).admin.queues(scope=session.scope)
-            return [queue.name for queue in queues if not queue.system]
+            return await work(Broker(store), session.scope)
 
     try:
-        return asyncio.run(work())
+        return asyncio.run(read())
     except Exception:  # noqa: BLE001 a completion must not print errors into the prompt
         return []
 

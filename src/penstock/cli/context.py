@@ -36,9 +36,14 @@ LISTS = {
     "queue": "penstock queue list",
     "schedule": "penstock schedule list",
     "worker": "penstock worker list",
+    "bulk": "penstock bulk list",
+    "rule": "penstock rule list",
 }
 # Audit entries of these commands name a scope. The others concern the whole tenant.
-SCOPED = ("cancel", "config", "dlq", "queue", "redrive", "schedule")
+SCOPED = (
+    "alert", "bulk", "cancel", "config", "dlq", "edit", "move", "purge", "queue", "redrive",
+    "reprioritise", "rule", "schedule", "subscription",
+)  # fmt: skip
 # Arguments that an audit entry records. Bodies and settings are never recorded.
 NAMES = ("queue", "queues", "name", "new_name", "id", "ids", "reference", "references", "trusted")
 INVALID_STATE_ADVICE = {

@@ -3,6 +3,16 @@
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
+
+
+def complete_filter(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    # Imported late, because it imports the context of commands, which needs these options.
+    from penstock.cli import completion
+
+    return completion.complete_filter(context, parameter, incomplete)
 
 
 def add_search_options(call: Any) -> Any:
@@ -11,7 +21,10 @@ def add_search_options(call: Any) -> Any:
             "--cursor", metavar="CURSOR", help="With --filter, continue where a search ended."
         ),
         click.option(
-            "--filter", metavar="FILTER", help="Filter, such as 'state:dead age>10m error:timeout'."
+            "--filter",
+            metavar="FILTER",
+            help="Filter, such as 'state:dead age>10m error:timeout'.",
+            shell_complete=complete_filter,
         ),
     ):
         call = option(call)

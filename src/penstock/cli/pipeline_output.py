@@ -85,8 +85,8 @@ def summarize_run(lake: str, done: "RunResult", data: "ReportData | None") -> di
 
 def show_day(data: "ReportData") -> None:
     """Print the queues, anomalies and failure causes of the last day."""
-    from penstock.pipeline.report.format import format_anomaly, format_place
     from penstock.pipeline.report.page import group_alike
+    from penstock.rules.anomaly_text import format_anomaly, format_place
 
     print("\nlast 24 hours")
     print_table(COLUMNS, [make_queue_row(data, queue_id) for queue_id in data.queues], "no queues")
@@ -134,7 +134,7 @@ def print_rest(left: int) -> None:
 
 
 def make_queue_row(data: "ReportData", queue_id: int) -> tuple[Any, ...]:
-    from penstock.pipeline.report.format import format_seconds, format_share
+    from penstock.rules.anomaly_text import format_seconds, format_share
 
     total = data.totals[queue_id]
     last = (data.backlog.get(queue_id) or [{"backlog": 0, "dead": 0}])[-1]

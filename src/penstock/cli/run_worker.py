@@ -77,7 +77,7 @@ async def run_one(plan: WorkerPlan) -> None:
         shell = any(isinstance(handler, ShellHandler) for handler in handlers)
         if shell and connections.remote:
             raise InvalidInput("shell jobs cannot run over HTTP; connect the worker to the store")
-        agents = broker.make_agents(partial(make_worker_agents, output if shell else None))
+        agents = broker.make_agents(partial(make_worker_agents, output if shell else None, app))
         worker = Worker(
             broker,
             handlers,
@@ -102,9 +102,14 @@ async def run_one(plan: WorkerPlan) -> None:
 
 
 def make_worker_agents(
-    output: Path | None, store: Store, directory: QueueCache, room: ArtifactRoom | None
+    output: Path | None,
+    app: Penstock | None,
+    store: Store,
+    directory: QueueCache,
+    room: ArtifactRoom | None,
 ) -> list[Agent]:
     agents = make_agents(store, make_identity(), directory=directory, room=room)
+    agents += [] if app is None else app.make_detector_agents(store, directory)
     return agents if output is None else [*agents, ShellOutputPruner(store, output)]
 
 

@@ -10,6 +10,7 @@ from penstock.cli.output import format_ago, format_time, print_json, print_json_
 from penstock.model.documents import AuditEntry
 from penstock.model.message import NEVER, Moment
 from penstock.rules.audit_chain import AuditReport, Finding, SealHead, parse_seal
+from penstock.rules.audit_changes import format_changes, read_changes
 from penstock.rules.filter_parser import parse_moment
 from penstock.store import Store
 
@@ -28,7 +29,7 @@ class DefaultGroup(click.Group):
 
 @click.group("audit", cls=DefaultGroup)
 def audit() -> None:
-    """Show the audit log and verify that it was not changed.
+    """Show the audit log, and verify its hash chain.
 
     The log records changes and denied requests, and is kept for one year. A hash chain covers
     every entry.
@@ -85,7 +86,7 @@ def list_(session: CommandContext, since: str | None, until: str | None, **filte
             each.subject,
             each.verb,
             each.target,
-            each.detail or None,
+            format_changes(each.detail) or None,
             each.request_id or None,
         )
         for each in page.entries
@@ -94,6 +95,7 @@ def list_(session: CommandContext, since: str | None, until: str | None, **filte
 
 
 def describe_entry(entry: AuditEntry) -> dict[str, Any]:
+    changes = read_changes(entry.detail)
     return {
         "id": str(entry.id),
         "at": format_time(entry.at),
@@ -102,7 +104,8 @@ def describe_entry(entry: AuditEntry) -> dict[str, Any]:
         "verb": entry.verb,
         "target": entry.target,
         "scope": entry.scope,
-        "detail": entry.detail,
+        "detail": "" if changes else entry.detail,
+        "changes": changes,
         "request_id": entry.request_id,
     }
 

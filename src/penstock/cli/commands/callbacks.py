@@ -8,9 +8,9 @@ import msgspec
 
 from penstock.broker.local import Broker
 from penstock.broker.webhook_secrets import WebhookSecrets
-from penstock.cli.commands.messages import describe_message
 from penstock.cli.context import CommandContext, command
 from penstock.cli.lookup import find_message
+from penstock.cli.message_details import describe_message
 from penstock.cli.output import (
     format_ago,
     format_clock,

@@ -8,6 +8,7 @@ import click
 from penstock.broker.local import Broker
 from penstock.broker.search import join_terms
 from penstock.cli.bulk import BulkResult, apply_to_each
+from penstock.cli.bulk_actions import RATE, BulkOptions, run_bulk
 from penstock.cli.commands.messages import show
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
@@ -24,6 +25,7 @@ from penstock.cli.lookup import (
 from penstock.cli.options import add_search_options
 from penstock.cli.output import format_ago, print_json
 from penstock.errors import InvalidState
+from penstock.model.bulk import BulkVerb
 from penstock.model.message import Moment, Record, State
 
 EVERYTHING = 10_000_000
@@ -50,8 +52,9 @@ def add_filter_options(call: Any) -> Any:
     for option in (
         click.option(
             "--rate",
-            type=click.FloatRange(min=0, min_open=True),
-            help="Maximum messages per second.",
+            type=RATE,
+            metavar="RATE",
+            help="Maximum rate, such as 50/s.",
         ),
         click.option(
             "--limit",
@@ -257,8 +260,23 @@ async def find_dead(broker: Broker, reference: str, scope: str) -> Record:
 @click.option("--state", type=click.Choice(["dead", "failed", "expired", "cancelled", "completed"]),
               default="dead", show_default=True, help="With --all, filter by state.")  # fmt: skip
 @click.option("--body", help="New body. The message is replaced by a new one.")
+@click.option(
+    "--filter",
+    metavar="FILTER",
+    help="Select messages by a filter, such as 'state:dead age>10m error:timeout'.",
+)
+@click.option("--yes", is_flag=True, help="With --filter, do not ask for confirmation.")
+@click.option("--detach", is_flag=True, help="With --filter, do not wait for the end.")
+@click.option("--name", help="With --filter, a name for the bulk action.")
+@click.option("--from-step", "step", metavar="NAME",
+              help="Forget the stored steps of a dead letter from this one on.")  # fmt: skip
 def redrive(
-    session: CommandContext, references: tuple[str, ...], state: str, body: str | None, **given: Any
+    session: CommandContext,
+    references: tuple[str, ...],
+    state: str,
+    body: str | None,
+    step: str | None,
+    **given: Any,
 ) -> None:
     """Put ended messages back into their queues.
 
@@ -268,19 +286,48 @@ def redrive(
     \b
     penstock redrive 42
     penstock redrive 42 --body '{"to": "someone@example.org"}'
+    penstock redrive 42 --from-step pay-back
     penstock redrive --all --state failed --queue mail --rate 50
+    penstock redrive --filter 'state:dead queue:mail error:timeout' --rate 50/s
     """
-    edited = None if body is None else body.encode()
+    bulk = {name: given.pop(name) for name in ("filter", "yes", "detach", "name")}
+    if bulk["filter"] is not None:
+        refuse_mixed_selection(references, body or step, given)
+        chosen = {"rate": given["rate"], "dry_run": given["dry_run"], **bulk}
+        run_bulk(session, BulkOptions(verb=BulkVerb.REDRIVE, **chosen))
+        return
     copies: list[str] = []
+    act = make_redrive(session.scope, body, step, copies)
+    run_all(session, references, State(state), act, "redriven", copies, **given)
+
+
+def make_redrive(scope: str, body: str | None, step: str | None, copies: list[str]) -> Act:
+    """Makes the redrive of one message. It adds the ids of new messages to `copies`."""
+    if step is not None and body is not None:
+        raise click.UsageError("--from-step and --body are mutually exclusive")
+    edited = None if body is None else body.encode()
 
     async def act(broker: Broker, reference: str) -> str:
-        record = await find_message(broker, reference, session.scope)
-        published = await broker.admin.redrive(record.message.id, body=edited, scope=session.scope)
+        record = await find_message(broker, reference, scope)
+        if step is not None:
+            again, _ = await broker.waits.redrive_from(record.message.id, step, scope=scope)
+            return str(again.id)
+        published = await broker.admin.redrive(record.message.id, body=edited, scope=scope)
         if published.id != record.message.id:
             copies.append(str(published.id))
         return str(published.id)
 
-    run_all(session, references, State(state), act, "redriven", copies, **given)
+    return act
+
+
+def refuse_mixed_selection(
+    references: Sequence[str], body: str | None, given: dict[str, Any]
+) -> None:
+    others = [given[name] for name in ("everything", "queue", "type_", "error")]
+    if references or body is not None or any(others) or given["limit"] != EVERYTHING:
+        raise click.UsageError(
+            "--filter selects all messages: give no ids, --body, --limit, --all or its filters."
+        )
 
 
 dlq.add_command(show, "show")

@@ -8,6 +8,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from penstock.broker.dependencies import DependentDraft
 from penstock.broker.interface import BrokerInterface
 from penstock.broker.local import Broker
 from penstock.cli.completion import complete_queue, complete_task
@@ -47,6 +48,8 @@ class JobText(Struct, frozen=True, forbid_unknown_fields=True):
     cwd: str | None = None
     callback: str | None = None
     queue: str = SHELL_QUEUE
+    # Names of jobs in the same queue that must complete first.
+    after: list[str] = []
 
     def __post_init__(self) -> None:
         ShellJob(self.command, self.env, self.cwd)
@@ -129,6 +132,7 @@ delay_option = click.option("--delay", help="Earliest start after a duration: 90
 )
 @click.option("--cwd", help="Working directory. Default: the worker's.")
 @click.option("--callback", metavar="URL", help="URL to notify when the job ends.")
+@click.option("--after", multiple=True, metavar="ID", help="Job that must complete first.")
 @click.option("--queue", help="Shell queue, created if it does not exist.  [default: shell]")
 def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> None:
     """Enqueue shell jobs, given as JSON or with options.
@@ -140,7 +144,8 @@ def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> N
     penstock enqueue '{"id": "j1", "command": "echo hi"}'
     penstock enqueue '{"command": ["rsync", "-a", "x", "y"], "max_retries": 5, "priority": 1}'
     penstock enqueue '{"command": "make", "run_at": "2030-01-01T03:00", "timeout_seconds": 60}'
-    penstock enqueue --command 'echo hi' --id j2
+    penstock enqueue '{"id": "j2", "command": "make report", "after": ["j1"]}'
+    penstock enqueue --command 'echo hi' --id j3
     penstock enqueue --command 'make backup' --run-at 'tomorrow 03:00'
     penstock enqueue --command 'make report' --delay 5m
     penstock enqueue - < jobs.jsonl
@@ -151,6 +156,12 @@ def enqueue(session: CommandContext, jobs: tuple[str, ...], **options: Any) -> N
         for queue in dict.fromkeys(text.queue for text in texts):
             await ensure_shell_queue(broker, queue, session.scope)
         drafts = [text.make_draft() for text in texts]
+        if any(text.after for text in texts):
+            given = [
+                DependentDraft(draft, tuple(text.after))
+                for draft, text in zip(drafts, texts, strict=True)
+            ]
+            return await broker.publish_dependents(given, scope=session.scope)
         if len(drafts) == 1:
             return [await broker.publish(drafts[0], scope=session.scope)]
         return await broker.publish_many(drafts, atomic=True, scope=session.scope)

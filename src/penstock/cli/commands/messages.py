@@ -1,4 +1,4 @@
-"""The commands `list`, `show` and `cancel` for messages."""
+"""The commands `list` and `show` for messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import click
 
 from penstock.broker.local import Broker
 from penstock.broker.search import join_terms
+from penstock.cli.archive import show_archived
 from penstock.cli.completion import complete_queue
 from penstock.cli.context import CommandContext, command
 from penstock.cli.job_output import (
@@ -28,27 +29,23 @@ from penstock.cli.lookup import (
     search_messages,
     summarize,
 )
+from penstock.cli.message_details import (
+    describe_message,
+    format_due,
+    format_held,
+    format_progress,
+    print_record,
+)
 from penstock.cli.options import add_search_options
 from penstock.cli.output import (
     cut,
-    decode_body,
-    escape_control,
     format_ago,
-    format_body,
-    format_clock,
-    format_duration,
-    format_time,
-    print_details,
     print_json,
-    print_table,
 )
-from penstock.model.message import HistoryRow, Moment, Record, State
+from penstock.model.message import Moment, Record, State
 from penstock.model.queue import Queue
-from penstock.rules.lifecycle import compute_limits
 
 group = click.Group()
-# --json prints whole bodies.
-MAX_BODY_SHOWN = 2_000
 MAX_CONSUMER = 20
 STATE_GROUPS = {"pending": (State.READY, State.SCHEDULED), "processing": (State.CLAIMED,)}
 COLUMNS = (
@@ -133,25 +130,26 @@ def format_state(record: Record) -> str:
     return "claimed, running" if record.begun_at is not None else record.state.value
 
 
-def format_held(record: Record, now: Moment) -> str | None:
-    """Format how long a worker has run the message, or held it if it has not started."""
-    return format_ago(record.begun_at or record.claimed_at, now)
-
-
 @command(group, "show")
 @click.argument("reference")
 @click.option("--output", is_flag=True, help="Print the output of a shell job.")
-def show(session: CommandContext, reference: str, output: bool) -> None:
+@click.option("--lake", metavar="LAKE", help="Read it from a lake: a directory or s3:// URL.")
+def show(session: CommandContext, reference: str, output: bool, lake: str | None) -> None:
     """Show a message and its timeline.
 
     REFERENCE is an id or QUEUE/NAME. A name alone refers to a job in the queue shell. With
-    --output, the stdout and stderr of a shell job are printed to stdout and stderr.
+    --output, the stdout and stderr of a shell job are printed to stdout and stderr. With --lake,
+    a message that retention removed from the store is read from the lake, by its id.
 
     \b
     penstock show 42
     penstock show shell/j1
     penstock show j1 --output
+    penstock show 42 --lake /data/lake
     """
+    if lake is not None:
+        show_archived(lake, reference, session.as_json)
+        return
 
     async def work(broker: Broker) -> tuple[Record, Queue, bytes | None, Moment]:
         record = await find_message(broker, reference, session.scope)
@@ -171,180 +169,4 @@ def show(session: CommandContext, reference: str, output: bool) -> None:
         print_tails(files)
 
 
-def describe_message(record: Record, queue: Queue, result: bytes | None) -> dict[str, Any]:
-    meta = record.message.meta
-    limits = compute_limits(meta, queue.settings, None)
-    return summarize(record, queue.name) | {
-        "queue_state": queue.serving_state.value,
-        "max_attempts": limits[0],
-        "max_deliveries": limits[1],
-        "timeout": meta.timeout,
-        "lease": meta.lease or queue.settings.lease,
-        "blocked_by": None if record.blocked_by is None else str(record.blocked_by),
-        "dedup_key": meta.dedup,
-        "body": decode_body(record.message.body),
-        "result": decode_body(result),
-        "run_at": format_time(record.run_at),
-        "expires_at": format_time(record.expires_at),
-        "lease_until": format_time(record.lease_until),
-        "cancel_requested": record.cancel_requested,
-        "redrives": record.redrives,
-        "correlation_id": meta.correlation_id,
-        "ordering_key": meta.ordering_key,
-        "parent_id": None if meta.parent_id is None else str(meta.parent_id),
-        "callback": meta.callback,
-        "headers": meta.headers or {},
-        "labels": meta.labels or {},
-        "timeline": [describe_event(row) for row in record.timeline],
-    }
-
-
-def describe_event(row: HistoryRow) -> dict[str, Any]:
-    return {
-        "at": format_time(row.at),
-        "verb": row.verb.value,
-        "state": row.state.value,
-        "attempts": row.attempts,
-        "deliveries": row.deliveries,
-        "claimed_at": format_time(row.claimed_at),
-        "due_at": format_time(row.due_at),
-        "consumer": row.consumer,
-        "reason": row.reason,
-        "error": row.error,
-        "traceback": row.traceback,
-    }
-
-
-def print_record(
-    record: Record, queue: Queue, result: bytes | None, now: Moment, output: str | None
-) -> None:
-    print_details([*list_details(record, queue, now), *list_content(record, result, output)])
-    if record.timeline:
-        print()
-        columns = ("time (utc)", "event", "state", "attempt", "took", "error")
-        print_table(columns, [make_timeline_row(each) for each in record.timeline], "")
-    print_traceback(record.timeline)
-
-
-def list_details(record: Record, queue: Queue, now: Moment) -> list[tuple[str, Any]]:
-    shown = summarize(record, queue.name)
-    meta = record.message.meta
-    lease = meta.lease or queue.settings.lease
-    max_attempts, max_deliveries = compute_limits(meta, queue.settings, None)
-    return [
-        ("id", shown["id"]),
-        ("name", shown["name"]),
-        ("queue", queue.name),
-        ("type", record.message.type),
-        ("state", " ".join(filter(None, (shown["state"], describe_state(record, queue, now))))),
-        ("attempts", f"{record.attempts} of {max_attempts}"),
-        ("deliveries", f"{record.deliveries} of {max_deliveries}"),
-        ("lease", None if record.state.final else f"{lease:g}s"),
-        ("timeout", None if meta.timeout is None else f"{meta.timeout:g}s"),
-        ("priority", shown["priority"] or None),
-        (
-            "created",
-            f"{format_clock(record.message.created_at)} UTC, {format_age(record, now)} ago",
-        ),
-        ("expires", format_clock(record.expires_at)),
-        ("correlation", meta.correlation_id),
-        ("key", meta.ordering_key),
-        ("dedup key", meta.dedup),
-        ("parent", meta.parent_id),
-        ("labels", format_pairs(meta.labels)),
-        ("headers", format_pairs(meta.headers)),
-        ("callback", meta.callback),
-    ]
-
-
-def list_content(record: Record, result: bytes | None, output: str | None) -> list[tuple[str, Any]]:
-    return [
-        ("progress", format_progress(record)),
-        ("redrives", record.redrives or None),
-        ("body", cut(format_body(record.message.body) or "", MAX_BODY_SHOWN)),
-        ("result", cut(format_body(result) or "", MAX_BODY_SHOWN)),
-        ("output", output),
-        ("error", record.error),
-    ]
-
-
-def print_traceback(timeline: Sequence[HistoryRow]) -> None:
-    """Print the last traceback. --json prints all of them."""
-    for row in reversed(timeline):
-        if row.traceback is not None:
-            print(f"\ntraceback of attempt {row.attempts}, {format_clock(row.at)} UTC")
-            print("\n".join(f"  {escape_control(line)}" for line in row.traceback.splitlines()))
-            return
-
-
-def format_pairs(pairs: dict[str, str] | None) -> str | None:
-    return "\n".join(f"{name}={value}" for name, value in pairs.items()) if pairs else None
-
-
-def describe_state(record: Record, queue: Queue, now: Moment) -> str | None:
-    match record.state:
-        case State.SCHEDULED:
-            parked = f"{record.reason}, " if record.reason and not record.error else ""
-            return f"({parked}due {format_due(record, now)})"
-        case State.READY if not queue.serves:
-            return f"(queue is {queue.serving_state.value})"
-        case State.CLAIMED:
-            asked = "; cancellation requested" if record.cancel_requested else ""
-            word = "prefetched" if record.begun_at is None else "running"
-            since = f"{word} for {format_held(record, now)} by {record.consumer}"
-            return f"({since}, lease ends {format_ago(record.lease_until, now)}{asked})"
-    return f"({record.reason})" if record.reason else None
-
-
-def format_due(record: Record, now: Moment) -> str:
-    """Format when a message is due. One with an ordering key follows the one before it."""
-    if record.due_at is not None:
-        return format_ago(record.due_at, now) or ""
-    return "after its key is free" if record.blocked_by is None else f"after {record.blocked_by}"
-
-
-def format_age(record: Record, now: Moment) -> str:
-    return format_duration(max(0, now - record.message.created_at) / 1_000_000)
-
-
-def format_progress(record: Record) -> str | None:
-    if record.percent is None and record.note is None:
-        return None
-    percent = "" if record.percent is None else f"{record.percent:.0f} %"
-    return " ".join(filter(None, (percent, record.note)))
-
-
-def make_timeline_row(row: HistoryRow) -> Sequence[Any]:
-    took = None if row.claimed_at is None else f"{(row.at - row.claimed_at) / 1_000_000:.1f}s"
-    return (format_clock(row.at), row.verb.value, row.state.value, row.attempts, took,
-            row.error or row.reason)  # fmt: skip
-
-
-@command(group, "cancel")
-@click.argument("references", nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="Cancel running messages without asking the worker.")
-def cancel(session: CommandContext, references: tuple[str, ...], force: bool) -> None:
-    """Cancel messages.
-
-    The worker of a running message is asked to stop it. With --force the message is cancelled at
-    once, and the worker can no longer settle it.
-
-    \b
-    penstock cancel 42 43
-    penstock cancel shell/j1 --force
-    """
-
-    async def work(broker: Broker) -> list[dict[str, str]]:
-        done = []
-        for reference in references:
-            record = await find_message(broker, reference, session.scope)
-            answer = await broker.admin.cancel(record.message.id, force=force, scope=session.scope)
-            state = "cancellation requested" if answer.cancel_requested else "cancelled"
-            done.append({"id": str(record.message.id), "state": state})
-        return done
-
-    for each in session.run(work):
-        print_json(each) if session.as_json else print(f"{each['id']} {each['state']}")
-
-
-COMMANDS = {"list": list_, "show": show, "cancel": cancel}
+COMMANDS = {"list": list_, "show": show}

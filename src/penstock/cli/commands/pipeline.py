@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from penstock.cli.context import CommandContext, command
-from penstock.cli.output import print_json, print_table
+from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.cli.pipeline_output import (
     count_anomalies,
     read_report_data,
@@ -19,9 +19,11 @@ from penstock.cli.pipeline_output import (
     write_atomically,
 )
 from penstock.extras import require_extra
+from penstock.model.documents import Document
+from penstock.store import Store
 
 if TYPE_CHECKING:
-    from penstock.pipeline.analytics.thresholds import AnomalyThresholds
+    from penstock.model.anomalies import AnomalyThresholds
     from penstock.pipeline.lake.manifest import Manifest
     from penstock.pipeline.reconcile.reconcile import Balance
 
@@ -109,7 +111,8 @@ def extract(session: CommandContext, lake: str, master: str) -> None:
     if session.as_json:
         print_json({"lake": lake, **msgspec.to_builtins(done)})
     else:
-        print(f"added {done.messages} messages and {done.history} history rows to {lake}")
+        acts = f" and {done.acts} audit entries" if done.acts else ""
+        print(f"added {done.messages} messages and {done.history} history rows{acts} to {lake}")
 
 
 def make_reporter(session: CommandContext) -> Callable[["Manifest"], None]:
@@ -258,6 +261,28 @@ def report(session: CommandContext, out: str, hours: int, lake: str) -> None:
         print_json({"lake": lake, "out": out, "hours": hours, "anomalies": len(data.anomalies)})
     else:
         print(f"{out}: {hours} hours, {count_anomalies(data.anomalies)}")
+
+
+@command(pipeline, "results")
+@click.argument("kind", type=click.Choice(("anomaly", "metrics", "backlog", "consumers", "triage")))
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="Maximum rows."
+)
+def results(session: CommandContext, kind: str, limit: int) -> None:
+    """Print results that a run wrote to the store, as JSON lines.
+
+    They are of the last seven days. Spark is not started.
+
+    \b
+    penstock pipeline results anomaly
+    penstock pipeline results metrics --limit 10
+    """
+
+    async def work(store: Store) -> list[Document]:
+        return await store.documents(kind, "lake/", limit)
+
+    found = [each for each in session.run_on_store(work) if each.name.startswith("lake/")]
+    print_json_lines(msgspec.json.decode(each.body) for each in found)
 
 
 COMMANDS = {"pipeline": pipeline}

@@ -41,6 +41,8 @@ def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
             raise InvalidInput(f"unknown setting {name!r}; valid settings are {', '.join(names)}")
         if dot:
             found.setdefault(outer, {})[inner] = parse_value(text)
+        elif outer == "mask":
+            found[outer] = [entry for entry in text.split(",") if entry]
         else:
             found[outer] = parse_value(text)
     return found

@@ -1,5 +1,7 @@
 """The command `replay`: publish messages from the lake again."""
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -7,11 +9,16 @@ from penstock.cli.commands.pipeline import add_pipeline_options, open_spark
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import print_json
 
+if TYPE_CHECKING:
+    from penstock.pipeline.replay import ReplayResult
+
 group = click.Group()
 
 
 @command(group, "replay")
-@click.option("--where", required=True, metavar="SQL", help="Filter, as a Spark SQL expression.")
+@click.option("--filter", metavar="FILTER",
+              help="Filter, such as 'state:failed queue:mail error:timeout'.")  # fmt: skip
+@click.option("--where", metavar="SQL", help="Filter, as a Spark SQL expression.")
 @click.option(
     "--patch", metavar="SQL", help="Expression for a new body, such as replace(text, 'a', 'b')."
 )
@@ -22,7 +29,8 @@ group = click.Group()
 @add_pipeline_options
 def replay(
     session: CommandContext,
-    where: str,
+    filter: str | None,
+    where: str | None,
     patch: str | None,
     to: str | None,
     rate: str | None,
@@ -36,21 +44,29 @@ def replay(
     They become new messages whose parent is the original, in order per ordering key. A repeated
     command publishes only what the first one did not, and nothing twice.
 
-    --where can use the columns of a message, its body as text, and how it ended: state, reason,
-    error, attempts, deliveries, consumer, ended_at.
+    --filter takes the filters of `penstock list`, without the fields due and wait. --where can use
+    the columns of a message, its body as text, and how it ended: state, reason, error, attempts,
+    deliveries, consumer, ended_at.
 
     \b
+    penstock replay --filter 'queue:mail state:failed error:timeout' --dry-run
     penstock replay --where "queue = 'mail' and state = 'failed'" --dry-run
     penstock replay --where "error like '%timeout%'" --rate 50/s
     penstock replay --where "id = 42" --patch "replace(text, 'EUR', 'USD')" --to repaired
     """
+    if filter is None and where is None:
+        raise click.UsageError("Give --filter or --where.")
     with open_spark(master, session.url) as spark:
         from penstock.pipeline.replay import ReplayRequest, replay
         from penstock.pipeline.spark.sink_options import parse_rate
 
-        request = ReplayRequest(where, patch, to, session.scope, name)
+        request = ReplayRequest(where or "true", patch, to, session.scope, name, filter)
         per_second = None if rate is None else parse_rate(rate)
         done = replay(spark, session.url, lake, request, rate=per_second, dry_run=dry_run)
+    report(session, lake, done, dry_run=dry_run)
+
+
+def report(session: CommandContext, lake: str, done: "ReplayResult", *, dry_run: bool) -> None:
     if session.as_json:
         print_json({"lake": lake, "matched": done.matched, **msgspec.to_builtins(done)})
         return

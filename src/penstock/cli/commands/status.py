@@ -27,6 +27,13 @@ AGENTS = {
     "dead_letter_monitor": "60 s",
     "message_archiver": "5 min",
     "audit_sealer": "2 s",
+    "bulk_runner": "1 s",
+    "historian": "2 s",
+    "anomaly_detector": "10 s",
+    "rule_follower": "0.5 s",
+    "broadcast_follower": "1 s",
+    "human_reminder": "1 s",
+    "workflow_follower": "1 s",
 }
 NEVER_RUN = AgentRun("", 0, "", None)
 group = click.Group()

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock import stores
 from penstock.artifacts.storage import default_location, open_storage
+from penstock.broker.metrics_rows import check_limits
 from penstock.cli.context import CommandContext, command
 from penstock.cli.output import print_json, print_json_lines, print_table
 from penstock.cli.settings import load_settings
@@ -87,7 +88,7 @@ def doctor(session: CommandContext) -> None:
 
     async def work(store: Store) -> list[Check]:
         storage = open_storage(artifacts, await store.secret())
-        return [*await store.examine(), storage.examine()]
+        return [*await store.examine(), await check_limits(store), storage.examine()]
 
     checks = session.run_on_store(work)
     if session.as_json:
@@ -102,7 +103,7 @@ def doctor(session: CommandContext) -> None:
 @command(group, "backup")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 def backup(session: CommandContext, target: Path) -> None:
-    """Back up a SQLite store to a new file, even while it is in use.
+    """Back up a SQLite store, even while it is in use.
 
     To restore, stop all workers and replace the store with the backup. For a server database, use
     its own tools, such as pg_dump.

@@ -11,7 +11,7 @@ from penstock.store import Store
 
 @click.group("trust")
 def trust() -> None:
-    """Manage trusts, which let callers of one scope act in another.
+    """Let callers of one scope act in another.
 
     A trust never gives a caller more rights than it has in its own scope.
 

@@ -1,0 +1,210 @@
+"""The `alert` commands: webhooks about anomalies."""
+
+from typing import Any
+
+import click
+
+from penstock.broker.local import Broker
+from penstock.cli.context import CommandContext, command
+from penstock.cli.output import (
+    format_ago,
+    format_clock,
+    format_time,
+    print_details,
+    print_json,
+    print_json_lines,
+    print_table,
+)
+from penstock.model.alerts import AlertStatus
+from penstock.model.message import Moment
+from penstock.rules.durations import parse_seconds
+
+
+@click.group("alert")
+def alert() -> None:
+    """Send anomalies to webhooks.
+
+    A running server sends them, signed like callbacks. The body has a `text` that chats show.
+
+    \b
+    penstock alert add pager --to https://example.org/hook --severity critical
+    penstock alert test pager
+    """
+
+
+@command(alert, "add")
+@click.argument("name")
+@click.option("--to", "to", required=True, metavar="URL", help="Where to send notices.")
+@click.option("--kind", "kinds", multiple=True, help="Only this kind; may be repeated.")
+@click.option(
+    "--severity",
+    "severities",
+    multiple=True,
+    type=click.Choice(("info", "warning", "critical")),
+    help="Only this severity; may be repeated.",
+)
+@click.option("--queue", "queues", multiple=True, help="Only this queue, or a glob.")
+@click.option(
+    "--for", "min_duration", default="0s", show_default=True, help="How long it must have lasted."
+)
+@click.option("--cooldown", default="5m", show_default=True, help="Time between notices.")
+def add(
+    session: CommandContext, name: str, to: str, min_duration: str, cooldown: str, **filters: Any
+) -> None:
+    """Create an alert.
+
+    Anomalies that open during the cool-down are sent together after it. Another notice follows
+    when they are resolved.
+
+    \b
+    penstock alert add pager --to https://example.org/hook --severity critical
+    penstock alert add mail --to https://example.org/hook --queue 'mail*' --for 5m
+    """
+
+    async def work(broker: Broker) -> AlertStatus:
+        await broker.alerts.add(
+            name,
+            to,
+            min_duration=parse_seconds(min_duration),
+            cooldown=parse_seconds(cooldown),
+            scope=session.scope,
+            **filters,
+        )
+        return await broker.alerts.get(name, scope=session.scope)
+
+    made = session.run(work)
+    if session.as_json:
+        print_json(describe_alert(made))
+    else:
+        print(f"alert {name} created; try it with `penstock alert test {name}`")
+
+
+@command(alert, "list")
+def list_(session: CommandContext) -> None:
+    """List alerts.
+
+    \b
+    penstock alert list
+    """
+
+    async def work(broker: Broker) -> tuple[list[AlertStatus], Moment]:
+        return await broker.alerts.list(scope=session.scope), await broker.now()
+
+    found, now = session.run(work)
+    if session.as_json:
+        print_json_lines(map(describe_alert, found))
+        return
+    rows = [
+        (
+            each.alert.name,
+            each.alert.url,
+            ", ".join(each.alert.severities) or "all",
+            ", ".join(each.alert.queues) or "all",
+            len(each.state.told),
+            each.state.sent,
+            format_ago(each.state.last_sent_at, now),
+            each.state.last_error,
+        )
+        for each in found
+    ]
+    columns = ("alert", "url", "severities", "queues", "open", "sent", "last", "error")
+    print_table(columns, rows, "no alerts")
+
+
+@command(alert, "show")
+@click.argument("name")
+def show(session: CommandContext, name: str) -> None:
+    """Show an alert and how its notices were delivered.
+
+    \b
+    penstock alert show pager
+    """
+
+    async def work(broker: Broker) -> AlertStatus:
+        return await broker.alerts.get(name, scope=session.scope)
+
+    found = session.run(work)
+    if session.as_json:
+        print_json(describe_alert(found))
+        return
+    given, state = found.alert, found.state
+    pending = state.pending
+    print_details(
+        (
+            ("alert", given.name),
+            ("url", given.url),
+            ("kinds", ", ".join(given.kinds) or "all"),
+            ("severities", ", ".join(given.severities) or "all"),
+            ("queues", ", ".join(given.queues) or "all"),
+            ("for", f"{given.min_duration:g} s"),
+            ("cooldown", f"{given.cooldown:g} s"),
+            ("open", len(state.told)),
+            ("sent", state.sent),
+            ("last sent", format_clock(state.last_sent_at)),
+            ("dropped", state.dropped or None),
+            ("attempts", None if pending is None else pending.attempts),
+            ("next attempt", None if pending is None else format_clock(pending.due_at)),
+            ("error", state.last_error),
+        )
+    )
+
+
+@command(alert, "delete")
+@click.argument("name")
+def delete(session: CommandContext, name: str) -> None:
+    """Delete an alert.
+
+    \b
+    penstock alert delete pager
+    """
+
+    async def work(broker: Broker) -> None:
+        await broker.alerts.delete(name, scope=session.scope)
+
+    session.run(work)
+    print_json({"deleted": name}) if session.as_json else print(f"alert {name} deleted")
+
+
+@command(alert, "test")
+@click.argument("name")
+def test(session: CommandContext, name: str) -> None:
+    """Send a test notice.
+
+    A running server sends it within seconds; `penstock alert show` tells how that went.
+
+    \b
+    penstock alert test pager
+    """
+
+    async def work(broker: Broker) -> None:
+        await broker.alerts.test(name, scope=session.scope)
+
+    session.run(work)
+    if session.as_json:
+        print_json({"requested": name})
+    else:
+        print(f"a server will send a test notice; see `penstock alert show {name}`")
+
+
+def describe_alert(status: AlertStatus) -> dict[str, Any]:
+    given, state = status.alert, status.state
+    return {
+        "name": given.name,
+        "url": given.url,
+        "kinds": given.kinds,
+        "severities": given.severities,
+        "queues": given.queues,
+        "min_duration": given.min_duration,
+        "cooldown": given.cooldown,
+        "created_at": format_time(given.created_at),
+        "open": list(state.told),
+        "sent": state.sent,
+        "dropped": state.dropped,
+        "attempts": 0 if state.pending is None else state.pending.attempts,
+        "last_sent_at": format_time(state.last_sent_at),
+        "due_at": None if state.pending is None else format_time(state.pending.due_at),
+        "error": state.last_error,
+    }
+
+
+COMMANDS = {"alert": alert}

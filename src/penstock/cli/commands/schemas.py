@@ -1,0 +1,301 @@
+"""The `schema` commands."""
+
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from penstock.app.discovery import load_object
+from penstock.app.schemas import export_schema
+from penstock.broker.local import Broker
+from penstock.broker.schemas import SchemaReport, split_reference
+from penstock.cli.completion import complete_queue
+from penstock.cli.context import CommandContext, command
+from penstock.cli.output import (
+    escape_control,
+    format_clock,
+    format_time,
+    print_json,
+    print_json_lines,
+    print_table,
+)
+from penstock.errors import InvalidInput
+from penstock.model.schemas import Binding, Compatibility, Schema
+
+
+@click.group("schema")
+def schema() -> None:
+    """Manage the JSON Schemas that message bodies must fit.
+
+    \b
+    penstock schema draft orders > order.json
+    penstock schema add order order.json
+    penstock schema bind orders order --type 'order.*'
+    """
+
+
+def add_schema_options(call: Any) -> Any:
+    for option in (
+        click.option("--compatibility", type=click.Choice(get_args(Compatibility)),
+                     help="What a new version must not break.  [default: that of the last version,"
+                          " or backward]"),
+        click.option("--from", "source", metavar="MODULE:NAME",
+                     help="Take the schema from a task, a msgspec struct, a dataclass or a pydantic"
+                          " model."),
+        click.argument("file", required=False, type=click.Path(dir_okay=False)),
+        click.argument("name"),
+    ):  # fmt: skip
+        call = option(call)
+    return call
+
+
+@command(schema, "add")
+@add_schema_options
+def add(
+    session: CommandContext,
+    name: str,
+    file: str | None,
+    source: str | None,
+    compatibility: Compatibility | None,
+) -> None:
+    """Add a version of a schema, from FILE, from stdin (-) or from code.
+
+    \b
+    penstock schema add order order.json
+    penstock schema add order --from shop.models:Order --compatibility full
+    """
+    text = read_schema_source(file, source)
+
+    async def work(broker: Broker) -> Schema:
+        return await broker.schemas.add(
+            name, text, compatibility=compatibility, scope=session.scope
+        )
+
+    added = session.run(work, create=True)
+    if session.as_json:
+        print_json(describe_schema(added))
+    else:
+        print(
+            f"schema {added.reference} is stored; bind it with: penstock schema bind QUEUE {name}"
+        )
+
+
+@command(schema, "check")
+@add_schema_options
+def check(
+    session: CommandContext,
+    name: str,
+    file: str | None,
+    source: str | None,
+    compatibility: Compatibility | None,
+) -> None:
+    """Compare a schema with the last stored version, without adding it.
+
+    Exits with 1 if the version breaks the compatibility.
+
+    \b
+    penstock schema check order order.json
+    """
+    text = read_schema_source(file, source)
+
+    async def work(broker: Broker) -> SchemaReport:
+        return await broker.schemas.check(
+            name, text, compatibility=compatibility, scope=session.scope
+        )
+
+    report = session.run(work)
+    if session.as_json:
+        print_json({**msgspec.to_builtins(report), "compatible": report.compatible})
+    else:
+        print_report(report)
+    if not report.compatible and report.compatibility != "none":
+        sys.exit(1)
+
+
+def print_report(report: SchemaReport) -> None:
+    verdict = "compatible" if report.compatible else "not compatible"
+    print(f"version {report.version} of {report.name} is {verdict} ({report.compatibility})")
+    for each in report.breaks:
+        print(escape_control(f"  {each.pointer or '/'}: {each.text}"))
+    if report.unproven:
+        fields = ", ".join(each or "/" for each in report.unproven)
+        print(escape_control(f"  not proven for {fields}"))
+        print(f"  {report.failed} of the last {report.tested} stored bodies do not fit it")
+
+
+def read_schema_source(file: str | None, source: str | None) -> bytes:
+    if (file is None) == (source is None):
+        raise click.UsageError("Give a FILE (- for stdin), or --from MODULE:NAME.")
+    if source is not None:
+        return msgspec.json.encode(export_schema(load_object(source)))
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file or "").read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file}: {error.strerror}") from None
+
+
+@command(schema, "list")
+def list_(session: CommandContext) -> None:
+    """List schemas and the queues they are bound to.
+
+    \b
+    penstock schema list
+    """
+
+    async def work(broker: Broker) -> tuple[list[Schema], list[Binding]]:
+        schemas = await broker.schemas.list_schemas(scope=session.scope)
+        return schemas, await broker.schemas.list_bindings(scope=session.scope)
+
+    schemas, bindings = session.run(work)
+    if session.as_json:
+        print_json_lines([{**describe_schema(each), "bindings": [
+            describe_binding(one) for one in bindings if one.schema == each.name
+        ]} for each in schemas])  # fmt: skip
+        return
+    rows = [
+        (
+            each.name,
+            each.version,
+            each.compatibility,
+            format_clock(each.created_at),
+            ", ".join(format_binding(one) for one in bindings if one.schema == each.name),
+        )
+        for each in schemas
+    ]
+    columns = ("schema", "version", "compatibility", "added", "bound to")
+    print_table(columns, rows, "no schemas")
+
+
+def format_binding(each: Binding) -> str:
+    types = "" if each.type == "*" else f" {each.type}"
+    return f"{each.queue}{types} @{each.version}{' follows' * each.follow}"
+
+
+@command(schema, "show")
+@click.argument("reference", metavar="NAME[@VERSION]")
+def show(session: CommandContext, reference: str) -> None:
+    """Print a schema as JSON.
+
+    \b
+    penstock schema show order
+    penstock schema show order@2 > order.json
+    """
+    name, version = split_reference(reference)
+
+    async def work(broker: Broker) -> Schema:
+        return await broker.schemas.get(name, version, scope=session.scope)
+
+    found = session.run(work)
+    if session.as_json:
+        print_json(describe_schema(found))
+    else:
+        print(msgspec.json.format(bytes(found.schema), indent=2).decode())
+
+
+@command(schema, "bind")
+@click.argument("queue", shell_complete=complete_queue)
+@click.argument("reference", metavar="NAME[@VERSION]")
+@click.option("--type", "type_", default="*", show_default=True, help="Types of messages.")
+@click.option("--follow", is_flag=True, help="Use new versions at once if they are compatible.")
+def bind(session: CommandContext, queue: str, reference: str, type_: str, follow: bool) -> None:
+    """Refuse messages of a queue that do not fit a schema.
+
+    Without a version, the last one is bound.
+
+    \b
+    penstock schema bind orders order@3 --type 'order.*'
+    penstock schema bind orders order --follow
+    """
+
+    async def work(broker: Broker) -> Binding:
+        return await broker.schemas.bind(
+            queue, reference, type=type_, follow=follow, scope=session.scope
+        )
+
+    bound = session.run(work)
+    if session.as_json:
+        print_json(describe_binding(bound))
+    else:
+        types = "messages" if bound.type == "*" else f"messages of type {bound.type}"
+        print(f"{types} of queue {queue} must fit {bound.reference}")
+
+
+@command(schema, "unbind")
+@click.argument("queue", shell_complete=complete_queue)
+@click.option("--type", "type_", default="*", show_default=True, help="Types of the binding.")
+def unbind(session: CommandContext, queue: str, type_: str) -> None:
+    """Accept messages of a queue again without checking them.
+
+    \b
+    penstock schema unbind orders --type 'order.*'
+    """
+
+    async def work(broker: Broker) -> None:
+        await broker.schemas.unbind(queue, type=type_, scope=session.scope)
+
+    session.run(work)
+    gone = {"queue": queue, "type": type_}
+    print_json(gone) if session.as_json else print(f"queue {queue} has no schema for type {type_}")
+
+
+@command(schema, "delete")
+@click.argument("name")
+def delete(session: CommandContext, name: str) -> None:
+    """Delete all versions of a schema that is bound to no queue.
+
+    \b
+    penstock schema delete order
+    """
+
+    async def work(broker: Broker) -> None:
+        await broker.schemas.delete(name, scope=session.scope)
+
+    session.run(work)
+    print_json({"schema": name}) if session.as_json else print(f"schema {name} deleted")
+
+
+@command(schema, "draft")
+@click.argument("queue", shell_complete=complete_queue)
+@click.option("--type", "type_", default="*", show_default=True, help="Types of messages.")
+def draft(session: CommandContext, queue: str, type_: str) -> None:
+    """Print a schema that the last 1,000 stored bodies of a queue fit.
+
+    \b
+    penstock schema draft orders --type order.placed > order.json
+    """
+
+    async def work(broker: Broker) -> tuple[dict[str, Any], int]:
+        return await broker.schemas.draft(queue, type=type_, scope=session.scope)
+
+    drafted, bodies = session.run(work)
+    if not bodies:
+        raise InvalidInput(f"queue {queue!r} has no stored JSON body of type {type_}")
+    if session.as_json:
+        print_json({"schema": drafted, "bodies": bodies})
+    else:
+        print(msgspec.json.format(msgspec.json.encode(drafted), indent=2).decode())
+
+
+def describe_schema(each: Schema) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "version": each.version,
+        "compatibility": each.compatibility,
+        "created_at": format_time(each.created_at),
+        "schema": msgspec.json.decode(bytes(each.schema)),
+    }
+
+
+def describe_binding(each: Binding) -> dict[str, Any]:
+    return {
+        "queue": each.queue,
+        "type": each.type,
+        "schema": each.schema,
+        "version": each.version,
+        "follow": each.follow,
+    }
+
+
+COMMANDS = {"schema": schema}

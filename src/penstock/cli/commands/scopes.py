@@ -1,0 +1,102 @@
+"""The `scope` commands."""
+
+from collections.abc import Awaitable, Callable
+
+import click
+import msgspec
+
+from penstock.broker.local import Broker
+from penstock.broker.scopes import ScopeDetails
+from penstock.cli.context import CommandContext, command
+from penstock.cli.output import print_json, print_json_lines, print_table
+
+Work = Callable[[Broker, str], Awaitable[ScopeDetails]]
+
+
+@click.group("scope")
+def scope() -> None:
+    """Manage scopes, which are namespaces of queues.
+
+    \b
+    penstock scope create billing --display-name Billing
+    penstock scope list
+    """
+
+
+@command(scope, "create")
+@click.argument("name")
+@click.option("--display-name", help="Name for people.")
+@click.option("--description", help="What the scope is for.")
+def create(
+    session: CommandContext, name: str, display_name: str | None, description: str | None
+) -> None:
+    """Create a scope. An existing one gets the texts that are given.
+
+    \b
+    penstock scope create billing --description 'Invoices and reminders'
+    """
+
+    async def work(broker: Broker) -> ScopeDetails:
+        return await broker.scopes.ensure(name, display_name=display_name, description=description)
+
+    made = session.run(work, create=True)
+    print_json(msgspec.to_builtins(made)) if session.as_json else print(f"scope {name} exists")
+
+
+@command(scope, "list")
+def list_(session: CommandContext) -> None:
+    """List scopes.
+
+    \b
+    penstock scope list
+    """
+
+    async def work(broker: Broker) -> list[ScopeDetails]:
+        return await broker.scopes.list_scopes()
+
+    found = session.run(work)
+    if session.as_json:
+        print_json_lines(map(msgspec.to_builtins, found))
+        return
+    rows = [(each.name, each.state, each.display_name, each.description) for each in found]
+    print_table(("scope", "state", "display name", "description"), rows, "no scopes")
+
+
+def add_scope_command(verb: str, text: str, work: Work) -> None:
+    def call(session: CommandContext, name: str) -> None:
+        async def run(broker: Broker) -> ScopeDetails:
+            return await work(broker, name)
+
+        changed = session.run(run)
+        if session.as_json:
+            print_json(msgspec.to_builtins(changed))
+        else:
+            print(f"scope {name} is {changed.state}")
+
+    call.__doc__ = f"{text}\n\n\b\npenstock scope {verb} billing"
+    command(scope, verb)(click.argument("name")(call))
+
+
+async def pause(broker: Broker, name: str) -> ScopeDetails:
+    await broker.admin.pause_scope(name)
+    return await broker.scopes.get(name)
+
+
+async def resume(broker: Broker, name: str) -> ScopeDetails:
+    await broker.admin.pause_scope(name, paused=False)
+    return await broker.scopes.get(name)
+
+
+async def archive(broker: Broker, name: str) -> ScopeDetails:
+    return await broker.scopes.archive(name)
+
+
+async def unarchive(broker: Broker, name: str) -> ScopeDetails:
+    return await broker.scopes.unarchive(name)
+
+
+add_scope_command("pause", "Stop deliveries from all queues of a scope.", pause)
+add_scope_command("resume", "Deliver messages of a paused scope again.", resume)
+add_scope_command("archive", "Accept and deliver no more messages in a scope.", archive)
+add_scope_command("unarchive", "Use an archived scope again.", unarchive)
+COMMANDS = {"scope": scope}

@@ -1,0 +1,128 @@
+"""The `subscription` commands."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.broker.local import Broker
+from penstock.cli.completion import complete_queue
+from penstock.cli.context import CommandContext, command
+from penstock.cli.output import format_clock, format_time, print_json, print_json_lines, print_table
+from penstock.cli.times import parse_time, to_moment
+from penstock.model.broadcast import BroadcastSubscription, make_child_name
+from penstock.model.message import Moment
+from penstock.rules.durations import parse_seconds
+
+queue_argument = click.argument("queue", shell_complete=complete_queue)
+
+
+@click.group("subscription")
+def subscription() -> None:
+    """Manage the durable subscriptions of broadcast queues.
+
+    \b
+    penstock queue create events kind=broadcast
+    penstock subscription add events mailer --filter 'type:order.*'
+    penstock subscription list events
+    """
+
+
+@command(subscription, "add")
+@queue_argument
+@click.argument("name")
+@click.option("--filter", default="", help="Which messages it gets, as in `penstock list`.")
+@click.option("--ttl", help="Time without a claim after which it is deleted, such as 7d.")
+@click.option("--start", default="now", show_default=True,
+              help="now, earliest, or a time such as 2026-01-31T12:00:00Z.")  # fmt: skip
+@click.option("--max-depth", type=int, help="Messages that wait before new ones become dead.")
+@click.option("--max-attempts", type=int, help="Runs before a message becomes dead.")
+def add(
+    session: CommandContext,
+    queue: str,
+    name: str,
+    filter: str,
+    ttl: str | None,
+    start: str,
+    **settings: int | None,
+) -> None:
+    """Create a subscription, or change its filter, ttl and settings.
+
+    \b
+    penstock subscription add events mailer --filter 'type:order.*' --start earliest
+    """
+    given = {each: value for each, value in settings.items() if value is not None}
+    seconds = None if ttl is None else parse_seconds(ttl)
+
+    async def work(broker: Broker) -> BroadcastSubscription:
+        return await broker.broadcasts.subscribe(
+            queue, name, filter=filter, ttl=seconds, start=read_start(start), scope=session.scope,
+            **given,
+        )  # fmt: skip
+
+    made = session.run(work)
+    if session.as_json:
+        print_json(describe_subscription(queue, made))
+    else:
+        print(f"subscribed; claim from {make_child_name(queue, name)}")
+
+
+def read_start(text: str) -> str | Moment:
+    return text if text in ("now", "earliest") else to_moment(parse_time(text))
+
+
+@command(subscription, "list")
+@queue_argument
+def list_(session: CommandContext, queue: str) -> None:
+    """List the subscriptions of a broadcast queue.
+
+    \b
+    penstock subscription list events
+    """
+    found = session.run(
+        lambda broker: broker.broadcasts.list_subscriptions(queue, scope=session.scope)
+    )
+    if session.as_json:
+        print_json_lines(describe_subscription(queue, each) for each in found)
+        return
+    columns = ("subscription", "queue", "filter", "ttl", "created (UTC)", "state")
+    print_table(columns, [make_row(queue, each) for each in found], "no subscriptions")
+
+
+def make_row(queue: str, each: BroadcastSubscription) -> Sequence[Any]:
+    state = "catching up" if each.catching_up else "live"
+    return (each.name, make_child_name(queue, each.name), each.filter,
+            "" if each.ttl is None else f"{each.ttl:g} s", format_clock(each.created_at),
+            state)  # fmt: skip
+
+
+def describe_subscription(queue: str, each: BroadcastSubscription) -> dict[str, Any]:
+    return {
+        **msgspec.to_builtins(each),
+        "queue": make_child_name(queue, each.name),
+        "filter": each.filter,
+        "created_at": format_time(each.created_at),
+        "catching_up": each.catching_up,
+    }
+
+
+@command(subscription, "delete")
+@queue_argument
+@click.argument("name")
+def delete(session: CommandContext, queue: str, name: str) -> None:
+    """Delete a subscription and cancel the messages that wait in it.
+
+    \b
+    penstock subscription delete events mailer
+    """
+    count = session.run(
+        lambda broker: broker.broadcasts.unsubscribe(queue, name, scope=session.scope)
+    )
+    if session.as_json:
+        print_json({"subscription": name, "queue": queue, "cancelled": count})
+    else:
+        print(f"{name} deleted; {count} messages cancelled")
+
+
+COMMANDS = {"subscription": subscription}

@@ -1,0 +1,102 @@
+"""The commands `signal` and `steps`, about messages that wait."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.broker.local import Broker
+from penstock.cli.context import CommandContext, command
+from penstock.cli.lookup import find_message
+from penstock.cli.output import (
+    decode_body,
+    format_body,
+    format_clock,
+    format_time,
+    print_json,
+    print_table,
+)
+from penstock.model.waiting import SignalAnswer, StepLog, StepRecord
+from penstock.wire.fields import is_json
+
+COLUMNS = ("step", "key", "kind", "state", "stored (utc)", "due (utc)", "result")
+group = click.Group()
+
+
+@command(group, "signal")
+@click.argument("reference")
+@click.argument("name")
+@click.argument("body", default="null")
+@click.option("--key", help="Store a repeated signal with this key and body once.")
+def signal(session: CommandContext, reference: str, name: str, body: str, key: str | None) -> None:
+    """Send a signal to a message that waits for it.
+
+    REFERENCE is an id or QUEUE/NAME. The signal is stored, also before the message waits for it.
+    BODY is JSON; any other text is sent as a JSON string.
+
+    \b
+    penstock signal 42 parcel-arrived '{"dock": 4}'
+    penstock signal refunds/order-7 approved --key mail-311
+    """
+    sent = body.encode() if body and is_json(body.encode()) else encode_text(body)
+
+    async def work(broker: Broker) -> tuple[int, SignalAnswer]:
+        record = await find_message(broker, reference, session.scope)
+        id = record.message.id
+        return id, await broker.waits.signal(id, name, sent, key=key, scope=session.scope)
+
+    id, answer = session.run(work)
+    if session.as_json:
+        print_json({"id": str(answer.id), "message": str(id), "duplicate": answer.duplicate})
+    elif answer.duplicate:
+        click.echo(f"message {id} already has this signal {name}")
+    else:
+        click.echo(f"signal {name} stored for message {id}")
+
+
+def encode_text(text: str) -> bytes:
+    return msgspec.json.encode(text)
+
+
+@command(group, "steps")
+@click.argument("reference")
+def steps(session: CommandContext, reference: str) -> None:
+    """List what the runs of a message have stored.
+
+    REFERENCE is an id or QUEUE/NAME.
+
+    \b
+    penstock steps 42
+    """
+
+    async def work(broker: Broker) -> StepLog:
+        record = await find_message(broker, reference, session.scope)
+        return await broker.waits.steps(record.message.id, scope=session.scope)
+
+    found = session.run(work).steps
+    if session.as_json:
+        print_json([describe_step(step) for step in found])
+    else:
+        print_table(COLUMNS, map(make_row, found), "no steps")
+
+
+def describe_step(step: StepRecord) -> dict[str, Any]:
+    return {
+        "step": step.name,
+        "key": step.key.removeprefix("k:"),
+        "kind": step.kind,
+        "done": step.done,
+        "at": format_time(step.at),
+        "due_at": format_time(step.due_at),
+        "result": decode_body(step.body or None),
+    }
+
+
+def make_row(step: StepRecord) -> tuple[Any, ...]:
+    done = "done" if step.done else "waits"
+    times = (format_clock(step.at), format_clock(step.due_at))
+    key = step.key.removeprefix("k:")
+    return (step.name, key, step.kind, done, *times, format_body(step.body or None))
+
+
+COMMANDS = {"signal": signal, "steps": steps}

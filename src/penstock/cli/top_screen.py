@@ -1,0 +1,224 @@
+"""The screen of `penstock top`: the overview of the dashboard in a terminal."""
+
+from collections import Counter, deque
+from typing import ClassVar
+
+from msgspec import Struct
+
+from penstock.broker.liveness import is_gone
+from penstock.broker.local import Broker
+from penstock.errors import StoreError
+from penstock.extras import require_extra
+from penstock.model.message import HistoryRow, Moment, State, Verb
+from penstock.model.queue import Queue
+from penstock.model.store_types import WorkerInfo
+from penstock.rules.attention import Attention, AttentionLevel, QueueFacts, find_attention
+from penstock.store import Store
+
+with require_extra("tui"):
+    from rich.text import Text
+    from textual.app import App, ComposeResult
+    from textual.binding import BindingType
+    from textual.containers import Vertical
+    from textual.widgets import DataTable, Footer, Sparkline, Static
+
+INTERVAL_S = 1.0
+RATE_WINDOW_S = 10
+SPARK_SAMPLES = 60
+PAGE_SIZE = 500
+MAX_PAGES = 8
+MICROS_PER_SECOND = 1_000_000
+COLUMNS = (
+    "queue", "state", "ready", "running", "scheduled", "dead", "oldest", "done/s", "failed/s",
+    "slots",
+)  # fmt: skip
+FAILED_VERBS = frozenset({Verb.NACK, Verb.FAIL, Verb.REJECT, Verb.RECLAIM})
+MAX_ATTENTION = 6
+
+
+class QueueLine(Struct, frozen=True):
+    queue: Queue
+    depths: dict[str, int]
+    waits: float | None
+    done: float
+    failed: float
+    workers: list[WorkerInfo]
+
+    def count(self, place: str) -> int:
+        return self.depths.get(place, 0)
+
+
+class Sampler:
+    """Reads counts and recent history of a store."""
+
+    def __init__(self, store: Store, scope: str) -> None:
+        self.store = store
+        self.broker = Broker(store)
+        self.scope = scope
+        self.position: int | None = None
+        self.rows: deque[HistoryRow] = deque(maxlen=20_000)
+
+    async def read(self) -> tuple[list[QueueLine], list[WorkerInfo]]:
+        now = await self.store.now()
+        await self.follow(now)
+        workers = [each for each in await self.broker.workers() if not is_gone(each, now)]
+        depths, since = await self.store.depths(0), await self.store.waiting_since()
+        done = Counter(row.queue_id for row in self.rows if row.state is State.COMPLETED)
+        failed = Counter(row.queue_id for row in self.rows if row.verb in FAILED_VERBS)
+        queues = await self.broker.admin.queues(scope=self.scope)
+        lines = [
+            QueueLine(
+                queue,
+                {place: count for (id, place), count in depths.items() if id == queue.id},
+                (now - since[queue.id]) / MICROS_PER_SECOND if queue.id in since else None,
+                done[queue.id] / RATE_WINDOW_S,
+                failed[queue.id] / RATE_WINDOW_S,
+                [worker for worker in workers if queue.name in worker.queues],
+            )
+            for queue in queues
+            if not queue.system
+        ]
+        return lines, workers
+
+    async def follow(self, now: Moment) -> None:
+        """Keeps the history of the last seconds. A busier store is sampled."""
+        if self.position is None:
+            self.position = await self.find_end()
+        for _ in range(MAX_PAGES):
+            rows = await self.store.recent(self.position, PAGE_SIZE)
+            self.rows.extend(rows)
+            self.position = max([self.position, *(row.position for row in rows)])
+            if len(rows) < PAGE_SIZE:
+                break
+        else:
+            self.position = await self.find_end()
+        while self.rows and self.rows[0].at < now - RATE_WINDOW_S * MICROS_PER_SECOND:
+            self.rows.popleft()
+
+    async def find_end(self) -> int:
+        low, high = -1, 2**62
+        while high - low > 1:
+            middle = (low + high) // 2
+            if await self.store.recent(middle, 1):
+                low = middle
+            else:
+                high = middle
+        return high
+
+
+class TopScreen(App[None]):
+    """Shows the queues of a store, and what needs attention, every second."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #totals { height: 1; padding: 0 1; text-style: bold; }
+    #spark { height: 2; margin: 0 1; }
+    #attention { height: auto; padding: 0 1; margin-bottom: 1; }
+    DataTable { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit"), ("p", "pause", "Pause")]
+
+    def __init__(self, store: Store, scope: str, url: str) -> None:
+        super().__init__()
+        self.sampler = Sampler(store, scope)
+        self.url = url
+        self.paused = False
+        self.done: deque[float] = deque([0.0] * SPARK_SAMPLES, maxlen=SPARK_SAMPLES)
+
+    def compose(self) -> ComposeResult:
+        yield Vertical(Static(id="totals"), Sparkline(list(self.done), id="spark"),
+                       Static(id="attention"), DataTable(cursor_type="row"))  # fmt: skip
+        yield Footer()
+
+    async def on_mount(self) -> None:
+        self.query_one(DataTable).add_columns(*COLUMNS)
+        await self.update_figures()
+        self.set_interval(INTERVAL_S, self.update_figures)
+
+    def action_pause(self) -> None:
+        self.paused = not self.paused
+        if self.paused:
+            self.query_one("#totals", Static).update("paused; press p to go on")
+
+    async def update_figures(self) -> None:
+        if self.paused:
+            return
+        try:
+            lines, workers = await self.sampler.read()
+        except StoreError as error:
+            self.query_one("#totals", Static).update(Text(f"{self.url}: {error}", style="red"))
+            return
+        self.show_totals(lines, workers)
+        facts = [make_facts(line) for line in lines]
+        self.query_one("#attention", Static).update(format_attention(find_attention(facts, [])))
+        table = self.query_one(DataTable)
+        row = table.cursor_row
+        table.clear()
+        for line in lines:
+            table.add_row(*make_cells(line))
+        table.move_cursor(row=row)
+
+    def show_totals(self, lines: list[QueueLine], workers: list[WorkerInfo]) -> None:
+        def sum_place(place: str) -> int:
+            return sum(line.count(place) for line in lines)
+
+        done, slots = sum(line.done for line in lines), sum(worker.slots for worker in workers)
+        self.done.append(done)
+        self.query_one("#spark", Sparkline).data = list(self.done)
+        self.query_one("#totals", Static).update(
+            f"{self.url}   done {done:.1f}/s   waiting {sum_place('ready'):,}"
+            f"   running {sum_place('lease'):,} of {slots:,} slots   dead {sum_place('dead'):,}"
+            f"   {len(workers)} worker{'' if len(workers) == 1 else 's'}"
+        )
+
+
+def make_facts(line: QueueLine) -> QueueFacts:
+    return QueueFacts(
+        queue=line.queue.name,
+        ready=line.count("ready"),
+        dead=line.count("dead"),
+        died=0,
+        common_error=None,
+        waits=line.waits,
+        serves=line.queue.serves and not line.queue.scope.paused,
+        has_worker=bool(line.workers),
+    )
+
+
+def format_attention(found: list[Attention]) -> Text:
+    if not found:
+        return Text("✓ nothing needs you", style="green")
+    text = Text()
+    for each in found[:MAX_ATTENTION]:
+        bad = each.severity is AttentionLevel.BAD
+        text.append("✗ " if bad else "! ", style="red" if bad else "yellow")
+        text.append(each.subject, style="bold")
+        text.append(f" {each.text}\n")
+    text.rstrip()
+    return text
+
+
+def make_cells(line: QueueLine) -> list[Text]:
+    dead = line.count("dead")
+    state = "scope paused" if line.queue.scope.paused else line.queue.state.value
+    numbers: list[str | Text] = [
+        f"{line.count('ready'):,}",
+        f"{line.count('lease'):,}",
+        f"{line.count('scheduled'):,}",
+        Text(f"{dead:,}", style="bold red" if dead else ""),
+        "" if line.waits is None else format_wait(line.waits),
+        f"{line.done:.1f}",
+        f"{line.failed:.1f}",
+        f"{line.count('lease')}/{sum(worker.slots for worker in line.workers)}",
+    ]
+    cells = [Text(each) if isinstance(each, str) else each for each in numbers]
+    for cell in cells:
+        cell.justify = "right"
+    return [Text(line.queue.name), Text(state, style="" if line.queue.serves else "yellow"), *cells]
+
+
+def format_wait(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.1f} s"
