@@ -23,7 +23,7 @@ CREATE TABLE testing_queue AS SELECT id, scope_id, name, state, settings FROM pe
 TABLES = (
     "message", "ready", "scheduled", "head", "lease", "dead", "history", "dedup", "name",
     "result", "schedule", "agent", "cursor", "worker", "scope", "queue", "generation",
-    "document", "act",
+    "document", "act", "hold", "nudge", "edge", "step", "signal",
 )  # fmt: skip
 EMPTY = (
     "".join(f"DELETE FROM penstock_{table};\n" for table in TABLES)

@@ -26,7 +26,8 @@ EMPTY = f"""
 TRUNCATE penstock.message, penstock.ready, penstock.scheduled, penstock.head, penstock.lease,
     penstock.dead, penstock.history, penstock.dedup, penstock.name, penstock.result,
     penstock.schedule, penstock.agent, penstock.cursor, penstock.worker, penstock.scope,
-    penstock.queue, penstock.document, penstock.act RESTART IDENTITY;
+    penstock.queue, penstock.document, penstock.act, penstock.hold, penstock.nudge, penstock.edge,
+    penstock.step, penstock.signal RESTART IDENTITY;
 INSERT INTO penstock.scope OVERRIDING SYSTEM VALUE SELECT * FROM testing.scope;
 INSERT INTO penstock.queue OVERRIDING SYSTEM VALUE SELECT * FROM testing.queue;
 ALTER TABLE penstock.scope ALTER id RESTART WITH 100;

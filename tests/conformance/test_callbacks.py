@@ -101,10 +101,6 @@ async def purge_all(stage: Stage, id: int) -> None:
     assert await stage.admin.purge("default", "dead") == 1
 
 
-async def replace(stage: Stage, id: int) -> None:
-    await stage.admin.redrive(id, body=b"better")
-
-
 async def complete_letter(stage: Stage, id: int) -> None:
     await stage.broker.complete(await stage.take("_dead_letter"))
 
@@ -121,11 +117,20 @@ async def redrive(stage: Stage, id: int) -> None:
 AFTER_DEATH: dict[str, tuple[Callable[[Stage, int], Awaitable[None]], State, str | None]] = {
     "purged by id": (purge_dead, State.CANCELLED, "purged"),
     "purged": (purge_all, State.CANCELLED, "purged"),
-    "replaced": (replace, State.CANCELLED, "replaced"),
     "completed as a letter": (complete_letter, State.COMPLETED, None),
     "failed as a letter": (fail_letter, State.FAILED, None),
     "redriven and completed": (redrive, State.COMPLETED, None),
 }
+
+
+async def test_the_replacement_of_a_dead_letter_is_told_of_when_it_ends(stage: Stage) -> None:
+    id = await stage.dead(callback=URL)
+    replaced = await stage.admin.redrive(id, body=b"better")
+    await stage.broker.complete(await stage.take())
+    assert await told(stage) == [
+        Ended(str(id), State.DEAD, "rejected"),
+        Ended(str(replaced.id), State.COMPLETED, None),
+    ]
 
 
 @pytest.mark.parametrize("name", AFTER_DEATH)

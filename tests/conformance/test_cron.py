@@ -100,7 +100,7 @@ async def tick_firings(stage: Stage) -> list[Firing]:
     for schedule in await stage.store.schedules(now):
         queue = await stage.broker.directory.get_by_id(schedule.queue_id)
         ticks, next_at = cron.find_due_ticks(schedule, now)
-        entries = tuple(make_tick_entry(schedule, queue, tick) for tick in ticks)
+        entries = tuple(make_tick_entry(schedule, queue, tick, schedule.draft) for tick in ticks)
         firings.append(Firing(schedule.id, schedule.next_at, next_at, entries))
     return firings
 

@@ -26,6 +26,12 @@ TERMS = (
 )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives a search enough time to fill its page on a loaded machine."""
+    monkeypatch.setattr(search, "MAX_WORK_S", 60.0)
+
+
 async def fill(stage: Stage, random: Random) -> list[Record]:
     """Publishes messages of all kinds and brings them into all states."""
     for name in QUEUES[1:]:

@@ -35,7 +35,7 @@ class Consumers(World):
                 merge="rotate",
             )
         )
-        assert taken.queues == {name: self.model.queues[name].state for name in names}
+        assert taken.queues == {name: self.model.told_state(name) for name in names}
         served = {name: list(part) for name, part in groupby(taken.messages, self.line_of)}
         silent = [name for name in names if name not in served and self.model.serves(name)]
         assert all(name in names and self.model.serves(name) for name in served)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.errors import InvalidState, NotFound
+from penstock.errors import InvalidInput, InvalidState, NotFound
 from penstock.model.message import State
 from penstock.model.queue import QueueState
 from penstock.model.settings import change
@@ -38,6 +38,26 @@ class Operators(World):
             assert self.model.redrive(id) is AnswerKind.DONE
         else:
             self.model.redrive_as_new(id, body, published.id)
+
+    def edit(self, id: int, body: bytes) -> None:
+        place = self.model.items[id].place if id in self.model.items else "nowhere"
+        published = self.attempt(self.broker.admin.edit(id, body))
+        if place not in ("ready", "scheduled", "dead"):
+            assert isinstance(published, NotFound if place == "nowhere" else InvalidState)
+            return
+        assert isinstance(published, Published), f"edit of {id}: {published!r}"
+        self.model.edit(id, body, published.id)
+
+    def rerank(self, id: int, priority: int) -> None:
+        item = self.model.items.get(id)
+        refusal = self.attempt(self.broker.admin.reprioritise(id, priority))
+        if item is None or item.queue.settings.ordering != "priority":
+            assert isinstance(refusal, NotFound if item is None else InvalidInput)
+        elif item.place not in ("ready", "scheduled"):
+            assert isinstance(refusal, InvalidState)
+        else:
+            assert refusal is None
+            self.model.rerank(id, priority)
 
     def purge(self, queue: str, places: Sequence[str], limit: int) -> None:
         """Up to `limit` of them; which ones is the store's affair."""

@@ -31,7 +31,7 @@ Possible = Callable[["Machine"], object]
 AGENTS = ("sweep", "promote", "expire", "sweep_keys", "look_at_everything")
 MEANWHILE = ("extend", "extend a little", "cancel", "void", "complete", "begin", "retry", "steal")
 WORDS = ("extend", "begin", "half", 50.0, 0.0)
-ORDERS = ("cancel", "cancel", "purge", "switch", "pause", "change")
+ORDERS = ("cancel", "cancel", "edit", "edit", "rerank", "purge", "switch", "pause", "change")
 STOPPED = (QueueState.PAUSED, QueueState.DRAINING, QueueState.ARCHIVED)
 PLACES = (["ready"], ["scheduled"], ["dead"], ["ready", "scheduled", "dead"])
 

@@ -181,6 +181,10 @@ class Scenes(Producers, Keepers, Operators):
         match order:
             case "cancel":
                 self.cancel(id, force=force)
+            case "edit":
+                self.edit(id, b"edited")
+            case "rerank":
+                self.rerank(id, 5 if force else 0)
             case "purge":
                 self.purge(names[0], places, 100 if force else 1)
             case "switch":

@@ -144,7 +144,8 @@ class World(RuleBasedStateMachine):
         assert unnumbered(list(record.timeline)) == item.timeline
         assert seen(record) == expected(item, self.model.blocker(item))
         if (name := item.draft.name) is not None:
-            assert self.run(self.store.named(item.queue.id, name)) == item.id
+            named = self.model.names[item.queue.name, name]
+            assert self.run(self.store.named(item.queue.id, name)) == named
         body, until = self.model.results.get(item.id, (None, 0))
         result = body if until > self.model.now else None
         assert self.run(self.store.result(item.id)) == result

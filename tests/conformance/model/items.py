@@ -61,12 +61,17 @@ class Item:
     # It is its key's turn; or it stands in its key's line, smaller first.
     heads_key: bool = False
     turn: tuple[int, int] | None = None
+    # Where it comes into line: by its own id, or by that of the message it replaced.
+    line_id: int = 0
     first_claimed_at: Moment | None = None
     parked: int = 0
     dead_at: tuple[Moment, int] = (0, 0)
     dead_reason: str | None = None
     dead_error: str | None = None
     timeline: list[HistoryRow] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.line_id = self.line_id or self.id
 
     @property
     def key(self) -> str | None:

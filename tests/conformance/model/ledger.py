@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from penstock.model.message import HistoryRow, Moment, State, Verb
+from penstock.model.queue import QueueState
 from penstock.model.settings import QueueSettings
 from tests.conformance.model.items import Hold, Item, Line, moment_after
 from tests.conformance.model.rules import Ruling
@@ -26,6 +27,12 @@ class Ledger:
 
     def create_queue(self, id: int, name: str, settings: QueueSettings) -> None:
         self.queues[name] = Line(id, name, settings)
+
+    def told_state(self, name: str) -> QueueState:
+        """The state that a claim tells: a paused scope pauses its queues."""
+        state = self.queues[name].state
+        paused = self.scope_paused and state in (QueueState.ACTIVE, QueueState.DRAINING)
+        return QueueState.PAUSED if paused else state
 
     def begin_step(self) -> None:
         self.fresh, self.touched = [], set()
@@ -76,9 +83,16 @@ class Ledger:
         item.timeline.append(row)
         self.fresh.append(row)
 
-    def end(self, item: Item, verb: Verb, state: State, reason: str | None = None) -> None:
+    def end(
+        self,
+        item: Item,
+        verb: Verb,
+        state: State,
+        reason: str | None = None,
+        error: str | None = None,
+    ) -> None:
         """Not by a consumer: expired, cancelled, replaced, purged. A lease on it is void."""
-        self.write(item, verb, state, reason=reason, hold=item.hold)
+        self.write(item, verb, state, reason=reason, error=error, hold=item.hold)
         self.put(item, None)
         self.free(item)
 

@@ -135,3 +135,16 @@ class Publishing(Ledger):
             name=None,
             parent_id=item.id,
         )
+
+    def successor_of(self, item: Item, body: bytes) -> Draft:
+        """A replaced message: its times are those of the old one, its dedup key is not."""
+        return msgspec.structs.replace(
+            item.draft,
+            body=body,
+            delay=0.0,
+            run_at=item.due_at if item.place == "scheduled" and item.turn is None else None,
+            ttl=None,
+            expires_at=item.expires_at,
+            dedup=None,
+            parent_id=item.id,
+        )

@@ -27,7 +27,7 @@ class Upkeep(Ledger):
             if item.key is None or item.heads_key:
                 self.put(item, "ready")
             else:
-                self.get_in_line(item, (item.id, 0))
+                self.get_in_line(item, (item.line_id, 0))
         return min((item.due_at for item in self.due()), default=None)
 
     def expirable(self) -> list[Item]:

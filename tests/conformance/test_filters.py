@@ -1,0 +1,31 @@
+"""Filters are completed from queues and recent history, on every store."""
+
+import pytest
+
+from penstock.broker.filters import FilterCompleter, RecentHistory
+from tests.conformance.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_filters_are_completed_with_what_was_seen_lately(stage: Stage) -> None:
+    await stage.queue("mail", mask=("error",))
+    await stage.completed(type="order.new", correlation_id="c-1")
+    await stage.dead("mail", type="mail.send")
+
+    async def offer(text: str, completer: FilterCompleter = stage.broker.filters) -> list[str]:
+        return (await completer.complete(text)).items
+
+    assert await offer("queue:ma") == ["mail"]
+    assert await offer("type:") == ["mail.send", "order.new"]
+    assert await offer("correlation:") == ["c-1"]
+    assert await offer("consumer:t") == ["tester"]
+    assert await offer("error.kind:no") == ['"no good"']
+    blind = stage.broker.limit_admin(lambda scope, queue: True, lambda scope, queue: False)
+    assert await offer("error.kind:", FilterCompleter(blind, RecentHistory(stage.store))) == []
+    outside = stage.broker.limit_admin(
+        lambda scope, queue: queue == "default", lambda scope, queue: True
+    )
+    limited = FilterCompleter(outside, RecentHistory(stage.store))
+    assert await offer("type:", limited) == ["order.new"]
+    assert await offer("queue:", limited) == ["default"]

@@ -1,0 +1,158 @@
+"""Workflows: messages that wait for each other, on every store."""
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.agents.workflow_follower import WorkflowFollower
+from penstock.broker.workflows import UNKNOWN, Workflows, with_ids
+from penstock.errors import IdempotencyConflict, InvalidInput, InvalidState, NotFound
+from penstock.model.message import Draft, Fail, SettleReject, State
+from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowState
+from tests.conformance.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+
+def node(body: bytes, *after: int, **how: object) -> NodeDraft:
+    return NodeDraft(draft=Draft(body=body), after=after, **how)  # type: ignore[arg-type]
+
+
+DIAMOND = (node(b"a"), node(b"b", 0), node(b"c", 0), node(b"d", 1, 2))
+
+
+def flows(stage: Stage) -> Workflows:
+    return stage.broker.workflows
+
+
+async def start(stage: Stage, *nodes: NodeDraft, **how: object) -> WorkflowStart:
+    return await flows(stage).start("nightly", nodes, **how)  # type: ignore[arg-type]
+
+
+async def run_next(stage: Stage, *settlements: Fail | SettleReject) -> list[bytes]:
+    """Claims what is ready and completes it, or settles it as given."""
+    await stage.store.look()
+    bodies = []
+    for leased in await stage.claim(limit=100):
+        bodies.append(leased.body)
+        if settlements:
+            await stage.broker.settle(leased, settlements[0])
+        else:
+            await stage.broker.complete(leased, leased.body)
+    await stage.store.look()
+    return sorted(bodies)
+
+
+async def follow(stage: Stage, id: str) -> WorkflowState:
+    follower = WorkflowFollower(stage.store, stage.broker.directory, "test")
+    await stage.travel(1.1)
+    await follower.tick()
+    (found,) = [each for each in await flows(stage).list_workflows() if each.id == id]
+    return found.state
+
+
+async def test_nodes_run_when_what_they_wait_for_has_completed(stage: Stage) -> None:
+    started = await start(stage, *DIAMOND)
+    assert await follow(stage, started.id) is WorkflowState.RUNNING
+    assert await run_next(stage) == [b"a"]
+    assert await run_next(stage) == [b"b", b"c"]
+    assert await run_next(stage) == [b"d"]
+    assert await follow(stage, started.id) is WorkflowState.COMPLETED
+    shown = await flows(stage).get(started.id)
+    assert shown.workflow.counts == {"completed": 4}
+    assert shown.states == (State.COMPLETED,) * 4
+
+
+async def test_an_empty_or_impossible_graph_publishes_nothing(stage: Stage) -> None:
+    for nodes in ((), (node(b"a", 1), node(b"b", 0))):
+        with pytest.raises(InvalidInput):
+            await start(stage, *nodes)
+    with pytest.raises(NotFound, match="no queue named 'nowhere'"):
+        await start(stage, node(b"a"), NodeDraft(draft=Draft(queue="nowhere")))
+    assert await stage.claim() == []
+    assert await flows(stage).list_workflows() == []
+
+
+async def test_a_key_starts_a_workflow_once(stage: Stage) -> None:
+    first = await start(stage, *DIAMOND, key="day-1")
+    again = await start(stage, *DIAMOND, key="day-1")
+    assert again == replace(first, duplicate=True)
+    with pytest.raises(IdempotencyConflict, match="another graph"):
+        await start(stage, node(b"x"), key="day-1")
+    assert await run_next(stage) == [b"a"]
+
+
+async def test_a_failed_node_cancels_what_needs_it_and_is_redriven(stage: Stage) -> None:
+    started = await start(stage, *DIAMOND)
+    await run_next(stage)
+    await stage.store.look()
+    first, second = await stage.claim(limit=2)
+    await stage.broker.settle(first, Fail("no"))
+    await stage.broker.complete(second)
+    assert await run_next(stage) == []
+    assert await follow(stage, started.id) is WorkflowState.FAILED
+    assert await flows(stage).redrive(started.id) == 2
+    assert await run_next(stage) == [first.body]
+    assert await run_next(stage) == [b"d"]
+    assert await follow(stage, started.id) is WorkflowState.COMPLETED
+    shown = (await flows(stage).get(started.id)).workflow
+    assert (shown.generation, shown.counts) == (2, {"completed": 4})
+
+
+async def test_a_dead_node_blocks_until_it_is_redriven(stage: Stage) -> None:
+    started = await start(stage, *DIAMOND)
+    assert await run_next(stage, SettleReject("no")) == [b"a"]
+    assert await follow(stage, started.id) is WorkflowState.BLOCKED
+    assert await flows(stage).redrive(started.id) == 1
+    with pytest.raises(InvalidState, match="is running"):
+        await flows(stage).redrive(started.id)
+    for expected in ([b"a"], [b"b", b"c"], [b"d"]):
+        assert await run_next(stage) == expected
+    assert await follow(stage, started.id) is WorkflowState.COMPLETED
+
+
+async def test_policies_decide_what_a_node_waits_for(stage: Stage) -> None:
+    parents = [node(b"1"), node(b"2")]
+    await start(stage, *parents, node(b"any", 0, 1, policy="any"), node(b"end", 0, 1,
+                policy="settled"))  # fmt: skip
+    await stage.store.look()
+    first, second = await stage.claim(limit=2)
+    await stage.broker.complete(first)
+    assert await run_next(stage) == [b"any"]
+    await stage.broker.settle(second, Fail("no"))
+    assert await run_next(stage) == [b"end"]
+
+
+async def test_a_cancelled_workflow_ends(stage: Stage) -> None:
+    started = await start(stage, *DIAMOND)
+    await run_next(stage)
+    assert await flows(stage).cancel(started.id) == 3
+    assert await run_next(stage) == []
+    assert await follow(stage, started.id) is WorkflowState.CANCELLED
+
+
+async def test_a_start_that_was_interrupted_finds_its_messages(stage: Stage) -> None:
+    started = await start(stage, *DIAMOND)
+    flow, version = await flows(stage).load(started.id, "default")
+    await flows(stage).save(with_ids(flow, [UNKNOWN] * 4), version)
+    await stage.travel(11)
+    assert await follow(stage, started.id) is WorkflowState.RUNNING
+    found, _ = await flows(stage).load(started.id, "default")
+    assert tuple(each.id for each in found.nodes) == started.ids
+
+
+async def test_results_of_parents_are_kept_for_their_child(stage: Stage) -> None:
+    started = await start(stage, *DIAMOND)
+    await run_next(stage)
+    await run_next(stage)
+    results = await stage.store.awaited_results(started.ids[3])
+    assert results == {started.ids[1]: b"b", started.ids[2]: b"c"}
+
+
+async def test_a_wide_fan_in_fires_once(stage: Stage) -> None:
+    wide = [node(b"%d" % number) for number in range(200)]
+    started = await start(stage, *wide, node(b"end", *range(200)))
+    assert len(await run_next(stage)) == 100
+    assert len(await run_next(stage)) == 100
+    assert await run_next(stage) == [b"end"]
+    assert await run_next(stage) == []
+    assert await follow(stage, started.id) is WorkflowState.COMPLETED
