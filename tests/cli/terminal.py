@@ -18,7 +18,7 @@ from penstock.cli.main import main, queuectl
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 QUEUECTL = PENSTOCK.with_name("queuectl")
-PATIENCE = 60.0
+PATIENCE = 150.0
 LOOK = 0.05
 
 

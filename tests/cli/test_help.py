@@ -13,6 +13,9 @@ EACH = dict(commands())
 def test_there_is_every_command_an_operator_was_promised() -> None:
     promised = {
         "enqueue", "send", "status", "list", "show", "explain", "cancel", "redrive", "agents",
+        "activity", "trace",
+        "purge", "move", "edit", "reprioritise", "bulk list", "bulk show", "bulk pause",
+        "bulk resume", "bulk abort", "bulk attach",
         "backup", "migrate",
         "doctor", "bench", "demo", "worker start", "worker stop", "worker list",
         "dlq list", "dlq show", "dlq retry", "dlq purge", "config get", "config set", "config show",
@@ -25,8 +28,18 @@ def test_there_is_every_command_an_operator_was_promised() -> None:
         "pipeline compact", "pipeline balance", "pipeline run",
         "pipeline report", "key create", "key list", "key rotate", "key revoke", "role set",
         "role list", "role delete", "trust set", "trust list", "trust delete", "audit list",
-        "audit verify", "audit seal", "replay",
+        "audit verify", "audit seal", "metrics", "consumers", "anomalies", "alert add",
+        "alert list", "alert show", "alert delete", "alert test", "pipeline results", "replay",
         "copy", "queue purge", "schedule create",
+        "schema add", "schema check", "schema list", "schema show", "schema bind", "schema unbind",
+        "schema delete", "schema draft", "scope create", "scope list", "scope pause",
+        "scope resume", "scope archive", "scope unarchive", "apply", "export",
+        "inbox list", "inbox show", "inbox claim", "inbox release", "inbox delegate",
+        "inbox comment", "inbox request", "decide", "pattern save", "pattern list",
+        "pattern delete", "workflow list", "workflow show", "workflow cancel", "workflow redrive",
+        "workflow wait", "rule add", "rule coverage", "rule delete", "rule disable", "rule enable",
+        "rule backtest", "rule list", "rule show", "rule test", "signal", "steps",
+        "subscription add", "subscription delete", "subscription list", "top",
     }  # fmt: skip
     assert {path.removeprefix("penstock ") for path in EACH} == promised
 

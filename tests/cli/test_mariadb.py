@@ -58,7 +58,7 @@ def test_a_failed_job_is_found_redriven_and_ended(guarded: Terminal) -> None:
 
 
 def test_what_an_operator_looks_at(guarded: Terminal) -> None:
-    assert "schema 2" in guarded.run("migrate").out
+    assert "schema 3" in guarded.run("migrate").out
     checks = guarded.run("doctor", "--json").lines
     assert [check for check in checks if not check["well"]] == []
     assert guarded.run("status", "--json").json["durability"] == "safe"

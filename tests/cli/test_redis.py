@@ -74,8 +74,8 @@ def test_status_and_doctor_tell_how_the_store_is(shop: Terminal) -> None:
 
 
 def test_there_is_nothing_to_migrate_and_another_tool_backs_it_up(shop: Terminal) -> None:
-    assert shop.run("migrate", "--plan", "--json").json["to_do"] == ["schema 1"]
-    assert shop.run("migrate", "--json").json["done"] == ["schema 1"]
+    assert shop.run("migrate", "--plan", "--json").json["to_do"] == ["schema 2"]
+    assert shop.run("migrate", "--json").json["done"] == ["schema 2"]
     assert shop.run("migrate", "--json").json["done"] == []
     assert "redis-cli --rdb" in shop.run("backup", "copy.db", code=1).err
 

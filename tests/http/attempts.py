@@ -59,6 +59,10 @@ def on_lock(path: str, *, from_dead: bool = False, many: bool = False, **fields:
     return Attempt(make)
 
 
+# It applies to no queue of the world.
+RULE = {"queue": "nothing", "do": [{"set": {"priority": 1}}]}
+
+
 def fixed(path: str, body: Any = None, **more: Any) -> Attempt:
     """About nothing in particular."""
 
@@ -88,6 +92,13 @@ def on(prepare: Callable[[World, Place], Awaitable[Any]], path: str, body: Any =
     return Attempt(make)
 
 
+def in_scope(
+    prepare: Callable[[World, Place], Awaitable[Any]], path: str, body: Any = None
+) -> Attempt:
+    """A scope of the caller's own tenant."""
+    return on(prepare, path, body)._replace(places=(HOME, AWAY, DENIED))
+
+
 async def upload(world: World, place: Place, who: Who) -> Ask:
     return Ask(f"/v1/artifacts/{await world.lock_token(place, who)}/report.txt", b"x")
 
@@ -110,6 +121,17 @@ async def claim_dead(world: World, place: Place, who: Who) -> Ask:
     return Ask("/v1/claim", {"queues": [{"queue": DEAD_LETTER}], "limit": 1000}, place.scope)
 
 
+async def move(world: World, place: Place, who: Who) -> Ask:
+    id, queue = await world.message(place), await world.queue(place)
+    return Ask(f"/v1/messages/{id}/move", {"queue": queue, "to_scope": place.scope}, place.scope)
+
+
+async def start_bulk(world: World, place: Place, who: Who) -> Ask:
+    await world.message(place)
+    sent = {"verb": "cancel", "filter": "state:ready,dead", "dry_run": True}
+    return Ask("/v1/bulk", sent, place.scope)
+
+
 async def redrive(world: World, place: Place, who: Who) -> Ask:
     return Ask("/v1/redrive", {"ids": [str(await world.message(place, dead=True))]}, place.scope)
 
@@ -117,6 +139,24 @@ async def redrive(world: World, place: Place, who: Who) -> Ask:
 async def subscribe(world: World, place: Place, who: Who) -> Ask:
     sent = {"url": "https://example.org/", "queues": [await world.queue(place)]}
     return Ask("/v1/subscriptions", sent, place.scope)
+
+
+async def create_alert(world: World, place: Place, who: Who) -> Ask:
+    sent = {"name": f"alert-{next(world.numbers)}", "url": "https://example.org/"}
+    return Ask("/v1/alerts", sent, place.scope)
+
+
+async def measure(world: World, place: Place, who: Who) -> Ask:
+    return Ask(f"/v1/metrics/queues/{await world.queue(place)}", scope=place.scope)
+
+
+def on_alert(suffix: str = "") -> Attempt:
+    async def make(world: World, place: Place, who: Who) -> Ask:
+        name = f"alert-{next(world.numbers)}"
+        await world.broker(place).alerts.add(name, "https://example.org/", scope=place.scope)
+        return Ask(f"/v1/alerts/{name}{suffix}", None, place.scope)
+
+    return Attempt(make, (HOME, AWAY))
 
 
 async def create_queue(world: World, place: Place, who: Who) -> Ask:
@@ -162,8 +202,42 @@ def by_right(right: Right) -> Rule:
     return lambda who, place: right in who.rights
 
 
+async def request_decision(world: World, place: Place, who: Who) -> Ask:
+    return Ask("/v1/inbox", {"spec": {"title": "Ship it?"}}, place.scope)
+
+
+async def start_workflow(world: World, place: Place, who: Who) -> Ask:
+    node = {"message": {"queue": await world.queue(place)}}
+    return Ask("/v1/workflows", {"name": "w", "nodes": [node]}, place.scope)
+
+
+def decides(who: Who, place: Place) -> bool:
+    return who.at(Right.DECIDE, place)
+
+
+def sees_people(who: Who, place: Place) -> bool:
+    """The right to read all queues leaves out the steps of people."""
+    return who.at(Right.READ, place) and decides(who, place)
+
+
+def on_step(suffix: str = "", body: Any = None, rule: Rule = decides) -> Attempt:
+    made = on(World.human_step, "/v1/inbox/{0}" + suffix, body)
+    return made._replace(places=(HOME, AWAY), rule=rule)
+
+
+def on_patterns(suffix: str = "", body: Any = None, rule: Rule | None = None) -> Attempt:
+    made = on(World.human_pattern, "/v1/human-patterns" + suffix, body)
+    return made._replace(places=(HOME, AWAY), rule=rule)
+
+
 # Those that tell of one scope of the caller's own tenant.
 OWN = (HOME, AWAY, DENIED)
+
+
+async def sign_in(world: World, place: Place, who: Who) -> Ask:
+    return Ask("/v1/session", {"key": who.token or "psk_0_wrong"})
+
+
 ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "GET /v1/scopes": (listed("/v1/scopes"),),
     "POST /v1/scopes": (
@@ -193,6 +267,17 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "POST /v1/queues/{queue}/prune": (on_queue("/prune", {"limit": 1}),),
     "DELETE /v1/queues/{queue}": (on_queue(),),
     "POST /v1/redrive": (Attempt(redrive),),
+    "POST /v1/bulk": (Attempt(start_bulk, places=(HOME, AWAY), shows=True),),
+    "GET /v1/bulk": (listed("/v1/bulk"),),
+    "GET /v1/bulk/{id}": (in_scope(World.bulk_action, "/v1/bulk/{0}"),),
+    "POST /v1/bulk/{id}/pause": (in_scope(World.bulk_action, "/v1/bulk/{0}/pause", {}),),
+    "POST /v1/bulk/{id}/resume": (in_scope(World.bulk_action, "/v1/bulk/{0}/resume", {}),),
+    "POST /v1/bulk/{id}/abort": (in_scope(World.bulk_action, "/v1/bulk/{0}/abort", {}),),
+    "POST /v1/messages/{reference:path}/move": (Attempt(move, also=Right.PUBLISH),),
+    "POST /v1/messages/{reference:path}/edit": (on_message("/edit", {"body": 1}),),
+    "POST /v1/messages/{reference:path}/reprioritise": (
+        on_message("/reprioritise", {"priority": 1}),
+    ),
     "GET /v1/queues/{queue}/export": (on_queue("/export"),),
     "POST /v1/queues/{queue}/import": (on_queue("/import", b'{"body": 1}\n'),),
     "PUT /v1/artifacts/{token}/{name:path}": (Attempt(upload),),
@@ -219,12 +304,95 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "DELETE /v1/queues/{queue}/schedules/{name}": (
         on(World.schedule, "/v1/queues/{0}/schedules/{1}"),
     ),
+    "GET /v1/rules": (in_scope(World.rule, "/v1/rules"),),
+    "GET /v1/rules/coverage": (in_scope(World.rule, "/v1/rules/coverage"),),
+    "POST /v1/rules/test": (in_scope(World.rule, "/v1/rules/test", {"rule": RULE}),),
+    "GET /v1/rules/{name}": (in_scope(World.rule, "/v1/rules/{0}"),),
+    "GET /v1/rules/{name}/versions": (in_scope(World.rule, "/v1/rules/{0}/versions"),),
+    "PUT /v1/rules/{name}": (in_scope(World.rule, "/v1/rules/{0}", RULE),),
+    "POST /v1/rules/{name}/enable": (in_scope(World.rule, "/v1/rules/{0}/enable"),),
+    "POST /v1/rules/{name}/disable": (in_scope(World.rule, "/v1/rules/{0}/disable"),),
+    "DELETE /v1/rules/{name}": (in_scope(World.rule, "/v1/rules/{0}"),),
+    "GET /v1/scopes/{name}": (in_scope(World.queue, "/v1/scopes/{scope}"),),
+    "PUT /v1/scopes/{name}": (in_scope(World.queue, "/v1/scopes/{scope}", {"description": "x"}),),
+    "POST /v1/scopes/{name}/archive": (in_scope(World.queue, "/v1/scopes/{scope}/archive"),),
+    "POST /v1/scopes/{name}/unarchive": (in_scope(World.queue, "/v1/scopes/{scope}/unarchive"),),
+    "PUT /v1/queues/{queue}": (in_scope(World.queue, "/v1/queues/{0}", {}),),
+    "GET /v1/topology": (fixed("/v1/topology"),),
+    "PUT /v1/topology": (fixed("/v1/topology", {"topology": {"name": "empty"}}),),
+    "GET /v1/schemas": (in_scope(World.schema, "/v1/schemas"),),
+    "GET /v1/schemas/{name}": (in_scope(World.schema, "/v1/schemas/{0}"),),
+    "POST /v1/schemas/{name}": (
+        in_scope(World.schema, "/v1/schemas/{0}", {"schema": {"type": "object"}}),
+    ),
+    "POST /v1/schemas/{name}/check": (
+        in_scope(World.unbound_schema, "/v1/schemas/new/check", {"schema": {}}),
+    ),
+    "DELETE /v1/schemas/{name}": (in_scope(World.unbound_schema, "/v1/schemas/{0}"),),
+    "GET /v1/bindings": (listed("/v1/bindings"),),
+    "PUT /v1/queues/{queue}/schemas": (
+        on(World.bindable_queue, "/v1/queues/{0}/schemas", {"schema": "order"}),
+    ),
+    "DELETE /v1/queues/{queue}/schemas": (on(World.binding, "/v1/queues/{0}/schemas"),),
+    "GET /v1/queues/{queue}/schemas/draft": (on_queue("/schemas/draft"),),
+    "GET /v1/queues/{queue}/subscriptions": (
+        on(World.durable_subscription, "/v1/queues/{0}/subscriptions"),
+    ),
+    "GET /v1/queues/{queue}/subscriptions/{name}": (
+        on(World.durable_subscription, "/v1/queues/{0}/subscriptions/{1}"),
+    ),
+    "PUT /v1/queues/{queue}/subscriptions/{name}": (
+        on(World.durable_subscription, "/v1/queues/{0}/subscriptions/new", {}),
+    ),
+    "DELETE /v1/queues/{queue}/subscriptions/{name}": (
+        on(World.durable_subscription, "/v1/queues/{0}/subscriptions/{1}"),
+    ),
     "GET /v1/subscriptions": (listed("/v1/subscriptions"),),
     "POST /v1/subscriptions": (Attempt(subscribe),),
     "POST /v1/subscriptions/{id}/heartbeat": (
         on(World.subscription, "/v1/subscriptions/{0}/heartbeat"),
     ),
     "DELETE /v1/subscriptions/{id}": (on(World.subscription, "/v1/subscriptions/{0}"),),
+    "GET /v1/messages/{reference:path}/steps": (on_message("/steps"),),
+    "POST /v1/messages/{reference:path}/signals/{name}": (on_message("/signals/go", {"body": 1}),),
+    "POST /v1/signals/{token}": (
+        on(World.callback_token, "/v1/signals/{0}", b"1")._replace(rule=lambda who, place: True),
+    ),
+    "GET /v1/workflows": (listed("/v1/workflows"),),
+    "POST /v1/workflows": (Attempt(start_workflow),),
+    "GET /v1/workflows/{id}": (on(World.workflow, "/v1/workflows/{0}"),),
+    "POST /v1/workflows/{id}/cancel": (on(World.workflow, "/v1/workflows/{0}/cancel"),),
+    "POST /v1/workflows/{id}/redrive": (on(World.ended_workflow, "/v1/workflows/{0}/redrive"),),
+    "GET /v1/inbox": (fixed("/v1/inbox", rule=is_let_in),),
+    "POST /v1/inbox": (Attempt(request_decision, (HOME, AWAY)),),
+    "GET /v1/inbox/statistics": (fixed("/v1/inbox/statistics", rule=sees_people),),
+    "GET /v1/inbox/{id}": (on_step(),),
+    "POST /v1/inbox/{id}/decide": (on_step("/decide", {"choice": "approve"}),),
+    "POST /v1/inbox/{id}/claim": (on_step("/claim"),),
+    "POST /v1/inbox/{id}/release": (on_step("/release"),),
+    "POST /v1/inbox/{id}/delegate": (on_step("/delegate", {"to": "bob"}),),
+    "POST /v1/inbox/{id}/comment": (on_step("/comment", {"text": "Why?"}),),
+    "POST /v1/inbox/{id}/links": (
+        on(World.human_step, "/v1/inbox/{0}/links", {"person": "ann"})._replace(
+            places=(HOME, AWAY)
+        ),
+    ),
+    "GET /v1/human-patterns": (on_patterns(rule=sees_people),),
+    "GET /v1/human-patterns/{name}": (on_patterns("/{0}", rule=sees_people),),
+    "PUT /v1/human-patterns/{name}": (on_patterns("/{0}", {"spec": {"title": "x"}}),),
+    "DELETE /v1/human-patterns/{name}": (on_patterns("/{0}"),),
+    "GET /v1/decide/{token}": (
+        on(World.human_link, "/v1/decide/{0}")._replace(rule=lambda who, place: True),
+    ),
+    # Without the nonce of the page, nobody decides.
+    "POST /v1/decide/{token}": (
+        on(World.human_link, "/v1/decide/{0}", b"choice=approve")._replace(
+            rule=lambda who, place: False
+        ),
+    ),
+    "GET /v1/filter/complete": (fixed("/v1/filter/complete?text=queue:", shows=True),),
+    "GET /v1/activity": (fixed("/v1/activity", shows=True),),
+    "GET /v1/trace/{correlation_id:path}": (fixed("/v1/trace/c", shows=True),),
     "GET /v1/events": (fixed("/v1/events", shows=True),),
     "POST /v1/events/ticket": (fixed("/v1/events/ticket", shows=True),),
     "GET /health": (fixed("/health", rule=lambda who, place: True),),
@@ -242,7 +410,15 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "POST /v1/workers/{id}/stop": (
         Attempt(on(World.worker, "/v1/workers/{0}/stop").make, (HOME,)),
     ),
-    "GET /": (listed("/"),),
+    "GET /": (fixed("/", rule=lambda who, place: True),),
+    "GET /docs": (fixed("/docs", rule=lambda who, place: True),),
+    "GET /assets/{name}": (fixed("/assets/icon-v1.svg", rule=lambda who, place: True),),
+    "GET /v1/session": (fixed("/v1/session", rule=lambda who, place: True),),
+    "POST /v1/session": (Attempt(sign_in, (HOME,), rule=is_let_in),),
+    "DELETE /v1/session": (fixed("/v1/session", rule=lambda who, place: True),),
+    "GET /v1/overview": (listed("/v1/overview"),),
+    "GET /v1/failures": (listed("/v1/failures"),),
+    "GET /v1/changes": (fixed("/v1/changes", shows=True),),
     "GET /v1/stats": (listed("/v1/stats"),),
     "GET /v1/autoscale": (listed("/v1/autoscale"),),
     "POST /v1/keys": (Attempt(create_key, (HOME, AWAY)),),
@@ -259,6 +435,15 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "DELETE /v1/trusts/{name}/{trusted}": (
         Attempt(on(World.trust, "/v1/trusts/{scope}/other").make, (HOME, AWAY)),
     ),
+    "GET /v1/metrics/queues/{queue}": (Attempt(measure),),
+    "GET /v1/metrics/consumers": (listed("/v1/metrics/consumers"),),
+    "GET /v1/anomalies": (listed("/v1/anomalies"),),
+    "GET /v1/pipeline/{kind}": (fixed("/v1/pipeline/metrics"),),
+    "GET /v1/alerts": (listed("/v1/alerts")._replace(shows=False),),
+    "POST /v1/alerts": (Attempt(create_alert, (HOME, AWAY)),),
+    "GET /v1/alerts/{name}": (on_alert(),),
+    "DELETE /v1/alerts/{name}": (on_alert(),),
+    "POST /v1/alerts/{name}/test": (on_alert("/test"),),
     "GET /v1/audit": (fixed("/v1/audit", shows=True),),
     "POST /v1/publish": (Attempt(publish),),
     "POST /v1/publish/batch": (Attempt(publish_many),),

@@ -18,10 +18,16 @@ from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.context import RESPONDER_EXTENSION
 from penstock.http.handlers.claim import held_lock
 from penstock.http.state import ServerLimits, ServerState
-from penstock.model.message import Draft, SettleReject
+from penstock.model.human import HumanPattern, HumanSpec
+from penstock.model.message import NEVER, Draft, SettleReject
 from penstock.model.queue import DEAD_LETTER, Schedule
 from penstock.model.store_types import WorkerInfo
+from penstock.model.workflow import NodeDraft
 from penstock.rules.access import EVERY, Key, Right
+from penstock.rules.human import Person
+from penstock.rules.human_links import HumanLink, HumanLinks
+from penstock.rules.human_spec import DEFAULT_OPTIONS
+from penstock.rules.rule_checks import parse_rule
 from penstock.rules.subscriptions import WebhookSubscription
 from penstock.store import Store
 from tests.http.issuer import AUDIENCE, Issuer
@@ -92,7 +98,7 @@ class Reply(NamedTuple):
         with suppress(msgspec.DecodeError):
             told = msgspec.json.decode(self.body)
             items = told.get("items", ()) if isinstance(told, dict) else ()
-            codes = [item.get("error", {}).get("code") for item in items]
+            codes = [item.get("error", {}).get("code") for item in items if isinstance(item, dict)]
             return codes in (["FORBIDDEN"], ["NOT_FOUND"])
         return False
 
@@ -155,10 +161,12 @@ class World:
             body = msgspec.json.encode(ask.body)
         exchange = Exchange(body)
         shown = [] if who.token is None else [(b"authorization", f"Bearer {who.token}".encode())]
-        query = "" if ask.scope is None else urlencode({"scope": ask.scope})
+        path, _, query = ask.path.partition("?")
+        if ask.scope is not None:
+            query = "&".join(filter(None, [query, urlencode({"scope": ask.scope})]))
         scope = {
             "type": "http", "http_version": "1.1", "method": method, "scheme": "http",
-            "path": ask.path, "raw_path": quote(ask.path).encode(), "root_path": "",
+            "path": path, "raw_path": quote(path).encode(), "root_path": "",
             "query_string": query.encode(), "headers": shown, "client": ("192.0.2.1", 1),
             "server": ("127.0.0.1", 1),
             "extensions": {RESPONDER_EXTENSION: {"responder": exchange}},
@@ -212,6 +220,13 @@ class World:
         holder = who.holder if who.tenant == place.tenant else f"{place.tenant}/key:1"
         return self.service.tokens.sign(held_lock(message), holder)
 
+    async def bulk_action(self, place: Place) -> int:
+        """An action of an operator, and no other that is active."""
+        bulk = self.broker(place).bulk
+        for each in await bulk.list_actions(active=True):
+            await bulk.abort(each.id)
+        return (await bulk.start("cancel", filter=f"queue:{place.name}-*", scope=place.scope)).id
+
     async def key_id(self, place: Place) -> str:
         new = Key(
             id="", name=f"{place.name}-key", tenant=place.tenant, grants=("access",),
@@ -236,6 +251,35 @@ class World:
         await self.broker(place).admin.schedule(schedule, scope=place.scope)
         return queue, schedule.name
 
+    async def rule(self, place: Place) -> str:
+        name = f"rule-{next(self.numbers)}"
+        given = {"name": name, "scope": place.scope, "queue": "nothing", "do": [{"delay": 1}]}
+        await self.broker(place).rules.save(parse_rule(given))
+        return name
+
+    async def schema(self, place: Place, name: str = "order") -> str:
+        await self.broker(place).schemas.add(name, {"type": "object"}, scope=place.scope)
+        return name
+
+    async def unbound_schema(self, place: Place) -> str:
+        return await self.schema(place, f"unbound-{next(self.numbers)}")
+
+    async def bindable_queue(self, place: Place) -> str:
+        await self.schema(place)
+        return await self.queue(place)
+
+    async def binding(self, place: Place) -> str:
+        queue = await self.bindable_queue(place)
+        await self.broker(place).schemas.bind(queue, "order", scope=place.scope)
+        return queue
+
+    async def durable_subscription(self, place: Place) -> tuple[str, str]:
+        queue = f"{place.name}-{next(self.numbers)}"
+        broker = self.broker(place)
+        await broker.admin.create_queue(queue, scope=place.scope, kind="broadcast")
+        await broker.broadcasts.subscribe(queue, "a", scope=place.scope)
+        return queue, "a"
+
     async def trust(self, place: Place) -> None:
         await self.credentials.save_trust(place.tenant, place.scope, "other", ["publish:home"])
 
@@ -250,8 +294,41 @@ class World:
             await self.credentials.save_role(tenant, name, ["read"])
         return name
 
+    async def callback_token(self, place: Place) -> str:
+        id = await self.message(place)
+        return await self.broker(place).waits.make_token(id, "go", NEVER)
+
+    async def human_step(self, place: Place) -> int:
+        spec = HumanSpec(title=f"{place.name}-step", options=DEFAULT_OPTIONS)
+        return (await self.broker(place).inbox.request(spec, scope=place.scope)).id
+
+    async def human_link(self, place: Place) -> str:
+        id = await self.human_step(place)
+        found = await self.broker(place).inbox.get(id, Person("", sees_all=True), scope=place.scope)
+        link = HumanLink(place.tenant, place.scope, id, "ann", NEVER)
+        return HumanLinks(self.service.tokens.secret).make(link, found.step.spec)
+
+    async def human_pattern(self, place: Place) -> str:
+        name = f"{place.name}-{next(self.numbers)}"
+        pattern = HumanPattern(name=name, spec={"title": "x"})
+        await self.broker(place).inbox.patterns.save(pattern, scope=place.scope)
+        return name
+
+    async def workflow(self, place: Place) -> str:
+        node = NodeDraft(draft=Draft(queue=await self.queue(place)))
+        started = await self.broker(place).workflows.start("w", [node], scope=place.scope)
+        return started.id
+
+    async def ended_workflow(self, place: Place) -> str:
+        id = await self.workflow(place)
+        await self.broker(place).workflows.cancel(id, scope=place.scope)
+        return id
+
     async def resume(self) -> None:
-        """What a caller paused."""
+        """What a caller paused or archived."""
+        if await self.store.documents("scope"):
+            for tenant, name in (("default", "default"), ("default", "away")):
+                await self.service.get_broker(tenant).scopes.unarchive(name)
         for tenant, name in (("default", "default"), ("default", "away"), ("acme", "default")):
             scope = await self.store.scope(tenant, name)
             if scope is not None and scope.paused:
@@ -266,7 +343,7 @@ async def every_caller(world: World, issuer: Issuer) -> list[Who]:
         await world.key(Who(right.value, frozenset({right})), grants=(right.value,))
         for right in Right
     ]
-    operator = usual - {Right.ACCESS}
+    operator = frozenset({Right.PUBLISH, Right.CONSUME, Right.READ, Right.MANAGE, Right.SIGNAL})
     lost = await world.key(Who("lost"), roles=("lost",))
     assert (await world.ask(lost, "GET", Ask("/v1/keys"))).status == 200
     await world.save_role("lost", "-*")
@@ -286,7 +363,8 @@ async def every_caller(world: World, issuer: Issuer) -> list[Who]:
         await world.key(Who("admin at home", usual, ["default"]), roles=("admin",)),
         # Who is denied something does not manage the access to it.
         await world.key(
-            Who("all but payroll", operator, denied=DENIED.name), grants=("*", "-*:payroll-*")
+            Who("all but payroll", usual - {Right.ACCESS}, denied=DENIED.name),
+            grants=("*", "-*:payroll-*"),
         ),
         await world.key(Who("admin of acme", usual, tenant="acme"), roles=("admin",)),
     ]

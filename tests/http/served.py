@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from tests.servers.places import free_port
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
-PATIENCE = 60.0
+PATIENCE = 150.0
 # What a server is told that may send to this machine.
 SENDING = ("--allow-private-callbacks", "--callback-ports", "any")
 names = count(1)
@@ -111,6 +111,9 @@ class Served:
 
     def post(self, path: str, body: Any = None, **query: object) -> Reply:
         return self.ask("POST", path, body, None, **query)
+
+    def put(self, path: str, body: Any = None, **query: object) -> Reply:
+        return self.ask("PUT", path, body, None, **query)
 
     def queue(self, preset: str = "default", **settings: object) -> str:
         """A new queue, by a name that nobody else has."""

@@ -67,6 +67,8 @@ async def fill(world: World) -> None:
         await world.message(place, dead=True)
         await world.subscription(place)
         await world.schedule(place)
+        await world.workflow(place)
+        await world.binding(place)
         await world.key_id(place)
     await world.trust(AWAY)
 

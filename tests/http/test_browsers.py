@@ -11,7 +11,7 @@ from penstock.errors import InvalidInput, Unauthenticated
 from penstock.http import create_app
 from penstock.http.auth.authenticate import Authenticator
 from penstock.http.auth.identity import Identity, TrustedIssuers
-from penstock.http.auth.tickets import LIFETIME_S, StreamTickets
+from penstock.http.auth.tickets import LIFETIME_S, make_ticket_signer
 from tests.cli.terminal import until
 from tests.http.asgi_client import AsgiClient, lifespan
 from tests.http.keys import guarded, keyed, showing
@@ -128,7 +128,7 @@ def test_a_stream_by_a_ticket_ends_with_its_key(server: Served) -> None:
 async def test_a_ticket_opens_nothing_after_a_minute_and_a_stream_outlives_it() -> None:
     async with await stores.open("sqlite://") as store:
         gate = Authenticator(store, TrustedIssuers())
-        tickets = StreamTickets(await store.secret())
+        tickets = make_ticket_signer(await store.secret())
         now = await store.now()
         identity = Identity(subject="jwt:ada", grants=("read",))
         old, _ = tickets.issue(identity, now - LIFETIME_S * 1_000_000)

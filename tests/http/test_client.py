@@ -7,9 +7,15 @@ import pytest
 
 from penstock.broker.consume import Consumer
 from penstock.broker.publish import Publisher
+from penstock.broker.schemas import SchemaRegistry
+from penstock.broker.scopes import ScopeAdmin
+from penstock.broker.topology import Topology
 from penstock.client import Client, SyncClient
 from penstock.client.admin import RemoteAdmin
-from penstock.client.sync import SyncAdmin
+from penstock.client.schemas import RemoteSchemas
+from penstock.client.scopes import RemoteScopes
+from penstock.client.sync import SyncAdmin, SyncSchemas, SyncScopes, SyncTopology
+from penstock.client.topology import RemoteTopology
 from penstock.errors import (
     InvalidState,
     JobFailed,
@@ -18,6 +24,8 @@ from penstock.errors import (
     NotFound,
     OutcomeUnknown,
     PenstockError,
+    SchemaIncompatible,
+    SchemaMismatch,
     StoreUnreachable,
 )
 from penstock.model.message import (
@@ -55,6 +63,12 @@ def test_it_has_every_verb_of_the_broker_that_needs_no_connection_of_ones_own() 
     assert inside - verbs(Client) == set()
     assert verbs(Client) - verbs(SyncClient) == set()
     assert verbs(RemoteAdmin) - verbs(SyncAdmin) == set()
+    assert verbs(SchemaRegistry) - verbs(RemoteSchemas) == set()
+    assert verbs(RemoteSchemas) - verbs(SyncSchemas) == set()
+    assert verbs(ScopeAdmin) - verbs(RemoteScopes) == set()
+    assert verbs(RemoteScopes) - verbs(SyncScopes) == set()
+    assert verbs(Topology) - verbs(RemoteTopology) == set()
+    assert verbs(RemoteTopology) - verbs(SyncTopology) == set()
 
 
 async def test_a_message_makes_its_way(server: Served, client: Client) -> None:
@@ -222,3 +236,42 @@ def test_without_a_loop_the_verbs_are_the_same(server: Served) -> None:
         client.complete(message, b"2")
         assert client.admin.result(id) == b"2"
         assert client.admin.get(id).state is State.COMPLETED
+
+
+async def test_schemas_are_managed_as_on_a_store(server: Served, client: Client) -> None:
+    queue = server.queue()
+    order = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    added = await client.schemas.add(queue, order, compatibility="full")
+    assert (added.reference, added.compatibility) == (f"{queue}@1", "full")
+    assert await client.schemas.get(queue, 1) == added
+    assert added in await client.schemas.list_schemas()
+    bound = await client.schemas.bind(queue, queue, type="order.*")
+    assert await client.schemas.list_bindings(queue) == [bound]
+    stricter = {**order, "required": ["n"]}
+    report = await client.schemas.check(queue, stricter)
+    assert [each.pointer for each in report.breaks] == ["/n"]
+    with pytest.raises(SchemaIncompatible):
+        await client.schemas.add(queue, stricter)
+    with pytest.raises(SchemaMismatch):
+        await client.publish(Draft(queue=queue, type="order.new", body=b"[]"))
+    await client.publish(Draft(queue=queue, type="order.new", body=b'{"n": 1}'))
+    assert await client.schemas.draft(queue) == (stricter, 1)
+    await client.schemas.unbind(queue, type="order.*")
+    await client.schemas.delete(queue)
+    with pytest.raises(NotFound):
+        await client.schemas.get(queue)
+
+
+async def test_a_topology_is_applied_as_on_a_store(server: Served, client: Client) -> None:
+    name = server.queue()
+    source = {"name": name, "queue": [{"name": f"{name}-orders", "max_attempts": 3}]}
+    planned = await client.topology.plan(source)
+    applied = await client.topology.apply(source)
+    assert (planned.steps, applied.applied) == (applied.steps, True)
+    assert await client.topology.export(name) == source
+    scope = await client.scopes.ensure(name, description="Tests")
+    assert scope == await client.scopes.get(name)
+    assert (await client.scopes.archive(name)).state == "archived"
+    assert scope == await client.scopes.unarchive(name)
+    made = await client.admin.ensure_queue("q", scope=name, max_attempts=2)
+    assert made.settings.max_attempts == 2

@@ -14,12 +14,14 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.http.errors import find_status
 from penstock.http.events.hub import KINDS, LIVE
+from penstock.http.openapi import TAGS
+from penstock.http.routes import OPERATIONS
 from tests.cli.terminal import until
 from tests.docs.tables import table, word
 from tests.docs.test_reference import tree
 from tests.http.flaky import FlakyProxy, Treatment
 from tests.http.keys import guarded, keyed
-from tests.http.reference import PAGE, page
+from tests.http.reference import PAGE, TITLES, page
 from tests.http.served import Served
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +31,12 @@ CURL = re.compile(r"^curl .*$", re.MULTILINE)
 
 def test_the_reference_is_what_the_routes_say() -> None:
     assert PAGE.read_text() == page(), "run: python -m tests.http.reference"
+
+
+def test_every_tag_has_a_title_and_a_description() -> None:
+    tags = {operation.tag for operation in OPERATIONS}
+    assert tags == set(TITLES)
+    assert tags == set(TAGS)
 
 
 def test_every_code_is_listed_with_its_status() -> None:

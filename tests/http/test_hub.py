@@ -1,25 +1,33 @@
 """Events without a network: told once, whoever is quicker."""
 
 import asyncio
+import json
+from collections import deque
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from penstock import stores
 from penstock.broker.local import Broker
+from penstock.broker.queue_cache import QueueCache
 from penstock.errors import StoreUnreachable
+from penstock.http.events import lease_watcher
 from penstock.http.events.frames import KEEPALIVE
 from penstock.http.events.hub import (
-    PUBLISHED,
     WOKEN_AT_ONCE,
     EncodedEvent,
     Event,
+    EventListener,
     Filter,
     Hub,
     WakeSignal,
 )
+from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.http.events.tail import HistoryReader, ResumePoint
 from penstock.model.message import Draft
+from penstock.outage import Outages
+from penstock.rules.events import CLAIMED, PUBLISHED
 from penstock.testing.faults import Faults
 
 pytestmark = pytest.mark.anyio
@@ -98,3 +106,63 @@ async def test_a_crowd_is_told_over_several_turns_of_the_loop() -> None:
     assert [await listener.read() for listener in crowd] == [told.frame * 2] * len(crowd)
     hub.tell([told])
     assert [await listener.read() for listener in crowd] == [told.frame] * len(crowd)
+
+
+def heard(listener: EventListener) -> list[dict[str, Any]]:
+    """What a listener was told, in order."""
+    frames, listener.unread = list(listener.unread), deque()
+    lines = [line for frame in frames for line in frame.decode().splitlines()]
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+
+
+async def test_leases_are_read_only_while_a_listener_wants_claims() -> None:
+    faults, hub = Faults(), Hub()
+    async with await stores.open("sqlite://") as opened:
+        store = faults.wrap(opened)
+        watcher = LeaseWatcher(store, QueueCache(store), hub, Outages())
+        await watcher.tick()
+        hub.listen(Filter("default", kinds=frozenset({PUBLISHED})))
+        await watcher.tick()
+        assert faults.counts["held"] == 0
+        hub.listen(Filter("default", kinds=frozenset({CLAIMED})))
+        await watcher.tick()
+        assert faults.counts["held"] > 0
+
+
+async def test_claims_before_a_listener_came_are_not_told() -> None:
+    hub = Hub()
+    async with await stores.open("sqlite://") as store:
+        broker = Broker(store)
+        watcher = LeaseWatcher(store, broker.directory, hub, Outages())
+        listener = hub.listen(Filter("default"))
+        await broker.publish_many([Draft(), Draft()])
+        await broker.claim("default", consumer="early")
+        await watcher.tick()
+        await broker.claim("default", consumer="late")
+        await watcher.tick()
+        await watcher.tick()
+        assert [(event["kind"], event["consumer"]) for event in heard(listener)] == [
+            (CLAIMED, "late")
+        ]
+
+
+async def test_too_many_claims_are_told_as_a_number_for_each_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease_watcher, "MAX_LEASES", 2)
+    hub = Hub()
+    async with await stores.open("sqlite://") as store:
+        broker = Broker(store)
+        watcher = LeaseWatcher(store, broker.directory, hub, Outages())
+        listener = hub.listen(Filter("default"))
+        await watcher.tick()
+        await broker.publish_many([Draft() for _ in range(5)])
+        for _ in range(4):
+            await broker.claim("default", consumer="c")
+        await watcher.tick()
+        (summary,) = heard(listener)
+        assert (summary["kind"], summary["queue"], summary["count"]) == (CLAIMED, "default", 3)
+        # What is left over is few enough to be told one by one, though more than that is held.
+        await broker.claim("default", consumer="c")
+        await watcher.tick()
+        assert [event["id"] for event in heard(listener)] == ["4", "5"]

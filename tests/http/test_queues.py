@@ -69,16 +69,19 @@ def test_a_queue_that_holds_something_is_deleted_by_force_alone(server: Served) 
 def test_a_paused_scope_serves_nothing(server: Served) -> None:
     queue = server.queue()
     scope = f"scope-{queue}"
-    assert server.post("/v1/scopes", {"name": scope}).json == {"name": scope, "paused": False}
+    told = {"name": scope, "display_name": "", "description": ""}
+    active = {**told, "state": "active", "paused": False}
+    assert server.post("/v1/scopes", {"name": scope}).json == active
     assert server.post("/v1/scopes", {"name": scope}).code == "SLUG_CONFLICT"
     server.post("/v1/queues", {"name": queue}, scope=scope)
     server.post("/v1/publish", {"queue": queue}, scope=scope)
     assert server.post(f"/v1/scopes/{scope}/pause").json["paused"] is True
     asked = {"queues": [{"queue": queue}]}
-    told = server.post("/v1/claim", asked, scope=scope).json
-    assert told == {"messages": [], "queues": {queue: "paused"}}
+    claimed = server.post("/v1/claim", asked, scope=scope).json
+    assert claimed == {"messages": [], "queues": {queue: "paused"}}
     assert server.get(f"/v1/queues/{queue}", scope=scope).json["scope_paused"] is True
-    assert {"name": scope, "paused": True} in server.get("/v1/scopes").json["scopes"]
+    paused = {**told, "state": "paused", "paused": True}
+    assert paused in server.get("/v1/scopes").json["scopes"]
     server.post(f"/v1/scopes/{scope}/resume")
     assert len(server.post("/v1/claim", asked, scope=scope).json["messages"]) == 1
     assert server.get("/v1/queues", scope="nowhere").code == "NOT_FOUND"

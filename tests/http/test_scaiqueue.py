@@ -159,3 +159,74 @@ def test_the_system_agents_are_told_with_runs_that_advance(server: Served) -> No
     first = runs()
     assert len(server.get("/v1/system-agents").json["agents"]) >= 5
     until(lambda: runs() > first)
+
+
+def test_a_body_that_breaks_the_schema_is_refused_with_its_fields(
+    server: Served, queue: str
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n", "id"]}
+    assert server.post(f"/v1/schemas/{queue}", {"schema": schema}).json["version"] == 1
+    assert server.put(f"/v1/queues/{queue}/schemas", {"schema": queue}).status == 200
+    refused = server.post("/v1/publish", {"queue": queue, "body": {"n": "secret"}})
+    assert (refused.status, refused.code) == (422, "SCHEMA_MISMATCH")
+    fields = {each["field"]: each["message"] for each in refused.json["error"]["details"]}
+    assert fields == {
+        "/n": 'type: the value is not of type "integer"',
+        "": 'required: "id" is a required property',
+    }
+    assert "secret" not in str(refused.json)
+    good = {"queue": queue, "body": {"n": 1, "id": 2}}
+    assert server.post("/v1/publish", good).status == 201
+    batch = server.post("/v1/publish/batch", {"messages": [good, {"queue": queue, "body": 1}]})
+    assert batch.json["items"][1]["error"]["code"] == "SCHEMA_MISMATCH"
+    assert batch.json["published"] == 1
+
+
+def test_a_scope_is_ensured_archived_and_unarchived(server: Served) -> None:
+    scope = f"scope-{server.queue()}"
+    for _ in range(2):
+        made = server.put(f"/v1/scopes/{scope}", {"display_name": "Shop"})
+        assert (made.status, made.json["state"]) == (200, "active")
+        assert server.put("/v1/queues/q", {"settings": {"purpose": "x"}}, scope=scope).status == 200
+    assert server.post(f"/v1/scopes/{scope}/archive").json["state"] == "archived"
+    assert server.post("/v1/publish", {"queue": "q"}, scope=scope).code == "SCOPE_ARCHIVED"
+    assert server.post(f"/v1/scopes/{scope}/unarchive").json["state"] == "active"
+    assert server.post("/v1/publish", {"queue": "q"}, scope=scope).status == 201
+    shown = server.get(f"/v1/scopes/{scope}").json
+    assert (shown["display_name"], shown["paused"]) == ("Shop", False)
+
+
+def test_a_topology_is_planned_applied_and_exported(server: Served) -> None:
+    name = server.queue()
+    toml = f'name = "{name}"\n[[queue]]\nname = "{name}-orders"\nmax_attempts = 3\n'
+    planned = server.put("/v1/topology", {"toml": toml}, plan="true").json
+    assert (planned["changes"], planned["applied"], len(planned["steps"])) == (True, False, 1)
+    assert server.put("/v1/topology", {"toml": toml}).json["applied"]
+    assert not server.put("/v1/topology", {"toml": toml}).json["applied"]
+    exported = server.get("/v1/topology", name=name).json["topology"]
+    assert exported["queue"] == [{"name": f"{name}-orders", "max_attempts": 3}]
+    wrong = {"topology": {"name": name, "queue": [{"name": "x", "max_atempts": 1}]}}
+    refused = server.put("/v1/topology", wrong)
+    assert (refused.status, refused.code) == (422, "INVALID_INPUT")
+    assert refused.json["error"]["details"][0]["field"] == "queue[1] 'x'"
+
+
+def test_messages_and_queues_are_taken_in_scaiqueues_words(server: Served) -> None:
+    words = {"visibility_timeout_s": 60, "max_retries": 4, "consumer_mode": "competing"}
+    queue = server.queue("scaiqueue", **words)
+    settings = server.get(f"/v1/queues/{queue}").json["settings"]
+    assert (settings["lease"], settings["max_attempts"]) == (60, 4)
+    message = {
+        "queue": queue, "priority_tier": "high", "priority_score": 250, "idempotency_key": queue,
+        "visibility_timeout_s": 90, "max_retries": 2, "source_type": "agent", "source_id": "7",
+    }  # fmt: skip
+    published = server.post("/v1/publish", message)
+    again = server.post("/v1/publish", message)
+    assert (again.json["id"], again.json["duplicate"]) == (published.json["id"], True)
+    shown = server.get(f"/v1/messages/{published.json['id']}").json
+    assert (shown["priority"], shown["max_attempts"], shown["lease"]) == (3_250, 2, 90)
+    assert shown["headers"] == {"source_type": "agent", "source_id": "7"}
+    twice = server.post("/v1/publish", {"queue": queue, "priority": 1, "priority_tier": "low"})
+    assert (twice.status, twice.code) == (422, "INVALID_INPUT")
+    body = {"queues": [{"queue": queue}], "visibility_timeout_s": 120}
+    assert len(server.post("/v1/claim", body).json["messages"]) == 1

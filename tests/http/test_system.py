@@ -1,6 +1,5 @@
 """How the service says it is doing; schedules; and OpenAPI."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,6 @@ def test_health_readiness_and_version_are_told(server: Served, store: str) -> No
     told = server.get("/version").json
     assert (told["api"], told["durability"]) == ("v1", "safe")
     assert told["engine"] == store.partition(":")[0].replace("postgresql", "postgres")
-
-
-def test_the_first_page_shows_counts_and_links(server: Served) -> None:
-    queue = server.queue()
-    server.publish(queue, 1)
-    page = server.get("/")
-    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert f"<td>{queue}<td>active".encode() in page.body
-    for link in re.findall(r'href="([^"]+)"', page.body.decode()):
-        assert server.get(f"/{link}").status == 200, link
 
 
 def test_a_schedule_is_saved_listed_and_removed(server: Served) -> None:

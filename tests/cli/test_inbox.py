@@ -1,0 +1,29 @@
+"""Human steps on the command line."""
+
+from tests.cli.terminal import Terminal
+
+
+def test_a_step_is_requested_by_a_pattern_and_decided(terminal: Terminal) -> None:
+    spec = '{"title": "Refund {{amount}}?", "input": {"why": {}}, "self_approval": true}'
+    assert terminal.call("pattern", "save", "refund", spec).out == (
+        "pattern refund is saved as version 1\n"
+    )
+    made = terminal.call("inbox", "request", "--pattern", "refund", "--set", "amount=650", "--json")
+    id = made.json["id"]
+    assert "Refund 650?" in terminal.call("inbox").out
+    terminal.call("inbox", "comment", id, "Which invoice?")
+    shown = terminal.call("inbox", "show", id).out
+    assert "Which invoice?" in shown
+    assert "option  approve (approve)" in shown
+    assert "'maybe' is not an option" in terminal.call("decide", id, "maybe", code=1).err
+    said = terminal.call("decide", id, "approve", "--input", "why=kind")
+    assert said.out == f"human step {id} is decided: approve\n"
+    assert "was decided as 'approve'" in terminal.call("decide", id, "reject", code=1).err
+    assert terminal.call("inbox").out == "no open human steps\n"
+
+
+def test_a_step_needs_a_pattern_or_a_spec(terminal: Terminal) -> None:
+    terminal.call("queue", "create", "mail")
+    assert "give either --pattern or --spec" in terminal.call("inbox", "request", code=1).err
+    assert "is not a JSON object" in terminal.call("inbox", "request", "--spec", "[", code=1).err
+    assert "no human step with id 7" in terminal.call("inbox", "show", "7", code=1).err

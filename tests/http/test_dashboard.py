@@ -1,0 +1,259 @@
+"""The server side of the dashboard: files, sessions, overview, failures and changes."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPResponse
+from typing import Any
+
+import pytest
+
+from penstock import stores
+from penstock.errors import Forbidden, NotFound, Unauthenticated
+from penstock.http.auth.authenticate import Authenticator
+from penstock.http.auth.identity import TrustedIssuers
+from penstock.http.auth.tickets import SESSION_LIFETIME_S
+from penstock.http.dashboard.files import read_web_file
+from penstock.rules.access import Key
+from tests.cli.terminal import until
+from tests.http.keys import guarded, keyed, showing
+from tests.http.served import Reply, Served
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("dashboard")
+    with guarded(f"sqlite:///{home}/queue.db", home) as running:
+        yield running
+
+
+class Browser:
+    """Signs in with a key, and sends the cookie as a browser does."""
+
+    def __init__(self, server: Served, key: str | None) -> None:
+        self.server = showing(server, None)
+        reply = self.server.post("/v1/session", {"key": key})
+        assert reply.status == 200, reply
+        self.cookie = reply.headers["set-cookie"]
+        self.csrf: str = reply.json["csrf"]
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        return self.server.ask(method, path, body, {"Cookie": self.cookie.split(";")[0], **headers})
+
+
+def test_the_page_and_its_files_need_no_credentials(server: Served) -> None:
+    nobody = showing(server, None)
+    page = nobody.get("/")
+    assert page.status == 200
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    names = re.findall(r'(?:src|href)="\./(assets/[^"]+)"', page.body.decode())
+    assert len(names) >= 3
+    for name in names:
+        reply = nobody.get(f"/{name}")
+        assert reply.status == 200, (name, reply)
+        assert "immutable" in reply.headers["cache-control"]
+    assert nobody.get("/docs").status == 200
+    assert nobody.get("/v1/overview").status == 401
+
+
+def test_a_file_is_sent_once_and_compressed(server: Served) -> None:
+    whole = server.get("/")
+    again = server.ask("GET", "/", None, {"If-None-Match": whole.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+    script = re.search(r"assets/index-[^\"]+\.js", whole.body.decode())
+    assert script is not None
+    packed = server.ask("GET", f"/{script[0]}", None, {"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert len(packed.body) < len(server.get(f"/{script[0]}").body) / 2
+
+
+@pytest.mark.parametrize("name", ["../index.html", "nothing.js", "..%2Findex.html", "a\\b", "%00"])
+def test_names_outside_the_files_are_not_found(server: Served, name: str) -> None:
+    assert server.get(f"/assets/{name}").status == 404
+
+
+def test_a_missing_build_is_named_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.http.dashboard.files.FOLDER", "no-such-folder")
+    read_web_file.cache_clear()
+    with pytest.raises(NotFound, match="reinstall the package"):
+        read_web_file("index.html")
+    read_web_file.cache_clear()
+
+
+def test_a_session_has_the_rights_of_its_key(server: Served) -> None:
+    viewer = Browser(server, keyed(server, "viewer").key)
+    session = viewer.ask("GET", "/v1/session").json
+    assert (session["signed_in"], session["grants"]) == (True, ["read"])
+    assert session["subject"].startswith("key:")
+    assert viewer.ask("GET", "/v1/queues").status == 200
+    refused = viewer.ask("POST", "/v1/queues", {"name": "no"}, **{"X-CSRF-Token": viewer.csrf})
+    assert (refused.status, refused.code) == (403, "FORBIDDEN")
+    for word in ("HttpOnly", "SameSite=strict", "Max-Age=43200"):
+        assert word in viewer.cookie
+    assert "Secure" not in viewer.cookie
+
+
+def test_a_write_with_a_cookie_needs_the_token_of_its_session(server: Served) -> None:
+    browser, other = Browser(server, server.key), Browser(server, keyed(server, "admin").key)
+    for headers in ({}, {"X-CSRF-Token": "0" * 32}, {"X-CSRF-Token": other.csrf}):
+        reply = browser.ask("POST", "/v1/queues", {"name": "csrf"}, **headers)
+        assert reply.status == 403, reply
+        assert "X-CSRF-Token" in reply.json["error"]["message"]
+    reply = browser.ask("POST", "/v1/queues", {"name": "csrf"}, **{"X-CSRF-Token": browser.csrf})
+    assert reply.status == 201
+
+
+def test_a_session_ends_with_its_key(server: Served) -> None:
+    made = server.post("/v1/keys", {"name": "short", "roles": ["viewer"]}).json
+    browser = Browser(server, made["key"])
+    assert browser.ask("GET", "/v1/queues").status == 200
+    assert server.ask("DELETE", f"/v1/keys/{made['id']}").status == 200
+    until(lambda: browser.ask("GET", "/v1/queues").status == 401)
+    assert browser.ask("GET", "/v1/session").json["signed_in"] is False
+
+
+def test_signing_out_deletes_the_cookie(server: Served) -> None:
+    reply = Browser(server, server.key).ask("DELETE", "/v1/session")
+    assert reply.status == 204
+    assert "Max-Age=0" in reply.headers["set-cookie"]
+
+
+def test_no_session_without_a_valid_key(server: Served) -> None:
+    nobody = showing(server, None)
+    assert nobody.get("/v1/session").json == {"asks": True, "signed_in": False}
+    for key in ("psk_0_wrong", "nonsense", Browser(server, server.key).cookie.split("=")[1]):
+        assert nobody.post("/v1/session", {"key": key}).status == 401
+    forged = {"Cookie": "penstock_session=pss_AAAA"}
+    assert nobody.ask("GET", "/v1/queues", None, forged).status == 401
+    session = Browser(server, server.key).cookie.split(";")[0].split("=")[1]
+    assert showing(server, session).get("/v1/queues").status == 401
+
+
+@pytest.mark.anyio
+async def test_a_session_lasts_twelve_hours() -> None:
+    async with await stores.open("sqlite://") as store:
+        now = [1_000.0]
+        gate = Authenticator(store, TrustedIssuers(), clock=lambda: now[0])
+        key, token = await gate.credentials.create_key(make_admin_key())
+        proof = await gate.sign_in(token, {"client": None})
+        scope = {
+            "method": "GET", "path": "/v1/queues", "query_string": b"",
+            "headers": [(b"cookie", f"penstock_session={proof.token}".encode())],
+        }  # fmt: skip
+        assert (await gate.admit(scope)).subject == f"key:{key.id}"
+        sessions = await gate.sessions()
+        identity = sessions.read(proof.token)
+        born = await store.now() - SESSION_LIFETIME_S * 1_000_000
+        old, _ = sessions.issue(identity, born)
+        with pytest.raises(Unauthenticated, match="expired"):
+            await gate.admit(
+                {**scope, "headers": [(b"cookie", b"penstock_session=" + old.encode())]}
+            )
+        with pytest.raises(Forbidden, match="X-CSRF-Token"):
+            await gate.admit({**scope, "method": "POST"})
+
+
+def make_admin_key() -> Any:
+    return Key(id="", name="root", roles=("admin",))
+
+
+def test_the_overview_counts_what_happens(server: Served) -> None:
+    queue = server.queue()
+    server.get("/v1/overview")
+    for number in range(5):
+        server.publish(queue, {"n": number})
+    for message in server.claim(queue, limit=2):
+        assert server.post("/v1/complete", {"token": message["token"]}).status == 200
+    (message,) = server.claim(queue, limit=1)
+    server.post("/v1/reject", {"token": message["token"], "error": "ValueError: no total 17"})
+
+    def look() -> Any:
+        found = server.get("/v1/overview").json
+        return next((each for each in found["queues"] if each["queue"] == queue), None)
+
+    def counted() -> bool:
+        each = look()
+        return each is not None and sum(filter(None, each["published"])) == 5
+
+    until(counted)
+    each = look()
+    assert (each["ready"], each["dead"], each["died"]) == (2, 1, 1)
+    assert (sum(each["completed"]), sum(each["failed"])) == (2, 1)
+    attention = server.get("/v1/overview").json["attention"]
+    mine = next(item for item in attention if item["subject"] == queue)
+    assert mine["kind"] == "dead_letters"
+    assert mine["detail"] == "ValueError: no total <n>"
+
+
+def test_an_unchanged_overview_is_not_sent_again(server: Served) -> None:
+    def is_unchanged() -> bool:
+        etag = server.get("/v1/overview").headers["etag"]
+        return server.ask("GET", "/v1/overview", None, {"If-None-Match": etag}).status == 304
+
+    until(is_unchanged)
+
+
+def test_failures_are_grouped_by_the_shape_of_their_error(server: Served) -> None:
+    queue = server.queue()
+    errors = [
+        "TimeoutError: host-14 after 300 ms",
+        "TimeoutError: host-9 after 20 ms",
+        "KeyError: x",
+    ]
+    for error in errors:
+        server.publish(queue, None, labels={"tier": "gold" if "host" in error else "free"})
+        (message,) = server.claim(queue)
+        server.post("/v1/reject", {"token": message["token"], "error": error})
+    found = server.get("/v1/failures", queue=queue).json
+    assert [(group["count"], group["template"]) for group in found["groups"]] == [
+        (2, "TimeoutError: host-<n> after <n> ms"),
+        (1, "KeyError: x"),
+    ]
+    first = found["groups"][0]
+    assert {"name": "label.tier", "value": "gold", "share": 1.0, "others": 0.0} in first["traits"]
+    assert sum(first["trend"]) == 2
+    matched = server.get("/v1/messages", filter=first["filter"]).json["messages"]
+    assert len(matched) == 2
+    assert found["complete"] is True
+
+
+@contextmanager
+def open_changes(server: Served) -> Iterator[HTTPResponse]:
+    with closing(server.connect()) as connection:
+        connection.request("GET", "/v1/changes", headers={"Authorization": f"Bearer {server.key}"})
+        with connection.getresponse() as stream:
+            yield stream
+
+
+def read_event(stream: HTTPResponse, name: str) -> Any:
+    """Reads on to the next event of that name."""
+    while True:
+        line = stream.readline().decode()
+        assert line, "the stream ended"
+        if line.strip() == f"event: {name}":
+            return json.loads(stream.readline().decode().removeprefix("data: "))
+
+
+def test_changes_name_the_queues_that_the_caller_may_read(server: Served) -> None:
+    seen, hidden = server.queue(), server.queue()
+    reader = keyed(server, grants=[f"read:{seen}"])
+    named: set[str] = set()
+    with open_changes(reader) as stream:
+        read_event(stream, "opened")
+        server.publish(hidden)
+        server.publish(seen)
+        while seen not in named:
+            named |= set(read_event(stream, "changes").get("queues", []))
+    assert hidden not in named
+
+
+def test_a_list_without_bodies_has_none(server: Served) -> None:
+    queue = server.queue()
+    server.publish(queue, {"card": "4111"})
+    for query in ({"queue": queue}, {"filter": f"queue:{queue}"}):
+        (message,) = server.get("/v1/messages", bodies="false", **query).json["messages"]
+        assert "body" not in message
+        (message,) = server.get("/v1/messages", **query).json["messages"]
+        assert message["body"] == {"card": "4111"}

@@ -1,0 +1,87 @@
+"""Masked fields over HTTP: hidden wherever a message is shown, except to who may see them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.http.keys import guarded, keyed
+from tests.http.served import Served
+
+MASK = ["body.card", "headers.token", "result.code", "error"]
+
+
+@pytest.fixture(scope="module")
+def server(store: str, folder: Path) -> Iterator[Served]:
+    with guarded(store, folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def operator(server: Served) -> Served:
+    return keyed(server, "operator")
+
+
+def test_a_masked_field_is_hidden_in_every_view(server: Served, operator: Served) -> None:
+    queue = server.queue(mask=MASK)
+    given = {"card": "4711", "sum": 5}
+    id = server.publish(queue, given, headers={"token": "s"}, correlation_id=f"c-{queue}")
+    shown = {"card": "***", "sum": 5}
+    export = operator.get(f"/v1/queues/{queue}/export")
+    for view in (
+        operator.get(f"/v1/messages/{id}").json,
+        operator.get("/v1/messages", queue=queue).json["messages"][0],
+        operator.get("/v1/messages", filter=f"queue:{queue}").json["messages"][0],
+        export.lines[0],
+    ):
+        assert (view["body"], view["headers"]) == (shown, {"token": "***"})
+        assert view["masked"] == ["body.card", "headers.token"]
+    assert server.get(f"/v1/messages/{id}").json["body"] == given
+    assert "masked" not in server.get(f"/v1/messages/{id}").json
+    # A consumer sees what it claims.
+    held = operator.claim_one(queue)
+    assert held["body"] == given
+    operator.post("/v1/complete", {"token": held["token"], "result": {"code": 7, "ok": 1}})
+    assert operator.get(f"/v1/messages/{id}/result").json == {"code": "***", "ok": 1}
+    assert server.get(f"/v1/messages/{id}/result").json == {"code": 7, "ok": 1}
+
+
+def test_an_error_is_hidden_where_it_is_told(server: Served, operator: Served) -> None:
+    queue = server.queue(mask=MASK)
+    id = server.publish(queue)
+    operator.post("/v1/reject", {"token": operator.claim_one(queue)["token"], "error": "bad 4711"})
+    for path in ("", "/explain", "/result"):
+        assert "4711" not in operator.get(f"/v1/messages/{id}{path}").body.decode()
+        assert "4711" in server.get(f"/v1/messages/{id}{path}").body.decode()
+
+
+def test_a_masked_field_is_not_searched_where_it_is_masked(
+    server: Served, operator: Served
+) -> None:
+    queue, open_queue = server.queue(mask=MASK), server.queue()
+    for name in (queue, open_queue):
+        server.publish(name, {"card": "4711"})
+    refused = operator.get("/v1/messages", filter=f"queue:{queue} body.card:4*")
+    assert (refused.status, refused.code) == (403, "FIELD_MASKED")
+    allowed = operator.get("/v1/messages", filter=f"queue:{open_queue} body.card:4*")
+    assert len(allowed.json["messages"]) == 1
+    assert len(server.get("/v1/messages", filter=f"queue:{queue} body.card:4*").json["messages"])
+    revealing = keyed(server, "viewer", grants=[f"reveal:{queue}"])
+    found = revealing.get("/v1/messages", filter=f"queue:{queue} body.card:4*").json["messages"]
+    assert found[0]["body"] == {"card": "4711"}
+
+
+def test_a_mask_is_not_got_around_by_who_may_manage(server: Served, operator: Served) -> None:
+    queue = server.queue(mask=MASK)
+    lifted = operator.ask("PATCH", f"/v1/queues/{queue}", {"settings": {"mask": []}})
+    assert (lifted.status, lifted.code) == (403, "FIELD_MASKED")
+    id = server.publish(queue, {"card": "4711"})
+    operator.post("/v1/reject", {"token": operator.claim_one(queue)["token"], "error": "no"})
+    edited = operator.post(f"/v1/messages/{id}/redrive", {"body": {"card": "***"}})
+    assert (edited.status, edited.code) == (403, "FIELD_MASKED")
+    assert operator.post(f"/v1/messages/{id}/redrive").status == 200
+    line = operator.get(f"/v1/queues/{queue}/export").body
+    imported = operator.ask("POST", f"/v1/queues/{queue}/import", line).json
+    assert (imported["published"], imported["refused"]) == (0, 1), json.dumps(imported)
+    assert imported["errors"][0]["code"] == "FIELD_MASKED"
