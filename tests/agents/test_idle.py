@@ -37,6 +37,8 @@ async def test_agents_write_nothing_to_a_store_at_rest(
 ) -> None:
     async with Simulation.open(f"sqlite:///{path}?durability=fast", nodes=2) as simulation:
         broker = simulation.broker
+        # Work that nobody claims is an anomaly, and is recorded.
+        await broker.admin.set_queue("default", anomalies={"off": ["no_consumer"]})
         await broker.admin.schedule(Schedule("new year", "0 0 1 1 *", Draft()))
         (dead,) = await hold(broker, "default")
         await broker.settle(dead, SettleReject("no"))

@@ -163,4 +163,4 @@ async def test_the_last_work_of_the_scheduler_is_known(simulation: Simulation) -
     simulation.clock.advance(2)
     await agent.tick()
     (run,) = [run for run in await simulation.store.agent_runs() if run.name == "scheduler"]
-    assert run.result == '{"promoted":1,"fired":0}'
+    assert run.result == '{"promoted":1,"fired":0,"resumed":0}'

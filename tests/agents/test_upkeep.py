@@ -229,7 +229,10 @@ async def test_a_dedup_key_is_dropped_when_its_window_is_over(simulation: Simula
     assert run.result == '{"messages":0,"keys":1}'
 
 
-async def test_publishing_alone_makes_no_agent_write(simulation: Simulation) -> None:
+async def test_after_publishing_only_the_historian_writes(simulation: Simulation) -> None:
+    # Work that nobody claims is an anomaly, and is recorded.
+    await simulation.broker.admin.set_queue("default", anomalies={"off": ["no_consumer"]})
     await publish(simulation.broker, "default", 10)
     await simulation.advance("1h")
-    assert await simulation.store.agent_runs() == []
+    runs = await simulation.store.agent_runs()
+    assert [(each.name, each.result) for each in runs] == [("historian", '{"rows":10}')]

@@ -231,3 +231,21 @@ async def test_progress_of_nothing_is_an_error_of_the_handler(
     async with working(app):
         with pytest.raises(JobFailed, match="is not a valid share"):
             await (await work.options(max_attempts=1).aenqueue()).aresult(30)
+
+
+async def test_the_result_of_an_edited_and_moved_job_is_that_of_its_successor(
+    app: Penstock,
+) -> None:
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    job, other = await double.aenqueue(1), await double.aenqueue(21)
+    broker = await app.broker()
+    edited = await broker.admin.edit(job.id, (await other.arecord()).message.body)
+    await broker.admin.cancel(other.id)
+    await broker.admin.create_queue("elsewhere")
+    moved = await broker.admin.move(edited.id, "elsewhere")
+    await broker.admin.move(moved.id, "default")
+    async with working(app):
+        assert await job.aresult(30) == 42

@@ -63,7 +63,7 @@ def test_who_may_not_is_told_what() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "dance", "publish:", "publish:a b", "--read", "read:a/b", "Read"]
+    "text", ["", "dance", "publish:", "publish:a b", "--read", "read:a//b", "Read"]
 )
 def test_what_is_no_grant_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="is not a grant"):

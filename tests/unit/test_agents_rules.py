@@ -95,7 +95,9 @@ def test_a_ticks_draft_says_which_tick_it_is() -> None:
 def test_a_ticks_entry_has_a_key_of_its_own_and_is_never_refused() -> None:
     queue = Queue(3, SCOPE, "reports", settings=QueueSettings(max_depth=1))
     schedule = Schedule("daily", "0 0 * * *", Draft(body=b"x"), id=7)
-    one, other = (make_tick_entry(schedule, queue, tick * SECOND) for tick in (60, 120))
+    one, other = (
+        make_tick_entry(schedule, queue, tick * SECOND, schedule.draft) for tick in (60, 120)
+    )
     assert isinstance(one.dedup, Dedupe)
     assert isinstance(other.dedup, Dedupe)
     assert (one.dedup.key, one.dedup.window) == ("cron:7:60000000", 604_800.0)

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from penstock.errors import InvalidInput
 from penstock.model.message import Draft, Moment
 from penstock.model.queue import Missed, Schedule
-from penstock.rules.cron import MAX_TICKS, find_due_ticks, find_latest_tick, find_next_tick
+from penstock.rules.cron import (
+    MAX_TICKS,
+    find_due_ticks,
+    find_latest_tick,
+    find_next_tick,
+    list_ticks,
+)
 from tests.unit.leases import NOW, SECOND
 
 PARIS, NEW_YORK, LORD_HOWE = "Europe/Paris", "America/New_York", "Australia/Lord_Howe"
@@ -234,3 +240,12 @@ def test_no_tick_is_fired_twice_and_none_too_early(
     assert all(first <= tick <= start + later * SECOND for tick in found)
     assert found == sorted(set(found))
     assert not set(found) & set(again)
+
+
+def test_the_next_ticks_are_listed_once_when_clocks_go_back() -> None:
+    first = at("2026-10-25T01:30+02:00")
+    found = list_ticks("30 * * * *", PARIS, first)
+    one_by_one = [first]
+    while len(one_by_one) < 5:
+        one_by_one.append(find_next_tick("30 * * * *", PARIS, one_by_one[-1]))
+    assert found == tuple(one_by_one)

@@ -89,7 +89,7 @@ def test_a_full_draft_becomes_an_entry_with_all_it_says() -> None:
         delay=4.0,
         ttl=5.0,
         expires_at=NOW + 1,
-        flags=Flag.KEYED | Flag.UNIQUE | Flag.OWN_LEASE,
+        flags=Flag.KEYED | Flag.UNIQUE | Flag.OWN_LEASE | Flag.AWAITED,
         name="n",
         ordering_key="k",
         dedup=make_dedupe(Dedup("d", None), b"x"),

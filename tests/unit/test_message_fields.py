@@ -14,7 +14,7 @@ from penstock.model.message import PLAIN, Draft, Meta
 from penstock.model.settings import QueueSettings
 from penstock.rules.drafts import make_meta
 from penstock.wire.consume import Delivery
-from penstock.wire.publish import PublishRequest, make_draft, make_publish_request
+from penstock.wire.publish import SCAIQUEUE_FIELDS, PublishRequest, make_draft, make_publish_request
 from penstock.wire.records import MessageView
 
 PACKAGE = Path(__file__).parents[2] / "src" / "penstock"
@@ -30,12 +30,14 @@ def full_draft() -> Draft:
 
 
 def test_a_draft_has_every_field_and_no_other() -> None:
-    assert set(Draft.__struct_fields__) == set(FIELDS)
+    # No client sets these: rules and broadcasts write them.
+    assert set(Draft.__struct_fields__) == {*FIELDS, "path", "fan"}
 
 
 def test_a_stored_message_keeps_every_field_of_its_draft() -> None:
     meta = make_meta(full_draft(), QueueSettings())
-    kept = {name: getattr(meta, name) for name in Meta.__struct_fields__ if name != "dedup"}
+    others = {"dedup", "path", "fan"}
+    kept = {name: getattr(meta, name) for name in Meta.__struct_fields__ if name not in others}
     assert kept == {name: VALUES[FIELDS[name].kind] for name in kept}
     assert set(MESSAGE_FIELDS) <= set(kept)
 
@@ -92,6 +94,7 @@ def test_the_wire_has_the_bounds_of_every_field() -> None:
     request = inspect.type_info(PublishRequest)
     assert isinstance(request, inspect.StructType)
     wire = {each.name: bounds(each.type) for each in request.fields}
+    wire = {name: bound for name, bound in wire.items() if name not in SCAIQUEUE_FIELDS}
     assert set(wire) ^ set(FIELDS) == {"body_base64", "unique", "hops"}
     bounded = {name for name in FIELDS if wire.get(name) is not None}
     assert {name: wire[name] for name in bounded} == {

@@ -211,7 +211,7 @@ def nested(path: str, value: object) -> dict[str, Any]:
     return {outer: {inner: value}} if dot else {outer: value}
 
 
-@pytest.mark.parametrize("changes", [{"ordering": "fair"}, {"kind": "broadcast"}])
+@pytest.mark.parametrize("changes", [{"ordering": "fair"}])
 def test_what_is_not_built_is_refused_and_never_ignored(changes: dict[str, Any]) -> None:
     ((name, word),) = changes.items()
     with pytest.raises(NotYet, match=f"{name} '{word}'") as refused:
@@ -249,3 +249,12 @@ def test_any_change_gives_settings_or_an_invalid_input(changes: dict[str, Any]) 
     except InvalidInput:
         return
     assert isinstance(changed, QueueSettings)
+
+
+def test_settings_are_taken_in_the_words_of_scaiqueue() -> None:
+    words = {"visibility_timeout_s": 60, "max_retries": 2, "consumer_mode": "competing"}
+    assert change(QueueSettings(), words) == change(
+        QueueSettings(), {"lease": 60, "max_attempts": 2}
+    )
+    with pytest.raises(InvalidInput, match="max_retries means max_attempts"):
+        change(QueueSettings(), {"max_attempts": 3, "max_retries": 2})

@@ -20,9 +20,10 @@ from penstock.model.message import (
     SettleReject,
     State,
     Verb,
+    keep_lasting_flags,
 )
 from penstock.model.settings import PRESETS, QueueSettings
-from penstock.model.store_types import Move, keep_lasting_flags
+from penstock.model.store_types import Move
 from penstock.rules.lifecycle import compute_limits, settle
 from tests.unit.leases import SECOND, lease
 

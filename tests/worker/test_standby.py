@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from penstock import Penstock
 from penstock.worker import standby
+from penstock.worker.standby_process import AREA_SIZE, MEMORY_SIZE, LeaseMemory
 from tests.app.scenes import counters, until, until_true, working
 from tests.extent import LONG
 from tests.http.served import served
@@ -249,3 +250,21 @@ async def test_a_standby_is_small_and_goes_with_its_worker(filed: Penstock) -> N
         pid = await standby_of(os.getpid())
         assert memory_of(pid) < MEMORY_LIMIT_KB
     assert not alive(pid)
+
+
+def test_leases_are_added_and_replaced_in_shared_memory() -> None:
+    file = os.memfd_create("leases")
+    os.ftruncate(file, MEMORY_SIZE)
+    written, seen = LeaseMemory(file), LeaseMemory(file)
+    os.close(file)
+    written.append(b"1\n")
+    written.append(b"2\n")
+    first, records = seen.read()
+    assert records == [b"1", b"2"]
+    written.replace(b"3\n")
+    written.append(b"4\n")
+    assert seen.read()[1] == [b"3", b"4"]
+    assert seen.read()[0] != first
+    assert not written.append(b"x" * (AREA_SIZE - 3))
+    written.replace(b"")
+    assert seen.read()[1] == []

@@ -1,0 +1,307 @@
+"""Durable steps of tasks, in virtual time."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from penstock import Context, Penstock
+from penstock.model.message import State
+from penstock.testing.simulation import Simulation
+
+pytestmark = pytest.mark.anyio
+
+
+class Charge(Struct):
+    order: int
+    amount: float
+
+
+async def test_a_job_of_fourteen_days_runs_in_virtual_time() -> None:
+    app = Penstock("sqlite://")
+    calls: list[str] = []
+
+    def find_charge(order: int) -> Charge:
+        calls.append("charge")
+        return Charge(order, 12.5)
+
+    async def pay_back(charge: Charge) -> str:
+        calls.append("pay-back")
+        return f"paid {charge.amount}"
+
+    @app.task(queue="refunds")
+    async def refund(context: Context, order: int) -> str:
+        charge = await context.step("charge", find_charge, order)
+        assert isinstance(charge, Charge)
+        await context.sleep("14d")
+        return await context.step("pay-back", pay_back, charge)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await refund.aenqueue(7)
+        await simulation.advance("13d")
+        assert (await job.astatus(), calls) == (State.SCHEDULED, ["charge"])
+        await simulation.advance("1d1s")
+        assert await job.aresult() == "paid 12.5"
+        assert calls == ["charge", "pay-back"]
+        steps = (await simulation.broker.waits.steps(job.id)).steps
+        assert [step.name for step in steps] == ["charge", "sleep", "pay-back"]
+
+
+async def test_a_signal_resumes_a_run_and_is_received_once() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task
+    async def parcel(context: Context) -> list[Any]:
+        first = await context.signal("arrived", timeout="14d")
+        second = await context.signal("arrived", timeout="1h")
+        return [first, second]
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await parcel.aenqueue()
+        await simulation.advance("1d")
+        await app.asignal(job.id, "arrived", {"at": "dock 4"})
+        await simulation.run_until_idle()
+        assert await job.astatus() is State.SCHEDULED
+        await simulation.advance("1h1s")
+        assert await job.aresult() == [{"at": "dock 4"}, None]
+
+
+async def test_a_run_gathers_the_results_of_its_children() -> None:
+    app = Penstock("sqlite://")
+    runs: list[int] = []
+
+    @app.task(queue="parts")
+    def double(number: int) -> int:
+        runs.append(number)
+        return 2 * number
+
+    @app.task
+    async def total(context: Context) -> int:
+        outcomes = await context.gather(*(double.call(number) for number in range(5)))
+        return sum(outcome.value for outcome in outcomes)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await total.aenqueue()
+        await simulation.run_until_idle()
+        assert (await job.aresult(), runs) == (20, [0, 1, 2, 3, 4])
+
+
+async def test_a_failed_child_is_an_outcome() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task(queue="parts", max_attempts=1)
+    def fail() -> None:
+        raise ValueError("broken")
+
+    @app.task(queue="parts")
+    def work() -> str:
+        return "fine"
+
+    @app.task
+    async def try_both(context: Context) -> list[str | None]:
+        first = await context.first(fail.call(), work.call())
+        assert first is not None
+        return [first.value]
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await try_both.aenqueue()
+        await simulation.run_until_idle()
+        assert await job.aresult() == ["fine"]
+
+
+async def test_concurrent_steps_keep_the_order_of_their_calls() -> None:
+    app = Penstock("sqlite://")
+    calls: list[int] = []
+
+    async def slow(number: int) -> int:
+        await asyncio.sleep(0.01 * (3 - number))
+        calls.append(number)
+        return number
+
+    @app.task
+    async def fan(context: Context) -> list[int]:
+        found = await asyncio.gather(*(context.step("slow", slow, n) for n in range(3)))
+        await context.sleep(1)
+        return found
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await fan.aenqueue()
+        await simulation.advance(2)
+        assert await job.aresult() == [0, 1, 2]
+        assert sorted(calls) == [0, 1, 2]
+
+
+async def test_a_failed_step_is_run_again_and_those_before_it_are_not() -> None:
+    app = Penstock("sqlite://")
+    calls: list[str] = []
+
+    def charge() -> int:
+        calls.append("charge")
+        return 1
+
+    def ship() -> int:
+        calls.append("ship")
+        if calls.count("ship") < 3:
+            raise OSError("no truck")
+        return 2
+
+    @app.task(max_attempts=5)
+    async def order(context: Context) -> int:
+        return await context.step("charge", charge) + await context.step("ship", ship)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.advance("1h")
+        assert await job.aresult() == 3
+        assert calls == ["charge", "ship", "ship", "ship"]
+
+
+async def test_a_swallowed_wait_rejects_the_message() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task
+    async def greedy(context: Context) -> str:
+        with contextlib.suppress(BaseException):
+            await context.sleep("1d")
+        return "done"
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await greedy.aenqueue()
+        await simulation.run_until_idle()
+        record = await job.arecord()
+        assert record.state is State.DEAD
+        assert record.error is not None
+        assert "swallowed" in record.error
+
+
+async def test_a_step_of_another_kind_parks_the_message() -> None:
+    app = Penstock("sqlite://")
+    new: list[bool] = []
+
+    @app.task
+    async def changing(context: Context) -> None:
+        if new:
+            await context.step("sleep", int)
+        else:
+            await context.sleep(60)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await changing.aenqueue()
+        await simulation.run_until_idle()
+        new.append(True)
+        await simulation.advance(61)
+        record = await job.arecord()
+        assert (record.state, record.timeline[-1].reason) == (State.SCHEDULED, "CODE_CHANGED")
+        await simulation.advance("3h")
+        assert await job.astatus() is State.DEAD
+
+
+async def test_a_handler_in_a_thread_uses_blocking_steps() -> None:
+    app = Penstock("sqlite://")
+    calls: list[str] = []
+
+    def charge() -> int:
+        calls.append("charge")
+        return 5
+
+    @app.task
+    def order(context: Context) -> int:
+        paid = context.sync.step("charge", charge)
+        context.sync.sleep("1h")
+        return paid
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await order.aenqueue()
+        await simulation.advance("2h")
+        assert (await job.aresult(), calls) == (5, ["charge"])
+
+
+async def test_a_step_that_cannot_be_stored_rejects_the_message() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task
+    async def hoard(context: Context) -> None:
+        await context.step("large", lambda: "x" * 1_000_001)
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await hoard.aenqueue()
+        await simulation.run_until_idle()
+        record = await job.arecord()
+        assert (record.state, record.error is not None) == (State.DEAD, True)
+
+
+async def test_an_enqueue_in_a_run_publishes_once() -> None:
+    app = Penstock("sqlite://")
+    sent: list[str] = []
+
+    @app.task(queue="mail")
+    def send(to: str) -> None:
+        sent.append(to)
+
+    @app.task
+    async def notify(context: Context) -> int:
+        id = await context.enqueue(send.call("ann"))
+        await context.sleep("1h")
+        return id
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await notify.aenqueue()
+        await simulation.advance("2h")
+        child = await simulation.broker.admin.get(await job.aresult())
+        assert (sent, child.message.meta.parent_id) == (["ann"], job.id)
+
+
+async def test_a_redrive_from_a_step_forgets_it_and_those_after_it() -> None:
+    app = Penstock("sqlite://")
+    calls: list[str] = []
+
+    def record(name: str) -> str:
+        calls.append(name)
+        return name
+
+    @app.task(max_attempts=1)
+    async def three(context: Context) -> None:
+        for name in ("a", "b", "c"):
+            await context.step(name, record, name)
+        if calls.count("c") < 2:
+            raise ValueError("again")
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await three.aenqueue()
+        await simulation.run_until_idle()
+        _, forgotten = await simulation.broker.waits.redrive_from(job.id, "b")
+        assert [step.name for step in forgotten] == ["b", "c"]
+        await simulation.run_until_idle()
+        assert (await job.astatus(), calls) == (State.COMPLETED, ["a", "b", "c", "b", "c"])
+
+
+async def test_explain_says_what_a_message_waits_for() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task
+    async def patient(context: Context) -> None:
+        await context.signal("go", timeout="1h")
+
+    async with Simulation.open() as simulation:
+        await simulation.use(app)
+        job = await patient.aenqueue()
+        await simulation.run_until_idle()
+        (cause,) = await simulation.broker.admin.explain(job.id)
+        assert (cause.code, cause.text) == (
+            "WAITS",
+            "it waits for the signal 'go', at most 1.0 h more",
+        )
