@@ -61,7 +61,7 @@ id | | never | 4711 | The message.
 
 HISTORY = f"""
 {EVENT}
-verb | | never | complete | Operation: complete, fail, nack, reject, release, park, reclaim, cancel, expire or redrive.
+verb | | never | complete | Operation: complete, fail, nack, reject, release, park, wait, decide, reclaim, cancel, expire or redrive.
 state | | never | completed | State after the operation.
 reason | | there is none | rejected | Short reason code.
 error | | there is none | TimeoutError: no answer | Error reported by the consumer.
@@ -168,7 +168,7 @@ last_at | UTC | never | 2026-11-17 09:59:58 | Last end of these attempts.
 ANOMALY = f"""
 id | | never | 2c26b46b68ffc68ff99b | Id of the anomaly. Stays the same in later runs.
 hour | UTC | never | 2026-11-17 09:00:00 | Start of the hour.
-kind | | never | dead_letter | Kind of anomaly.
+kind | | never | dlq_movement | Kind of anomaly.
 severity | | never | critical | Severity: info, warning or critical.
 {QUEUE}
 type | | it is about a consumer | invoice | Type of the messages.

@@ -166,11 +166,11 @@ def test_anomalies_are_counted_by_the_rules(night: Night) -> None:
         message = oracle.messages[row.id]
         run = (row.at - row.claimed_at) / 1_000_000 if row.claimed_at else 0
         truths = {
-            "slow_processing": run > 10,
+            "long_processing": run > 10,
             "lost_lease": row.verb is Verb.RECLAIM,
-            "dead_letter": row.state is State.DEAD and not oracle.was_dead(row),
-            "overdue": run > 90,
-            "last_attempt": row.verb in FAILED
+            "dlq_movement": row.state is State.DEAD and not oracle.was_dead(row),
+            "zombie_message": run > 90,
+            "near_dlq": row.verb in FAILED
             and row.state in (State.READY, State.SCHEDULED)
             and row.attempts == 2,
         }
@@ -180,19 +180,20 @@ def test_anomalies_are_counted_by_the_rules(night: Night) -> None:
         (micros(row["hour"]), row["type"], row["kind"]): row["count"]
         for row in rows_of(night.lake, "anomaly")
         if row["kind"]
-        in ("slow_processing", "lost_lease", "dead_letter", "overdue", "last_attempt")
+        in ("long_processing", "lost_lease", "dlq_movement", "zombie_message", "near_dlq")
     }
     assert found == {key: count for key, count in expected.items() if count}
 
 
 def test_crowds_are_seen(night: Night) -> None:
     kinds = Counter(row["kind"] for row in rows_of(night.lake, "anomaly"))
-    assert min(kinds[name] for name in ("claim_burst", "large_payload", "flash_message")) > 0
-    bulks = [row for row in rows_of(night.lake, "anomaly") if row["kind"] == "bulk_publish"]
-    published = {key: counts["published"] for key, counts in night.oracle.counts().items()}
-    assert {(micros(row["hour"]), row["type"]): row["count"] for row in bulks} == {
-        key: count for key, count in published.items() if count >= RULES.bulk_messages
-    }
+    assert min(kinds[name] for name in ("burst_dequeue", "large_payload", "flash_message")) > 0
+    batches = Counter(each.created_at for each in night.oracle.messages.values())
+    expected: Counter[int] = Counter()
+    for at, count in batches.items():
+        expected[hour_of(at)] += count if count >= RULES.bulk_messages else 0
+    bulks = [row for row in rows_of(night.lake, "anomaly") if row["kind"] == "bulk_enqueue"]
+    assert {micros(row["hour"]): row["count"] for row in bulks} == +expected
 
 
 def test_failures_that_are_alike_are_one_cause(night: Night) -> None:

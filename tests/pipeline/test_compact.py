@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidState
+from penstock.model.anomalies import AnomalyThresholds
 from penstock.pipeline.analytics.job import choose_usable
-from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake import lake as lakes
 from penstock.pipeline.lake import results

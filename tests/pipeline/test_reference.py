@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.model.message import Draft
+from penstock.model.message import Draft, Verb
 from penstock.pipeline.extraction.extract import extract
 from penstock.pipeline.lake.schema import ADDED_COLUMNS, TABLES, VERSION
 from tests.pipeline.dictionary import MEANINGS, NEVER, TEXTS, columns_of
@@ -34,6 +34,13 @@ def test_every_column_is_described(table: str) -> None:
 def test_every_table_and_version_is_described() -> None:
     assert TEXTS.keys() == MEANINGS.keys() == fields().keys()
     assert ADDED_COLUMNS.keys() == {*range(2, VERSION + 1)}
+
+
+def test_every_verb_of_history_is_named() -> None:
+    (text,) = [each.meaning for each in columns_of("history") if each.name == "verb"]
+    assert {*text.removeprefix("Operation: ").rstrip(".").replace(" or ", ", ").split(", ")} == {
+        verb.value for verb in Verb if verb is not Verb.PUBLISH
+    }
 
 
 def test_columns_that_are_never_null_have_no_nulls(url: str, lake: Path) -> None:

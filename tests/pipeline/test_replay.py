@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from penstock.broker.local import Broker
-from penstock.errors import InvalidState, PenstockError, QueueDraining, QueueFull
+from penstock.errors import FieldNotHere, InvalidState, PenstockError, QueueDraining, QueueFull
 from penstock.model.message import Draft, FeedMessage
 from penstock.model.queue import QueueState
 from penstock.model.store_types import Completion
@@ -87,6 +87,26 @@ def test_a_copy_is_like_the_original_and_says_so(scene: Scene) -> None:
 
 def test_only_what_ended_and_is_ours_is_replayed(still: Scene) -> None:
     assert still.replay(ReplayRequest("true"), dry_run=True).queues == {"mail": 19}
+
+
+@pytest.mark.parametrize(
+    ("filter", "where"),
+    [
+        ("state:completed", "state = 'completed'"),
+        ("state:failed error:BROKEN queue:mail", "state = 'failed' and error = 'broken'"),
+        ("queue:ma* -state:completed", "queue like 'ma%' and state != 'completed'"),
+        ("id>3 id<=9 created>2020-01-01 type:none", "false"),
+        ("header.n:1 size>=0", "headers['n'] = '1'"),
+    ],
+)
+def test_a_filter_selects_what_the_same_filter_finds(still: Scene, filter: str, where: str) -> None:
+    found = still.replay(ReplayRequest(filter=filter), dry_run=True)
+    assert found.queues == still.replay(ReplayRequest(where), dry_run=True).queues
+
+
+def test_a_field_that_the_lake_lacks_is_refused(still: Scene) -> None:
+    with pytest.raises(FieldNotHere, match="'due'"):
+        still.replay(ReplayRequest(filter="due<2030-01-01"), dry_run=True)
 
 
 def test_the_same_again_publishes_nothing_even_when_the_copies_have_ended(scene: Scene) -> None:

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from penstock.pipeline.periods import HOUR
 from penstock.pipeline.report.data import ReportData, make_empty_row
-from penstock.pipeline.report.format import format_place, format_seconds, shorten
 from penstock.pipeline.report.page import render_page
 from penstock.pipeline.report.verdict import find_concerns, group_by_cause
+from penstock.rules.anomaly_text import format_place, format_seconds, shorten
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NOW = NOON.timestamp()
@@ -70,8 +70,8 @@ def odd(*kinds: tuple[str, str]) -> ReportData:
         (growing(6_000, 0, 10_000), []),
         (odd(("info", "flash_message")), []),
         (
-            odd(("warning", "slow_processing"), ("critical", "dead_letter")),
-            [("critical", "dead letter"), ("warning", "slow processing")],
+            odd(("warning", "slow_processing"), ("critical", "dlq_movement")),
+            [("critical", "dlq movement"), ("warning", "slow processing")],
         ),
     ],
 )
@@ -94,8 +94,8 @@ def test_old_data_is_a_concern() -> None:
         (QUIET, '"verdict fine"><b>All normal</b>'),
         (failing(0.19), '"verdict warning"><b>Check soon:</b> 19 % of attempts failed<'),
         (
-            replace(failing(0.34), anomalies=odd(("warning", "overdue")).anomalies),
-            '"verdict critical"><b>Needs attention:</b> 34 % of attempts failed, overdue<',
+            replace(failing(0.34), anomalies=odd(("warning", "zombie_message")).anomalies),
+            '"verdict critical"><b>Needs attention:</b> 34 % of attempts failed, zombie message<',
         ),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_cause_is_one_over_days_and_queues() -> None:
 
 def test_the_page_has_each_cause_once_with_commands_to_look_closer() -> None:
     rows = [cluster("a", 5, queue_id=n, queue=f"q{n}", message_id=n) for n in range(1, 8)]
-    told = render_page(replace(odd(("critical", "dead_letter")), clusters=rows), NOW)
+    told = render_page(replace(odd(("critical", "dlq_movement")), clusters=rows), NOW)
     assert told.count("<code>error a</code>") == 1
     assert '<td class="count">35<' in told
     assert re.findall(r"<code>penstock show (\d+)</code>", told) == ["7", "1", "2", "3", "4", "5"]

@@ -104,15 +104,15 @@ ENDS = """
     ("rule", "kind"),
     [
         ("lost_least", "lost_lease"),
-        ("last_chance_least", "last_attempt"),
-        ("dead_least", "dead_letter"),
+        ("last_chance_least", "near_dlq"),
+        ("dead_least", "dlq_movement"),
     ],
 )
 def test_a_rule_says_how_many_an_hour_must_have(spark: SparkSession, rule: str, kind: str) -> None:
     found = find_by_message(spark.sql(ENDS), load(None, [f"{rule}=2"])).collect()
     counts = {(row["hour"].timestamp() // 3600, row["kind"]): row["count"] for row in found}
     every = {(hour, each): count for hour, count in ((0, 2), (1, 1))
-             for each in ("lost_lease", "last_attempt", "dead_letter")}  # fmt: skip
+             for each in ("lost_lease", "near_dlq", "dlq_movement")}  # fmt: skip
     assert counts == {key: count for key, count in every.items() if key != (1, kind)}
 
 

@@ -5,17 +5,18 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.pipeline.analytics.thresholds import SEVERITIES, AnomalyThresholds, load
+from penstock.model.anomalies import SEVERITIES, AnomalyThresholds
+from penstock.pipeline.analytics.thresholds import load
 from penstock.pipeline.report.charts import ChartLine, ChartMark, draw_chart
-from penstock.pipeline.report.format import (
+from penstock.pipeline.session import check_master_reachable
+from penstock.rules.anomaly_text import (
     SENTENCES,
     format_anomaly,
     format_number,
     format_seconds,
     format_share,
 )
-from penstock.pipeline.report.quantiles import compute_quantile
-from penstock.pipeline.session import check_master_reachable
+from penstock.rules.histograms import compute_quantile
 from tests.cli.terminal import Terminal
 from tests.servers.places import free_port
 

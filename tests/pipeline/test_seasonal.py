@@ -5,6 +5,7 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
+from penstock.model.anomalies import AnomalyThresholds
 from penstock.pipeline.analytics.seasonal import (
     MAD_TO_SIGMA,
     SERIES,
@@ -12,7 +13,6 @@ from penstock.pipeline.analytics.seasonal import (
     find_seasonal,
     make_hours,
 )
-from penstock.pipeline.analytics.thresholds import AnomalyThresholds
 from penstock.pipeline.periods import DAY, HOUR, to_datetime
 from penstock.testing.simulation import START
 from tests.extent import LONG

@@ -10,6 +10,7 @@ from typing import Any
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.errors import NotFound
+from penstock.model.anomalies import QUIET_KINDS
 from penstock.model.message import (
     Draft,
     Fail,
@@ -26,7 +27,7 @@ from penstock.model.message import (
     Verb,
 )
 from penstock.model.queue import DEAD_LETTER
-from penstock.pipeline.report.quantiles import GROWTH
+from penstock.rules.histograms import GROWTH
 from penstock.testing.simulation import START, ManualClock
 
 HOUR = 3_600_000_000
@@ -130,7 +131,11 @@ def live(url: str, hours: Sequence[int], start: int = START) -> None:
                 await broker.admin.queue("mail")
             except NotFound:
                 await broker.admin.create_queue(
-                    "mail", max_attempts=3, lease=LEASE, backoff=BACKOFF
+                    "mail",
+                    max_attempts=3,
+                    lease=LEASE,
+                    backoff=BACKOFF,
+                    anomalies={"on": list(QUIET_KINDS)},
                 )
             for count in hours:
                 await Work(broker, clock, clock.now).hour(count)
