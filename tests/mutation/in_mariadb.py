@@ -47,7 +47,7 @@ FENCES = (
     sql("settle_one_any_fence", "settle", " AND fence = :fence", "", "fencing"),
     sql("take_lease_any_fence", "take_lease", " AND fence = :fence", "", "fencing"),
     sql("one_fence_for_ever", "number_claim", "nextval(penstock_fence)", "1", "claim"),
-    sql("complete_frees_no_key", "complete", " AND flags & 67 = 0", "", "keys"),
+    sql("complete_frees_no_key", "complete", " AND flags & {ENDING} = 0", "", "keys"),
     code("settle_any_flags", "dialect.py", "is_unchanged", "row is None or row[7] != move.seen_flags",
          "row is None", "cancel"),
     code("settle_before_the_lease_is_over", "dialect.py", "is_unchanged", "row[13] < move.expired_by",
@@ -60,7 +60,7 @@ NO_WAITING = (
     sql("extend_waits", "hold_leases", "FOR UPDATE NOWAIT", "FOR UPDATE", OUTAGES),
     sql("free_leases_wait", "free_leases", NOT_WAITED, "FOR UPDATE", OUTAGES),
     sql("keys_are_waited_for", "try_lock", NOT_WAITED, "FOR UPDATE", OUTAGES),
-    sql("complete_tells_nobody", "complete_leave", "flags & 67", "flags & 3", "callbacks"),
+    sql("complete_tells_nobody", "complete_leave", "flags & {ENDING}", "flags & 3", "callbacks"),
     sql("busy_is_never_told", "lease_fence", "free.id IS NULL", "0", OUTAGES),
 )  # fmt: skip
 
@@ -80,7 +80,7 @@ CLAIMS = (
     sql("claim_leaves_nothing", "claim_leave_ready", "l.fence = @fence", "l.fence = -@fence",
         "balance"),
     sql("claim_tells_of_others", "claimed", " AND l.fence = @fence", "", "claim"),
-    sql("own_lease_ignored", "own_lengths", "l.flags & 32", "0", "claim"),
+    sql("own_lease_ignored", "own_lengths", "l.flags & {OWN_LEASE}", "0", "claim"),
     code("own_lease_untold", "claim.py", "make_leased", "until - length + message_lease_micros(meta)", "until",
          "claim"),
     code("claimed_out_of_order", "claim.py", "make_leased", "key=itemgetter(order)",
@@ -88,7 +88,7 @@ CLAIMS = (
     sql("expired_in_line_are_not_told", "expired_waits", "expires_at <= @now", "expires_at < 0",
         "expiry"),
     sql("dead_by_id", "pick_dead", "ORDER BY dead_at, id", "ORDER BY id", "dead_letters"),
-    sql("claim_dead_unmarked", "claim_dead", "flags | 16", "flags", "dead_letters"),
+    sql("claim_dead_unmarked", "claim_dead", "flags | {FROM_DEAD}", "flags", "dead_letters"),
 )  # fmt: skip
 
 SETTLEMENTS = (
@@ -105,14 +105,14 @@ SETTLEMENTS = (
 
 UPKEEP = (
     sql("promote_early", "promote_many", "due_at <= @now AND ", "", "schedule"),
-    sql("promote_before_its_turn", "promote_many", "flags & 1 = 0", "1", "keys"),
+    sql("promote_before_its_turn", "promote_many", "flags & {KEYED} = 0", "1", "keys"),
     sql("promote_keeps_the_scheduled", "leave_scheduled", "s.id = gone.id", "s.id = -gone.id",
         "schedule"),
     sql("expire_early", "expire_ready", "expires_at <= @now AND ", "", "expiry"),
-    sql("expire_keeps_the_key", "expire_ready", " AND flags & 67 = 0", "", "keys"),
+    sql("expire_keeps_the_key", "expire_ready", " AND flags & {ENDING} = 0", "", "keys"),
     sql("line_of_keys_by_id", "first_in_line", "ORDER BY position", "ORDER BY id", "keys"),
     sql("dedup_for_ever", "dedup_seen", " AND expires_at > :now", "", "dedup"),
-    sql("expiry_tells_nobody", "expire_scheduled", "flags & 67", "flags & 3", "callbacks"),
+    sql("expiry_tells_nobody", "expire_scheduled", "flags & {ENDING}", "flags & 3", "callbacks"),
     sql("unique_is_never_free", "unique_free", "WHERE id = :id", "WHERE id = -:id", "dedup"),
     sql("tick_taken_by_anybody", "claim_tick", "OR at <= :before", "OR :before > 0", "upkeep"),
     sql("tick_of_the_future_is_kept", "claim_tick", " OR at > :after", "", "clock"),

@@ -58,4 +58,49 @@ SEARCHING = (
              "'(' .. bound,", "'(' .. prefix .. key,", SEARCH),
 )  # fmt: skip
 
-OPERATIONS = (*COPYING, *LOOKING, *SEARCHING)
+CHANGES, HISTORIAN = conformance("changes"), conformance("historian")
+
+COUNTING = (
+    Mutation("a_change_forgets_what_it_expects", "stores/sql/advance.py", "guards_hold",
+             "(*guards, *change.expects)", "tuple(guards)", CHANGES),
+    Mutation("a_refused_entry_saves_documents", "stores/sql/advance.py", "advance",
+             "if any_refused(published):", "if False:", CHANGES),
+    Mutation("redis_saves_over_another_version", "stores/redis/lua/advance.lua", "",
+             "if version_of(ARGV[place]) ~= ARGV[place + 1] then", "if false then", CHANGES),
+    Mutation("rows_of_another_process_are_counted_again", "agents/historian.py", "has_news",
+             "if version != self.book.version or version == 0:", "if version == 0:", HISTORIAN),
+    Mutation("a_lost_race_is_accepted", "agents/historian.py", "advance",
+             "await self.store.advance(self.book.make_change()) is None",
+             "await self.store.advance(self.book.make_change()) == 0", HISTORIAN),
+    Mutation("types_have_no_limit", "broker/metrics_book.py", "use",
+             "if used >= most:", "if False:", HISTORIAN),
+    Mutation("an_agent_holds_retention_for_a_month", "stores/sqlite/statements.sql",
+             "held_by_cursors", "THEN :agents_since", "THEN :since", conformance("heads")),
+)  # fmt: skip
+
+BULK = conformance("bulk")
+REPLACE = conformance("replace")
+
+BULK_ACTIONS = (
+    Mutation("bulk_acts_on_later_messages", "rules/bulk.py", "belongs",
+             "record.message.id <= action.as_of.message and ", "", BULK),
+    Mutation("bulk_reaches_queues_of_others", "broker/bulk_reader.py", "find_scope",
+             "and access.allows(Right.MANAGE, queue.scope.name, queue.name)", "", BULK),
+    Mutation("bulk_trusts_a_revoked_key", "broker/bulk_reader.py", "find_access",
+             'if state != "active":', "if False:", BULK),
+    Mutation("bulk_is_taken_over_at_once", "agents/bulk_runner.py", "is_owned_by_another",
+             "return action.owned_until > await self.store.now()", "return False", BULK),
+    Mutation("bulk_counts_a_pass_twice", "broker/bulk_steps.py", "apply",
+             "pass_over=page.over,", "pass_over=False,", BULK),
+    Mutation("an_item_ignores_history", "stores/sql/items.py", "is_changed",
+             "return (row[0] or 0) > item.as_of", "return False", REPLACE),
+    Mutation("redis_items_ignore_history", "stores/redis/lua/lib/items.lua", "",
+             "if is_changed(item) then return answer('changed', state) end", "", REPLACE),
+    Mutation("an_edited_message_loses_its_turn", "stores/sql/items.py", "keep_turn",
+             "turn = old.id if position is None else position", "turn = id", REPLACE),
+    Mutation("a_replaced_message_calls_back", "stores/sql/items.py", "replace",
+             "await keys.free(tx, item.id, old.flags)",
+             "await keys.finalize(tx, item.id, old.flags, State.CANCELLED)", REPLACE),
+)  # fmt: skip
+
+OPERATIONS = (*BULK_ACTIONS, *COPYING, *LOOKING, *SEARCHING, *COUNTING)

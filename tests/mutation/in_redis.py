@@ -53,7 +53,7 @@ KEYS = (
     lua("others_free_the_key", "lib/ending", "free_keys", " and is_head(t)", "", "keys"),
     lua("unique_for_ever", "lib/ending", "free_keys", "if has(t.flags, UNIQUE) then",
         "if false then", "dedup"),
-    lua("redriven_to_the_front", "redrive", "redrive_one",
+    lua("redriven_to_the_front", "lib/dead", "put_back",
         "hex(call('HINCRBY', fact, 'message', 1))", "hex(0)", "keys"),
     lua("dedup_outlives_its_window", "lib/publishing", "seen_before",
         "if tonumber(expires) <= now then", "if false then", "dedup"),
@@ -80,7 +80,7 @@ MOVES = (
     lua("dead_are_forgotten", "settle", "apply", "place_dead(t, move, corpse)", "", "retry"),
     lua("rank_stays", "settle", "moved", "if move.ranked == '1' then", "if false then",
         "orderings"),
-    lua("redrive_keeps_counters", "redrive", "redrive_one", "t.deliveries, t.expires = 0, 0,",
+    lua("redrive_keeps_counters", "lib/dead", "put_back", "t.deliveries, t.expires = 0, 0,",
         "t.deliveries, t.expires = t.attempts, 0,", "redrive"),
     lua("cancel_forgets_the_line", "cancel", "cancel_one", "leave_line(t)", "",
         "tests/redis/test_keys.py"),
@@ -111,8 +111,8 @@ CALLBACKS = (
         "redis.sha1hex(of) .. id", "callbacks"),
     lua("told_of_again", "settle", "apply", "if corpse and move.state == 'dead' then",
         "if false then", "callbacks"),
-    lua("a_retry_forgets_the_callback", "lib/base", "", "CALLBACK, LASTING = 64, 99",
-        "CALLBACK, LASTING = 64, 35", "callbacks"),
+    lua("a_retry_forgets_the_callback", "settle", "", "bit.band(t.flags, LASTING)",
+        "bit.band(t.flags, LASTING - CALLBACK)", "callbacks"),
 )  # fmt: skip
 
 COUNTS = (

@@ -1,0 +1,25 @@
+"""Mutations of routing rules, units and broadcasts."""
+
+from tests.mutation.mutation import Mutation, conformance
+
+UNIT = "tests/unit/test_routing.py"
+
+ROUTING = (
+    Mutation("units_forget_their_copies", "stores/sql/publish.py", "publish_checked",
+             "if entry.unit is not None and entry.unit.copies:", "if False:", conformance("units")),
+    Mutation("stale_units_are_written", "stores/sql/publish.py", "publish_checked",
+             "not await still_stands(tx, entry.unit)", "False", conformance("units")),
+    Mutation("rules_fire_again_and_again", "rules/routing.py", "apply",
+             "if stops(draft.path, rule):", "if False:", UNIT),
+    Mutation("rules_make_any_number", "rules/routing.py", "apply",
+             "if len(hop.copies) + len(copies) > hop.room:", "if False:", UNIT),
+    Mutation("copies_keep_their_name", "rules/rule_actions.py", "apply",
+             "name=None, dedup=None, callback=None", "dedup=None, callback=None", UNIT),
+    Mutation("broadcasts_expect_nothing", "broker/broadcast.py", "fan_out",
+             "expects=((BROADCAST, make_set_name(queue), fanout.version),),", "expects=(),",
+             conformance("broadcast")),
+    Mutation("catching_up_repeats", "agents/broadcast_follower.py", "_is_missing",
+             "and fan < subscription.version", "", conformance("broadcast")),
+    Mutation("steps_of_rules_are_not_held", "stores/sql/publish.py", "publish_copies",
+             "if any(copy.after for copy in copies):", "if False:", conformance("rules")),
+)  # fmt: skip

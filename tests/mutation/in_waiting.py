@@ -1,0 +1,45 @@
+"""Mutations of waits: fences, holds, nudges, steps, signals and their bounds."""
+
+from tests.mutation.mutation import Mutation, conformance
+
+HOLDS = conformance("waiting")
+RULES = "tests/unit/test_waiting.py"
+RUNS = "tests/agents/test_steps.py"
+
+
+def code(name: str, file: str, place: str, old: str, new: str, where: str = HOLDS) -> Mutation:
+    return Mutation(f"wait_{name}", file, place, old, new, where)
+
+
+WAITING = (
+    code("leaves_no_nudge", "stores/sql/waiting.py", "wait",
+         'await tx.run("nudge_add", held_id=asked.id)', "pass"),
+    code("loses_its_steps", "stores/sql/waiting.py", "wait",
+         "await put_step(tx, asked.id, asked.fence, settle_due(step, holds, tx.now))", "pass"),
+    code("end_nudges_nobody", "stores/sql/keys.py", "finalize", "if flags & Flag.AWAITED:",
+         "if False:"),
+    code("end_leaves_its_holds", "stores/sql/keys.py", "finalize", "if flags & Flag.HELD:",
+         "if False:"),
+    code("resumes_too_early", "stores/sql/look.py", "look_at", "elif all(verdicts):", "elif True:"),
+    code("needs_no_dependency", "stores/sql/look.py", "look_at", "if False in verdicts:",
+         "if False:"),
+    code("stays_held", "stores/sql/look.py", "resume", 'await tx.run("leave_held", ids=listed)',
+         "pass"),
+    code("step_is_overwritten", "stores/sql/steps.py", "save_step",
+         "if found is not None and found.done:", "if False:"),
+    code("signal_is_stored_twice", "stores/sql/steps.py", "signal", "if draft.key is not None:",
+         "if False:"),
+    code("signal_is_not_consumed", "stores/sql/steps.py", "save_step",
+         "if item.consumes is not None:", "if False:"),
+    code("counters_go_on", "rules/waiting.py", "decide_wait",
+         "new = facts.recorded or request.records", "new = False", RULES),
+    code("waits_for_ever", "rules/waiting.py", "decide_wait", "if facts.waits >= max_waits:",
+         "if False:", RULES),
+    code("spins", "rules/waiting.py", "count_quick", "count, claimed_at = count + 1, next_claim",
+         "count, claimed_at = 0, next_claim", RULES),
+    code("may_be_swallowed", "worker/suspension.py", "judge_steps",
+         "return None if isinstance(error, TimedOut) else SettleReject(SWALLOWED)", "return None",
+         RUNS),
+    code("step_of_another_kind", "worker/steps.py", "find",
+         "if record is not None and record.kind != kind:", "if False:", RUNS),
+)  # fmt: skip
