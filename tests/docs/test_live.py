@@ -34,7 +34,7 @@ def test_the_product_runs_live_and_its_work_gets_done(tmp_path: Path) -> None:
         printed, _ = live.communicate(timeout=100)
     assert live.returncode == 0, printed
     assert "mail" in printed
-    assert "HTTP service: http://127.0.0.1:" in printed
+    assert "Dashboard: http://127.0.0.1:" in printed
     assert f"./dev exec penstock --url sqlite:///{file} status" in printed
     assert re.search(r"ran for \d+ s: \d+ messages published, \d+ ended", printed)
     assert count(file, "worker") == 0

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock import AckPolicy, Context, Job, Message, Penstock, errors
-from penstock.app import job
+from penstock.app import job, workflow
 from penstock.app.app import EVENTS
 from penstock.app.enqueue import Enqueuer
 from penstock.app.subscribers import Router
@@ -28,7 +28,7 @@ INSIDE = {
         "add", "add_subscribers", "admit", "apublish_on", "decorate", "ensure_queues", "handlers",
         "make", "is_missing", "make_job", "prepare", "publish_calls", "publish_draft", "publish_on",
         "call_hooks", "find_connection", "reconcile_schedules", "refuse_open_transaction",
-        "report_changed_settings", "run",
+        "report_changed_settings", "run", "ensure_subscription",
     },
     "BaseTask": {"call_in_place", "handler"},
     "Job": {"read", "wait_for_end"},
@@ -83,7 +83,7 @@ def test_every_function_is_shown_with_its_signature() -> None:
     names = [each for each in penstock.__all__ if each.islower()]
     assert listed == {
         name: signature
-        for module in (policy, job)
+        for module in (policy, job, workflow)
         for name, signature in in_module(module.__file__ or "").items()
         if name in names
     }
@@ -101,7 +101,8 @@ def test_every_public_name_is_on_the_page() -> None:
 
 def test_every_attribute_of_a_context_and_a_message_is_named() -> None:
     hidden = {"lease", "renew_at", "limit", "until", "over", "settled", "settlement", "inside",
-              "attached", "started_at", "seconds", "begun", "times"}  # fmt: skip
+              "attached", "started_at", "ended_at", "seconds", "begun", "times", "steps",
+              "durable"}  # fmt: skip
     context = {*Context.__struct_fields__, *properties(Context)} - hidden
     rows = table(PAGE, "attribute")
     assert {word(row["attribute"]) for row in rows} == {

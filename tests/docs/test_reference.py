@@ -18,6 +18,7 @@ from penstock.model.message import State, Verb
 from penstock.model.queue import QueueState
 from penstock.model.settings import PRESETS, QueueSettings, change
 from penstock.model.store_types import AnswerKind
+from penstock.store_activity import StoreActivity
 from penstock.stores import open as open_store
 from tests.checker import Kind
 from tests.docs import fields
@@ -127,6 +128,7 @@ def test_every_verb_of_the_store_is_listed_with_its_signature() -> None:
         store.StoreUpkeep,
         store.StoreAdmin,
         store.StoreRecords,
+        StoreActivity,
         store.StoreExport,
         store.Store,
     )
@@ -140,6 +142,7 @@ def test_every_verb_of_the_store_has_a_promise() -> None:
         store.StoreUpkeep,
         store.StoreAdmin,
         store.StoreRecords,
+        StoreActivity,
         store.StoreExport,
     )
     cells = " ".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))
@@ -156,7 +159,7 @@ async def test_every_agent_is_listed() -> None:
 
 
 def seconds(text: str) -> float:
-    number, unit = re.findall(r"(\d+) (s|min)", text)[0]
+    number, unit = re.findall(r"([\d.]+) (s|min)", text)[0]
     return float(number) * {"s": 1, "min": 60}[unit]
 
 

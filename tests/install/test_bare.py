@@ -23,6 +23,12 @@ if __name__ == "__main__":
     print(send.enqueue("ada@example.org").status())
 """
 
+RULE = """
+name = "vip"
+when = "message.priority > 1"
+do = [{ set = { priority = 1 } }]
+"""
+
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Environment:
@@ -61,6 +67,9 @@ def test_a_bare_installation_runs_a_job(bare: Environment, tmp_path: Path) -> No
         (("status", "--url", "postgresql://localhost/work"), "postgres"),
         (("status", "--url", "mariadb://localhost/work"), "mariadb"),
         (("status", "--url", "redis://localhost"), "redis"),
+        (("rule", "add", "rule.toml"), "rules"),
+        (("schema", "add", "order", "order.json"), "schemas"),
+        (("top",), "tui"),
         (("pipeline", "report", "--lake", "lake"), "pipeline"),
         (("worker", "start", "tasks:app", "--url", "http://127.0.0.1:1"), "client"),
     ],
@@ -69,6 +78,8 @@ def test_a_missing_extra_is_named(
     bare: Environment, tmp_path: Path, words: tuple[str, ...], extra: str
 ) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
+    (tmp_path / "rule.toml").write_text(RULE)
+    (tmp_path / "order.json").write_text("{}")
     said = bare.fail("penstock", *words, cwd=tmp_path)
     assert f"install penstock[{extra}]" in said
     assert "Traceback" not in said

@@ -10,6 +10,9 @@ from tests.install.environment import ROOT, Environment, run
 CORE = (
     "tests/unit/test_cron.py",
     "tests/unit/test_entry.py",
+    "tests/unit/test_human_page.py",
+    "tests/unit/test_routing.py",
+    "tests/unit/test_schemas.py",
     "tests/app/test_tasks.py",
     "tests/app/test_arguments.py",
     "tests/app/test_jobs.py",
@@ -18,6 +21,7 @@ CORE = (
     "tests/http/test_client.py",
     "tests/http/test_events.py",
     "tests/cli/test_start.py",
+    "tests/cli/test_top.py",
 )
 # What the tests themselves need, in any version.
 TOOLS = (
@@ -30,7 +34,7 @@ TOOLS = (
 @pytest.mark.timeout(1800)
 def test_the_core_of_the_suite_passes_on_the_lowest_versions(tmp_path: Path) -> None:
     lowest = Environment(tmp_path / "venv")
-    extras = f"{ROOT}[server,postgres,mariadb,redis,s3,otel]"
+    extras = f"{ROOT}[server,rules,schemas,tui,postgres,mariadb,redis,s3,otel]"
     lowest.install("--resolution", "lowest-direct", "--editable", extras)
     lowest.install(*TOOLS)
     python = lowest.program("python")

@@ -59,7 +59,7 @@ VALUES: dict[str, Any] = {
     "expired_by": 2**62, "first": 10, "full": True,
     "fence": 7, "flags": 0, "given": RawSql("SELECT 7 AS id, 7 AS fence, '' AS body"), "id": 7,
     "ids": IDS, "array": "[7,12]", "key": "key7", "keys": ["key7", "key12"], "last": 50,
-    "length": 30, "limit": 10, "looks": 1,
+    "awaited": IDS, "length": 30, "limit": 10, "looks": 1, "position": 10,
     "locks": RawSql("fence = 7 AND id IN (7,12) OR fence = 22 AND id IN (22,27)"), "moment": 1,
     "more": 10, "most": 10, "name": "name9", "note": "n", "now": 10, "number": 1, "pause": 0.001,
     "percent": 0.5, "queue": 2, "queue_id": 2, "queues": [2, 3], "rank": 1, "seen": 10,

@@ -57,8 +57,8 @@ TABLES = (
 BOUND = re.compile(r"(\w+)\"?(?:::\w+)?\)? (?:=|<|>|<=|>=) ")
 # As feed.py asks for them.
 BY_STRETCHES = (
-    "feed_messages", "feed_history", "messages_between", "history_between", "message_columns",
-    "history_columns", "recent", "prunable",
+    "feed_messages", "heads_messages", "feed_history", "messages_between", "history_between",
+    "message_columns", "history_columns", "recent", "past", "prunable",
 )  # fmt: skip
 INDEX_TYPES = SQL["index_types"].text
 STATEMENTS: dict[str, PostgresStatement] = {

@@ -29,7 +29,7 @@ async def due_firings(store: PostgresStore, count: int) -> list[Firing]:
             each.id,
             each.next_at,
             each.next_at + SECOND,
-            (make_tick_entry(each, queue, each.next_at),),
+            (make_tick_entry(each, queue, each.next_at, each.draft),),
         )
         for each in await store.schedules()
     ]

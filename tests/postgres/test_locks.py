@@ -249,5 +249,5 @@ async def test_a_dead_letter_in_somebodys_hands_is_busy_alone(
         answers = await getattr(store, verb)([held, free])
         assert [answer.kind for answer in answers] == ["busy", "done"]
         with pytest.raises(Busy):
-            await store.replace(held, Entry(QUEUE, "test", b""))
+            await Broker(store).admin.edit(held, b"edited")
     assert [answer.kind for answer in await getattr(store, verb)([held])] == ["done"]

@@ -41,6 +41,7 @@ CLAIMED = ["ready by place", *HANDED_OUT, "ready_expiry (expires_at)"]
 STORY, ENDED = "history_story (id)", "history_final (id)"
 TURN = "head_id_key (id)"
 TICKET = "ready_pkey (queue_id, rank, id)"
+DELAYED = "scheduled_pkey (id)"
 
 # What is not here reads no table of messages.
 WALKS: dict[str, list[str]] = {
@@ -81,7 +82,7 @@ WALKS: dict[str, list[str]] = {
     "extend_many": [HELD],
     "begin": [HELD, HELD],
     "progress": [HELD, HELD],
-    "leases": [HELD, BODY, STORY, STORY, STORY],
+    "leases": [HELD, BODY, STORY, STORY, STORY, STORY],
     "leases_expired": ["lease_until (lease_until)"],
     "lease_expired": ["lease_until (lease_until)"],
     "settle_many": [*TAKEN, BODY],
@@ -107,13 +108,13 @@ WALKS: dict[str, list[str]] = {
     "age": [TICKET, "ready by place"],
     "old_dedup": ["dedup_expiry (expires_at)"],
     "drop_dedup": ["dedup_pkey (queue_id, key)"],
-    "old_results": ["result_expiry (expires_at)"],
+    "old_results": ["result_expiry (expires_at)", ENDED],
     "drop_result": ["result_pkey (id)"],
     "prunable": ["history_tx (tx)", BODY],
     "prune_history": [ENDED, STORY, "history by place"],
     "prune_message": [BODY],
     "prune_name": ["name_id_key (id)"],
-    "prune_result": ["result_pkey (id)"],
+    "prune_result": ["result_pkey (id)", ENDED],
     "message": [BODY],
     "where_scheduled": ["scheduled_pkey (id)"],
     "where_dead": ["dead_pkey (id)"],
@@ -122,6 +123,7 @@ WALKS: dict[str, list[str]] = {
     "scheduled_of": ["head_pkey (queue_id, key)", "scheduled_pkey (id)"],
     "dead_of": ["dead_pkey (id)"],
     "timelines": [STORY, ENDED],
+    "headings": [BODY],
     "search_messages": [BODY],
     "search_correlated": ["message_correlation (text)", BODY],
     "search_claimed": [HELD, BODY],
@@ -138,12 +140,16 @@ WALKS: dict[str, list[str]] = {
     "front_of_line": ["ready_pkey (queue_id)"],
     "find_correlated": ["message_correlation (text)"],
     "feed_messages": ["message_tx (tx)"],
+    "heads_messages": ["message_tx (tx)"],
+    "heads_of": [BODY],
+    "rests_of": [STORY],
     "feed_history": ["history_tx (tx)"],
     "messages_between": ["message_tx (tx)"],
     "history_between": ["history_tx (tx)"],
     "message_columns": ["message_tx (tx)"],
     "history_columns": ["history_tx (tx)"],
     "recent": ["history_tx (position)"],
+    "past": ["history_tx (position)"],
     "copy_keys": ["dedup_pkey (key)"],
     "copy_sizes": [BODY],
     "copy_messages": [BODY],
@@ -158,6 +164,32 @@ WALKS: dict[str, list[str]] = {
     "copy_history": [STORY, ENDED],
     "copy_results": ["result_pkey (id)"],
     "find_oldest": [BODY],
+    "highest": ["message_pkey ()"],
+    "last_position": [STORY],
+    # Of bulk actions.
+    "last_redrive": [STORY],
+    "lock_ready": [TICKET],
+    "lock_ready_anywhere": ["ready_pkey (queue_id, id)"],
+    "lock_scheduled": [DELAYED],
+    "pass_head": [TURN],
+    "pass_name": ["name_pkey (queue_id, name)"],
+    "rank_of": [BODY],
+    "rerank_scheduled": [DELAYED],
+    # Of waits.
+    "awaited_results": ["result_pkey (id)"],
+    "edges_ended": ["dead_pkey (id)", ENDED],
+    "edges_ended_by": ["dead_pkey (id)", ENDED],
+    "flag_steps": [HELD, HELD],
+    "heads_among": [TURN],
+    "held_among": [DELAYED],
+    "held_tickets": [DELAYED],
+    "lease_shared": [HELD],
+    "leave_held": [DELAYED, "scheduled by place"],
+    "recent_waits": [STORY],
+    "reschedule_held": [DELAYED],
+    "resume_held": [DELAYED],
+    "take_held": [DELAYED],
+    "wait_counts": [STORY],
 }
 # Looks of an operator, from the last id down until the page is full: by one index or the other.
 PAGES = {
@@ -169,10 +201,14 @@ WHOLE = {
     "census": "it counts everything, for operators",
     "depths": "it counts what is not ended, for operators",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
+    "held": "it watches claims while somebody listens, and what is claimed is never much",
     "claimed_count": "it explains one message, for operators, and what is claimed is never much",
 }
 # By an index from end to end.
-COUNTS = {"dead_counts": "it counts the dead, once a minute"}
+COUNTS = {
+    "dead_counts": "it counts the dead, once a minute",
+    "torn_waits": "it checks every hold, for operators",
+}
 ELSEWHERE = {"pick_types", "peek_type"} | PAGES | WHOLE.keys() | COUNTS.keys()
 
 

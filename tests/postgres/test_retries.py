@@ -114,14 +114,3 @@ async def test_a_locked_dead_letter_is_tried_so_often(
         (answer,) = await getattr(store, verb)([id])
     assert answer.kind is AnswerKind.BUSY
     assert 2 <= driver.count <= DEAD_LETTER.attempts + 1
-
-
-async def test_a_replacement_of_a_locked_dead_letter_is_tried_so_often(
-    store: PostgresStore, driver: DeadlockingDriver
-) -> None:
-    driver.deadlocks = False
-    id = await dead_letter(store)
-    driver.deadlocks, driver.count = True, 0
-    with pytest.raises(StoreBusy):
-        await store.replace(id, Entry(QUEUE, "test", b""))
-    assert 2 <= driver.count <= DEAD_LETTER.attempts

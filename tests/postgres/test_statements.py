@@ -34,7 +34,7 @@ BY_LOCKED = re.compile(r"\bctid = (?:ANY \(ARRAY\(|held\.place)|\bid = \(SELECT 
 # Beginnings of names that are put together, and their ends.
 ENDS = {
     "take_some_": ("ready", "scheduled", "dead"),
-    "prune_": ("history", "message", "name", "result"),
+    "prune_": ("history", "message", "name", "result", "step", "signal", "edge", "hold"),
     "copy_": ("ready", "scheduled", "lease", "dead"),
     "search_": tuple(Source),
 }
@@ -169,7 +169,7 @@ def test_every_statement_that_is_asked_for_exists() -> None:
 
 # What only other engines ask the shared moves for, and what only servers are asked for.
 OF_FILES = {"extend", "lease_read", "schedule_move"}
-OF_SERVERS = {"any_ready", "due_when", "leases_expired"}
+OF_SERVERS = {"any_ready", "due_when", "leases_expired", "look_when"}
 
 
 def test_what_the_shared_moves_ask_for_exists_in_every_engine() -> None:

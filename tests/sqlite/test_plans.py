@@ -38,6 +38,8 @@ OF_MESSAGE = "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)"
 FIRST = ["CO-ROUTINE (subquery-1)", HEAD, "SCAN (subquery-1)"]
 STORY = "SEARCH history USING INDEX history_story (id=?)"
 ENDED = "SEARCH history USING INDEX history_final (id=?)"
+ENDED_SINCE = "SEARCH h USING INDEX history_final (id=?)"
+AWAITING = "SEARCH e USING COVERING INDEX edge_awaited (awaited_id=?)"
 
 HOT: dict[str, list[str]] = {
     "next_number": ["SEARCH counter USING PRIMARY KEY (name=?)"],
@@ -105,11 +107,13 @@ HOT: dict[str, list[str]] = {
     "lease_read": [
         OF_LEASE,
         OF_MESSAGE,
-        "CORRELATED SCALAR SUBQUERY 1",
-        "SEARCH h USING INDEX history_story (id=?)",
-        "CORRELATED SCALAR SUBQUERY 3",
-        "SEARCH h USING INDEX history_story (id=? AND rowid>?)",
         "CORRELATED SCALAR SUBQUERY 2",
+        "SEARCH h USING INDEX history_story (id=? AND rowid>?)",
+        "CORRELATED SCALAR SUBQUERY 1",
+        "SEARCH r USING INDEX history_story (id=?)",
+        "CORRELATED SCALAR SUBQUERY 4",
+        "SEARCH h USING INDEX history_story (id=? AND rowid>?)",
+        "CORRELATED SCALAR SUBQUERY 3",
         "SEARCH r USING INDEX history_story (id=?)",
     ],
     "lease_expired": ["SEARCH lease USING INDEX lease_until (lease_until<?)"],
@@ -124,7 +128,13 @@ HOT: dict[str, list[str]] = {
     "waited": ["SEARCH r USING PRIMARY KEY (queue_id=? AND rank=?)", OF_MESSAGE],
     "old_dedup": ["SEARCH dedup USING COVERING INDEX dedup_expiry (expires_at<?)"],
     "drop_dedup": ["SEARCH dedup USING PRIMARY KEY (queue_id=? AND key=?)"],
-    "old_results": ["SEARCH result USING COVERING INDEX result_expiry (expires_at<?)"],
+    "old_results": [
+        "SEARCH r USING COVERING INDEX result_expiry (expires_at<?)",
+        "CORRELATED SCALAR SUBQUERY 2",
+        AWAITING,
+        "CORRELATED SCALAR SUBQUERY 1",
+        ENDED_SINCE,
+    ],
     "prunable": ["SEARCH history USING INTEGER PRIMARY KEY (rowid>?)"],
     "prune_history": [
         "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)",
@@ -139,7 +149,18 @@ HOT: dict[str, list[str]] = {
     ],
     "prune_message": ["SEARCH message USING INTEGER PRIMARY KEY (rowid=?)", *LIST],
     "prune_name": ["SEARCH name USING COVERING INDEX sqlite_autoindex_name_1 (id=?)", *LIST],
-    "prune_result": ["SEARCH result USING INTEGER PRIMARY KEY (rowid=?)", *LIST],
+    "prune_result": [
+        "SEARCH r USING INTEGER PRIMARY KEY (rowid=?)",
+        *LIST,
+        "CORRELATED SCALAR SUBQUERY 3",
+        AWAITING,
+        "CORRELATED SCALAR SUBQUERY 2",
+        ENDED_SINCE,
+    ],
+    # In the order of its ids: there is no sort.
+    "nudged": ["SCAN nudge"],
+    "holds_due": ["SEARCH hold USING COVERING INDEX hold_due (due_at<?)"],
+    "held_tickets": ["SEARCH scheduled USING INDEX scheduled_id (id=?)", *LIST],
     "feed_messages": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],
     "recent": ["SEARCH history USING INTEGER PRIMARY KEY (rowid>?)"],
 }
@@ -152,7 +173,10 @@ WHOLE = {
     "depths": "it counts what is not ended, for operators",
     "dead_counts": "it counts the dead, once a minute",
     "queue_holds": "a queue is deleted by hand, and what is claimed is never much",
+    "held": "it watches claims while somebody listens, and what is claimed is never much",
     "claimed_count": "it explains one message, for operators, and what is claimed is never much",
+    "torn_waits": "it checks every hold, for operators",
+    "nudged": "it reads the first nudges by their ids, and stops at its limit",
 }
 # Of a copy, if ranks have changed: once for a page, by the whole table or by skipping in an index.
 SOMETIMES = {"copy_ready_scan"}
