@@ -1,0 +1,181 @@
+"""Measures what searching, explaining and bulk actions cost.
+
+Command line: python -m bench.bulk [STORE URL] [--messages N]. Every measure is compared with the
+bare verb of the store in the same run.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+
+from bench.figures import Figure, compared, summed_up
+from bench.table import HEADER, Target, json_line, line
+from penstock import stores
+from penstock.agents.bulk_runner import BulkRunner
+from penstock.broker.local import Broker
+from penstock.broker.search import MAX_SCANNED
+from penstock.model.bulk import BulkState
+from penstock.model.message import Draft, SettleReject
+from penstock.model.scan import Scan, Source
+from penstock.store import Store
+
+MESSAGES = 1_000_000
+DEAD = 100_000
+PAGE = 50
+REPEATS = 20
+BATCH = 100
+FILL_BATCH = 1_000
+# How long the verbs of others are timed with and without a bulk action.
+BESIDE_S = 5.0
+
+
+async def time_calls(call: Callable[[], Awaitable[object]], repeats: int = REPEATS) -> list[float]:
+    """Returns the milliseconds of each call."""
+    times = []
+    for _ in range(repeats):
+        began = monotonic()
+        await call()
+        times.append((monotonic() - began) * 1_000)
+    return times
+
+
+async def fill(broker: Broker, count: int) -> None:
+    await broker.admin.create_queue("line")
+    for first in range(0, count, FILL_BATCH):
+        drafts = [
+            Draft(queue="line", type="mail", body=b'{"n": %d}' % number)
+            for number in range(first, min(first + FILL_BATCH, count))
+        ]
+        await broker.publish_many(drafts)
+
+
+async def bury(broker: Broker, count: int) -> None:
+    """Adds dead letters."""
+    for _ in range(0, count, FILL_BATCH):
+        await broker.publish_many([Draft(body=b'{"to": "ada"}')] * FILL_BATCH)
+        taken = (await broker.claim("default", limit=FILL_BATCH, consumer="bench")).messages
+        await broker.settle_many([(each, SettleReject("no")) for each in taken])
+
+
+async def measure_pages(store: Store, broker: Broker) -> list[tuple[Figure, Target]]:
+    queue = await broker.admin.queue("line")
+
+    async def read_bare() -> None:
+        page = await store.scan(Scan(Source.READY, (queue.id,), limit=PAGE))
+        await store.get_many([head.id for head in page.heads])
+
+    async def read_filtered() -> None:
+        await broker.admin.search("state:ready queue:line type:mail", limit=PAGE)
+
+    scanned = (await broker.admin.search("body.n:-1", limit=PAGE)).scanned
+
+    async def read_unindexed() -> None:
+        await broker.admin.search("body.n:-1", limit=PAGE)
+
+    paged = compared(
+        "filter page", "ms", await time_calls(read_bare), await time_calls(read_filtered)
+    )
+    missed = summed_up("unindexed page", "ms", await time_calls(read_unindexed, 5))
+    return [
+        (paged, Target("ratio", "<=", 3)),
+        (missed, Target("value", "<=", 1_000)),
+        (Figure("rows looked at", scanned, "rows"), Target("value", "<=", MAX_SCANNED)),
+    ]
+
+
+async def measure_explain(broker: Broker) -> list[tuple[Figure, Target]]:
+    found = await broker.admin.find("line", limit=1)
+    times = await time_calls(lambda: broker.admin.explain(found[0].message.id))
+    return [(summed_up("explain", "ms", times), Target("value", "<=", 20))]
+
+
+async def redrive_bare(store: Store, broker: Broker) -> float:
+    """Returns the dead letters redriven a second, by the bare verb in batches."""
+    queue = await broker.admin.queue("default")
+    began, done = monotonic(), 0
+    while True:
+        page = await store.scan(Scan(Source.DEAD, (queue.id,), limit=BATCH))
+        if not page.heads:
+            return done / (monotonic() - began)
+        await store.redrive([head.id for head in page.heads])
+        done += len(page.heads)
+
+
+async def redrive_bulk(store: Store, broker: Broker) -> float:
+    """Returns the dead letters redriven a second, by a bulk action."""
+    began = monotonic()
+    action = await broker.bulk.start("redrive", filter="state:dead queue:default")
+    runner = BulkRunner(store, broker.directory, "bench")
+    while action.state is BulkState.RUNNING:
+        await asyncio.sleep(await runner.tick())
+        action = await broker.bulk.get(action.id)
+    return action.counts.done / (monotonic() - began)
+
+
+async def clear(broker: Broker) -> None:
+    while await broker.admin.purge("default", "ready", limit=10_000):
+        pass
+
+
+async def time_others(url: str, seconds: float) -> float:
+    """Returns the 99th percentile of publish and claim by another client, in milliseconds."""
+    async with await stores.open(url) as store:
+        broker = Broker(store)
+        await broker.admin.ensure_queue("others")
+        times: list[float] = []
+        began = monotonic()
+        while monotonic() - began < seconds:
+            start = monotonic()
+            await broker.publish(Draft(queue="others"))
+            await broker.claim("others", consumer="bench")
+            times.append((monotonic() - start) * 1_000)
+            await asyncio.sleep(0.005)
+    return sorted(times)[int(len(times) * 0.99)]
+
+
+async def measure_redrive(
+    url: str, store: Store, broker: Broker, dead: int
+) -> list[tuple[Figure, Target]]:
+    await bury(broker, dead)
+    bare = await redrive_bare(store, broker)
+    await clear(broker)
+    await bury(broker, dead)
+    alone = await time_others(url, BESIDE_S)
+    bulk = asyncio.create_task(redrive_bulk(store, broker))
+    beside = await time_others(url, BESIDE_S)
+    reached = await bulk
+    return [
+        (compared("bulk redrive", "msg/s", [bare], [reached]), Target("ratio", ">=", 0.5)),
+        (compared("p99 of others", "ms", [alone], [beside]), Target("ratio", "<=", 1.5)),
+    ]
+
+
+async def measure(url: str, messages: int, dead: int) -> list[tuple[Figure, Target]]:
+    async with await stores.open(url) as store:
+        broker = Broker(store)
+        await fill(broker, messages)
+        found = await measure_pages(store, broker)
+        found += await measure_explain(broker)
+        return found + await measure_redrive(url, store, broker, dead)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench bulk", description="Benchmark bulk actions.")
+    parser.add_argument("url", nargs="?", help="an empty store; default: a new SQLite file")
+    parser.add_argument("--messages", type=int, default=MESSAGES, help="stored messages")
+    parser.add_argument("--dead", type=int, default=DEAD, help="dead letters to redrive")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    asked = parser.parse_args()
+    with TemporaryDirectory(prefix="penstock-bench-") as folder:
+        url = asked.url or f"sqlite:///{Path(folder)}/queue.db"
+        if not asked.json:
+            print(HEADER)
+        for figure, target in asyncio.run(measure(url, asked.messages, asked.dead)):
+            print(json_line("bulk", figure) if asked.json else line(figure, target))
+
+
+if __name__ == "__main__":
+    main()
