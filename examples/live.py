@@ -23,10 +23,12 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.broker.local import Broker
-from penstock.cli.demo.app import app
+from penstock.cli.demo.app import app, resize, send_mail
 from penstock.cli.demo.traffic import send_traffic
 from penstock.client import Client
 from penstock.errors import PenstockError
+from penstock.model.human import HumanSpec
+from penstock.rules.human_spec import parse_spec
 
 APP = "penstock.cli.demo.app:app"
 COLUMNS = ("queue", "ready", "scheduled", "claimed", "dead", "ended")
@@ -68,6 +70,41 @@ async def publish(service: str, stopped: asyncio.Event) -> None:
             await pause(stopped, random.uniform(0.02, 0.3))
 
 
+def make_refund(order: int, amount: float) -> HumanSpec:
+    """A question to the people who watch. Anyone of them may answer it."""
+    return parse_spec(
+        {
+            "title": f"Refund {amount:.2f} for order {order}?",
+            "content": f"Order {order} arrived broken. Photos are attached.",
+            "input": {
+                "amount": {"type": "number", "title": "Amount", "default": amount},
+                "reason": {"title": "Reason", "default": "damaged in transit"},
+            },
+            "options": [
+                {"id": "approve", "label": "Approve", "kind": "approve"},
+                {"id": "reject", "label": "Reject", "kind": "reject"},
+            ],
+            "timeout": 3_600,
+        }
+    )
+
+
+async def furnish(broker: Broker) -> None:
+    """Adds a rule, a workflow and two open decisions, so that every page has something to show."""
+    when = "message.body.total > 9.0"
+    await broker.rules.save(
+        {"name": "large-orders", "queue": "orders", "when": when, "do": [{"set": {"priority": 5}}]}
+    )
+    async with app.workflow("nightly-close") as flow:
+        collect = flow.add(resize.call("receipts", [2_000]))
+        parts = [
+            flow.add(resize.call(f"part-{number}", [3_000]), after=collect) for number in (1, 2)
+        ]
+        flow.add(send_mail.call("ada@example.org", "the books are closed"), after=parts)
+    for order, amount in ((90_017, 612.40), (90_044, 58.00)):
+        await broker.inbox.request(make_refund(order, amount), requester="orders-api")
+
+
 async def pause(stopped: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -96,7 +133,7 @@ def next_steps(path: str, service: str) -> str:
             f"  {command} status",
             f"  {command} list --state dead",
             f"  {command} worker list",
-            f"  open {service}/ in a browser",
+            f"  {command} top",
         )
     )
 
@@ -113,7 +150,7 @@ async def picture(broker: Broker, path: str, service: str, ended: Ended) -> Grou
     total = sum(count for (_, place), count in counts.items() if place == "ended")
     return Group(
         Text(f"{len(await broker.store.workers())} workers on {path}"),
-        Text(f"HTTP service: {service}    {service}/v1/queues    {service}/metrics"),
+        Text(f"Dashboard: {service}/    API: {service}/docs    {service}/metrics"),
         table,
         Text(f"{total} messages ended, {ended.rate(total):.0f} per second. Ctrl-C stops"),
     )
@@ -140,6 +177,7 @@ async def main(path: str, seconds: float) -> None:
     # A broker on a store: the census is not for clients.
     assert isinstance(broker, Broker)
     await app.ensure_queues(broker, ["mail", "images", "orders", "reports"])
+    await furnish(broker)
     port = find_free_port()
     service = f"http://127.0.0.1:{port}"
     processes = [
@@ -153,7 +191,8 @@ async def main(path: str, seconds: float) -> None:
     publishing = asyncio.create_task(publish(service, stopped))
     console = Console()
     began, ended = time.monotonic(), Ended()
-    console.print(f"running on {path} and {service}; Ctrl-C stops", soft_wrap=True)
+    console.print(f"Dashboard: {service}/", soft_wrap=True, style="bold")
+    console.print(f"running on {path}; Ctrl-C stops", soft_wrap=True)
     console.print(next_steps(path, service), soft_wrap=True, highlight=False)
     try:
         with Live(console=console, auto_refresh=False, transient=False) as live:
