@@ -69,7 +69,7 @@ def add(session: CommandContext, file: Path) -> None:
             await broker.rules.check(each)
         return [await broker.rules.save(each) for each in rules]
 
-    saved = session.run(work)
+    saved = session.run(work, create=True)
     if session.as_json:
         print_json_lines(map(describe_rule, saved))
     else:
