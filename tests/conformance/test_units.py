@@ -124,6 +124,26 @@ async def test_an_entry_made_from_another_version_of_a_document_is_stale(stage: 
     assert codes == [None, STALE, None]
 
 
+async def test_of_several_broadcasts_only_those_of_a_stale_set_are_left_out(stage: Stage) -> None:
+    await stage.store.save_documents([Document(kind="set", name="a", body=b"1")])
+    for name in ("one", "two"):
+        await stage.queue(name)
+    given = []
+    for body, version in ((b"1", 1), (b"2", 7), (b"3", 1)):
+        first = await entry(stage, "default", body=body, labels={"at": body.decode()})
+        copies = [await copy_to(stage, name, body=body) for name in ("one", "two")]
+        end = {"state": State.COMPLETED, "reason": "broadcast"}
+        given.append(await unit(stage, first, *copies, **end, expects=(("set", "a", version),)))
+    answers = await stage.store.enqueue(given)
+    assert [each.code for each in answers] == [None, STALE, None]
+    for name in ("one", "two"):
+        taken = [(each.body, each.meta.parent_id) for each in await stage.claim(name, limit=9)]
+        assert taken == [(b"1", answers[0].id), (b"3", answers[2].id)]
+    parent = await stage.record(answers[2].id)
+    assert (parent.message.body, parent.message.meta.labels) == (b"3", {"at": "3"})
+    assert (parent.state, parent.reason) == (State.COMPLETED, "broadcast")
+
+
 async def test_an_atomic_batch_with_a_stale_unit_writes_nothing(stage: Stage) -> None:
     await stage.queue("copies")
     first = await unit(stage, await entry(stage, "default"), await copy_to(stage, "copies"))

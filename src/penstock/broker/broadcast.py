@@ -1,6 +1,6 @@
 """Fans messages of broadcast queues out to their subscriptions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,7 @@ from penstock.model.broadcast import (
 from penstock.model.filter import Candidate, Node
 from penstock.model.message import Draft, State
 from penstock.model.queue import Queue
+from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Entry
 from penstock.model.units import PARENT, Unit
 from penstock.rules.drafts import check_and_make_entry, make_entry
@@ -112,12 +113,25 @@ def fan_out(draft: Draft, queue: Queue, policy: BroadcastPolicy) -> Entry:
             f"{len(wanting)} copies of {len(draft.body)} bytes exceed {MAX_FANOUT_BYTES} bytes"
         )
     unit = Unit(
-        copies=tuple(make_child(draft, each.queue) for each in wanting),
+        copies=make_children(draft, [each.queue for each in wanting]),
         state=State.COMPLETED,
         reason=REASON,
         expects=((BROADCAST, make_set_name(queue), fanout.version),),
     )
     return replace(entry, unit=unit)
+
+
+def make_children(draft: Draft, queues: Sequence[Queue]) -> tuple[Entry, ...]:
+    """Makes the copies of all subscriptions. Queues with equal settings have equal copies."""
+    made: list[Entry] = []
+    settings: QueueSettings | None = None
+    for queue in queues:
+        if queue.settings == settings:
+            made.append(replace(made[-1], queue_id=queue.id))
+        else:
+            settings = queue.settings
+            made.append(make_child(draft, queue))
+    return tuple(made)
 
 
 def make_child(draft: Draft, queue: Queue, parent_id: int = PARENT) -> Entry:

@@ -50,10 +50,17 @@ class RuleBook:
             for trigger in Trigger
         }
         self.cached: dict[tuple[Trigger, str, str], tuple[CompiledRule, ...]] = {}
+        self.globs = frozenset(
+            each.stored.rule.queue for each in self.by_trigger[Trigger.PUBLISHED]
+        )
+        self.governed: dict[str, bool] = {}
 
     def governs(self, queue: str) -> bool:
-        rules = self.by_trigger[Trigger.PUBLISHED]
-        return any(match_glob(each.stored.rule.queue, queue) for each in rules)
+        found = self.governed.get(queue)
+        if found is None:
+            found = any(match_glob(glob, queue) for glob in self.globs)
+            self.governed[queue] = found
+        return found
 
     def find(self, trigger: Trigger, queue: str, type: str) -> tuple[CompiledRule, ...]:
         """Returns the rules whose globs fit."""

@@ -110,6 +110,9 @@ class MariaDialect:
         self.notifier.tell(queues)
         return publish.make_published(outcomes[0].first, len(entries))
 
+    async def enqueue_fanouts(self, entries: Sequence[Entry]) -> list[Published] | None:
+        return None
+
     def inside(self, connection: object) -> Inside:
         return caller_transaction.enter_transaction(
             KINDS.adapt(connection), self.address, self.seal

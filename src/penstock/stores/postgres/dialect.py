@@ -69,6 +69,14 @@ class PostgresDialect:
         self.notifier.tell(list_queue_ids(entries))
         return outcomes
 
+    async def enqueue_fanouts(self, entries: Sequence[Entry]) -> list[Published] | None:
+        if (values := publish.make_fanout_call(entries)) is None:
+            return None
+        rows = await self.database.fetch("publish_fanout", values)
+        if rows:
+            self.notifier.tell(set(values["copy_queue_ids"]))
+        return publish.make_fanout_outcomes(len(entries), rows)
+
     def inside(self, connection: object) -> Inside:
         return caller_transaction.enter_transaction(KINDS.adapt(connection), self.seal)
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from penstock.model.message import State
 from penstock.model.store_types import Dedupe, Entry, Firing, Published, UniformBatch
+from penstock.model.units import PARENT_TEXT, STALE, Unit
 from penstock.stores.sql.publish import (
     StoreTransaction,
     find_uniform,
@@ -81,6 +83,51 @@ def keyed(entries: Sequence[Entry]) -> dict[str, Any]:
         "flags": [entry.flags for entry in entries],
         "keys": [entry.ordering_key for entry in entries],
     }
+
+
+def make_fanout_call(entries: Sequence[Entry]) -> dict[str, Any] | None:
+    """Returns the values of publish_fanout, or None if it cannot write these entries."""
+    units = [entry.unit for entry in entries]
+    if not all(map(is_fanout, entries, units)):
+        return None
+    copies = [
+        (place, copy)
+        for place, unit in enumerate(units)
+        for copy in (unit.copies if unit is not None else ())
+    ]
+    guards = [unit.expects[0] for unit in units if unit is not None]
+    return {
+        **make_mixed_call(entries),
+        "places": list(range(len(entries))),
+        "reasons": [unit.reason for unit in units if unit is not None],
+        "kinds": [kind for kind, _, _ in guards],
+        "names": [name for _, name, _ in guards],
+        "versions": [version for _, _, version in guards],
+        "copy_places": [place for place, _ in copies],
+        "copy_queue_ids": [copy.queue_id for _, copy in copies],
+        "copy_priorities": [copy.priority for _, copy in copies],
+        "copy_ranks": [copy.rank for _, copy in copies],
+        "copy_metas": [copy.meta for _, copy in copies],
+        "parent_text": PARENT_TEXT,
+    }
+
+
+def is_fanout(entry: Entry, unit: Unit | None) -> bool:
+    """True for an entry that completes at once and only has plain copies of its body."""
+    if unit is None or unit.state is not State.COMPLETED or len(unit.expects) != 1:
+        return False
+    bare = (entry.flags, entry.dedup, entry.name) == (0, None, None)
+    return bare and is_usual(entry) and all(is_plain_copy(copy, entry) for copy in unit.copies)
+
+
+def is_plain_copy(copy: Entry, entry: Entry) -> bool:
+    alike = copy.body is entry.body and copy.type == entry.type
+    return alike and copy.plain and is_usual(copy)
+
+
+def make_fanout_outcomes(count: int, rows: Iterable[Any]) -> list[Published]:
+    ids = dict(map(tuple, rows))
+    return [Published(ids[at]) if at in ids else Published(0, code=STALE) for at in range(count)]
 
 
 def make_published(rows: Iterable[Any]) -> list[Published]:

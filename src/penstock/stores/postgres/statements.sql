@@ -130,6 +130,41 @@ waiting AS (
            CASE WHEN NOT delayed AND NOT held THEN id END
     FROM known WHERE delayed OR NOT first)
 SELECT id, CASE WHEN first AND NOT delayed THEN queue_id END FROM known;
+-- name: publish_fanout
+-- Parents that were made from another version of their document write nothing.
+WITH asked AS MATERIALIZED (
+    SELECT nextval('penstock.message_id') AS id, given.*
+    FROM unnest(:places::int[], :queue_ids::int[], :types::text[], :priorities::int[],
+                :ranks::bigint[], :bodies::bytea[], :metas::json[], :reasons::text[],
+                :kinds::text[], :names::text[], :versions::bigint[])
+        AS given (place, queue_id, type, priority, rank, body, meta, reason, kind, name, version)
+    WHERE version = coalesce((
+        SELECT stored.version FROM penstock.document AS stored
+        WHERE stored.kind = given.kind AND stored.name = given.name
+          AND stored.expires_at > penstock.moment()), 0)),
+copy AS MATERIALIZED (
+    SELECT nextval('penstock.message_id') AS id, asked.id AS parent_id, asked.type, asked.body,
+           given.*
+    FROM asked JOIN unnest(:copy_places::int[], :copy_queue_ids::int[], :copy_priorities::int[],
+                           :copy_ranks::bigint[], :copy_metas::text[])
+        AS given (place, queue_id, priority, rank, meta) ON given.place = asked.place),
+written AS (
+    INSERT INTO penstock.message (id, tx, queue_id, type, priority, rank, created_at, body, meta)
+    SELECT id, (SELECT txid_current()), queue_id, type, priority, nullif(rank, -priority),
+           penstock.moment(), body, meta
+    FROM asked
+    UNION ALL
+    SELECT id, (SELECT txid_current()), queue_id, type, priority, nullif(rank, -priority),
+           penstock.moment(), body,
+           replace(meta, :parent_text, '"parent_id":' || parent_id)::json
+    FROM copy),
+ended AS (
+    INSERT INTO penstock.history (id, queue_id, verb, state, reason, attempts, deliveries, at, final)
+    SELECT id, queue_id, 'publish', 'completed', reason, 0, 0, penstock.moment(), true FROM asked),
+placed AS (
+    INSERT INTO penstock.ready (queue_id, rank, id, type, attempts, deliveries, expires_at, flags)
+    SELECT queue_id, rank, id, type, 0, 0, 9007199254740991, 0 FROM copy)
+SELECT place, id FROM asked;
 -- name: publish_checked
 INSERT INTO penstock.message
     (queue_id, type, priority, rank, created_at, run_at, expires_at, body, meta)

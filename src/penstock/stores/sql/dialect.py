@@ -88,6 +88,9 @@ class ServerDialect(Dialect, Protocol):
     async def enqueue_plain(self, entries: Sequence[Entry]) -> list[Published]:
         """Publishes plain entries in one step, without reading stored rows."""
 
+    async def enqueue_fanouts(self, entries: Sequence[Entry]) -> list[Published] | None:
+        """Publishes broadcasts in one statement. None if the engine has none for these entries."""
+
     async def complete_set(self, items: Sequence[Completion]) -> list[Any]:
         """Returns the locks that were completed; raises StoreBusy if a row is locked."""
 

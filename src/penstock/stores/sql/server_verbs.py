@@ -60,6 +60,10 @@ class ServerVerbs:
             return await self.dialect.enqueue_plain(entries)
         if atomic:
             return await self.database.write(waiting.publish_holding, entries)
+        if entries[0].unit is not None:
+            outcomes = await self.dialect.enqueue_fanouts(entries)
+            if outcomes is not None:
+                return outcomes
         try:
             return await self.database.attempt(publish.publish_all, entries)
         except TransactionConflict:
