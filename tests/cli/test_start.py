@@ -13,6 +13,7 @@ HEAVY = (
     "structlog", "rich", "importlib.resources", "multiprocessing", "penstock.app.app",
     "penstock.agents", "penstock.worker.worker", "penstock.worker.executors.shell", "tempfile",
     "cronsim", "zoneinfo", "starlette", "uvicorn", "aiohttp", "prometheus_client", "penstock.wire",
+    "penstock.broker.policy", "penstock.broker.governance", "penstock.rules.explain",
 )  # fmt: skip
 LIGHT = (["status"], ["list"], ["enqueue", '{"command":"true"}'], ["worker", "list"])
 
@@ -34,6 +35,18 @@ def test_a_quick_command_loads_only_what_it_uses(terminal: Terminal, words: list
         check=True,
     )
     assert ran.stderr.splitlines()[-1] == "[]"
+
+
+def test_an_app_is_made_without_loading_the_broker() -> None:
+    program = (
+        "import sys; from penstock import Penstock; Penstock();"
+        "print([name for name in ('penstock.broker.local', 'penstock.store', 'cronsim',"
+        " 'structlog', 'click') if name in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "[]\n"
 
 
 def test_the_package_gives_every_public_name_when_asked() -> None:

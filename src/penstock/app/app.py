@@ -36,14 +36,11 @@ from penstock.app.task import (
     TaskOptions,
     apply_choices,
 )
-from penstock.artifacts.room import ArtifactRoom
 from penstock.broker.interface import BrokerInterface
-from penstock.broker.queue_cache import QueueCache
 from penstock.errors import InvalidInput
 from penstock.model.anomalies import Severity
 from penstock.model.detectors import Detector, DetectorFunction
 from penstock.model.queue import Missed, Schedule
-from penstock.store import Store
 from penstock.stores.urls import redact_url
 from penstock.worker.context import Context
 from penstock.worker.handler import ExecutorKind, Handler, SubscriberHandler
@@ -51,7 +48,10 @@ from penstock.worker.policy import AckPolicy, Strategy, TimedStrategy, format_er
 from penstock.worker.tracebacks import format_traceback
 
 if TYPE_CHECKING:
+    from penstock.artifacts.room import ArtifactRoom
+    from penstock.broker.queue_cache import QueueCache
     from penstock.runner import Agent, Runner
+    from penstock.store import Store
     from penstock.worker.options import WorkerOptions
     from penstock.worker.worker import Hook, Worker
 
@@ -312,7 +312,9 @@ class Penstock(Enqueuer):
         from penstock.agents import make_agents
         from penstock.runner import Agent, Runner, make_identity
 
-        def make(store: Store, directory: QueueCache, room: ArtifactRoom | None) -> list[Agent]:
+        def make(
+            store: "Store", directory: "QueueCache", room: "ArtifactRoom | None"
+        ) -> list[Agent]:
             return [
                 *make_agents(store, make_identity(), directory=directory, room=room),
                 *self.make_detector_agents(store, directory),
@@ -320,7 +322,7 @@ class Penstock(Enqueuer):
 
         return Runner(broker.make_agents(make), outages=broker.outages)
 
-    def make_detector_agents(self, store: Store, directory: QueueCache) -> "list[Agent]":
+    def make_detector_agents(self, store: "Store", directory: "QueueCache") -> "list[Agent]":
         if not self.detectors:
             return []
         from penstock.agents.custom_detectors import CustomDetectors

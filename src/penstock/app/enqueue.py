@@ -12,7 +12,6 @@ from penstock.app.job import Job
 from penstock.app.task import Call, Choices, TaskOptions, apply_choices
 from penstock.app.workflow import Flow
 from penstock.broker.interface import BrokerInterface
-from penstock.broker.publish import REFUSALS
 from penstock.client.brokers import BrokerPool
 from penstock.errors import InvalidInput, InvalidState, NotFound, SlugConflict
 from penstock.model.broadcast import SEPARATOR
@@ -136,6 +135,8 @@ class Enqueuer:
     def make_job(self, call: Call[R], outcome: Published) -> Job[R]:
         refused = None
         if outcome.code is not None:
+            from penstock.broker.publish import REFUSALS
+
             refused = REFUSALS.get(outcome.code, InvalidInput)(outcome.error)
         return Job(self, outcome.id, call.task.results, outcome.duplicate, refused)
 

@@ -9,7 +9,6 @@ from penstock.artifacts.rules import Artifact
 from penstock.broker.interface import BrokerInterface
 from penstock.errors import Archived, InvalidInput, JobCancelled, JobFailed, PenstockError
 from penstock.model.message import Record, State
-from penstock.rules.items import find_successor
 from penstock.worker.codec import Values
 
 R = TypeVar("R")
@@ -132,6 +131,8 @@ class Job(Generic[R]):
 
     async def wait_for_end(self) -> Record:
         """Polls until the job has ended or is a dead letter. Follows a moved or edited one."""
+        from penstock.rules.items import find_successor
+
         wait = MIN_POLL_INTERVAL_S
         id = self.id
         while True:

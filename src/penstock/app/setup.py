@@ -12,7 +12,6 @@ from penstock.broker.interface import BrokerInterface
 from penstock.errors import Forbidden, InvalidInput
 from penstock.model.queue import Missed, Schedule
 from penstock.model.settings import QueueSettings, change, get_preset
-from penstock.rules.cron import find_next_tick
 
 
 def find_module(function: Callable[..., Any]) -> str:
@@ -39,6 +38,8 @@ def make_schedule(
     task: BaseTask[Any, Any], cron: str, timezone: str, missed: Missed | str
 ) -> Schedule:
     """Refuses a cron expression that never fires, and a task with required arguments."""
+    from penstock.rules.cron import find_next_tick
+
     find_next_tick(cron, timezone, 0)
     if missed not in list(Missed):
         raise InvalidInput(f"missed is {missed!r}; expected one of {', '.join(Missed)}")

@@ -12,7 +12,6 @@ from penstock.broker.bulk_reader import (
     make_name,
     make_reveals,
 )
-from penstock.broker.governance import check_schemas
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.search import list_sources
 from penstock.errors import Forbidden, PenstockError, StoreError
@@ -201,8 +200,7 @@ class BulkSteps:
         check_move(queue, target, make_reveals(access))
         if record.message.type == SHELL_TYPE:
             access.check(Right.SHELL, target.scope.name, target.name)
-        if target.governed:
-            check_schemas(make_successor(record, target), target, self.directory.policy)
+        self.directory.check_schemas(make_successor(record, target), target)
 
 
 def compute_pause(action: BulkAction) -> Moment:

@@ -100,7 +100,7 @@ class Consumer:
             (await self.directory.get(self.tenant, scope, name), types)
             for name, types in map(split_selector, selectors)
         ]
-        if self.directory.policy.broadcasts.expiring:
+        if self.directory.governed and self.directory.policy.broadcasts.expiring:
             await self.notes.note(queue for queue, _ in asks)
         return asks
 

@@ -1,6 +1,5 @@
 """Applies a single operation on a stored message: replace, reprioritise."""
 
-from penstock.broker.governance import check_schemas
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Busy, InvalidState, NameTaken
 from penstock.model.changes import AWAITED, Change, Item, ItemAnswer
@@ -23,8 +22,7 @@ async def replace_message(
     """Ends a message and publishes its successor in one step."""
     draft = make_successor(record, target, body)
     item = make_replacement(record, draft, target, reason)
-    if target.governed:
-        check_schemas(draft, target, directory.policy)
+    directory.check_schemas(draft, target)
     answer = await apply_item(store, item, record)
     return Published(answer.id or 0)
 

@@ -3,15 +3,14 @@
 `Broker` implements it on a store, and `RemoteBroker` over HTTP. Callers reach no store through it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from penstock.artifacts.room import ArtifactRoom, Source
-from penstock.artifacts.rules import Artifact
-from penstock.artifacts.upload import Content, Upload
 from penstock.broker.activity_interface import ActivityInterface, FiltersInterface
 from penstock.broker.admin_interface import AdminInterface
 from penstock.broker.bulk_interface import BulkInterface
@@ -21,24 +20,31 @@ from penstock.broker.metrics_interface import (
     AnomaliesInterface,
     MetricsInterface,
 )
-from penstock.broker.queue_cache import QueueCache
 from penstock.broker.waiting_interface import WaitsInterface
-from penstock.model.message import Draft, Leased, Moment, Settlement
-from penstock.model.queue import Queue, QueueState
-from penstock.model.store_types import (
-    Answer,
-    Completion,
-    Entry,
-    Extension,
-    Lease,
-    Lock,
-    Mark,
-    Published,
-    WorkerInfo,
-)
-from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowView
-from penstock.outage import Outages
-from penstock.store import Store
+from penstock.model.message import Leased
+from penstock.model.queue import QueueState
+from penstock.model.store_types import Lock
+
+if TYPE_CHECKING:
+    from penstock.artifacts.room import ArtifactRoom, Source
+    from penstock.artifacts.rules import Artifact
+    from penstock.artifacts.upload import Content, Upload
+    from penstock.broker.queue_cache import QueueCache
+    from penstock.model.message import Draft, Moment, Settlement
+    from penstock.model.queue import Queue
+    from penstock.model.store_types import (
+        Answer,
+        Completion,
+        Entry,
+        Extension,
+        Lease,
+        Mark,
+        Published,
+        WorkerInfo,
+    )
+    from penstock.model.workflow import NodeDraft, WorkflowStart, WorkflowView
+    from penstock.outage import Outages
+    from penstock.store import Store
 
 T = TypeVar("T")
 Held: TypeAlias = Lock | Leased
@@ -46,7 +52,7 @@ QueueSelector: TypeAlias = str | tuple[str, Sequence[str]]
 Merge: TypeAlias = Literal["rotate", "rank"] | None
 
 
-AgentFactory: TypeAlias = Callable[[Store, QueueCache, ArtifactRoom | None], list[T]]
+AgentFactory: TypeAlias = "Callable[[Store, QueueCache, ArtifactRoom | None], list[T]]"
 
 
 class ClaimResult(Struct, frozen=True):

@@ -21,12 +21,12 @@ from penstock.model.queue import HUMAN, Queue
 from penstock.model.store_types import Answer, Completion, Entry, Lease, Lock, WorkerInfo
 from penstock.outage import Outages
 from penstock.rules.masking import Reveals
-from penstock.rules.rule_checks import Allows
 from penstock.store import Capabilities, Store
 
 if TYPE_CHECKING:
     from penstock.broker.bulk import Bulk
     from penstock.broker.rules import RuleAdmin
+    from penstock.rules.rule_checks import Allows
 
 T = TypeVar("T")
 
@@ -111,13 +111,13 @@ class Broker(BrokerServices):
         """Returns the admin operations for the scopes and queues that `allows` permits."""
         return Admin(self.store, self.directory, self.tenant, allows, reveals)
 
-    def limit_rules(self, author: str, allows: Allows) -> "RuleAdmin":
+    def limit_rules(self, author: str, allows: "Allows") -> "RuleAdmin":
         """Returns the rules as an author manages them whose rights `allows` knows."""
         from penstock.broker.rules import RuleAdmin
 
         return RuleAdmin(self.store, self.directory, self.tenant, author, allows)
 
-    def make_agents(self, make: AgentFactory[T]) -> list[T]:
+    def make_agents(self, make: "AgentFactory[T]") -> list[T]:
         """Makes agents on the store of this broker."""
         return make(self.store, self.directory, self.room)
 

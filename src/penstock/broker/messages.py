@@ -1,14 +1,13 @@
 """Operations on messages: get, find, cancel, redrive, move, edit, reprioritise, purge."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock.broker.archive import explain_archived
 from penstock.broker.audit import note_changes
 from penstock.broker.edits import apply_item, replace_message
-from penstock.broker.governance import check_schemas
 from penstock.broker.liveness import is_gone
 from penstock.broker.queues import PURGEABLE, QueueAdmin, check_allowed
-from penstock.broker.search import SearchResult, search_messages
 from penstock.errors import (
     Archived,
     Busy,
@@ -32,7 +31,6 @@ from penstock.model.store_types import (
 )
 from penstock.rules import drafts, validation
 from penstock.rules.callbacks import make_correlation_id
-from penstock.rules.explain import Cause, Situation, explain
 from penstock.rules.items import (
     MOVED,
     REPLACED,
@@ -41,6 +39,10 @@ from penstock.rules.items import (
     make_rerank,
 )
 from penstock.rules.masking import check_move, check_unmasked, list_hidden, mask_record
+
+if TYPE_CHECKING:
+    from penstock.broker.search import SearchResult
+    from penstock.rules.explain import Cause
 
 
 class Admin(QueueAdmin):
@@ -85,8 +87,10 @@ class Admin(QueueAdmin):
                 return record
         raise NotFound(f"no message with id {id}")
 
-    async def explain(self, reference: int | str, *, scope: str = "default") -> list[Cause]:
+    async def explain(self, reference: int | str, *, scope: str = "default") -> "list[Cause]":
         """Explains why a message does not run or has not finished, the main cause first."""
+        from penstock.rules.explain import Situation, explain
+
         record, queue = await self._get_visible(reference, scope)
         diagnosis = await self.store.diagnose(record.message.id, queue.id)
         now = await self.store.now()
@@ -177,11 +181,13 @@ class Admin(QueueAdmin):
         cursor: str | None = None,
         limit: int = 50,
         scope: str = "default",
-    ) -> SearchResult:
+    ) -> "SearchResult":
         """Finds messages that match a filter such as `state:dead error:timeout`.
 
         A page may have fewer messages than `limit`. The search is over when it has no cursor.
         """
+        from penstock.broker.search import search_messages
+
         validation.check_number("limit", limit, 1, MAX_BATCH, whole=True, needed=True)
         queues = await self.queues(scope=scope)
         return await search_messages(self.store, filter, queues, cursor, limit, self.reveals)
@@ -218,8 +224,8 @@ class Admin(QueueAdmin):
             check_unmasked(queue, "body", self.reveals)
         draft = copy_of(message, queue.name, message.body if body is None else body)
         entry = make_accepted_entry(draft, queue)
-        if edited and queue.governed:
-            check_schemas(draft, queue, self.directory.policy)
+        if edited:
+            self.directory.check_schemas(draft, queue)
         (published,) = await self.store.enqueue((entry,))
         return published
 

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from penstock import tracing
-from penstock.broker.governance import Governed, govern
 from penstock.broker.group_commit import GroupCommit
-from penstock.broker.policy import Policy
 from penstock.broker.queue_cache import QueueCache
-from penstock.broker.routing import list_routed
 from penstock.errors import (
     Busy,
     Forbidden,
@@ -30,6 +27,9 @@ from penstock.model.units import STALE
 from penstock.rules import drafts, validation
 from penstock.rules.drafts import make_common_entries, make_uniform_batch
 from penstock.store import Store
+
+if TYPE_CHECKING:
+    from penstock.broker.governance import Governed
 
 REFUSALS: dict[str, type[PenstockError]] = {
     STALE: Busy,
@@ -120,7 +120,7 @@ class Publisher:
     async def _publish_governed(
         self, drafts: Sequence[Draft], queues: Queues, atomic: bool
     ) -> list[Published]:
-        governed = govern_each(drafts, queues, self.directory.policy)
+        governed = self._govern(drafts, queues)
         fit = [each for each in governed if isinstance(each, Draft)]
         if len(fit) == len(drafts) and (batch := make_governed_batch(fit, queues)) is not None:
             return await self.commits.enqueue(batch, atomic=atomic)
@@ -153,15 +153,30 @@ class Publisher:
         return self._admit_governed(draft, queue) if queue.governed else admit(draft, queue)
 
     def _admit_governed(self, draft: Draft, queue: Queue) -> Entry:
-        (outcome,) = govern((draft,), queue, self.directory.policy)
+        (outcome,) = self._govern((draft,), {draft.queue: queue})
         if isinstance(outcome, PenstockError):
             raise outcome
         return admit(outcome, queue) if isinstance(outcome, Draft) else outcome
+
+    def _govern(self, drafts: Sequence[Draft], queues: Queues) -> "list[Governed]":
+        """Governs the drafts of governed queues, and leaves the others as they are."""
+        from penstock.broker.governance import govern
+
+        governed: list[Governed] = list(drafts)
+        for name, queue in queues.items():
+            if isinstance(queue, Queue) and queue.governed:
+                places = [at for at, draft in enumerate(drafts) if draft.queue == name]
+                outcomes = govern([drafts[at] for at in places], queue, self.directory.policy)
+                for at, outcome in zip(places, outcomes, strict=True):
+                    governed[at] = outcome
+        return governed
 
     def _add_route(self, published: Published, entry: Entry) -> Published:
         """Adds the queues that rules sent the draft to."""
         if entry.unit is None or published.duplicate or published.code is not None:
             return published
+        from penstock.broker.routing import list_routed
+
         return replace(published, routed=list_routed(entry, self.directory.by_id))
 
     def publish_on(
@@ -223,18 +238,6 @@ def refuse_reserved(name: str) -> None:
 
 def admit(draft: Draft, queue: Queue) -> Entry:
     return drafts.make_common_entry(draft, queue) or drafts.check_and_make_entry(draft, queue)
-
-
-def govern_each(drafts: Sequence[Draft], queues: Queues, policy: Policy) -> list[Governed]:
-    """Governs the drafts of governed queues, and leaves the others as they are."""
-    governed: list[Governed] = list(drafts)
-    for name, queue in queues.items():
-        if isinstance(queue, Queue) and queue.governed:
-            places = [at for at, draft in enumerate(drafts) if draft.queue == name]
-            outcomes = govern([drafts[at] for at in places], queue, policy)
-            for at, outcome in zip(places, outcomes, strict=True):
-                governed[at] = outcome
-    return governed
 
 
 def make_governed_batch(drafts: Sequence[Draft], queues: Queues) -> UniformBatch | None:

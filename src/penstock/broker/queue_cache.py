@@ -3,16 +3,23 @@
 import asyncio
 import time
 from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from penstock.broker.documents import decode_document, list_documents
 from penstock.broker.lost_locks import LostLocks
-from penstock.broker.policy import Policy, PolicyLoader
 from penstock.errors import NotFound
+from penstock.model.message import Draft
 from penstock.model.queue import SCOPE, Queue, QueueState, ScopeProfile
+from penstock.model.routing import RULE
+from penstock.model.schemas import BINDING
 from penstock.rules.validation import clip
 from penstock.store import Store
+
+if TYPE_CHECKING:
+    from penstock.broker.policy import Policy, PolicyLoader
 
 CACHE_TTL_S = 1.0
 
@@ -24,13 +31,39 @@ class QueueCache:
         self.fresh_until = 0.0
         self.by_name: dict[tuple[str, str, str], Queue] = {}
         self.by_id: dict[int, Queue] = {}
-        self.policies = PolicyLoader(store)
-        self.policy = Policy({})
+        # True if the store has rules, bound schemas or broadcast queues.
+        self.governed = False
         # Settles refused in this process, which an agent records as anomalies.
         self.lost_locks = LostLocks()
         self.changes = 0
         self.reading: asyncio.Task[None] | None = None
         self.next_read: asyncio.Task[None] | None = None
+
+    # The policy is imported when a queue is governed, so that other processes start fast.
+
+    @cached_property
+    def policies(self) -> "PolicyLoader":
+        from penstock.broker.policy import PolicyLoader
+
+        return PolicyLoader(self.store)
+
+    @cached_property
+    def policy(self) -> "Policy":
+        from penstock.broker.policy import Policy
+
+        return Policy({})
+
+    def has_schemas(self, queue: Queue) -> bool:
+        return self.governed and (queue.scope.tenant, queue.scope.name, queue.name) in (
+            self.policy.schemas
+        )
+
+    def check_schemas(self, draft: Draft, queue: Queue) -> None:
+        """Raises SchemaMismatch if the body does not fit every schema of its queue and type."""
+        if queue.governed:
+            from penstock.broker.governance import check_schemas
+
+            check_schemas(draft, queue, self.policy)
 
     def get_cached(self, tenant: str, scope: str, name: str) -> Queue | None:
         """Returns a cached queue, or None if `get_by_name` must be called."""
@@ -82,20 +115,26 @@ class QueueCache:
     async def _read(self) -> None:
         """Reads the queues again only if their version changed."""
         changes = self.changes
-        await self.policies.rules.save_suspensions()
+        if self.governed:
+            await self.policies.rules.save_suspensions()
         version = await self.store.directory_version()
         if version != self.version:
             queues = mark_archived(await self.store.queues(), await list_archived(self.store))
-            self.policy = policy = await self.policies.load(index_by_name(queues))
-            queues = [
-                replace(queue, governed=True) if policy.governs(queue) else queue
-                for queue in queues
-            ]
+            if self.governed or await is_governed(self.store, queues):
+                queues = await self._load_policy(queues)
             self.by_id = {queue.id: queue for queue in queues}
             self.by_name = index_by_name(queues)
             self.version = version
         if changes == self.changes:
             self.fresh_until = time.monotonic() + CACHE_TTL_S
+
+    async def _load_policy(self, queues: list[Queue]) -> list[Queue]:
+        """Returns the queues, with those marked that the policy governs."""
+        self.policy = policy = await self.policies.load(index_by_name(queues))
+        self.governed = True
+        return [
+            replace(queue, governed=True) if policy.governs(queue) else queue for queue in queues
+        ]
 
     def forget(self) -> None:
         """Invalidates the cache, including a read in flight, which may be older."""
@@ -109,6 +148,13 @@ def index_by_name(queues: Iterable[Queue]) -> dict[tuple[str, str, str], Queue]:
         for queue in queues
         if queue.state is not QueueState.DELETED
     }
+
+
+async def is_governed(store: Store, queues: Iterable[Queue]) -> bool:
+    """True if the store has what a policy consists of."""
+    if any(queue.settings.kind == "broadcast" for queue in queues):
+        return True
+    return bool(await store.documents(RULE, "", 1) or await store.documents(BINDING, "", 1))
 
 
 async def list_archived(store: Store) -> set[tuple[str, str]]:

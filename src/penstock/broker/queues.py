@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 
 from penstock.broker.audit import note_changes
-from penstock.broker.governance import check_schemas
-from penstock.broker.policy import get_queue_key
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Forbidden, InvalidInput, InvalidState, NotFound, SlugConflict
 from penstock.model.fields import MAX_BATCH, MAX_WORD_LENGTH
@@ -122,7 +120,7 @@ class QueueAdmin:
         queue = await self.queue(name, scope=scope)
         check_own_name(queue.name)
         check_own_name(new_name)
-        if get_queue_key(queue) in self.directory.policy.schemas:
+        if self.directory.has_schemas(queue):
             raise InvalidState(f"schemas are bound to queue {name!r}; unbind them first")
         check_allowed(self, scope, new_name)
         note_changes({"name": name}, {"name": new_name})
@@ -169,8 +167,7 @@ class QueueAdmin:
                 f"queue {queue.name!r} is a system queue; messages cannot be published to it"
             )
         drafts.check(schedule.draft, queue.settings)
-        if queue.governed:
-            check_schemas(schedule.draft, queue, self.directory.policy)
+        self.directory.check_schemas(schedule.draft, queue)
         placed = msgspec.structs.replace(schedule, queue_id=queue.id)
         stored = await self._find_schedule(queue.id, schedule.name)
         next_at = await self._find_next_tick(placed, stored)

@@ -7,7 +7,6 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.broker.dependencies import hold
-from penstock.broker.governance import check_schemas
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Busy, Conflict, IdempotencyConflict, InvalidState, NotFound
 from penstock.model.changes import Change
@@ -127,8 +126,7 @@ class Workflows:
         queue = await self.directory.get(self.tenant, flow.scope, draft.queue)
         if (refusal := drafts.explain_refusal(queue)) is not None:
             raise refusal
-        if queue.governed:
-            check_schemas(draft, queue, self.directory.policy)
+        self.directory.check_schemas(draft, queue)
         return hold(drafts.check_and_make_entry(draft, queue), workflows.make_after(node))
 
     # Reading.

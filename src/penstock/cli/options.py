@@ -1,14 +1,16 @@
 """Options that every command takes, after its name or before it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 def complete_filter(
     context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+) -> "list[CompletionItem]":
     # Imported late, because it imports the context of commands, which needs these options.
     from penstock.cli import completion
 

@@ -144,7 +144,7 @@ class RemoteBroker:
     async def explain_completions(self, locks: Sequence[Lock]) -> list[Answer]:
         raise InvalidInput(NO_TRANSACTION)
 
-    def make_agents(self, make: AgentFactory[T]) -> list[T]:
+    def make_agents(self, make: "AgentFactory[T]") -> list[T]:
         """Makes none: the server runs them."""
         return []
 

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from penstock import stores
-from penstock.artifacts.room import ArtifactRoom
-from penstock.artifacts.rules import make_limits
-from penstock.artifacts.storage import default_location, open_storage
 from penstock.broker.interface import BrokerInterface
-from penstock.broker.local import Broker
 from penstock.errors import InvalidState
 from penstock.extras import require_extra
 from penstock.outage import Outages
 from penstock.stores.urls import get_file_path
 
 if TYPE_CHECKING:
+    from penstock.artifacts.room import ArtifactRoom
     from penstock.client.mapping import FenceLedger
 
 # A process id and an event loop.
@@ -40,8 +37,7 @@ class BrokerPool:
     ) -> None:
         self.url = url
         self.key = key
-        # Defaults to a directory beside a SQLite file.
-        self.artifacts = artifacts or (default_location(url) if get_file_path(url) else None)
+        self.artifacts = artifacts
         # The server also runs the agents.
         self.remote = url.startswith(("http://", "https://"))
         # Shared by loops: messages claimed over HTTP may be settled and renewed on others.
@@ -96,11 +92,22 @@ class BrokerPool:
     async def open(self) -> BrokerInterface:
         if self.remote:
             return self.open_remote()
+        from penstock.broker.local import Broker
+
         store = await stores.open(self.url)
-        room = None
-        if self.artifacts is not None:
-            room = ArtifactRoom(open_storage(self.artifacts, await store.secret()), make_limits())
+        room = self.open_room(await store.secret())
         return Broker(store, tenant=self.tenant, room=room, outages=self.outages)
+
+    def open_room(self, secret: bytes) -> "ArtifactRoom | None":
+        """Opens the artifacts, by default in a directory beside a SQLite file."""
+        if self.artifacts is None and get_file_path(self.url) is None:
+            return None
+        from penstock.artifacts.room import ArtifactRoom
+        from penstock.artifacts.rules import make_limits
+        from penstock.artifacts.storage import default_location, open_storage
+
+        location = self.artifacts or default_location(self.url)
+        return ArtifactRoom(open_storage(location, secret), make_limits())
 
     def open_remote(self) -> BrokerInterface:
         with require_extra("client"):

@@ -14,7 +14,6 @@ from penstock.errors import FieldMasked
 from penstock.model.filter import Node, Term
 from penstock.model.message import HistoryRow, Record
 from penstock.model.queue import Queue
-from penstock.rules.filter_match import list_fields
 from penstock.rules.globs import match_glob
 
 MASKED = "***"
@@ -50,6 +49,8 @@ def check_filter(node: Node, queues: Iterable[Queue], reveals: Reveals) -> None:
 
     Otherwise a caller could find out a masked value by searching for it.
     """
+    from penstock.rules.filter_match import list_fields
+
     terms = list(list_fields(node))
     for queue in queues:
         for entry in list_hidden(queue, reveals):

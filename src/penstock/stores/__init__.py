@@ -2,13 +2,15 @@
 
 from importlib import import_module
 from types import ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qs
 
 from penstock.errors import InvalidInput
 from penstock.extras import require_extra
-from penstock.store import Clock, Durability, Store
 from penstock.stores.urls import redact_url, split, take_durability
+
+if TYPE_CHECKING:
+    from penstock.store import Clock, Durability, Store
 
 # URL scheme -> package of a server store; the package's driver is an extra of the same name.
 SERVERS = {
@@ -21,7 +23,7 @@ SERVERS = {
 }
 
 
-async def open(url: str, *, clock: Clock | None = None) -> Store:
+async def open(url: str, *, clock: "Clock | None" = None) -> "Store":
     """Opens `sqlite:///file.db`, `sqlite:////absolute/file.db`, or `sqlite://` for one in memory;
     `postgresql://user@host/database`; `mariadb://user@host/database`; `redis://host:6379/0`.
 
@@ -77,7 +79,7 @@ class SqliteUrl(NamedTuple):
     """The parts of a SQLite URL. The path is empty for a store in memory."""
 
     path: str
-    durability: Durability
+    durability: "Durability"
     read_only: bool
 
 

@@ -1,10 +1,13 @@
 """Parses store URLs and redacts their passwords."""
 
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from penstock.errors import InvalidInput
-from penstock.store import Durability
+
+if TYPE_CHECKING:
+    from penstock.store import Durability
 
 SCHEME = re.compile(r"[a-z0-9+.-]*://", re.IGNORECASE)
 
@@ -42,7 +45,7 @@ def get_file_path(url: str) -> str | None:
     return None if scheme != "sqlite" or path in ("", ":memory:") else path
 
 
-def take_durability(options: dict[str, str], *more: Durability) -> Durability:
+def take_durability(options: dict[str, str], *more: "Durability") -> "Durability":
     known: tuple[Durability, ...] = ("safe", "fast", *more)
     given = options.pop("durability", "safe")
     for durability in known:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from msgspec import Struct
 
-from penstock.artifacts.upload import Content, Upload, check_content
 from penstock.errors import InvalidInput, InvalidState
 from penstock.model import message
 from penstock.model.message import PLAIN, Leased, Settlement
@@ -19,6 +18,7 @@ from penstock.rules.validation import replace_surrogates
 from penstock.worker.policy import AttemptTimes, Cancelled, RetryStrategy
 
 if TYPE_CHECKING:
+    from penstock.artifacts.upload import Content, Upload
     from penstock.model.human import Decision
     from penstock.worker.durable import BlockingSteps, DurableSteps
     from penstock.worker.step_calls import ChildCall, Outcome
@@ -37,7 +37,7 @@ class RunReporter(Protocol):
 
     async def acomplete_on(self, connection: object, item: Completion) -> None: ...
 
-    def spool(self, context: "Context", name: str, content: Content) -> Upload | None:
+    def spool(self, context: "Context", name: str, content: "Content") -> "Upload | None":
         """Copies the file aside."""
 
     def open_steps(self, delivery: Leased) -> "StepRun":
@@ -69,7 +69,7 @@ class Context(Struct, eq=False, gc=False):
     # The handler completed the message in its own transaction.
     inside: bool = False
     settlement: Settlement | None = None
-    attached: list[Upload] | None = None
+    attached: "list[Upload] | None" = None
     # When the attempts began, if the retry strategy asks for it.
     times: AttemptTimes | None = None
     # The durable steps of the run, once it has used one.
@@ -120,7 +120,7 @@ class Context(Struct, eq=False, gc=False):
         if self.cancelled or self.lost:
             raise Cancelled("cancelled" if self.cancelled else "the lease was lost")
 
-    def attach(self, name: str, content: Content) -> None:
+    def attach(self, name: str, content: "Content") -> None:
         """Attaches a file to the result: bytes, or a path that is copied now.
 
         Files are stored before the message completes. A run that is retried leaves none.
@@ -131,7 +131,7 @@ class Context(Struct, eq=False, gc=False):
         if upload is not None:
             self.attached = [*(self.attached or ()), upload]
 
-    async def aattach(self, name: str, content: Content) -> None:
+    async def aattach(self, name: str, content: "Content") -> None:
         """Does the same without blocking the event loop."""
         await asyncio.to_thread(self.attach, name, content)
 
@@ -323,7 +323,9 @@ class NullReporter:
 
     async def acomplete_on(self, connection: object, item: Completion) -> None: ...
 
-    def spool(self, context: Context, name: str, content: Content) -> Upload | None:
+    def spool(self, context: Context, name: str, content: "Content") -> "Upload | None":
+        from penstock.artifacts.upload import check_content
+
         check_content(name, content)
         return None
 
