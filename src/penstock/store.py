@@ -307,6 +307,9 @@ class StoreExport(Protocol):
 
     async def cursors(self) -> dict[str, Exported]: ...
 
+    async def count_waits(self) -> int:
+        """Counts unfinished messages with holds, stored steps or signals, which `dump` omits."""
+
     async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
         """Reads dedup keys, then messages with their tickets, history and results."""
 

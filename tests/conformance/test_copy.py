@@ -7,16 +7,23 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from penstock.agents.broadcast_follower import BroadcastFollower
 from penstock.broker.copy_store import copy_store
+from penstock.errors import InvalidState
 from penstock.model.copies import CopyCursor
 from penstock.model.documents import Document
+from penstock.model.human import HumanPattern
 from penstock.model.message import Dedup, Draft, Nack, Record, State
 from penstock.model.queue import QueueState, Schedule
 from penstock.model.store_types import Query
+from penstock.model.waiting import SignalDraft, StepRecord, StepSave
+from penstock.model.workflow import NodeDraft
 from penstock.store import Store
+from tests.conformance import test_rule_ends as rule_ends
 from tests.conformance.acts import SETTLING
 from tests.conformance.engines import Sqlite
 from tests.conformance.stage import LEASE_OVER, Stage, refusal
+from tests.conformance.test_waiting import SLEEP, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -184,6 +191,97 @@ async def test_keys_and_roles_are_copied(pair: Pair) -> None:
     found = await target.store.document("role", "default/reader")
     assert found is not None
     assert found.body == b"{}"
+
+
+async def test_rules_work_in_the_copy_and_do_not_fire_again_on_old_ends(pair: Pair) -> None:
+    source, target = pair
+    await source.queue("after")
+    await rule_ends.add_rule(source, "vip", when="message.priority > 1")
+    await rule_ends.add_rule(source, "end", on="completed")
+    await source.travel(1)
+    await source.completed()
+    await rule_ends.follow(rule_ends.follower(source))
+    await source.broker.complete(await source.take("after"))
+    await source.travel(1)
+    await copy_store(source.store, target.store)
+    agent = rule_ends.follower(target)
+    await rule_ends.follow(agent)
+    assert await target.claim("after") == []
+    assert (await target.broker.publish(Draft(priority=2))).routed == ("after",)
+    await target.drain("after")
+    await target.travel(5)
+    end = await target.completed()
+    await rule_ends.follow(agent)
+    assert (await target.take("after")).meta.parent_id == end
+    assert [each.rule.name for each in await target.broker.rules.list_rules()] == ["end", "vip"]
+
+
+async def test_subscriptions_of_a_broadcast_queue_are_copied(pair: Pair) -> None:
+    source, target = pair
+    await source.queue("events", kind="broadcast")
+    for name in ("a", "b"):
+        await source.broker.broadcasts.subscribe("events", name, ttl=3_600.0)
+    old = await source.publish(queue="events")
+    await copy_store(source.store, target.store)
+    new = await target.publish(queue="events")
+    for name in ("a", "b"):
+        taken = await target.claim(f"events/{name}", limit=9)
+        assert [each.meta.parent_id for each in taken] == [old, new]
+    # Messages refer to versions of the set: those from before are copied to a new one.
+    await target.broker.broadcasts.subscribe("events", "c", start="earliest")
+    follower = BroadcastFollower(target.store, target.broker.directory, "me")
+    while not await follower.tick():
+        pass
+    taken = await target.claim("events/c", limit=9)
+    assert [each.meta.parent_id for each in taken] == [old, new]
+
+
+async def test_a_subscription_that_catches_up_is_not_copied(pair: Pair) -> None:
+    source, target = pair
+    await source.queue("events", kind="broadcast")
+    await source.broker.broadcasts.subscribe("events", "a", start="earliest")
+    assert await refusal(copy_store(source.store, target.store)) == "INVALID_STATE"
+    assert await target.store.census() == []
+
+
+async def test_alerts_patterns_and_workflows_are_copied(pair: Pair) -> None:
+    source, target = pair
+    await source.queue("work")
+    await source.broker.alerts.add("pager", "https://example.org/")
+    spec = {"title": "Ship {{order}}?"}
+    await source.broker.inbox.patterns.save(HumanPattern(name="check", spec=spec))
+    nodes = [NodeDraft(label="first", draft=Draft(queue="work"))]
+    started = await source.broker.workflows.start("night", nodes)
+    await copy_store(source.store, target.store)
+    assert (await target.broker.alerts.get("pager")).alert.url == "https://example.org/"
+    (pattern,) = await target.broker.inbox.patterns.list_patterns()
+    assert pattern.spec == spec
+    flow = await target.broker.workflows.get(started.id)
+    assert [node.label for node in flow.workflow.nodes] == ["first"]
+
+
+@pytest.mark.parametrize("waits", ["hold", "step", "signal"])
+async def test_messages_that_wait_are_refused_with_their_count(pair: Pair, waits: str) -> None:
+    source, target = pair
+    done = await source.publish()
+    await source.store.signal(SignalDraft(id=done, name="go", body=b""))
+    await source.broker.complete(await source.take())
+    if waits == "signal":
+        id = await source.publish()
+        await source.store.signal(SignalDraft(id=id, name="go", body=b""))
+    else:
+        await source.publish()
+        leased = await source.take()
+        if waits == "step":
+            step = StepRecord(name="s", key="0")
+            await source.store.save_steps([StepSave(id=leased.id, fence=leased.fence, step=step)])
+            await source.broker.settle(leased, Nack("again"))
+        else:
+            await source.store.wait(ask(leased, SLEEP))
+    assert await source.store.count_waits() == 1
+    with pytest.raises(InvalidState, match=r"^1 messages of the source wait"):
+        await copy_store(source.store, target.store)
+    assert await target.store.census() == []
 
 
 async def test_a_rank_that_changed_is_copied(pair: Pair) -> None:

@@ -9,20 +9,38 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.broker.alerts import ALERT
+from penstock.broker.documents import list_documents
+from penstock.broker.inbox import STATE as HUMAN_STEP
+from penstock.broker.workflows import KEY as WORKFLOW_KEY
+from penstock.broker.workflows import OPEN as OPEN_WORKFLOW
+from penstock.broker.workflows import WORKFLOW
 from penstock.errors import InvalidInput, InvalidState, SlugConflict
+from penstock.model.broadcast import BROADCAST, BROADCAST_CATCH_UP, BROADCAST_CLAIM
 from penstock.model.copies import CopyCursor, StoredLife, StoreDump
 from penstock.model.documents import Document
+from penstock.model.human import PATTERN
 from penstock.model.message import Flag, HistoryRow, Moment, State, Verb, keep_lasting_flags
-from penstock.model.queue import Queue, QueueState
-from penstock.model.store_types import Tally
+from penstock.model.queue import SCOPE, Queue, QueueState
+from penstock.model.routing import (
+    RULE,
+    RULE_CURSOR,
+    RULE_CURSOR_NAME,
+    RULE_VERSION,
+    StoredRule,
+    Trigger,
+)
+from penstock.model.schemas import BINDING, SCHEMA
+from penstock.model.store_types import Cursor, Tally
+from penstock.model.topology import TOPOLOGY
 from penstock.store import Store
 
-# What a copy does not carry.
-WAITING = Flag.HELD | Flag.STEPS
-
 PROGRESS = ("copy", "progress")
-# Documents of other features belong to one store: webhook secrets, report figures.
-DOCUMENT_KINDS = ("key", "role", "trust", "subscription", "schema", "binding", "scope", "topology")
+# What users configure. Other documents belong to one store: webhook secrets, metrics, reports.
+DOCUMENT_KINDS = (
+    "key", "role", "trust", "subscription", SCHEMA, BINDING, SCOPE, TOPOLOGY, RULE, RULE_VERSION,
+    BROADCAST, BROADCAST_CLAIM, ALERT, PATTERN, HUMAN_STEP, WORKFLOW, OPEN_WORKFLOW, WORKFLOW_KEY,
+)  # fmt: skip
 PAGE_SIZE = 2_500
 # Pages between two saves of the progress. A repeated page changes nothing.
 PAGES_PER_SAVE = 4
@@ -45,6 +63,8 @@ class CopyPlan(Struct, frozen=True):
     counts: dict[tuple[int, str], int]
     schedules: int
     resumes: bool
+    # Unfinished messages with holds, stored steps or signals.
+    waiting: int = 0
 
     @property
     def messages(self) -> int:
@@ -56,6 +76,7 @@ class CopyPlan(Struct, frozen=True):
 
 
 decode = msgspec.json.Decoder(CopyProgress).decode
+decode_rule = msgspec.json.Decoder(StoredRule).decode
 encode = msgspec.json.Encoder().encode
 
 
@@ -72,6 +93,7 @@ async def plan_copy(source: Store, target: Store | None) -> CopyPlan:
         {(each.queue_id, each.place): each.count for each in await source.census()},
         len(await source.schedules()),
         progress is not None,
+        await source.count_waits(),
     )
 
 
@@ -88,10 +110,21 @@ async def copy_store(
     number of messages read so far.
     """
     plan = await plan_copy(source, target)
+    if plan.waiting:
+        raise InvalidState(
+            f"{plan.waiting} messages of the source wait, or have stored steps or signals, which"
+            " cannot be copied: let workers finish them, or cancel them; `penstock list --state"
+            " scheduled` shows those that wait"
+        )
     if plan.claimed and not release_claimed:
         raise InvalidState(
             f"{plan.claimed} messages are claimed in the source: stop its workers and wait until"
             " their messages end, or copy them as ready with --release-claimed"
+        )
+    if starting := await source.documents(BROADCAST_CATCH_UP, "", 1):
+        raise InvalidState(
+            f"subscription {starting[0].name!r} still receives older messages; let a worker or"
+            " server of the source run until it is live"
         )
     progress = await load_progress(target) or await create_queues(source, target, plan)
     progress = await copy_messages(source, target, progress, report)
@@ -188,20 +221,9 @@ async def copy_messages(
 
 def release_leases(page: StoreDump, now: Moment) -> StoreDump:
     """Puts claimed messages back: no consumer holds them in the target."""
-    refuse_waits(page)
     if not any(life.ticket is not None and life.ticket.place == "lease" for life in page.lives):
         return page
     return replace(page, lives=[release_lease(life, now) for life in page.lives])
-
-
-def refuse_waits(page: StoreDump) -> None:
-    """Refuses messages whose steps and holds would be lost: they are not copied yet."""
-    for life in page.lives:
-        if life.ticket is not None and life.ticket.flags & WAITING:
-            raise InvalidState(
-                f"message {life.message.id} waits or has stored steps, which a copy"
-                " does not carry; let it end, or cancel it"
-            )
 
 
 def release_lease(life: StoredLife, now: Moment) -> StoredLife:
@@ -228,11 +250,39 @@ def release_lease(life: StoredLife, now: Moment) -> StoredLife:
 
 
 async def copy_documents(source: Store, target: Store) -> None:
+    now = await source.now()
     for kind in DOCUMENT_KINDS:
         after = ""
         while page := await source.documents(kind, after, PAGE_SIZE):
-            await target.save_documents([replace(each, version=None) for each in page])
+            await target.save_documents([prepare_document(each, now) for each in page])
             after = page[-1].name
+    await copy_versions(source, target, BROADCAST)
+    await follow_rules(target)
+
+
+def prepare_document(document: Document, now: Moment) -> Document:
+    if document.kind != RULE:
+        return replace(document, version=None)
+    # The source has fired on the ends that are copied.
+    rule = replace(decode_rule(document.body), since=now)
+    return replace(document, version=None, body=encode(rule))
+
+
+async def copy_versions(source: Store, target: Store, kind: str) -> None:
+    """Raises the versions of documents to those of the source, to which messages refer."""
+    for document in await list_documents(source, kind):
+        found = await target.document(kind, document.name)
+        for _ in range((document.version or 0) - (found.version or 0 if found else 0)):
+            await target.save_documents([replace(document, version=None)])
+
+
+async def follow_rules(target: Store) -> None:
+    """Lets rules on ends begin to read if there is one."""
+    found = await list_documents(target, RULE)
+    if any(decode_rule(each.body).rule.on is not Trigger.PUBLISHED for each in found):
+        body = encode(Cursor())
+        start = Document(kind=RULE_CURSOR, name=RULE_CURSOR_NAME, body=body, version=0)
+        await target.save_documents([start])
 
 
 async def copy_schedules(source: Store, target: Store, queue_ids: Mapping[int, int]) -> None:

@@ -36,9 +36,10 @@ def copy(
     """Copy a store to a new, empty one of any kind.
 
     Messages keep their ids, states, counters, keys, names, results and history; finished ones
-    stay finished. Queues with their settings, schedules, API keys, roles, trusts and
-    subscriptions are copied too. Stop workers and publishers first. Until the copy is complete,
-    the target is paused. After an interruption, run the same command again: it resumes.
+    stay finished. Queues with their settings, schedules, rules, schemas, subscriptions, alerts,
+    patterns, workflows, API keys, roles and trusts are copied too. Stop workers and publishers
+    first. Until the copy is complete, the target is paused. After an interruption, run the same
+    command again: it resumes.
 
     \b
     penstock copy sqlite:///penstock.db postgresql://penstock@db.example/queue --dry-run
@@ -57,6 +58,8 @@ def copy(
         print(f"\n{resumes}would copy {plan.messages:,} messages to {locate_store(target)}")
         if plan.claimed:
             print(f"{plan.claimed} are claimed: wait for them, or use --release-claimed")
+        if plan.waiting:
+            print(f"{plan.waiting} wait or have stored steps or signals: finish or cancel them")
     else:
         took = time.monotonic() - began
         print(f"\ncopied {plan.messages:,} messages in {took:.1f} s; the stores agree")
@@ -130,6 +133,7 @@ def describe_plan(plan: CopyPlan) -> dict[str, Any]:
         "messages": plan.messages,
         "schedules": plan.schedules,
         "resumes": plan.resumes,
+        "waiting": plan.waiting,
         "queues": [{"queue": name, **counts} for name, counts in list_counts(plan)],
     }
 
