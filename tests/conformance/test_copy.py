@@ -15,6 +15,7 @@ from penstock.model.documents import Document
 from penstock.model.human import HumanPattern
 from penstock.model.message import Dedup, Draft, Nack, Record, State
 from penstock.model.queue import QueueState, Schedule
+from penstock.model.scan import Scan, Source
 from penstock.model.store_types import Query
 from penstock.model.waiting import SignalDraft, StepRecord, StepSave
 from penstock.model.workflow import NodeDraft
@@ -90,6 +91,11 @@ async def test_a_copy_has_everything(pair: Pair) -> None:
         (schedule,) = await each.store.schedules()
         assert (schedule.name, schedule.queue_id) == ("nightly", work.id)
         assert len(await each.store.find(Query((await each.queue_id(),), correlation_id="c"))) > 1
+        failed = await each.store.scan(Scan(Source.UNSUCCESSFUL))
+        assert bool(failed.heads) == any(
+            record.state in (State.FAILED, State.EXPIRED, State.CANCELLED)
+            for record in await each.store.get_many(ids)
+        )
     results = [await source.store.result(id) for id in ids]
     assert b"42" in results
     assert [await target.store.result(id) for id in ids] == results

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker import search
 from penstock.errors import InvalidInput
-from penstock.model.message import Draft, Record
+from penstock.model.message import Draft, Fail, Record
 from penstock.model.scan import Position, Scan, Source
 from penstock.rules.filter_match import make_candidate, matches
 from penstock.rules.filter_parser import parse_filter
@@ -18,7 +18,8 @@ pytestmark = pytest.mark.anyio
 QUEUES = ("default", "mail", "mail-out")
 TERMS = (
     "state:ready", "state:dead", "state:unfinished", "state:ended", "state:scheduled",
-    "state:claimed", "state:failed,expired", "queue:mail*", "queue:default", "queue:nowhere",
+    "state:claimed", "state:failed,expired", "state:cancelled", "-state:completed",
+    "queue:mail*", "queue:default", "queue:nowhere",
     "type:send", "type:s*", "error:BAD", "reason:*", "label.tier:gold,silver", "header.a:b",
     "body.country:BR", "body.n>3", "correlation:story-1", "correlation:story*", "priority>=1",
     "attempts>0", "created>-1h", "created<-30m", "age<20m", "key:k", "size>20", "id:3,5,8",
@@ -153,6 +154,20 @@ async def test_ready_messages_are_found_in_claim_order(stage: Stage) -> None:
     soon = await stage.publish(priority=5)
     found = await search_all(stage, "state:ready", limit=1)
     assert [record.message.id for record in found] == [soon, late]
+
+
+async def test_messages_that_failed_are_found_without_reading_the_completed_ones(
+    stage: Stage,
+) -> None:
+    await stage.completed()
+    failed = await stage.publish()
+    await stage.broker.settle(await stage.take(), Fail("no good"))
+    for _ in range(20):
+        await stage.completed()
+    await stage.publish_each(20)
+    page = await stage.admin.search("state:failed,expired,cancelled")
+    assert ([record.message.id for record in page.records], page.exact) == ([failed], True)
+    assert page.scanned <= 2
 
 
 async def test_a_search_by_creation_time_begins_at_that_time(

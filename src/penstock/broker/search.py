@@ -35,6 +35,9 @@ PLACES = {
     State.SCHEDULED: Source.SCHEDULED,
     State.CLAIMED: Source.CLAIMED,
     State.DEAD: Source.DEAD,
+    State.FAILED: Source.UNSUCCESSFUL,
+    State.EXPIRED: Source.UNSUCCESSFUL,
+    State.CANCELLED: Source.UNSUCCESSFUL,
 }
 HEAD_FIELDS = ("queue", "scope", "type", "id", "created", "size")
 # Of these, the ones that differ from message to message.
@@ -223,7 +226,7 @@ class Search:
     def is_past_bounds(self, source: Source, heads: Sequence[ScanHead]) -> bool:
         """True if all older messages were created too early."""
         return (
-            source is Source.MESSAGES
+            not source.by_queue
             and bool(heads)
             and heads[-1].created_at < self.bounds.created_since - SLACK
         )
@@ -231,7 +234,7 @@ class Search:
     async def find_start(self, source: Source) -> Position:
         """Finds, by halving, a message below which all that were created early enough are."""
         until = self.bounds.created_until + SLACK
-        if source is not Source.MESSAGES or self.bounds.created_until == NEVER:
+        if source.by_queue or self.bounds.created_until == NEVER:
             return Position()
         newest = await self.find_below(0)
         if newest is None or newest.created_at <= until:
@@ -258,7 +261,7 @@ def list_sources(node: Node, correlation: str | None) -> list[Source]:
         return [Source.CORRELATED]
     states = [state for state in State if may_match(node, Candidate(state=state), ("state",))]
     if all(state in PLACES for state in states):
-        return [source for state, source in PLACES.items() if state in states]
+        return list(dict.fromkeys(PLACES[state] for state in PLACES if state in states))
     return [Source.MESSAGES]
 
 

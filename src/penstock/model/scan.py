@@ -11,7 +11,8 @@ class Source(StrEnum):
     """Where a search reads messages, each in the order of an index.
 
     READY, SCHEDULED and DEAD are read queue by queue: in claim order, newest first, and last dead
-    first. The others hold messages of all queues, newest first.
+    first. The others hold messages of all queues, newest first. UNSUCCESSFUL holds those that ended
+    without being completed.
     """
 
     MESSAGES = "messages"
@@ -20,6 +21,7 @@ class Source(StrEnum):
     READY = "ready"
     SCHEDULED = "scheduled"
     DEAD = "dead"
+    UNSUCCESSFUL = "unsuccessful"
 
     @property
     def by_queue(self) -> bool:

@@ -665,6 +665,18 @@ SELECT d.id, d.queue_id, m.type, m.created_at, length(m.body), d.dead_at
 FROM penstock_dead AS d FORCE INDEX (queue) STRAIGHT_JOIN penstock_message AS m ON m.id = d.id
 WHERE d.queue_id = :queue_id AND d.dead_at <= :key AND (d.dead_at < :key OR d.id < :id)
 ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit;
+-- name: search_unsuccessful
+-- MariaDB has no partial indexes, so each page reads a bounded window of all rows. The last message
+-- of the window is always returned, with the key 1 if it did not end so: the next page goes on there.
+WITH ends AS (
+    SELECT id, final, state FROM penstock_history FORCE INDEX (ends_once)
+    WHERE id < :id ORDER BY id DESC, final DESC LIMIT 2000),
+reached AS (SELECT min(id) AS id FROM ends)
+SELECT e.id, m.queue_id, m.type, m.created_at, length(m.body),
+       min(e.final IS NULL OR e.state = 'completed')
+FROM reached STRAIGHT_JOIN ends AS e STRAIGHT_JOIN penstock_message AS m ON m.id = e.id
+WHERE e.final = 1 AND e.state <> 'completed' OR e.id = reached.id
+GROUP BY e.id ORDER BY e.id DESC LIMIT :limit;
 -- name: find_all
 SELECT id FROM penstock_message FORCE INDEX (PRIMARY)
 WHERE queue_id IN (:queues) AND id < :before

@@ -870,13 +870,9 @@ SELECT m.id, m.queue_id, m.type, m.created_at, octet_length(m.body), 0 FROM pens
 WHERE m.id < :id ORDER BY m.id DESC LIMIT :limit;
 -- name: search_correlated
 -- OFFSET 0, here and below, keeps the planner from merging all messages with the page.
-WITH story AS MATERIALIZED (
-    SELECT id, queue_id FROM penstock.message WHERE meta ->> 'correlation_id' = :correlation)
-SELECT s.id, s.queue_id, m.type, m.created_at, m.size, 0
-FROM story AS s CROSS JOIN LATERAL (
-    SELECT type, created_at, octet_length(body) AS size FROM penstock.message
-    WHERE id = s.id OFFSET 0) AS m
-WHERE s.id < :id ORDER BY s.id DESC LIMIT :limit;
+SELECT id, queue_id, type, created_at, octet_length(body), 0 FROM penstock.message
+WHERE meta ->> 'correlation_id' = :correlation AND id < :id
+ORDER BY meta ->> 'correlation_id' DESC, id DESC LIMIT :limit;
 -- name: search_claimed
 SELECT l.id, l.queue_id, m.type, m.created_at, m.size, 0
 FROM penstock.lease AS l CROSS JOIN LATERAL (
@@ -903,6 +899,12 @@ FROM penstock.dead AS d CROSS JOIN LATERAL (
     WHERE id = d.id OFFSET 0) AS m
 WHERE d.queue_id = :queue_id AND d.dead_at <= :key AND (d.dead_at < :key OR d.id < :id)
 ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit;
+-- name: search_unsuccessful
+SELECT h.id, h.queue_id, m.type, m.created_at, m.size, 0
+FROM penstock.history AS h CROSS JOIN LATERAL (
+    SELECT type, created_at, octet_length(body) AS size FROM penstock.message
+    WHERE id = h.id OFFSET 0) AS m
+WHERE h.final AND h.state <> 'completed' AND h.id < :id ORDER BY h.id DESC LIMIT :limit;
 -- name: find_all
 SELECT id FROM penstock.message
 WHERE queue_id = ANY (:queues::int[]) AND id < :before

@@ -46,7 +46,17 @@ async def read_page(tx: SqlTransaction, scan: Scan, after: Position, limit: int)
         limit=limit,
     )
     heads = [ScanHead(*row) for row in rows]
+    if scan.source is Source.UNSUCCESSFUL:
+        return make_window_page(heads)
     return ScanPage(heads, heads[-1].position if len(heads) == limit else None)
+
+
+def make_window_page(heads: list[ScanHead]) -> ScanPage:
+    """Ends a page where its window of history ended: at a message that has a key if it is another.
+
+    Only an empty window is the end of the source.
+    """
+    return ScanPage([head for head in heads if not head.key], heads[-1].position if heads else None)
 
 
 async def horizon(tx: SqlTransaction) -> Horizon:

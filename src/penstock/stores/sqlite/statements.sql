@@ -460,6 +460,10 @@ SELECT d.id, d.queue_id, m.type, m.created_at, length(m.body), d.dead_at
 FROM penstock_dead AS d JOIN penstock_message AS m ON m.id = d.id
 WHERE d.queue_id = :queue_id AND d.dead_at <= :key AND (d.dead_at < :key OR d.id < :id)
 ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit;
+-- name: search_unsuccessful
+SELECT h.id, h.queue_id, m.type, m.created_at, length(m.body), 0
+FROM penstock_history AS h JOIN penstock_message AS m ON m.id = h.id
+WHERE h.final = 1 AND h.state <> 'completed' AND h.id < :id ORDER BY h.id DESC LIMIT :limit;
 -- name: find_all
 SELECT m.id FROM penstock_message m
 WHERE m.queue_id IN (SELECT value FROM json_each(:queues)) AND m.id < :before

@@ -40,6 +40,7 @@ for place = 2, #ARGV, 3 do
     forget_waits(id)
     if field ~= '' and call('HGET', name, field) == id then call('HDEL', name, field) end
     if entry ~= '' then call('ZREM', correlation, entry) end
+    call('ZREM', unsuccessful, id)
     call('HDEL', message, id)
     local number = tonumber(id, 16)
     if number > tonumber(latest) then latest = whole(number) end

@@ -68,6 +68,8 @@ for _ = 1, rows do
             call('XADD', history, position .. '-0', 'r', row)
         end
         tell(id, position)
+        local state = match(row, '^%a+ (%a+)')
+        if FINAL[state] and state ~= 'completed' then call('ZADD', unsuccessful, 0, id) end
     end
     place = place + 3
 end

@@ -43,6 +43,7 @@ end
 local sources = {
     messages = messages,
     claimed = claimed,
+    unsuccessful = function() return members_of(unsuccessful, '', true, 1, 14) end,
     correlated = function() return members_of(correlation, ARGV[6], true, -14, -1) end,
     ready = function() return members_of(ready, queue, false, 23, 36) end,
     scheduled = function() return members_of(scheduled, queue, true, 9, 22) end,

@@ -1,5 +1,5 @@
 -- History, append-only, one row per change.
--- keys: history story
+-- keys: history story unsuccessful
 
 -- "verb state at due attempts deliveries reason_length error_length id queue reason error lease".
 -- An attempts field of + is the lease's value plus one, - is the lease's value.
@@ -25,6 +25,8 @@ local function record(t, verb, state, also)
         call('XADD', history, position .. '-0', 'r', row)
     end
     tell(t.id, position)
+    -- Lists the few messages that ended without being completed.
+    if FINAL[state] and state ~= 'completed' then call('ZADD', unsuccessful, 0, t.id) end
 end
 
 -- Returns the verb, state and fence of a row.
