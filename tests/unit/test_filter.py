@@ -37,6 +37,7 @@ MAIL = Candidate(
     deliveries=4,
     created=NOW - 2 * HOUR,
     wait=90.0,
+    rules=("premium@3",),
     labels={"tier": "gold", "a.b": "c"},
     headers={"tenant": "acme"},
     body=json.dumps(
@@ -58,6 +59,9 @@ def fits(text: str, candidate: Candidate = MAIL) -> bool:
         "state:dead queue:mail* -type:heartbeat error:timeout age>10m body.country:BR",
         "label.tier:gold,silver",
         "label.a.b:c",
+        "rule:premium",
+        "rule:premium@3",
+        "-rule:premium@2",
         'header."tenant":acme',
         "state:unfinished",
         "state:ready,dead",

@@ -87,6 +87,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     expires: Moment | None = None
     # Seconds from when it was ready until it was last claimed.
     wait: float | None = None
+    # The routing rules that it passed, as `name@version`.
+    rules: tuple[str, ...] = ()
     labels: Mapping[str, str] | None = None
     headers: Mapping[str, str] | None = None
     body: bytes | None = None

@@ -14,7 +14,7 @@ from penstock.rules.filter_match import find_bounds, list_fields, matches, may_m
 from penstock.rules.filter_parser import parse_filter
 
 # Fields that the lake does not have for a message.
-MISSING = ("due", "wait")
+MISSING = ("due", "wait", "rule")
 COLUMNS = (
     "id", "queue", "scope", "type", "name", "ordering_key", "correlation_id", "causation_id",
     "parent_id", "consumer", "reason", "error", "priority", "attempts", "deliveries", "state",

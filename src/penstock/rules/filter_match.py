@@ -69,6 +69,9 @@ def match_term(term: Term, candidate: Candidate) -> bool:
             value = (getattr(candidate, MAPS[term.field]) or {}).get(".".join(term.path))
         case "body":
             return any(match_value(term, value) for value in find_in_body(candidate, term.path))
+        case "rule":
+            names = {text for rule in candidate.rules for text in (rule, rule.rpartition("@")[0])}
+            return any(match_value(term, name) for name in names)
         case "error.kind":
             value = find_error_kind(candidate.error)
         case "error":
@@ -252,6 +255,7 @@ def make_candidate(record: Record, queue: Queue) -> Candidate:
         due=record.due_at,
         expires=record.expires_at,
         wait=measure_wait(record),
+        rules=meta.path,
         labels=meta.labels,
         headers=meta.headers,
         body=message.body,

@@ -21,7 +21,10 @@ MAX_STARS = 8
 SECOND = 1_000_000
 DAY_S = 86_400
 
-TEXTS = ("queue", "scope", "type", "name", "key", "correlation", "causation", "consumer", "reason")
+TEXTS = (
+    "queue", "scope", "type", "name", "key", "correlation", "causation", "consumer", "reason",
+    "rule",
+)  # fmt: skip
 NUMBERS = ("id", "parent", "priority", "attempts", "deliveries", "size")
 TIMES = ("created", "ended", "due", "expires")
 DURATIONS = ("age", "wait")
