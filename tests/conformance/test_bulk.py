@@ -234,6 +234,35 @@ async def test_an_action_whose_key_is_revoked_is_paused(stage: Stage) -> None:
     assert (await run(stage, action)).counts.done == len(ids)
 
 
+async def test_an_action_whose_role_is_deleted_midway_is_paused(stage: Stage) -> None:
+    credentials = Credentials(stage.store)
+    await credentials.save_role("default", "cleaner", ("manage",))
+    key, _ = await credentials.create_key(Key(id="", name="k", roles=("cleaner",)))
+    await stage.publish_each(5)
+    bulk = stage.broker.limit_bulk(BulkActor(f"key:{key.id}", key.id))
+    action = await bulk.start("cancel", filter="queue:default", rate=2)
+    runner = make_runner(stage)
+    await runner.tick()
+    await credentials.delete_role("default", "cleaner")
+    runner.due.clear()
+    await runner.tick()
+    action = await stage.broker.bulk.get(action.id)
+    assert (action.state, action.counts.done) == (BulkState.PAUSED, 2)
+    assert (action.reason or "").startswith("forbidden")
+    assert len(await stage.drain()) == 3
+
+
+async def test_an_action_does_not_outlive_its_token(stage: Stage) -> None:
+    await stage.publish_each(2)
+    until = await stage.store.now() + 60_000_000
+    bulk = stage.broker.limit_bulk(BulkActor("jwt:ann", None, ("manage",), until=until))
+    action = await bulk.start("cancel", filter="queue:default")
+    await stage.travel(61)
+    action = await run(stage, action)
+    assert (action.state, action.counts.done) == (BulkState.PAUSED, 0)
+    assert action.reason == "forbidden: the token that it was started with has expired"
+
+
 def limited(stage: Stage, *grants: str) -> Bulk:
     return stage.broker.limit_bulk(BulkActor("jwt:ann", None, grants))
 

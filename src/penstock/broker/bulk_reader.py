@@ -94,6 +94,8 @@ class BulkReader:
             return await self.credentials.make_access(tenant, key.roles, key.grants, key.scopes)
         if actor.grants is None:
             return EVERYTHING
+        if actor.until <= await self.store.now():
+            raise Forbidden("the token that it was started with has expired")
         return await self.credentials.make_access(tenant, (), actor.grants, actor.scopes)
 
     async def read(

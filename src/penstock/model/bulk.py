@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from penstock.model.changes import Horizon
-from penstock.model.message import Moment
+from penstock.model.message import NEVER, Moment
 
 
 class BulkVerb(StrEnum):
@@ -54,6 +54,8 @@ class BulkActor(Struct, frozen=True, omit_defaults=True):
     key: str | None = None
     grants: tuple[str, ...] | None = None
     scopes: tuple[str, ...] = ("*",)
+    # When the token with these grants expires.
+    until: Moment = NEVER
 
 
 class BulkFailure(Struct, frozen=True):

@@ -208,6 +208,7 @@ class Authenticator:
             *limits,
             verbs=identity.verbs,
             roles=(*identity.roles, *identity.groups),
+            token_until=identity.token_until,
         )
         lifetime = SESSION_CACHE_TTL_S if is_session(token) else CACHE_TTL_S
         found = self.known[digest] = CachedIdentity(caller, identity, self.clock() + lifetime)

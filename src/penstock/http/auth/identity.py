@@ -70,6 +70,8 @@ class Identity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Set for API keys.
     expires_at: Moment = NEVER
     until: float = float("inf")
+    # When its token expires.
+    token_until: Moment = NEVER
 
 
 def make_identity(
@@ -90,7 +92,13 @@ def make_identity(
         groups=tuple(split_words(claims.get("roles", claims.get("groups"))))[:MAX_GROUPS],
         types=read_types(claims, required=believed.require_event_types),
         until=until,
+        token_until=read_expiry(claims),
     )
+
+
+def read_expiry(claims: Mapping[str, Any]) -> Moment:
+    expires = claims.get("exp")
+    return min(int(expires * 1_000_000), NEVER) if isinstance(expires, int | float) else NEVER
 
 
 def read_subject(claims: Mapping[str, Any]) -> str:

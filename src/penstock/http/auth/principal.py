@@ -66,6 +66,7 @@ class Principal:
         *,
         verbs: frozenset[str] | None = None,
         roles: Iterable[str] = (),
+        token_until: Moment = NEVER,
     ) -> None:
         self.subject = subject
         self.tenant = tenant
@@ -74,6 +75,8 @@ class Principal:
         self.rate = rate
         # Set for API keys. Issuers renew tokens, so their expiry does not count.
         self.expires_at = expires_at
+        # It counts for work that goes on without the caller.
+        self.token_until = token_until
         # The verbs of the right to consume that its token allows, or None for all.
         self.verbs = verbs
         # Human steps may be assigned to them.

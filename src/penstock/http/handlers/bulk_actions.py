@@ -31,14 +31,14 @@ EXAMPLE = {"verb": "redrive", "filter": "state:dead queue:mail error:timeout", "
 
 
 def make_actor(caller: Principal) -> BulkActor:
-    """The rights of a key are read again for every batch; those of a token are kept."""
+    """The rights of a key are read again for every batch; those of a token last as long as it."""
     if caller is OPERATOR:
         return BulkActor(caller.subject)
     if caller.subject.startswith(KEY_KIND):
         return BulkActor(caller.subject, caller.subject.removeprefix(KEY_KIND))
     access = caller.access
     grants, scopes = tuple(map(str, access.grants)), tuple(sorted(access.scopes))
-    return BulkActor(caller.subject, None, grants, scopes)
+    return BulkActor(caller.subject, None, grants, scopes, caller.token_until)
 
 
 def get_bulk(call: RequestContext) -> Bulk:
