@@ -79,7 +79,7 @@ def test_an_alert_is_sent_once_signed_and_without_bodies_or_errors(
     (post,) = receiver.wait(path)
     told = post.verify(secret_of(caller))
     assert told["type"] == "alert.firing"
-    assert told["text"].startswith(f"[{queue}] 1 anomalies open\ncritical: dlq_movement {queue}")
+    assert told["text"].startswith(f"[{queue}] 1 anomaly open\ncritical: dlq_movement {queue}")
     (case,) = told["data"]["anomalies"]
     assert (case["kind"], case["queue"], case["count"], case["message_id"]) == (
         "dlq_movement", queue, 1, id,

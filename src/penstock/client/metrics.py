@@ -167,7 +167,6 @@ def make_alert_status(view: AlertView) -> AlertStatus:
         AlertState(
             pending=pending,
             sent=view.sent,
-            dropped=view.dropped,
             last_sent_at=to_optional_moment(view.last_sent_at),
             last_error=view.error,
             told=dict.fromkeys(view.subjects, 0),

@@ -45,7 +45,6 @@ class AlertState(Struct, frozen=True):
     told: dict[str, Moment] = {}
     pending: PendingNotice | None = None
     sent: int = 0
-    dropped: int = 0
     last_sent_at: Moment | None = None
     last_fired_at: Moment | None = None
     last_error: str | None = None

@@ -15,8 +15,9 @@ SECOND = 1_000_000
 # Anomalies that one notice describes; the rest is counted.
 MAX_DESCRIBED = 20
 MAX_SUBJECTS = 1_000
-# Seconds between attempts, doubling; after so many attempts a notice is dropped.
-FIRST_RETRY_S, LONGEST_RETRY_S, MAX_NOTICE_ATTEMPTS = 5.0, 900.0, 12
+# Seconds between attempts, doubling. A notice is never dropped: later ones would contradict it.
+FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 900.0
+MAX_DOUBLINGS = 10
 
 
 def is_selected(alert: Alert, kind: str, severity: str, queue: str) -> bool:
@@ -50,15 +51,14 @@ def note_sent(state: AlertState, now: Moment) -> AlertState:
 
 
 def note_refused(state: AlertState, error: str, now: Moment) -> AlertState:
-    """Schedules the next attempt, or drops the notice after the last one."""
+    """Schedules the next attempt."""
     pending = state.pending
     if pending is None:
         return state
-    attempts = pending.attempts + 1
-    if attempts >= MAX_NOTICE_ATTEMPTS:
-        return replace(state, pending=None, dropped=state.dropped + 1, last_error=error)
-    wait = min(FIRST_RETRY_S * 2 ** (attempts - 1), LONGEST_RETRY_S)
-    again = replace(pending, attempts=attempts, due_at=now + int(wait * SECOND), error=error)
+    wait = min(FIRST_RETRY_S * 2 ** min(pending.attempts, MAX_DOUBLINGS), LONGEST_RETRY_S)
+    again = replace(
+        pending, attempts=pending.attempts + 1, due_at=now + int(wait * SECOND), error=error
+    )
     return replace(state, pending=again, last_error=error)
 
 
@@ -85,7 +85,8 @@ def make_text(type: NoticeType, name: str, lines: Sequence[str], total: int) -> 
         return f"[{name}] test alert: this webhook works"
     verb = "resolved" if type == "alert.resolved" else "open"
     rest = [f"and {total - len(lines)} more"] if total > len(lines) else []
-    return "\n".join([f"[{name}] {total} anomalies {verb}", *lines, *rest])
+    noun = "anomaly" if total == 1 else "anomalies"
+    return "\n".join([f"[{name}] {total} {noun} {verb}", *lines, *rest])
 
 
 def format_line(anomaly: Anomaly) -> str:

@@ -156,7 +156,6 @@ class AlertView(Struct, frozen=True, kw_only=True):
     # Open anomalies that the receiver was told of.
     subjects: list[str] = []
     sent: int = 0
-    dropped: int = 0
     attempts: int = 0
     last_sent_at: Time | None = None
     due_at: Time | None = None
@@ -238,7 +237,6 @@ def make_alert_view(status: AlertStatus) -> AlertView:
         created_at=to_datetime(alert.created_at),
         subjects=list(state.told),
         sent=state.sent,
-        dropped=state.dropped,
         attempts=0 if pending is None else pending.attempts,
         last_sent_at=to_optional_datetime(state.last_sent_at),
         due_at=None if pending is None else to_datetime(pending.due_at),

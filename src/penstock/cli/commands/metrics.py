@@ -247,7 +247,8 @@ def anomalies(
     print_table(columns, rows, "no anomalies")
     counted = ", ".join(f"{count} {name}" for name, count in report.by_severity.items())
     if counted:
-        print(f"{sum(report.by_severity.values())} anomalies: {counted}")
+        total = sum(report.by_severity.values())
+        print(f"{total} {'anomaly' if total == 1 else 'anomalies'}: {counted}")
 
 
 def describe_anomaly(anomaly: Anomaly) -> dict[str, Any]:
