@@ -167,3 +167,12 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(
 
 def read_log(shop: Terminal) -> str:
     return (shop.folder / "log").read_text()
+
+
+def test_without_uvloop_a_failed_run_is_logged_alone(shop: Terminal) -> None:
+    """An ImportError must not be the context of every error."""
+    (shop.folder / "uvloop.py").write_text("raise ImportError('no uvloop here')")
+    shop.run("enqueue", '{"id": "bad", "command": "exit 3", "max_retries": 1}')
+    logged = shop.run("worker", "start", "--shell", "--stop-when-empty", PYTHONPATH=".").err
+    assert "CommandFailed: exit 3" in logged
+    assert "Traceback" not in logged

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,13 @@ def start(
 
 def run_with_uvloop(work: Coroutine[Any, Any, None]) -> None:
     """Use uvloop if it is installed."""
-    try:
+    run = asyncio.run
+    with suppress(ImportError):
         import uvloop
-    except ImportError:
-        asyncio.run(work)
-    else:
-        uvloop.run(work)
+
+        run = uvloop.run
+    # Not in an except block: the ImportError would be the context of every error of a run.
+    run(work)
 
 
 @command(worker, "list")
