@@ -35,6 +35,26 @@ def test_the_known_parameters_are_named_if_none_is_near(server: Served) -> None:
     assert text == "unknown query parameter 'zzz'; this operation takes none"
 
 
+@pytest.mark.parametrize(
+    ("path", "field", "advice"),
+    [
+        ("/v1/publish", "scope", "the scope is a query parameter: ?scope=NAME"),
+        ("/v1/publish", "payload", "did you mean 'body'?"),
+        ("/v1/publish", "maxAttempts", "did you mean 'max_attempts'?"),
+        ("/v1/claim", "leaseSeconds", "did you mean 'lease'?"),
+        ("/v1/complete", "lock_token", "did you mean 'token'?"),
+        ("/v1/subscriptions", "deliveryMode", "did you mean 'mode'?"),
+    ],
+)
+def test_an_unknown_field_of_a_body_is_refused_with_advice(
+    server: Served, path: str, field: str, advice: str
+) -> None:
+    reply = server.post(path, {field: "x"})
+    assert reply.status == 422
+    said = f"Object contains unknown field `{field}`; {advice}"
+    assert reply.json["error"]["message"] == f"body: {said}"
+
+
 def test_a_path_names_all_its_methods(server: Served) -> None:
     reply = server.ask("OPTIONS", "/v1/keys")
     assert (reply.status, reply.headers["allow"]) == (405, "GET, POST")

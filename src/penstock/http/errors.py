@@ -1,6 +1,8 @@
 """The error envelope and the HTTP status of each error."""
 
 import re
+from collections.abc import Collection
+from difflib import get_close_matches
 
 import msgspec
 from msgspec import Struct
@@ -8,6 +10,16 @@ from msgspec import Struct
 from penstock import errors
 from penstock.errors import PenstockError
 
+UNKNOWN_FIELD = re.compile("Object contains unknown field `(?P<name>[^`]{1,100})`")
+CAPITAL = re.compile("(?<=[a-z])(?=[A-Z])")
+# What other systems call a field.
+OTHER_NAMES = {
+    "payload": "body", "command": "type", "commands": "queues", "webhook": "callback",
+    "idempotency_key": "dedup", "delay_seconds": "delay", "wait_seconds": "wait",
+    "lease_seconds": "lease", "ack_timeout": "lease", "extend_seconds": "lease",
+    "lock_token": "token", "receipt_handle": "token", "callback_url": "url",
+    "delivery_mode": "mode", "delivery": "mode",
+}  # fmt: skip
 AT_FIELD = re.compile(r" - at `(?P<path>[^`]*)`$")
 
 STATUS: dict[type[PenstockError], int] = {
@@ -83,8 +95,22 @@ def encode_internal_error(request_id: str) -> bytes:
     return encode(Envelope(Error("INTERNAL", text, [], request_id)))
 
 
+def suggest_field(error: Exception, known: Collection[str], scoped: bool) -> str:
+    """Returns advice about an unknown field of a body, or nothing."""
+    found = UNKNOWN_FIELD.fullmatch(str(error))
+    if found is None:
+        return ""
+    name = found["name"]
+    if name == "scope" and scoped:
+        return "; the scope is a query parameter: ?scope=NAME"
+    snake = CAPITAL.sub("_", name).lower()
+    other = OTHER_NAMES.get(snake, snake)
+    near = [other] if other in known else get_close_matches(snake, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def make_malformed_error(
-    error: msgspec.DecodeError | UnicodeDecodeError | RecursionError,
+    error: msgspec.DecodeError | UnicodeDecodeError | RecursionError, hint: str = ""
 ) -> PenstockError:
     """Maps a msgspec error: Malformed if the body is not JSON, else InvalidInput."""
     if not isinstance(error, msgspec.ValidationError):
@@ -92,7 +118,7 @@ def make_malformed_error(
     text = str(error)
     found = AT_FIELD.search(text)
     field = found["path"].removeprefix("$").removeprefix(".") if found else ""
-    said = text[: found.start()] if found else text
+    said = (text[: found.start()] if found else text) + hint
     unfit = errors.InvalidInput(f"{field or 'body'}: {said}")
     unfit.details = ((field or "body", said),)
     return unfit

@@ -4,7 +4,17 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import getdoc, signature
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    get_type_hints,
+)
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -13,7 +23,7 @@ from msgspec.structs import astuple
 
 from penstock.errors import InvalidInput, Malformed, MethodNotAllowed, NotFound, PenstockError
 from penstock.http.auth.principal import Extent, Requirement
-from penstock.http.errors import make_malformed_error
+from penstock.http.errors import make_malformed_error, suggest_field
 from penstock.rules.access import Right
 from penstock.wire.fields import Name
 
@@ -103,7 +113,15 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
                 body.decode()
             return self.decode(body)
         except INVALID as error:
-            raise make_malformed_error(error) from None
+            hint = suggest_field(error, list_fields(self.takes), self.scoped)
+            raise make_malformed_error(error, hint) from None
+
+
+def list_fields(takes: Any) -> list[str]:
+    """Returns the names of the fields of a body, of all its alternatives."""
+    kinds = [takes, *get_args(takes)]
+    structs_of = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Struct)]
+    return [each.encode_name for kind in structs_of for each in structs.fields(kind)]
 
 
 def read_query(operation: Operation, query: bytes) -> dict[str, Any]:
