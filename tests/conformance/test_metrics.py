@@ -173,3 +173,19 @@ async def test_processes_add_to_the_same_anomaly(stage: Stage) -> None:
         await record_anomalies(each.store, cases)
     (found,) = (await stage.broker.anomalies.list()).anomalies
     assert (asdict(found)["kind"], found.consumer, found.count) == ("lock_stolen", "ada", 6)
+
+
+async def test_minutes_of_the_last_hour_have_percentiles_of_the_wait(stage: Stage) -> None:
+    """Those of one queue, and of all queues added up."""
+    await stage.queue("other")
+    for queue, seconds in (("default", 1), ("default", 1), ("other", 40)):
+        await stage.publish(queue=queue)
+        await stage.travel(seconds)
+        await stage.broker.complete(await stage.take(queue))
+    await watch(stage)
+    (busy,) = [p for p in (await stage.broker.metrics.queue("default")).points if p.attempts]
+    assert busy.wait_p95 == pytest.approx(1, rel=0.15)
+    queues = await stage.broker.admin.queues()
+    minutes = await stage.broker.metrics.sum_hour(queues)
+    assert sum(each.completed for each in minutes) == 3
+    assert max(each.wait_p99 or 0 for each in minutes) == pytest.approx(40, rel=0.15)

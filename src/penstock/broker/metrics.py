@@ -1,8 +1,14 @@
 """Reads the metrics of queues and consumers that the historian keeps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from penstock.broker.metrics_reader import MAX_ROWS, QueuePointReader, make_range
+from penstock.broker.metrics_reader import (
+    MAX_ROWS,
+    QueuePointReader,
+    Step,
+    make_point,
+    make_range,
+)
 from penstock.broker.metrics_rows import (
     CONSUMER_HOUR,
     HistorianState,
@@ -20,6 +26,7 @@ from penstock.model.metrics import (
     ConsumerMetrics,
     ConsumerStats,
     LiveDepth,
+    MetricPoint,
     QueueMetrics,
 )
 from penstock.model.queue import Queue
@@ -30,6 +37,8 @@ from penstock.store import Store
 SECOND = 1_000_000
 # Rows that are read beyond what the historian has counted.
 MAX_PENDING_ROWS = 2_000
+# Queues whose minutes are added up: those that worked last.
+MAX_SUMMED_QUEUES = 200
 Allows = Callable[[str, str], bool]
 
 
@@ -71,6 +80,23 @@ class MetricsReader:
             points=points,
             live=await self.read_live(queue),
         )
+
+    async def sum_hour(self, queues: Sequence[Queue]) -> list[MetricPoint]:
+        """Adds the minutes of the last hour of these queues up."""
+        span = make_range(None, None, MINUTE_S, await self.store.now())
+        state, pending, final_until = await self.read_pending()
+        never = QueueTotals()
+        latest = sorted(queues, key=lambda each: -state.totals.get(each.id, never).worked_at)
+        steps = [Step() for _ in span.begins]
+        for queue in latest[:MAX_SUMMED_QUEUES]:
+            reader = QueuePointReader(self.store, queue, span, None)
+            await reader.add_minutes(pending)
+            for step, other in zip(steps, reader.steps, strict=True):
+                step.add(other)
+        return [
+            make_point(begin, span.step, step, (0, 0), final_until)
+            for begin, step in zip(span.begins, steps, strict=True)
+        ]
 
     async def read_live(self, queue: Queue) -> LiveDepth:
         depths = await self.store.depths(0)

@@ -13,6 +13,7 @@ from penstock.broker.metrics_rows import (
     QUEUE_MINUTES,
     STATE_KIND,
     STATE_NAME,
+    WAIT_MINUTE,
     HistorianState,
     QueueTotals,
     decode_row,
@@ -28,7 +29,7 @@ from penstock.broker.metrics_rows import (
 from penstock.model.anomalies import AnomalyRow
 from penstock.model.changes import Change
 from penstock.model.documents import Document
-from penstock.model.metrics import HOUR_S, OTHER, BacklogHour, ConsumerHour, QueueHour
+from penstock.model.metrics import HOUR_S, MINUTE_S, OTHER, BacklogHour, ConsumerHour, QueueHour
 from penstock.rules.anomalies import (
     AnomalyKey,
     QueueRules,
@@ -40,6 +41,7 @@ from penstock.rules.anomalies import (
     find_stuck,
     make_row,
 )
+from penstock.rules.histograms import add_histogram
 from penstock.rules.metrics import (
     Deltas,
     add_changes,
@@ -52,6 +54,10 @@ from penstock.store import Store
 MAX_TYPES_PER_QUEUE = 20
 MAX_SERIES, MAX_CONSUMERS = 5_000, 5_000
 MAX_ANOMALIES_PER_KIND = 200
+# Minutes of queues with a histogram of waits, in one hour.
+MAX_WAIT_MINUTES = 60_000
+# A minute is changed no more when it is so old, or rarely.
+WAITS_CACHED_S = 5 * MINUTE_S
 # Rows kept in memory between changes.
 MAX_CACHED_ROWS = 20_000
 
@@ -116,6 +122,7 @@ class MetricsBook:
             judged = find_in_hour((queue_id, hour, counted), total, rules_of(queue_id), at)
             await self.replace_anomalies(judged)
         await self.add_backlog(deltas)
+        await self.add_waits(deltas)
         for key, worked in deltas.consumers.items():
             await self.add_consumer(key, worked, rules_of)
 
@@ -166,6 +173,17 @@ class MetricsBook:
             self.shift_later(queue_id, hour, changes)
             totals.unfinished += changes[0] - changes[1]
             totals.dead += changes[2]
+
+    async def add_waits(self, deltas: Deltas) -> None:
+        for (queue_id, minute), waits in deltas.waits.items():
+            name = name_backlog_hour(queue_id, minute * MINUTE_S)
+            total = await self.find(WAIT_MINUTE, name)
+            hour = minute // 60 * HOUR_S
+            if total is None and not self.use("wait percentiles", hour, MAX_WAIT_MINUTES):
+                continue
+            total = total or {}
+            add_histogram(total, waits)
+            self.put(WAIT_MINUTE, name, total)
 
     def shift_later(self, queue_id: int, hour: int, changes: list[int]) -> None:
         """Corrects hours that began after a change that came late."""
@@ -261,7 +279,11 @@ class MetricsBook:
         if len(self.rows) > MAX_CACHED_ROWS:
             self.rows.clear()
             self.loaded.clear()
-        self.rows = {key: row for key, row in self.rows.items() if find_hour(*key) >= oldest}
+        latest = self.state.reached // 1_000_000 - WAITS_CACHED_S
+        self.rows = {
+            key: row for key, row in self.rows.items()
+            if find_hour(*key) >= (latest if key[0] == WAIT_MINUTE else oldest)
+        }  # fmt: skip
         self.loaded = {(queue_id, hour) for queue_id, hour in self.loaded if hour >= oldest}
         self.state.used = {
             key: used for key, used in self.state.used.items()

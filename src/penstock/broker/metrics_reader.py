@@ -12,6 +12,7 @@ from penstock.broker.metrics_rows import (
     KEPT_S,
     QUEUE_HOUR,
     QUEUE_MINUTES,
+    WAIT_MINUTE,
     QueueTotals,
     name_backlog_hour,
     read_rows,
@@ -84,6 +85,10 @@ class Step:
         self.wait: dict[int, int] = {}
         self.run: dict[int, int] = {}
 
+    def add(self, other: "Step") -> None:
+        self.numbers = add_numbers(self.numbers, other.numbers)
+        add_histogram(self.wait, other.wait)
+
     def add_hour(self, row: QueueHour) -> None:
         highest = find_greater(row.wait_max, 0) or 0, find_greater(row.run_max, 0) or 0
         numbers = [*row.counts, row.wait_sum, row.run_sum, *highest]
@@ -140,6 +145,18 @@ class QueuePointReader:
                 if place is not None:
                     step = self.steps[place]
                     step.numbers = add_numbers(step.numbers, numbers)
+        if self.type is None:
+            await self.add_waits(pending)
+
+    async def add_waits(self, pending: Deltas) -> None:
+        """Adds the histograms of the last hour's minutes. They are not kept by type."""
+        rows = [(minute, row) for minute, _, row in await self.list_rows(WAIT_MINUTE)]
+        rows += [(minute * MINUTE_S, each) for (id, minute), each in pending.waits.items()
+                 if id == self.queue.id]  # fmt: skip
+        for second, waits in rows:
+            place = self.span.find(second)
+            if place is not None:
+                add_histogram(self.steps[place].wait, waits)
 
     async def add_hours(self, pending: Deltas) -> None:
         rows = await self.list_rows(QUEUE_HOUR)

@@ -21,7 +21,7 @@ Minutes = dict[int, list[int]]
 QUEUE_HOUR, QUEUE_MINUTES = "queue_hour", "queue_minutes"
 BACKLOG_HOUR, BACKLOG_MINUTES = "backlog_hour", "backlog_minutes"
 CONSUMER_HOUR, CLAIM_SECONDS = "consumer_hour", "claim_seconds"
-ANOMALY = "anomaly_hour"
+WAIT_MINUTE, ANOMALY = "wait_minute", "anomaly_hour"
 STATE_KIND, STATE_NAME = "historian", "state"
 TYPES: dict[str, Any] = {
     QUEUE_HOUR: QueueHour,
@@ -30,6 +30,7 @@ TYPES: dict[str, Any] = {
     BACKLOG_MINUTES: Minutes,
     CONSUMER_HOUR: ConsumerHour,
     CLAIM_SECONDS: Minutes,
+    WAIT_MINUTE: dict[int, int],
     ANOMALY: AnomalyRow,
 }
 DAY_S = 86_400
@@ -41,6 +42,7 @@ KEPT_S = {
     BACKLOG_MINUTES: 2 * DAY_S,
     CONSUMER_HOUR: 2 * DAY_S,
     CLAIM_SECONDS: 3_600,
+    WAIT_MINUTE: 3_600,
     ANOMALY: 90 * DAY_S,
 }
 PAGE_SIZE = 500
@@ -97,7 +99,7 @@ def find_hour(kind: str, name: str) -> int:
     return int(parts[1] if kind in BY_QUEUE else parts[0])
 
 
-BY_QUEUE = (QUEUE_HOUR, QUEUE_MINUTES, BACKLOG_HOUR, BACKLOG_MINUTES)
+BY_QUEUE = (QUEUE_HOUR, QUEUE_MINUTES, BACKLOG_HOUR, BACKLOG_MINUTES, WAIT_MINUTE)
 
 
 def make_row_document(kind: str, name: str, row: object, version: int | None = None) -> Document:

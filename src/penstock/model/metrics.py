@@ -52,7 +52,8 @@ class BacklogHour(Struct):
 
 
 class MetricPoint(Struct, frozen=True, kw_only=True):
-    """The metrics of one step. Times are in seconds; percentiles need steps of an hour.
+    """The metrics of one step. Times are in seconds. Steps of an hour have percentiles, and
+    minutes of the last hour those of the wait.
 
     `unfinished` and `dead_letters` are as the step ended. A provisional point may still change.
     """

@@ -20,7 +20,7 @@ from penstock.model.metrics import (
     ConsumerHour,
     QueueHour,
 )
-from penstock.rules.histograms import add_histogram, find_bucket
+from penstock.rules.histograms import add_histogram, coarsen, find_bucket
 
 MINUTE = MINUTE_S * 1_000_000
 # Verbs that end a delivery after work on it, and those of them that failed.
@@ -35,13 +35,17 @@ Step = tuple[Verb, State, bool, bool]
 
 
 class Deltas(Struct):
-    """What a page adds. Keys: queue, hour, type; queue, minute; hour, queue, consumer."""
+    """What a page adds. Keys: queue, hour, type; queue, minute; hour, queue, consumer.
+
+    Waits are coarse histograms by minute.
+    """
 
     hours: dict[tuple[int, int, str], QueueHour] = field(default_factory=dict)
     minutes: dict[tuple[int, int, str], dict[int, list[int]]] = field(default_factory=dict)
     # Arrived, left and died.
     backlog: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     consumers: dict[tuple[int, int, str], ConsumerHour] = field(default_factory=dict)
+    waits: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
 
 
 class Timing(Struct, frozen=True, gc=False):
@@ -138,7 +142,9 @@ def fold_times(
         numbers[WAIT_SUM] += sum(waits)
         numbers[WAIT_MAX] = max(numbers[WAIT_MAX], *waits)
         hour.wait_max = find_greater(hour.wait_max, numbers[WAIT_MAX])
-        add_histogram(hour.wait, Counter(map(find_bucket, waits)))
+        counted = Counter(map(find_bucket, waits))
+        add_histogram(hour.wait, counted)
+        add_histogram(deltas.waits.setdefault((place[0], place[2]), {}), coarsen(counted))
     if limit := flash.get(place[0], 0):
         done = (each.run or 0 for each in worked if each.row.state is State.COMPLETED)
         numbers[FLASH] += sum([run < limit for run in done])

@@ -18,7 +18,8 @@ Words = Annotated[tuple[Word, ...], Meta(max_length=100)]
 
 
 class MetricPointView(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One step that begins at `at`. Times are in seconds; steps of an hour have percentiles.
+    """One step that begins at `at`. Times are in seconds. Steps of an hour have percentiles, and
+    minutes of the last hour those of the wait.
 
     `unfinished` and `dead_letters` are as the step ended. A provisional point may still change.
     """

@@ -48,7 +48,8 @@ def metrics(
 ) -> None:
     """Show what happened to a queue, by default in the last hour.
 
-    Minutes are kept for 48 hours and hours for 90 days. Steps of an hour have percentiles.
+    Minutes are kept for 48 hours and hours for 90 days. Steps of an hour have percentiles, and
+    minutes of the last hour those of the wait.
 
     \b
     penstock metrics mail
