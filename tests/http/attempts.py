@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from penstock.broker.views import SavedView, SavedViews
 from penstock.http.auth.principal import OWNER
 from penstock.model.queue import DEAD_LETTER
 from penstock.rules.access import Right
@@ -144,6 +145,17 @@ async def subscribe(world: World, place: Place, who: Who) -> Ask:
 async def create_alert(world: World, place: Place, who: Who) -> Ask:
     sent = {"name": f"alert-{next(world.numbers)}", "url": "https://example.org/"}
     return Ask("/v1/alerts", sent, place.scope)
+
+
+async def save_view(world: World, place: Place, who: Who) -> Ask:
+    return Ask(f"/v1/views/view-{next(world.numbers)}", {"filter": "state:dead"}, place.scope)
+
+
+async def delete_view(world: World, place: Place, who: Who) -> Ask:
+    name = f"view-{next(world.numbers)}"
+    views = SavedViews(world.store, place.tenant)
+    await views.save(SavedView(name, "state:dead"), scope=place.scope)
+    return Ask(f"/v1/views/{name}", None, place.scope)
 
 
 async def measure(world: World, place: Place, who: Who) -> Ask:
@@ -417,6 +429,10 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
     "POST /v1/session": (Attempt(sign_in, (HOME,), rule=is_let_in),),
     "DELETE /v1/session": (fixed("/v1/session", rule=lambda who, place: True),),
     "GET /v1/overview": (listed("/v1/overview"),),
+    "GET /v1/overview/hour": (listed("/v1/overview/hour"),),
+    "GET /v1/views": (listed("/v1/views")._replace(shows=False),),
+    "PUT /v1/views/{name}": (Attempt(save_view, (HOME, AWAY)),),
+    "DELETE /v1/views/{name}": (Attempt(delete_view, (HOME, AWAY)),),
     "GET /v1/failures": (listed("/v1/failures"),),
     "GET /v1/changes": (fixed("/v1/changes", shows=True),),
     "GET /v1/stats": (listed("/v1/stats"),),

@@ -187,6 +187,36 @@ def test_the_overview_counts_what_happens(server: Served) -> None:
     assert mine["detail"] == "ValueError: no total <n>"
 
 
+def test_the_last_hour_adds_up_the_queues_that_the_caller_may_read(server: Served) -> None:
+    mine, other = server.queue(), server.queue()
+    for queue in (mine, other, other):
+        server.publish(queue)
+        (message,) = server.claim(queue, limit=1)
+        assert server.post("/v1/complete", {"token": message["token"]}).status == 200
+    reader = keyed(server, grants=[f"read:{mine}"])
+
+    def count() -> int:
+        minutes = reader.get("/v1/overview/hour").json["minutes"]
+        assert len(minutes) == 61
+        return sum(each["completed"] for each in minutes if each["wait_p95"] is not None)
+
+    until(lambda: count() == 1)
+
+
+def test_a_view_is_saved_replaced_and_deleted(server: Served) -> None:
+    saved = server.ask("PUT", "/v1/views/dead-mail", {"filter": "state:dead"})
+    assert saved.status == 200, saved
+    assert server.ask("PUT", "/v1/views/dead-mail", {"filter": "state:dead age>1h"}).status == 200
+    (view,) = server.get("/v1/views").json["views"]
+    assert (view["name"], view["filter"]) == ("dead-mail", "state:dead age>1h")
+    assert view["saved_by"]
+    wrong = server.ask("PUT", "/v1/views/wrong", {"filter": "state:"})
+    assert (wrong.status, wrong.json["error"]["code"]) == (422, "INVALID_INPUT")
+    assert server.ask("PUT", "/v1/views/a b", {"filter": "state:dead"}).status in (400, 422)
+    assert server.ask("DELETE", "/v1/views/dead-mail").status == 204
+    assert server.ask("DELETE", "/v1/views/dead-mail").status == 404
+
+
 def test_an_unchanged_overview_is_not_sent_again(server: Served) -> None:
     def is_unchanged() -> bool:
         etag = server.get("/v1/overview").headers["etag"]

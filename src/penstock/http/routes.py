@@ -24,6 +24,7 @@ from penstock.http.handlers.schemas import schemas
 from penstock.http.handlers.system import system
 from penstock.http.handlers.topology import topology
 from penstock.http.handlers.verbs import verbs
+from penstock.http.handlers.views import views
 from penstock.http.handlers.waiting import waiting
 from penstock.http.handlers.webhooks import callbacks, subscriptions
 from penstock.http.handlers.workflows import workflows
@@ -48,6 +49,6 @@ TABLES = (
     verbs, scopes, queues, bulk, bulk_actions, artifacts, callbacks, waiting, messages, schedules,
     schemas, rules, broadcasts, topology, subscriptions, events, workflows, inbox, human_links,
     access, metrics, alerts,
-    system, activity, dashboard,
+    system, activity, dashboard, views,
 )  # fmt: skip
 OPERATIONS: tuple[Operation, ...] = tuple(each for table in TABLES for each in table.all)

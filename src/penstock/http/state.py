@@ -29,6 +29,7 @@ from penstock.http.auth.identity import TrustedIssuers
 from penstock.http.auth.principal import OWNER
 from penstock.http.auth.trusted_proxies import TrustedProxies
 from penstock.http.cors import CorsPolicy
+from penstock.http.dashboard.last_hour import LastHour
 from penstock.http.dashboard.live_figures import LiveFigures
 from penstock.http.events.anomaly_watcher import AnomalyWatcher
 from penstock.http.events.bulk_tail import BulkTail
@@ -135,6 +136,7 @@ class ServerState:
 
     def make_followers(self) -> None:
         self.figures = LiveFigures(self.store, self.directory, self.counts)
+        self.last_hour = LastHour()
         events = (self.store, self.directory, self.hub, self.outages)
         self.lease_watcher = LeaseWatcher(*events)
         self.follower = HistoryTail(*events, self.lease_watcher)

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from penstock.model.message import Moment
+
 # A queue without a worker is worth a line once its oldest message waits for so long.
 MIN_UNSERVED_S = 30.0
 MAX_ITEMS = 50
@@ -31,6 +33,9 @@ class QueueFacts(Struct, frozen=True, kw_only=True):
     died: int
     common_error: str | None
     waits: float | None
+    # When that message became ready, and when a message last died.
+    since: Moment | None = None
+    died_at: Moment | None = None
     # False while the queue or its scope is paused.
     serves: bool
     has_worker: bool
@@ -44,6 +49,7 @@ class Attention(Struct, frozen=True):
     text: str
     # An error or another text of the system's users, shown apart.
     detail: str = ""
+    at: Moment | None = None
 
 
 def find_attention(
@@ -69,6 +75,7 @@ def describe_queue(facts: QueueFacts) -> Iterator[Attention]:
             f"{count_of(facts.died, 'message')} died in the last 5 minutes"
             + (", usually of" if facts.common_error else ""),
             facts.common_error or "",
+            facts.died_at,
         )
     elif facts.dead:
         yield Attention(
@@ -86,6 +93,7 @@ def describe_queue(facts: QueueFacts) -> Iterator[Attention]:
             AttentionLevel.WARNING,
             facts.queue,
             f"is paused, and {count_of(facts.ready, 'message')} {verb}",
+            at=facts.since,
         )
     elif not facts.has_worker and (facts.waits or 0.0) >= MIN_UNSERVED_S:
         yield Attention(
@@ -93,6 +101,7 @@ def describe_queue(facts: QueueFacts) -> Iterator[Attention]:
             AttentionLevel.WARNING,
             facts.queue,
             f"{count_of(facts.ready, 'message')} {verb} and no worker serves this queue",
+            at=facts.since,
         )
 
 

@@ -1,9 +1,12 @@
 """Wire types of the dashboard: session, overview, failure groups."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from penstock.model.message import Moment
+from penstock.model.metrics import MetricPoint
 from penstock.model.queue import QueueState
 from penstock.rules.attention import AttentionKind, AttentionLevel
 from penstock.rules.failure_groups import FailureGroup, Trait
@@ -96,6 +99,8 @@ class AttentionView(Struct, frozen=True):
     subject: str
     text: str
     detail: str
+    # When a message last died, or since when messages wait.
+    at: Time | None
 
 
 class Overview(Struct, frozen=True):
@@ -107,6 +112,25 @@ class Overview(Struct, frozen=True):
     attention: list[AttentionView]
     queues: list[QueueFigures]
     queue_count: int
+
+
+class MinuteFigures(Struct, frozen=True, kw_only=True):
+    """A minute that begins at `at`. Percentiles of the wait before a run are in seconds."""
+
+    at: Time
+    published: int
+    completed: int
+    failures: int
+    wait_p50: float | None
+    wait_p95: float | None
+    wait_p99: float | None
+
+
+class OverviewHour(Struct, frozen=True):
+    """The last hour of all queues that the caller may read. The last minute ends after `now`."""
+
+    now: Time
+    minutes: list[MinuteFigures]
 
 
 class TraitView(Struct, frozen=True):
@@ -146,6 +170,39 @@ class FailureGroups(Struct, frozen=True):
     complete: bool
     since: Time
     now: Time
+
+
+class NewView(Struct, frozen=True, forbid_unknown_fields=True):
+    filter: Annotated[str, Meta(min_length=1, max_length=2_000)]
+
+
+class SavedViewView(Struct, frozen=True):
+    """A filter of messages under a name. `saved_by` is the subject of the last change."""
+
+    name: str
+    filter: str
+    saved_by: str
+    saved_at: Time
+
+
+class SavedViewViews(Struct, frozen=True):
+    views: list[SavedViewView]
+
+
+def make_hour_view(now: Moment, points: Iterable[MetricPoint]) -> OverviewHour:
+    minutes = [
+        MinuteFigures(
+            at=to_datetime(point.at),
+            published=point.published,
+            completed=point.completed,
+            failures=point.failures,
+            wait_p50=point.wait_p50,
+            wait_p95=point.wait_p95,
+            wait_p99=point.wait_p99,
+        )
+        for point in points
+    ]
+    return OverviewHour(to_datetime(now), minutes)
 
 
 def make_trait_view(trait: Trait) -> TraitView:

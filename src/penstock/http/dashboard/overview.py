@@ -54,7 +54,14 @@ def make_overview(inputs: OverviewInputs, limit: int) -> Overview:
         bucket_seconds=BUCKET_S,
         totals=make_totals(inputs, figures, last),
         attention=[
-            AttentionView(each.kind, each.severity, each.subject, each.text, each.detail)
+            AttentionView(
+                each.kind,
+                each.severity,
+                each.subject,
+                each.text,
+                each.detail,
+                to_optional_datetime(each.at),
+            )
             for each in find_attention(facts, inputs.failing_agents)
         ],
         queues=sorted(busiest, key=lambda each: each.queue),
@@ -103,6 +110,8 @@ def make_facts(inputs: OverviewInputs, queue: Queue, figures: QueueFigures) -> Q
         died=died,
         common_error=None if queue.id in inputs.masked else error,
         waits=None if since is None else (inputs.now - since) / MICROS_PER_SECOND,
+        since=since,
+        died_at=series.died_at if series else None,
         serves=queue.serves and not queue.scope.paused,
         has_worker=figures.workers > 0,
     )

@@ -40,6 +40,7 @@ class QueueSeries:
         self.failed: Counter[int] = Counter()
         self.samples: dict[int, Sample] = {}
         self.deaths: deque[tuple[int, str]] = deque(maxlen=MAX_DEATHS)
+        self.died_at: Moment | None = None
         # Ended messages that were counted, and when those ended that were not.
         self.ended = 0
         self.pending: list[Moment] = []
@@ -54,6 +55,7 @@ class QueueSeries:
             self.failed[bucket] += 1
         if row.state is State.DEAD:
             self.deaths.append((bucket, make_template(row.error or "")))
+            self.died_at = row.at
         if row.final:
             self.pending.append(row.at)
 

@@ -18,6 +18,7 @@ from penstock.http.context import RequestContext
 from penstock.http.dashboard.change_stream import ChangeStream
 from penstock.http.dashboard.files import read_web_file
 from penstock.http.dashboard.overview import OverviewInputs, make_overview
+from penstock.http.handlers.metrics import read_metrics
 from penstock.http.handlers.system import own_queues, own_workers
 from penstock.http.operations import OperationTable
 from penstock.model.message import Record
@@ -27,9 +28,11 @@ from penstock.rules.masking import list_hidden
 from penstock.wire.dashboard import (
     FailureGroups,
     Overview,
+    OverviewHour,
     SessionView,
     SignIn,
     make_group_view,
+    make_hour_view,
 )
 from penstock.wire.fields import FileName, Name, to_datetime
 
@@ -186,6 +189,14 @@ async def get_overview(
     )
     body = encode_view(make_overview(inputs, limit))
     return Response(body, headers=headers, media_type="application/json")
+
+
+@dashboard.add("GET", "/v1/overview/hour", "Get the last hour of all queues", OverviewHour,
+               scoped=True)  # fmt: skip
+async def get_overview_hour(call: RequestContext) -> OverviewHour:
+    """Adds the minutes of up to 200 queues up, those that worked last."""
+    points = await call.service.last_hour.get(read_metrics(call), await own_queues(call))
+    return make_hour_view(await call.service.store.now(), points)
 
 
 def list_failing_agents(call: RequestContext) -> list[tuple[str, str]]:
