@@ -23,14 +23,14 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.broker.local import Broker
-from penstock.cli.demo.app import app, resize, send_mail
-from penstock.cli.demo.traffic import send_traffic
 from penstock.client import Client
 from penstock.errors import PenstockError
-from penstock.model.human import HumanSpec
-from penstock.rules.human_spec import parse_spec
 
-APP = "penstock.cli.demo.app:app"
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from live_app import QUEUES, app, furnish, send_shop_traffic  # noqa: E402
+
+APP = "live_app:app"
 COLUMNS = ("queue", "ready", "scheduled", "claimed", "dead", "ended")
 PLACES = ("ready", "scheduled", "lease", "dead", "ended")
 
@@ -66,43 +66,8 @@ async def publish(service: str, stopped: asyncio.Event) -> None:
         number = 0
         while not stopped.is_set():
             number += 1
-            await send_traffic(number, client.publish)
+            await send_shop_traffic(number, client.publish)
             await pause(stopped, random.uniform(0.02, 0.3))
-
-
-def make_refund(order: int, amount: float) -> HumanSpec:
-    """A question to the people who watch. Anyone of them may answer it."""
-    return parse_spec(
-        {
-            "title": f"Refund {amount:.2f} for order {order}?",
-            "content": f"Order {order} arrived broken. Photos are attached.",
-            "input": {
-                "amount": {"type": "number", "title": "Amount", "default": amount},
-                "reason": {"title": "Reason", "default": "damaged in transit"},
-            },
-            "options": [
-                {"id": "approve", "label": "Approve", "kind": "approve"},
-                {"id": "reject", "label": "Reject", "kind": "reject"},
-            ],
-            "timeout": 3_600,
-        }
-    )
-
-
-async def furnish(broker: Broker) -> None:
-    """Adds a rule, a workflow and two open decisions, so that every page has something to show."""
-    when = "message.body.total > 9.0"
-    await broker.rules.save(
-        {"name": "large-orders", "queue": "orders", "when": when, "do": [{"set": {"priority": 5}}]}
-    )
-    async with app.workflow("nightly-close") as flow:
-        collect = flow.add(resize.call("receipts", [2_000]))
-        parts = [
-            flow.add(resize.call(f"part-{number}", [3_000]), after=collect) for number in (1, 2)
-        ]
-        flow.add(send_mail.call("ada@example.org", "the books are closed"), after=parts)
-    for order, amount in ((90_017, 612.40), (90_044, 58.00)):
-        await broker.inbox.request(make_refund(order, amount), requester="orders-api")
 
 
 async def pause(stopped: asyncio.Event, seconds: float) -> None:
@@ -173,11 +138,12 @@ async def main(path: str, seconds: float) -> None:
     url = f"sqlite:///{path}"
     app.use(url)
     environment = os.environ | {"PENSTOCK_URL": url, "PENSTOCK_LOG": f"{path}.log"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE), os.getenv("PYTHONPATH"))))
     broker = await app.broker()
     # A broker on a store: the census is not for clients.
     assert isinstance(broker, Broker)
-    await app.ensure_queues(broker, ["mail", "images", "orders", "reports"])
-    await furnish(broker)
+    await app.ensure_queues(broker, QUEUES)
+    await furnish()
     port = find_free_port()
     service = f"http://127.0.0.1:{port}"
     processes = [
@@ -189,6 +155,7 @@ async def main(path: str, seconds: float) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     asyncio.get_running_loop().call_later(seconds, stopped.set)
     publishing = asyncio.create_task(publish(service, stopped))
+    publishing.add_done_callback(lambda done: stopped.set())
     console = Console()
     began, ended = time.monotonic(), Ended()
     console.print(f"Dashboard: {service}/", soft_wrap=True, style="bold")
