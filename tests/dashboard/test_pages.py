@@ -24,6 +24,9 @@ PAGES = {
     "#/access": "No API key yet",
     "#/audit": "Pause a queue",
     "#/agents": "audit_sealer",
+    "#/analytics": "No results of the pipeline yet",
+    "#/rules?rule=large-orders": "of 8 messages match",
+    "#/schemas?schema=mail-body": "Check compatibility",
 }
 PHONE = (390, 844)
 

@@ -41,10 +41,10 @@ def test_a_message_that_waits_shows_its_steps_and_its_trace(
 ) -> None:
     id = run_steps(busy.store, busy.queue())
     page = open_page(busy, f"#/message/{id}")
-    charge = page.get_by_role("row").filter(has_text="charge")
-    expect(charge).to_contain_text("done")
+    charge = page.get_by_role("listitem").filter(has_text="charge")
     expect(charge).to_contain_text("612")
-    expect(page.get_by_role("row").filter(has_text="parcel-arrived")).to_contain_text("waits, 13 d")
+    waiting = page.get_by_role("listitem").filter(has_text="parcel-arrived").last
+    expect(waiting).to_contain_text("waits for a signal · due")
     expect(page.get_by_text(f"Why is {id} not running?")).to_be_visible()
     check_accessible(page)
     page.get_by_role("link", name="Open the trace").click()

@@ -26,6 +26,7 @@ export const pages: Page[] = [
   page("schemas", "Schemas", "Govern", () => import("../pages/Schemas.svelte")),
   page("access", "Access", "Govern", () => import("../pages/Access.svelte")),
   page("audit", "Audit", "Govern", () => import("../pages/Audit.svelte"), "a"),
+  page("analytics", "Analytics", "Analyse", () => import("../pages/Analytics.svelte"), "y"),
   page("bulk", "Bulk actions", "Analyse", () => import("../pages/Bulk.svelte"), "b"),
   page("anomalies", "Anomalies", "Analyse", () => import("../pages/Anomalies.svelte"), "n"),
   page("agents", "Agents", "Analyse", () => import("../pages/Agents.svelte")),

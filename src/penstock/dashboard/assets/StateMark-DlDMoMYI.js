@@ -1,1 +1,0 @@
-import{G as e,J as t,K as n,L as r,dt as i,et as a,gt as o,i as s,it as c,nt as l,st as u}from"./live.svelte-D2WS5OW_.js";var d=t(`<span><!> </span>`);function f(t,f){let p=i(()=>f.state===`claimed`?`running`:f.state);var m=d(),h=c(m);s(h,{get name(){return f.state}});var g=u(h,1,!0);o(m),l(()=>{r(m,1,`state c-${f.state??``}`),e(g,a(p))}),n(t,m)}export{f as t};
