@@ -18,6 +18,7 @@ from penstock.model.queue import Queue, QueueState, Schedule, Scope
 from penstock.model.scan import Scan, ScanPage
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import (
+    FEED_START,
     AgentRun,
     Answer,
     Claim,
@@ -291,8 +292,11 @@ class StoreExport(Protocol):
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
         """Reads the same feed without bodies, with the message of each row and its earlier rows."""
 
-    async def recent(self, after: int, limit: int) -> list[HistoryRow]:
-        """Reads recent history for live views. Rows may repeat or come late."""
+    async def recent(self, after: int, limit: int, beyond: Cursor = FEED_START) -> list[HistoryRow]:
+        """Reads recent history for live views, without the feed up to `beyond`.
+
+        Rows may repeat or come late.
+        """
 
     async def census(self) -> list[Tally]:
         """Counts all messages in one snapshot. On Redis it is exact only while nothing moves."""

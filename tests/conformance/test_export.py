@@ -77,6 +77,17 @@ async def test_the_feed_tells_when_a_message_was_to_run_and_expires(stage: Stage
     assert messages == [fed(await stage.record(id)) for id in ids]
 
 
+async def test_recent_leaves_out_the_feed_up_to_a_cursor(stage: Stage) -> None:
+    await some_lives(stage)
+    cursor = (await stage.store.feed(Cursor(), 1_000)).cursor
+    before = await stage.store.recent(0, 100)
+    assert await stage.store.recent(0, 100, cursor) == []
+    await stage.queue("other")
+    await stage.completed(queue="other")
+    rows = await stage.store.recent(0, 100, cursor)
+    assert rows == (await stage.store.recent(0, 100))[len(before) :] != []
+
+
 async def test_recent_tells_what_came_after_a_position(stage: Stage) -> None:
     ids = await some_lives(stage)
     rows = await stage.store.recent(0, 100)

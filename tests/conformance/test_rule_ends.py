@@ -7,9 +7,11 @@ import pytest
 from penstock.agents.rule_follower import RuleFollower
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.changes import Change, Changed
+from penstock.model.heads import HeadFeed
 from penstock.model.human import HumanPattern
 from penstock.model.message import SettleReject, State
 from penstock.model.routing import FIRED, StoredRule
+from penstock.model.store_types import Cursor
 from penstock.rules.rule_checks import parse_rule
 from tests.conformance.stage import Stage
 from tests.conformance.test_human import ADMIN, inbox_of
@@ -142,6 +144,52 @@ async def test_a_follower_that_dies_anywhere_neither_loses_nor_repeats(
         except RuntimeError:
             continue
     assert len(await stage.claim("after", limit=9)) == 2
+
+
+async def test_ends_that_the_feed_does_not_tell_yet_fire_at_once_and_not_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long transaction holds the feed back. Each follower is a new process."""
+    await stage.queue("after")
+    await add_rule(stage, on="completed")
+    await stage.completed()
+    await follow(follower(stage))
+
+    async def hold_back(cursor: Cursor, limit: int) -> HeadFeed:
+        return HeadFeed([], [], {}, {}, cursor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.store, "heads", hold_back)
+        for fired in (2, 3):
+            await stage.completed()
+            first, second = follower(stage), follower(stage)
+            for agent in (first, second, first):
+                await follow(agent)
+            assert await stage.places("after") == {"ready": fired}
+    assert len(await stage.store.documents(FIRED)) == 2
+    await follow(follower(stage))
+    assert await stage.places("after") == {"ready": 3}
+    assert await stage.store.documents(FIRED) == []
+
+
+async def test_of_a_quick_and_a_sure_pass_at_once_only_one_fires(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sure pass has read what fired when the quick pass of another process fires."""
+    await stage.queue("after")
+    await add_rule(stage, on="completed")
+    await stage.completed()
+    agent, other, advance = follower(stage), follower(stage), stage.store.advance
+    await other.directory.refresh()
+
+    async def be_late(change: Change) -> Changed | None:
+        monkeypatch.undo()
+        assert await other._look_quickly() == 1
+        return await advance(change)
+
+    monkeypatch.setattr(stage.store, "advance", be_late)
+    await follow(agent)
+    assert await stage.places("after") == {"ready": 1}
 
 
 async def take_new(stage: Stage) -> Any:

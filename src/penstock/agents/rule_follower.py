@@ -1,7 +1,7 @@
 """Fires rules on the ends of messages, once per end.
 
-A quick pass reads recent history and leaves a document for each end that fired something. The
-sure pass follows the final feed, fires what the quick pass missed, and drops those documents.
+The sure pass follows the final feed. Where an open transaction holds it back, a quick pass reads
+recent history and leaves a document for each end that fired; the sure pass drops it later.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from penstock.broker.documents import list_documents
 from penstock.broker.queue_cache import QueueCache
 from penstock.broker.rule_ends import EndEvaluation, has_rules, is_end
 from penstock.errors import CannotGovern
@@ -24,10 +23,10 @@ from penstock.model.store_types import Cursor, Entry
 from penstock.runner import report
 from penstock.store import Store
 
-QUICK_ROWS = 2_000
-SURE_ROWS = 500
-# Ends whose messages are written in one step.
-MAX_FIRED = 100
+# Rows of history that one pass reads, and writes the messages of in one step.
+MAX_ROWS = 500
+DOCUMENTS_PER_PAGE = 1_000
+MAX_POSITION = 2**62
 HOLD = "agent:rules"
 decode_cursor = msgspec.json.Decoder(Cursor).decode
 encode = msgspec.json.Encoder().encode
@@ -42,8 +41,16 @@ class FiredEnd(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the document that says that it fired."""
-        return f"{self.position:020}"
+        return make_name(self.position)
+
+
+def list_entries(fired: Sequence[FiredEnd]) -> tuple[Entry, ...]:
+    return tuple(entry for each in fired for entry in each.entries)
+
+
+def make_name(position: int) -> str:
+    """Returns the name of the document that says that an end fired. Names sort by position."""
+    return f"{position:020}"
 
 
 class RuleFollower:
@@ -54,18 +61,18 @@ class RuleFollower:
         self.store = store
         self.directory = directory
         self.by = by
-        # Up to here, the quick pass has looked at recent history.
-        self.seen = 0
+        # Up to here, the quick pass has looked at recent history; None before its first look.
+        self.seen: int | None = None
 
     async def tick(self) -> float:
         """Does nothing unless a rule on an end was ever saved."""
-        stored = await self.store.document(RULE_CURSOR, RULE_CURSOR_NAME)
-        if stored is None:
+        if await self.store.document(RULE_CURSOR, RULE_CURSOR_NAME) is None:
             return self.every
         await self.directory.refresh()
         try:
-            quick = await self._look_quickly(stored)
             sure, more = await self._look_surely()
+            # Usually the sure pass has read everything, unless a long transaction holds it back.
+            quick = 0 if more else await self._look_quickly()
         except CannotGovern as error:
             log.error("rules_not_followed", error=str(error))
             return self.every
@@ -77,28 +84,28 @@ class RuleFollower:
         if await self.store.claim_tick(self.name, self.every, self.by):
             await self.store.end_tick(self.name, self.by, report(counts))
 
-    async def _look_quickly(self, stored: Document) -> int:
+    async def _look_quickly(self) -> int:
         """Fires on recent ends that the sure pass has not reached. It may miss some."""
-        if not self.directory.policy.rules.on_ends:
+        stored = await self.store.document(RULE_CURSOR, RULE_CURSOR_NAME)
+        if stored is None or not self.directory.policy.rules.on_ends:
             return 0
-        cursor = decode_cursor(stored.body)
-        rows = await self.store.recent(max(self.seen, cursor.history), QUICK_ROWS)
-        fired = await self._evaluate(rows, await self._read_fired())
-        expects = ((RULE_CURSOR, RULE_CURSOR_NAME, stored.version or 0),)
-        count = 0
-        for start in range(0, len(fired), MAX_FIRED):
-            part = fired[start : start + MAX_FIRED]
-            guards = tuple(Document(kind=FIRED, name=each.name, body=b"1", version=0)
-                           for each in part)  # fmt: skip
-            entries = tuple(entry for each in part for entry in each.entries)
-            change = Change(guards=guards, expects=expects, entries=entries)
-            if not await self._write(change):
-                # Another process was faster; the sure pass does the rest.
-                return count
-            count += len(part)
+        if self.seen is None:
+            self.seen = await self._find_start()
+        rows = await self.store.recent(self.seen, MAX_ROWS, decode_cursor(stored.body))
+        fired = await self._evaluate(rows, await self._read_fired(rows))
         if rows:
             self.seen = rows[-1].position
-        return count
+        saves = tuple(Document(kind=FIRED, name=each.name, body=b"1") for each in fired)
+        # The cursor stays, but its version moves: of two passes at once, one writes.
+        change = Change(guards=(stored,), saves=saves, entries=list_entries(fired))
+        if not fired or not await self._write(change):
+            return 0
+        return len(fired)
+
+    async def _find_start(self) -> int:
+        """Returns a position shortly before the newest row. The sure pass reads what is older."""
+        newest = await self.store.past(MAX_POSITION, 0, 1)
+        return max(0, newest[0].position - MAX_ROWS) if newest else 0
 
     async def _look_surely(self) -> tuple[int, bool]:
         """Returns how many ends fired, and whether there is more to read."""
@@ -106,18 +113,17 @@ class RuleFollower:
         if stored is None:
             return 0, False
         cursor = decode_cursor(stored.body)
-        page = await self.store.heads(cursor, SURE_ROWS)
+        page = await self.store.heads(cursor, MAX_ROWS)
         if page.cursor == cursor:
             return 0, False
-        done = await self._read_fired()
+        done = await self._read_fired(page.history)
         fired = await self._evaluate(page.history, done)
-        passed = [name for name in done if int(name) <= page.cursor.history]
         guard = replace(stored, body=encode(page.cursor))
+        passed = done & {make_name(row.position) for row in page.history}
         change = Change(
             guards=(guard,),
-            expects=tuple((FIRED, each.name, 0) for each in fired),
-            deletes=tuple((FIRED, name) for name in passed),
-            entries=tuple(entry for each in fired for entry in each.entries),
+            deletes=tuple((FIRED, name) for name in sorted(passed)),
+            entries=list_entries(fired),
         )
         if not await self._write(change):
             return 0, False
@@ -132,8 +138,19 @@ class RuleFollower:
         self.directory.forget()
         return False
 
-    async def _read_fired(self) -> set[str]:
-        return {each.name for each in await list_documents(self.store, FIRED)}
+    async def _read_fired(self, rows: Sequence[HistoryRow]) -> set[str]:
+        """Returns the names of the ends among these rows that the quick pass fired on."""
+        if not rows:
+            return set()
+        positions = [row.position for row in rows]
+        after, last = make_name(min(positions) - 1), make_name(max(positions))
+        found: set[str] = set()
+        while page := await self.store.documents(FIRED, after, DOCUMENTS_PER_PAGE):
+            found.update(each.name for each in page if each.name <= last)
+            after = page[-1].name
+            if after >= last or len(page) < DOCUMENTS_PER_PAGE:
+                break
+        return found
 
     async def _evaluate(self, rows: Iterable[HistoryRow], done: set[str]) -> list[FiredEnd]:
         """Evaluates the ends that have not fired yet."""
@@ -142,7 +159,7 @@ class RuleFollower:
             row
             for row in rows
             if is_end(row)
-            and f"{row.position:020}" not in done
+            and make_name(row.position) not in done
             and has_rules(policy, row, by_id.get(row.queue_id))
         ]
         records = await self._read_messages(ends)

@@ -281,6 +281,9 @@ class Cursor(Struct, frozen=True):
     history: int = 0
 
 
+FEED_START = Cursor()
+
+
 class Exported(Struct, frozen=True):
     """The cursor of an export, and when it last advanced."""
 

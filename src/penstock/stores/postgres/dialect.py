@@ -12,6 +12,7 @@ from penstock.model.copies import StoreDump
 from penstock.model.heads import HeadFeed
 from penstock.model.message import PLAIN, HistoryRow, Leased, Moment
 from penstock.model.store_types import (
+    FEED_START,
     Claim,
     Claimed,
     Completion,
@@ -211,8 +212,8 @@ class PostgresDialect:
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]:
         return await self.database.read(feed.past, before, after, limit)
 
-    async def recent(self, after: int, limit: int) -> list[HistoryRow]:
-        return await self.database.read(feed.recent, after, limit)
+    async def recent(self, after: int, limit: int, beyond: Cursor = FEED_START) -> list[HistoryRow]:
+        return await self.database.read(feed.recent, after, limit, beyond)
 
     async def restore(self, page: StoreDump, queue_ids: Mapping[int, int]) -> int:
         return await self.database.write(feed.restore, page, queue_ids)

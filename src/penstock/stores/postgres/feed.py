@@ -122,9 +122,13 @@ async def read_columns(
     return found
 
 
-async def recent(tx: PostgresTransaction, after: int, limit: int) -> list[HistoryRow]:
+async def recent(
+    tx: PostgresTransaction, after: int, limit: int, beyond: Cursor
+) -> list[HistoryRow]:
+    """A cursor names a transaction, which is no position of a row."""
     await enable_bitmap_scans(tx)
-    return await export.recent(tx, after, limit)
+    rows = await tx.all("recent", after=after, limit=limit, passed=beyond.history)
+    return [make_history_row(row) for row in rows]
 
 
 async def past(tx: PostgresTransaction, before: int, after: int, limit: int) -> list[HistoryRow]:

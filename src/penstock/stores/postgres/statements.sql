@@ -1002,7 +1002,7 @@ SELECT id, type, meta FROM penstock.message WHERE id = ANY (:ids::bigint[]);
 -- name: recent
 SELECT position, id, queue_id, verb::text, state::text, reason, error, attempts, deliveries, consumer, fence,
        claimed_at, at, due_at, final
-FROM penstock.history WHERE position > :after ORDER BY position LIMIT :limit;
+FROM penstock.history WHERE position > :after AND tx > :passed ORDER BY position LIMIT :limit;
 -- name: census
 SELECT queue_id, place, count(*),
        sum(((id % 1000003) * (id % 1000033)) % 1000000007)::bigint FROM (

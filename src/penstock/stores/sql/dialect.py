@@ -7,6 +7,7 @@ from penstock.model.copies import StoreDump
 from penstock.model.heads import HeadFeed
 from penstock.model.message import HistoryRow, Moment
 from penstock.model.store_types import (
+    FEED_START,
     Claim,
     Claimed,
     Completion,
@@ -71,7 +72,9 @@ class Dialect(Protocol):
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed: ...
 
-    async def recent(self, after: int, limit: int) -> list[HistoryRow]: ...
+    async def recent(
+        self, after: int, limit: int, beyond: Cursor = FEED_START
+    ) -> list[HistoryRow]: ...
 
     async def past(self, before: int, after: int, limit: int) -> list[HistoryRow]: ...
 
