@@ -85,12 +85,20 @@ class AnomalyDetector:
     async def find_suspended_rules(self) -> list[AnomalyRow]:
         """Finds suspended rules. Each is reported at the first queue that it concerns."""
         await self.directory.refresh()
+        loader = self.directory.policies.rules
+        stored_rules = [each.stored for each in loader.compiled.values()]
+        await loader.check_rights(stored_rules, self.directory.by_name)
+        if loader.monitor.pending:
+            await self.directory.refresh()
         now, rows = await self.store.now(), []
         for stored in self.directory.policy.rules.suspended:
             queue = self.find_first_queue(stored) if stored.rule.enabled else None
             if queue is not None and self.allows(queue.id, "rule_suspended"):
                 name = stored.rule.name
-                rows.append(make_case("rule_suspended", now, queue_id=queue.id, consumer=name))
+                note = stored.suspended
+                rows.append(
+                    make_case("rule_suspended", now, queue_id=queue.id, consumer=name, note=note)
+                )
         return rows
 
     def find_first_queue(self, stored: StoredRule) -> Queue | None:

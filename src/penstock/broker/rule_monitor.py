@@ -66,9 +66,13 @@ class RuleMonitor:
             self.window_ends = self.clock() + WINDOW_S
         key = stored.key
         self.firings[key] += 1
-        if self.firings[key] > stored.rule.limit and key not in self.pending:
-            reason = f"it fired more than {stored.rule.limit} times in a minute"
-            self.pending[key] = Suspension(stored, reason)
+        if self.firings[key] > stored.rule.limit:
+            self.suspend(stored, f"it fired more than {stored.rule.limit} times in a minute")
+
+    def suspend(self, stored: StoredRule, reason: str) -> None:
+        """Stops applying a rule here at once, and everywhere when the store knows it."""
+        if stored.key not in self.pending:
+            self.pending[stored.key] = Suspension(stored, reason)
             log_error("rule_suspended", rule=stored.rule.name, scope=stored.rule.scope,
                       reason=reason)  # fmt: skip
 

@@ -1,12 +1,13 @@
 """Loads the rules of all scopes, and finds the queues they route to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock.broker.documents import decode_document, list_documents
 from penstock.broker.rule_monitor import RuleMonitor
+from penstock.broker.rule_rights import AuthorRights
 from penstock.errors import CannotGovern, InvalidInput
 from penstock.model.changes import Change
 from penstock.model.documents import Document
@@ -115,11 +116,19 @@ class RuleLoader:
             used[document.body] = rule
             rules.setdefault((tenant, scope), []).append(rule)
         self.compiled = used
+        await self.check_rights([each.stored for each in used.values()], queues)
         books = {key: RuleBook(found) for key, found in rules.items()}
         used_patterns = any(list_patterns(each.stored.rule) for each in used.values())
         patterns = await load_patterns(self.store) if used_patterns else NO_PATTERNS
         suspended = [each.stored for each in used.values() if each.stored.suspended]
         return RulePolicy(books, queues, problems, self.monitor, patterns, suspended)
+
+    async def check_rights(
+        self, rules: Iterable[StoredRule], queues: Mapping[QueueKey, Queue]
+    ) -> None:
+        """Suspends rules whose authors have lost a right that they need."""
+        for stored, reason in await AuthorRights(self.store, queues).find_losses(rules):
+            self.monitor.suspend(stored, reason)
 
     async def save_suspensions(self) -> None:
         """Suspends the rules in the store that this process suspended, for all processes."""

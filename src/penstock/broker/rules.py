@@ -158,7 +158,9 @@ class RuleAdmin:
             if enabled:
                 await self.check(rule)
             since = before.since or (await self.store.now() if enabled else 0)
-            stored = replace(before, rule=rule, suspended="", since=since)
+            # Another author takes over a suspended rule, whose own may have lost a right.
+            author = self.author if enabled and before.suspended else before.author
+            stored = replace(before, rule=rule, suspended="", since=since, author=author)
             if await self._write(make_change(document, stored)):
                 return stored
         raise Busy(f"rule {name!r} is being changed by other requests; try again")

@@ -25,6 +25,10 @@ MAX_CACHED_DECISIONS = 10_000
 KeyState: TypeAlias = Literal["active", "expired", "revoked"]
 
 
+# How the subject of a caller with an API key begins; the id of the key follows.
+KEY_SUBJECT = "key:"
+
+
 class Right(StrEnum):
     PUBLISH = "publish"
     CONSUME = "consume"

@@ -29,7 +29,7 @@ SENTENCES = {
     "feed_stalled": "a transaction has held back the history for {value_time}",
     "detector_failed": "the detector {consumer} failed three times and is off",
     "routing_loop": "rule {consumer} was stopped from firing again for {messages}",
-    "rule_suspended": "rule {consumer} fired too often and is suspended",
+    "rule_suspended": "rule {consumer} is suspended and not applied any more",
     "unusual_throughput": "{value_count} completed; usual at this hour: {threshold_count}",
     "unusual_failures": "{value_share} of attempts failed; usual at this hour: {threshold_share}",
     "unusual_wait": "95 % waited up to {value_time}; usual at this hour: {threshold_time}",

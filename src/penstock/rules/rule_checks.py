@@ -195,8 +195,8 @@ def check_targets(
         for right in rights:
             if not allows(right, scope, name):
                 raise Forbidden(
-                    f"rule {rule.name!r}: it acts with your rights, and you lack {right!s} on"
-                    f" queue {name!r} of scope {scope!r}"
+                    f"rule {rule.name!r}: it acts with the rights of its author, who lacks"
+                    f" {right!s} on queue {name!r} of scope {scope!r}"
                 )
 
 
@@ -222,8 +222,8 @@ def check_patterns(
             )
         if not allows(Right.PUBLISH, rule.scope, HUMAN):
             raise Forbidden(
-                f"rule {rule.name!r}: it acts with your rights, and you lack {Right.PUBLISH!s} on"
-                f" queue {HUMAN!r} of scope {rule.scope!r}"
+                f"rule {rule.name!r}: it acts with the rights of its author, who lacks"
+                f" {Right.PUBLISH!s} on queue {HUMAN!r} of scope {rule.scope!r}"
             )
 
 

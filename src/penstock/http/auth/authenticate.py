@@ -31,7 +31,7 @@ from penstock.http.auth.tickets import (
     make_ticket_signer,
 )
 from penstock.model.message import NEVER, Moment
-from penstock.rules.access import Key
+from penstock.rules.access import KEY_SUBJECT, Key
 from penstock.store import Store
 
 # Seconds until a revoked key or changed role takes effect on every server.
@@ -43,7 +43,6 @@ MAX_CACHED_IDENTITIES = 10_000
 FAILED_ATTEMPT_RATE, TRIES_A_SECOND = 30, 0.5
 # Concurrent lookups of credentials from addresses over that rate.
 MAX_SUSPECT_LOOKUPS = 8
-KEY_KIND = "key:"
 
 
 class CachedIdentity(NamedTuple):
@@ -157,7 +156,7 @@ class Authenticator:
         digest = sha256(given).digest()
         found = await self.authenticate_new(token, digest, None, get_peer_address(scope))
         identity, sessions = found.identity, await self.sessions()
-        if identity.subject.startswith(KEY_KIND):
+        if identity.subject.startswith(KEY_SUBJECT):
             # The rest is read from the key each time.
             identity = Identity(subject=identity.subject, tenant=identity.tenant)
         session, expires_at = sessions.issue(identity, await self.store.now())
@@ -249,8 +248,8 @@ class Authenticator:
 
     async def renew(self, identity: Identity) -> Identity:
         """Returns who got a ticket or a session, if that credential is still valid."""
-        if identity.subject.startswith(KEY_KIND):
-            key = await self.find_key(identity.subject.removeprefix(KEY_KIND))
+        if identity.subject.startswith(KEY_SUBJECT):
+            key = await self.find_key(identity.subject.removeprefix(KEY_SUBJECT))
             if key.state(await self.store.now()) != "active":
                 raise Unauthenticated(INVALID_CREDENTIAL)
             return make_key_identity(key)
@@ -267,7 +266,7 @@ class Authenticator:
 
 def make_key_identity(key: Key) -> Identity:
     return Identity(
-        subject=KEY_KIND + key.id,
+        subject=KEY_SUBJECT + key.id,
         tenant=key.tenant,
         roles=key.roles,
         grants=key.grants,
