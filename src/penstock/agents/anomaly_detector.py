@@ -116,7 +116,7 @@ class AnomalyDetector:
         return queue is None or queue.settings.anomalies.allows(kind)
 
     async def find_unserved(self) -> list[AnomalyRow]:
-        """Finds queues whose work waits while nobody claims it."""
+        """Finds queues with ready messages that no consumer claims."""
         now, rows = await self.store.now(), []
         waiting = await self.store.waiting_since()
         served: set[str] | None = None

@@ -161,7 +161,7 @@ class CustomDetectors:
 
 
 async def call_in_thread(detector: Detector, rows: list[DetectorRow]) -> list[Detected]:
-    """Calls the detector in a thread of its own, which is left behind if it hangs."""
+    """Calls the detector in a thread of its own, which is abandoned if it hangs."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[list[Detected]] = loop.create_future()
 

@@ -99,7 +99,7 @@ class WorkflowFollower:
             return False
         state = workflows.find_state(known.flow, known.states)
         if state.ended:
-            # The end is told once, so it is not believed from `recent` alone.
+            # The end is reported once, so `recent` alone does not decide it.
             known = await self._recount(service, name, scope, id, now)
             if known is None:
                 return False

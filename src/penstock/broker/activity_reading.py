@@ -152,7 +152,7 @@ class BackwardReading:
         return True
 
     def is_over(self) -> bool:
-        """A page reads at least one window, so that every call gets on."""
+        """A page reads at least one window, so that every call makes progress."""
         return self.scanned > 0 and (
             self.scanned >= MAX_SCANNED or time.monotonic() >= self.stop_at
         )

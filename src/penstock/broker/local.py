@@ -34,7 +34,7 @@ T = TypeVar("T")
 class Broker(BrokerServices):
     """Publishes and consumes messages. `admin` manages queues, `schemas` their schemas.
 
-    `activity` tells what happened.
+    `activity` lists what happened.
 
     It implements `BrokerInterface`. Brokers of one store may share `directory`.
     """

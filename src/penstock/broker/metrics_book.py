@@ -247,7 +247,7 @@ class MetricsBook:
             self.put(ANOMALY, name_anomaly(rest), rest)
 
     async def replace_anomalies(self, found: dict[AnomalyKey, AnomalyRow | None]) -> None:
-        """Saves anomalies that are judged anew from the whole hour; None holds no longer."""
+        """Saves anomalies that were judged again from the whole hour. None removes one."""
         for key, row in found.items():
             name = name_anomaly(make_row(key, None, None, 0) if row is None else row)
             known: AnomalyRow | None = await self.find(ANOMALY, name)

@@ -192,7 +192,7 @@ class Workflows:
         return len(left)
 
     async def redrive(self, id: str, *, scope: str = "default") -> int:
-        """Runs dead nodes again, and publishes failed ones and what waited for them anew."""
+        """Runs dead nodes again, and publishes failed ones and what waited for them again."""
         flow, version = await self.load(id, scope)
         states = await self.read_states([node.id for node in flow.nodes])
         if workflows.find_state(flow, states) is WorkflowState.RUNNING:

@@ -69,7 +69,7 @@ class RemoteWaits:
         return Published(int(told.id)), [each for each in forgotten if each.position >= first]
 
     def look_soon(self) -> None:
-        """Does nothing: the server looks."""
+        """Does nothing: the server resumes waiting messages."""
 
     async def read_steps(self, id: int) -> StepLog:
         refuse()

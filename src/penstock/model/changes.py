@@ -20,7 +20,7 @@ class ItemVerb(StrEnum):
     REDRIVE = "redrive"
     CANCEL = "cancel"
     PURGE = "purge"
-    # Ends a message as cancelled and publishes `entry` in its stead.
+    # Ends a message as cancelled and publishes `entry` in its place.
     REPLACE = "replace"
     # Changes the rank of a waiting message.
     RERANK = "rerank"
@@ -118,7 +118,7 @@ class Change(Struct, frozen=True, kw_only=True):
 class Changed(Struct, frozen=True):
     """The outcome of a change whose guards held.
 
-    It was not written if an entry was refused; `published` tells which and why.
+    It was not written if an entry was refused; `published` says which and why.
     """
 
     published: tuple[Published, ...] = ()

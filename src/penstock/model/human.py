@@ -50,7 +50,7 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TimeoutPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happens when nobody decides in time: one of its fields is set."""
+    """What happens if no decision is made in time. One of its fields is set."""
 
     # The id of the option to choose.
     decide: str | None = None

@@ -1,4 +1,4 @@
-"""Decides what needs an operator's attention, and words it."""
+"""Decides what needs an operator's attention, and describes it."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum

@@ -43,7 +43,7 @@ MESSAGE_PATH = re.compile(r"/v1/messages/(\d{1,19})(?:[/?]|$)")
 
 
 def classify(row: HistoryRow) -> str:
-    """Returns the kind of the event that a history row tells of."""
+    """Returns the kind of event that a history row stands for."""
     if row.state is State.DEAD:
         return "message.dead"
     if row.verb in KINDS_OF_VERBS:

@@ -93,7 +93,7 @@ def explain_end(record: Record) -> Cause:
     if (successor := find_successor(record)) is not None:
         return Cause(
             CauseCode.ENDED,
-            f"it was {record.reason}: message {successor} goes on in its stead",
+            f"it was {record.reason}: message {successor} replaces it",
             f"look at message {successor}",
             {"state": record.state, "at": last.at, "reason": record.reason, "by": successor},
         )

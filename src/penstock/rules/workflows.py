@@ -1,4 +1,4 @@
-"""Rules: checks the graph of a workflow, and tells its state from those of its nodes."""
+"""Rules: checks the graph of a workflow, and derives its state from those of its nodes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ def make_after(node: NodeDraft | WorkflowNode) -> After | None:
 
 
 def find_state(workflow: Workflow, states: Sequence[State | None]) -> WorkflowState:
-    """Tells the state of a workflow. A node that left the store counts as it was last counted."""
+    """Returns the state of a workflow. A node that left the store counts as it was last counted."""
     left = [state for state in states if state is not None]
     unfinished = [state for state in left if not state.final]
     if not unfinished:
@@ -134,7 +134,7 @@ def count_states(states: Sequence[State | None]) -> dict[str, int]:
 
 
 def list_to_repeat(workflow: Workflow, states: Sequence[State | None]) -> list[int]:
-    """Lists the nodes that a redrive publishes anew: failed ones, and what waits for them."""
+    """Lists the nodes that a redrive publishes again: failed ones, and what waits for them."""
     failed = [
         place
         for place, state in enumerate(states)

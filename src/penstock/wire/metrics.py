@@ -154,7 +154,7 @@ class AlertView(Struct, frozen=True, kw_only=True):
     min_duration: float
     cooldown: float
     created_at: Time
-    # Open anomalies that the receiver was told of.
+    # Open anomalies that were sent to the receiver.
     subjects: list[str] = []
     sent: int = 0
     attempts: int = 0

@@ -36,7 +36,7 @@ PROGRAM = Path(__file__).with_name("standby_process.py")
 BEAT_INTERVAL_S = 1.0
 # The process takes over after a third of a lease; this many beats must fit into it.
 BEATS_PER_THIRD = 3
-# Claims are added to this many bytes before the whole list is written anew.
+# Claims are added to this many bytes before the whole list is rewritten.
 MAX_ADDED_SIZE = 1 << 18
 FIRST_RESTART_S, LONGEST_RESTART_S = 1.0, 60.0
 LOOP_STALL_S = 2.0
@@ -146,7 +146,7 @@ class Standby:
         self.process = StandbyProcess(address) if is_supported() else None
         # Guards the process and the memory shared with it.
         self.mutex = threading.Lock()
-        # The size from which the whole list is written anew instead of a claim added to it.
+        # The size from which the whole list is rewritten instead of a claim added to it.
         self.full_size = 0
         # The last report to the process contained leases.
         self.reported = False

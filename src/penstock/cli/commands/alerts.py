@@ -169,7 +169,7 @@ def delete(session: CommandContext, name: str) -> None:
 def test(session: CommandContext, name: str) -> None:
     """Send a test notice.
 
-    A running server sends it within seconds; `penstock alert show` tells how that went.
+    A running server sends it within seconds; `penstock alert show` shows the outcome.
 
     \b
     penstock alert test pager

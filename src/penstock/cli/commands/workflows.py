@@ -115,7 +115,7 @@ def cancel(session: CommandContext, id: str) -> None:
 @command(workflow, "redrive")
 @click.argument("id")
 def redrive(session: CommandContext, id: str) -> None:
-    """Run dead messages again, and publish failed ones and what waited for them anew.
+    """Run dead messages again, and publish failed ones and what waited for them again.
 
     \b
     penstock workflow redrive 6430a1b2c3d4e5

@@ -1,4 +1,4 @@
-"""The stream of changes: tells an open page what to fetch again, at most twice per second."""
+"""The stream of changes: names what an open page should fetch again, at most twice per second."""
 
 import asyncio
 

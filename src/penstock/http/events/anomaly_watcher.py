@@ -1,4 +1,4 @@
-"""Tells listeners of anomalies that open and are resolved."""
+"""Sends anomalies that open or are resolved to event streams."""
 
 from penstock.broker.anomalies import read_open
 from penstock.broker.queue_cache import QueueCache
@@ -12,7 +12,7 @@ OPENED, RESOLVED = "anomaly.opened", "anomaly.resolved"
 
 
 class AnomalyWatcher:
-    """Reads the open anomalies while somebody listens."""
+    """Reads the open anomalies while there are listeners."""
 
     name = "anomaly_watcher"
     every = 2.0
@@ -21,7 +21,7 @@ class AnomalyWatcher:
         self.store = store
         self.directory = directory
         self.hub = hub
-        # By subject; None before the first look, which tells nothing.
+        # By subject; None before the first read, which sends nothing.
         self.known: dict[str, Anomaly] | None = None
 
     async def tick(self) -> float:

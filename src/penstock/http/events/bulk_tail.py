@@ -19,7 +19,7 @@ MAX_ACTIONS = 1_000
 
 
 class BulkTail:
-    """Tells of each action at most once a second, whatever process runs it."""
+    """Reports each action at most once a second, whichever process runs it."""
 
     name = "bulk_follower"
     every = 1.0
@@ -36,7 +36,7 @@ class BulkTail:
             return self.every
         names = [each.name for each in await self.store.documents(ACTIVE, limit=MAX_ACTIONS)]
         before = self.told or {}
-        # Actions that had started before the first look are not told as started.
+        # Actions that had started before the first read are not reported as started.
         new = set() if self.told is None else set(names) - before.keys()
         self.told = {}
         # One that is no longer active is looked at once more.

@@ -77,7 +77,7 @@ class EncodedEvent(Struct, frozen=True, dict=True):
 
 
 class Filter(Struct, frozen=True):
-    """Of a tenant; of these scopes, queues and kinds, if any are named; that match the node."""
+    """Selects events of a tenant, of these scopes, queues and kinds if any are named, that match."""
 
     tenant: str
     scopes: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Tells listeners of claims and extensions by any process, while there are listeners.
+"""Sends claims and extensions by any process to event streams, while there are listeners.
 
 A claim writes no history, so a server looks at the leases twice a second.
 """
@@ -26,11 +26,11 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class ClaimLedger:
-    """Remembers which deliveries listeners were told of, and until when their leases last."""
+    """Remembers which deliveries were reported, and until when their leases last."""
 
     def __init__(self) -> None:
         self.told: OrderedDict[tuple[int, int], Moment] = OrderedDict()
-        # Deliveries that began earlier are not told: listeners came later.
+        # Deliveries that began earlier are not reported: the listeners came later.
         self.since: Moment = NEVER
 
     def note(self, id: int, fence: int, until: Moment) -> None:
@@ -40,21 +40,21 @@ class ClaimLedger:
             self.told.popitem(last=False)
 
     def note_claim(self, id: int, fence: int, until: Moment) -> bool:
-        """Notes a claim of this server. True if listeners were not told of it before."""
+        """Notes a claim by this server. Returns True if it was not reported before."""
         is_news = (id, fence) not in self.told
         if is_news:
             self.note(id, fence, until)
         return is_news
 
     def note_extension(self, id: int, fence: int, until: Moment) -> bool:
-        """Notes an extension by this server. True if listeners were not told of it before."""
+        """Notes an extension by this server. Returns True if it was not reported before."""
         is_news = self.told.get((id, fence), 0) < until
         if is_news:
             self.note(id, fence, until)
         return is_news
 
     def is_untold(self, row: HistoryRow) -> bool:
-        """True if the row ends a delivery that listeners were not told of."""
+        """True if the row ends a delivery that was not reported."""
         return (
             row.fence is not None
             and row.claimed_at is not None
@@ -63,7 +63,7 @@ class ClaimLedger:
         )
 
     def note_end(self, row: HistoryRow) -> None:
-        """Keeps a look at the leases from before the end from telling of the delivery again."""
+        """Keeps an older read of the leases from reporting the delivery again."""
         if row.fence is not None:
             self.note(row.id, row.fence, NEVER)
 
@@ -137,7 +137,7 @@ class LeaseWatcher:
         self.hub.tell([await self.make_event(EXTENDED, lease) for lease in extended])
 
     async def tell_numbers(self, leases: Sequence[HeldLease]) -> None:
-        """Tells how many messages of each queue were claimed, if they are too many."""
+        """Reports how many messages of each queue were claimed, if they are too many."""
         self.ledger.since = leases[-1].claimed_at
         for queue_id, count in Counter(lease.queue_id for lease in leases).items():
             queue = await self.directory.get_by_id(queue_id)

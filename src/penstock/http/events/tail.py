@@ -60,7 +60,7 @@ class HistoryReader:
         mark: ResumePoint,
         watcher: LeaseWatcher | None = None,
     ) -> None:
-        # Tells which claims the history shows first.
+        # Reports claims that the history shows first.
         self.watcher = watcher
         self.store = store
         self.directory = directory

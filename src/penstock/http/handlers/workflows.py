@@ -90,7 +90,7 @@ async def cancel_workflow(call: RequestContext, id: WorkflowId) -> WorkflowChang
 
 @workflows.add("POST", "/v1/workflows/{id}/redrive", "Redrive a workflow", WorkflowChanged)
 async def redrive_workflow(call: RequestContext, id: WorkflowId) -> WorkflowChanged:
-    """Runs dead nodes again. Failed ones, and what waited for them, are published anew."""
+    """Runs dead nodes again. Failed ones, and what waited for them, are published again."""
     check_all(call, await call.broker.workflows.get(id, scope=call.scope))
     return WorkflowChanged(await call.broker.workflows.redrive(id, scope=call.scope))
 

@@ -125,7 +125,7 @@ def extract_batch(
 
 
 def record_batch(url: str, lake: Lake, manifest: Manifest) -> None:
-    """Tells the store which messages the batch has, for when retention has removed them."""
+    """Records which messages the batch has, for when retention has removed them."""
     if (ids := find_id_range(lake.files, manifest)) is not None:
         batch = LakeBatch(lake.label.id, lake.where, manifest.last, *ids)
         use_store(url, lambda store: save_batch(store, batch))

@@ -856,7 +856,7 @@ UPDATE penstock.name SET id = :new WHERE queue_id = :queue_id AND name = :name;
 -- name: rerank_scheduled
 UPDATE penstock.scheduled SET rank = :rank WHERE id = :id AND rank != :rank;
 -- name: highest
--- Positions have no index that gives the last one, so their sequence tells it.
+-- Positions have no index that gives the last one, so their sequence is read.
 SELECT (SELECT coalesce(max(id), 0) FROM penstock.message) AS message,
        coalesce(pg_sequence_last_value('penstock.position'), 0) AS history;
 

@@ -26,7 +26,7 @@ async def look(tx: SqlTransaction, limit: int) -> Looked:
     if not ids:
         return Looked(0, 0, tx.now, await find_next_due(tx))
     listed = tx.listed(ids)
-    # Read before the facts: what a nudge tells of was committed with it.
+    # Read before the facts: what a nudge announces was committed with it.
     nudges = await tx.all("nudges_of", ids=listed)
     tickets = {row[2]: Ticket(*row) for row in await tx.all("held_tickets", ids=listed)}
     resumed = await look_at(tx, tickets, nudges) if tickets else 0
