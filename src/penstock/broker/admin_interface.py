@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.broker.bulk_interface import EditInterface
-
 if TYPE_CHECKING:
     from penstock.broker.search import SearchResult
     from penstock.errors import PenstockError
@@ -14,6 +12,27 @@ if TYPE_CHECKING:
     from penstock.model.queue import Queue, QueueState, Schedule, Scope
     from penstock.model.store_types import Answer, Pruned, Published
     from penstock.rules.explain import Cause
+
+
+class EditInterface(Protocol):
+    """Operations that replace or reprioritise a message that waits or is dead."""
+
+    async def edit(
+        self, reference: int | str, body: bytes, *, scope: str = "default"
+    ) -> Published: ...
+
+    async def move(
+        self,
+        reference: int | str,
+        queue: str,
+        *,
+        to_scope: str | None = None,
+        scope: str = "default",
+    ) -> Published: ...
+
+    async def reprioritise(
+        self, reference: int | str, priority: int, *, scope: str = "default"
+    ) -> None: ...
 
 
 class AdminInterface(EditInterface, Protocol):

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from penstock.broker.activity_interface import ActivityInterface, FiltersInterface
 from penstock.broker.admin_interface import AdminInterface
-from penstock.broker.bulk_interface import BulkInterface
 from penstock.broker.governing_interface import GoverningInterface
-from penstock.broker.metrics_interface import (
+from penstock.broker.operating_interface import (
+    ActivityInterface,
     AlertsInterface,
     AnomaliesInterface,
+    BulkInterface,
+    FiltersInterface,
     MetricsInterface,
 )
 from penstock.broker.waiting_interface import WaitsInterface

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.broker.documents import decode_document, list_documents
-from penstock.broker.lost_locks import LostLocks
 from penstock.errors import NotFound
 from penstock.model.message import Draft
 from penstock.model.queue import SCOPE, Queue, QueueState, ScopeProfile
 from penstock.model.routing import RULE
 from penstock.model.schemas import BINDING
+from penstock.model.store_types import Lock
 from penstock.rules.validation import clip
 from penstock.store import Store
 
@@ -22,6 +23,23 @@ if TYPE_CHECKING:
     from penstock.broker.policy import Policy, PolicyLoader
 
 CACHE_TTL_S = 1.0
+# Beyond so many the oldest are dropped.
+MAX_LOST_LOCKS = 1_000
+
+
+class LostLocks:
+    """Settles that were refused because the lock was lost, until an agent records them."""
+
+    def __init__(self) -> None:
+        self.noted: deque[Lock] = deque(maxlen=MAX_LOST_LOCKS)
+
+    def note(self, id: int, fence: int) -> None:
+        self.noted.append(Lock(id, fence))
+
+    def take(self) -> list[Lock]:
+        taken = list(self.noted)
+        self.noted.clear()
+        return taken
 
 
 class QueueCache:

@@ -1,7 +1,7 @@
 """The synchronous client. Its calls run on a background event loop."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from penstock.client.activity import RemoteActivity, RemoteFilters
 from penstock.client.admin import RemoteAdmin
@@ -9,15 +9,20 @@ from penstock.client.artifacts import RemoteArtifacts
 from penstock.client.broadcasts import RemoteBroadcasts
 from penstock.client.bulk import RemoteBulk
 from penstock.client.client import Client
+from penstock.client.inbox import RemoteInbox
+from penstock.client.metrics import RemoteAlerts, RemoteAnomalies, RemoteMetrics
 from penstock.client.rules import RemoteRules
 from penstock.client.schemas import RemoteSchemas
 from penstock.client.scopes import RemoteScopes
 from penstock.client.topology import RemoteTopology
 from penstock.client.transport import REQUEST_TIMEOUT_S
+from penstock.client.waiting import RemoteWaits
+from penstock.client.workflows import RemoteWorkflows
 from penstock.portal import Portal
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Verbs = TypeVar("Verbs")
 Verbs_co = TypeVar("Verbs_co", covariant=True)
 
 
@@ -41,12 +46,16 @@ def make_sync(
     return call
 
 
-class SyncAdmin:
-    """The synchronous `RemoteAdmin`."""
+class SyncGroup(Generic[Verbs]):
+    """A group of operations, and the loop that runs them."""
 
-    def __init__(self, portal: Portal, admin: RemoteAdmin) -> None:
+    def __init__(self, portal: Portal, verbs: Verbs) -> None:
         self.portal = portal
-        self.verbs = admin
+        self.verbs = verbs
+
+
+class SyncAdmin(SyncGroup[RemoteAdmin]):
+    """The synchronous `RemoteAdmin`."""
 
     create_scope = make_sync(RemoteAdmin.create_scope)
     pause_scope = make_sync(RemoteAdmin.pause_scope)
@@ -78,33 +87,21 @@ class SyncAdmin:
     unschedule = make_sync(RemoteAdmin.unschedule)
 
 
-class SyncActivity:
+class SyncActivity(SyncGroup[RemoteActivity]):
     """The synchronous `RemoteActivity`."""
-
-    def __init__(self, portal: Portal, activity: RemoteActivity) -> None:
-        self.portal = portal
-        self.verbs = activity
 
     find = make_sync(RemoteActivity.find)
     trace = make_sync(RemoteActivity.trace)
 
 
-class SyncFilters:
+class SyncFilters(SyncGroup[RemoteFilters]):
     """The synchronous `RemoteFilters`."""
-
-    def __init__(self, portal: Portal, filters: RemoteFilters) -> None:
-        self.portal = portal
-        self.verbs = filters
 
     complete = make_sync(RemoteFilters.complete)
 
 
-class SyncArtifacts:
+class SyncArtifacts(SyncGroup[RemoteArtifacts]):
     """The synchronous `RemoteArtifacts`."""
-
-    def __init__(self, portal: Portal, artifacts: RemoteArtifacts) -> None:
-        self.portal = portal
-        self.verbs = artifacts
 
     attach = make_sync(RemoteArtifacts.attach)
     list_artifacts = make_sync(RemoteArtifacts.list_artifacts)
@@ -112,12 +109,8 @@ class SyncArtifacts:
     download = make_sync(RemoteArtifacts.download)
 
 
-class SyncBulk:
+class SyncBulk(SyncGroup[RemoteBulk]):
     """The synchronous `RemoteBulk`."""
-
-    def __init__(self, portal: Portal, bulk: RemoteBulk) -> None:
-        self.portal = portal
-        self.verbs = bulk
 
     start = make_sync(RemoteBulk.start)
     get = make_sync(RemoteBulk.get)
@@ -127,12 +120,66 @@ class SyncBulk:
     abort = make_sync(RemoteBulk.abort)
 
 
-class SyncRules:
-    """The synchronous `RemoteRules`."""
+class SyncMetrics(SyncGroup[RemoteMetrics]):
+    """The synchronous `RemoteMetrics`."""
 
-    def __init__(self, portal: Portal, rules: RemoteRules) -> None:
-        self.portal = portal
-        self.verbs = rules
+    queue = make_sync(RemoteMetrics.queue)
+    consumers = make_sync(RemoteMetrics.consumers)
+
+
+class SyncAnomalies(SyncGroup[RemoteAnomalies]):
+    """The synchronous `RemoteAnomalies`."""
+
+    list = make_sync(RemoteAnomalies.list)
+
+
+class SyncAlerts(SyncGroup[RemoteAlerts]):
+    """The synchronous `RemoteAlerts`."""
+
+    add = make_sync(RemoteAlerts.add)
+    list = make_sync(RemoteAlerts.list)
+    get = make_sync(RemoteAlerts.get)
+    delete = make_sync(RemoteAlerts.delete)
+    test = make_sync(RemoteAlerts.test)
+
+
+class SyncInbox(SyncGroup[RemoteInbox]):
+    """The synchronous `RemoteInbox`."""
+
+    request = make_sync(RemoteInbox.request)
+    list_steps = make_sync(RemoteInbox.list_steps)
+    get = make_sync(RemoteInbox.get)
+    decide = make_sync(RemoteInbox.decide)
+    claim = make_sync(RemoteInbox.claim)
+    release = make_sync(RemoteInbox.release)
+    delegate = make_sync(RemoteInbox.delegate)
+    comment = make_sync(RemoteInbox.comment)
+    count = make_sync(RemoteInbox.count)
+    save_pattern = make_sync(RemoteInbox.save_pattern)
+    list_patterns = make_sync(RemoteInbox.list_patterns)
+    delete_pattern = make_sync(RemoteInbox.delete_pattern)
+
+
+class SyncWorkflows(SyncGroup[RemoteWorkflows]):
+    """The synchronous `RemoteWorkflows`."""
+
+    start = make_sync(RemoteWorkflows.start)
+    list_summaries = make_sync(RemoteWorkflows.list_summaries)
+    get = make_sync(RemoteWorkflows.get)
+    cancel = make_sync(RemoteWorkflows.cancel)
+    redrive = make_sync(RemoteWorkflows.redrive)
+
+
+class SyncWaits(SyncGroup[RemoteWaits]):
+    """The synchronous `RemoteWaits`, without what only runs on a store use."""
+
+    steps = make_sync(RemoteWaits.steps)
+    signal = make_sync(RemoteWaits.signal)
+    redrive_from = make_sync(RemoteWaits.redrive_from)
+
+
+class SyncRules(SyncGroup[RemoteRules]):
+    """The synchronous `RemoteRules`."""
 
     save = make_sync(RemoteRules.save)
     list_rules = make_sync(RemoteRules.list_rules)
@@ -144,12 +191,8 @@ class SyncRules:
     coverage = make_sync(RemoteRules.coverage)
 
 
-class SyncSchemas:
+class SyncSchemas(SyncGroup[RemoteSchemas]):
     """The synchronous `RemoteSchemas`."""
-
-    def __init__(self, portal: Portal, schemas: RemoteSchemas) -> None:
-        self.portal = portal
-        self.verbs = schemas
 
     add = make_sync(RemoteSchemas.add)
     check = make_sync(RemoteSchemas.check)
@@ -162,12 +205,8 @@ class SyncSchemas:
     draft = make_sync(RemoteSchemas.draft)
 
 
-class SyncScopes:
+class SyncScopes(SyncGroup[RemoteScopes]):
     """The synchronous `RemoteScopes`."""
-
-    def __init__(self, portal: Portal, scopes: RemoteScopes) -> None:
-        self.portal = portal
-        self.verbs = scopes
 
     ensure = make_sync(RemoteScopes.ensure)
     get = make_sync(RemoteScopes.get)
@@ -176,12 +215,8 @@ class SyncScopes:
     unarchive = make_sync(RemoteScopes.unarchive)
 
 
-class SyncBroadcasts:
+class SyncBroadcasts(SyncGroup[RemoteBroadcasts]):
     """The synchronous `RemoteBroadcasts`."""
-
-    def __init__(self, portal: Portal, broadcasts: RemoteBroadcasts) -> None:
-        self.portal = portal
-        self.verbs = broadcasts
 
     subscribe = make_sync(RemoteBroadcasts.subscribe)
     list_subscriptions = make_sync(RemoteBroadcasts.list_subscriptions)
@@ -189,12 +224,8 @@ class SyncBroadcasts:
     unsubscribe = make_sync(RemoteBroadcasts.unsubscribe)
 
 
-class SyncTopology:
+class SyncTopology(SyncGroup[RemoteTopology]):
     """The synchronous `RemoteTopology`."""
-
-    def __init__(self, portal: Portal, topology: RemoteTopology) -> None:
-        self.portal = portal
-        self.verbs = topology
 
     plan = make_sync(RemoteTopology.plan)
     apply = make_sync(RemoteTopology.apply)
@@ -214,6 +245,12 @@ class SyncClient:
         self.filters = SyncFilters(self.portal, self.verbs.filters)
         self.artifacts = SyncArtifacts(self.portal, self.verbs.artifacts)
         self.bulk = SyncBulk(self.portal, self.verbs.bulk)
+        self.metrics = SyncMetrics(self.portal, self.verbs.metrics)
+        self.anomalies = SyncAnomalies(self.portal, self.verbs.anomalies)
+        self.alerts = SyncAlerts(self.portal, self.verbs.alerts)
+        self.inbox = SyncInbox(self.portal, self.verbs.inbox)
+        self.workflows = SyncWorkflows(self.portal, self.verbs.workflows)
+        self.waits = SyncWaits(self.portal, self.verbs.waits)
         self.rules = SyncRules(self.portal, self.verbs.rules)
         self.broadcasts = SyncBroadcasts(self.portal, self.verbs.broadcasts)
         self.schemas = SyncSchemas(self.portal, self.verbs.schemas)

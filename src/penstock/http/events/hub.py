@@ -77,7 +77,7 @@ class EncodedEvent(Struct, frozen=True, dict=True):
 
 
 class Filter(Struct, frozen=True):
-    """Selects events of a tenant, of these scopes, queues and kinds if any are named, that match."""
+    """Selects events of a tenant; of these scopes, queues and kinds, if any; that match a node."""
 
     tenant: str
     scopes: frozenset[str] = frozenset()
