@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,20 @@ def page(name: str) -> str:
 def table(text: str, heading: str) -> list[dict[str, str]]:
     """The rows of the table whose first column is called `heading`, by column."""
     lines = text.splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith(f"| {heading} |"))
+    return read_rows(lines, next(find_tables(lines, heading)))
+
+
+def tables(text: str, heading: str) -> list[dict[str, str]]:
+    """The rows of all tables whose first column is called `heading`."""
+    lines = text.splitlines()
+    return [row for start in find_tables(lines, heading) for row in read_rows(lines, start)]
+
+
+def find_tables(lines: list[str], heading: str) -> Iterator[int]:
+    return (n for n, line in enumerate(lines) if line.startswith(f"| {heading} |"))
+
+
+def read_rows(lines: list[str], start: int) -> list[dict[str, str]]:
     columns = cells(lines[start])
     rows = []
     for line in lines[start + 2 :]:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tests.docs.tables import page, table, word
+from tests.docs.tables import page, tables, word
 
 SOURCE = Path(__file__).parents[2] / "src" / "penstock"
-ROWS = table(page("code-map.md"), "feature")
+ROWS = tables(page("code-map.md"), "feature")
 
 
 def test_every_file_of_the_code_map_exists() -> None:
