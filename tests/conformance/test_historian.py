@@ -100,6 +100,21 @@ async def test_processes_that_count_at_once_count_once(stage: Stage) -> None:
     assert await counts(stage) == {"published": 20, "attempts": 20, "completed": 20, "flash": 20}
 
 
+async def test_one_process_reads_history_while_others_only_look_whether_it_does(
+    stage: Stage,
+) -> None:
+    counting, idle = (Historian(stage.store, stage.broker.directory, by) for by in "ab")
+    await stage.completed()
+    await counting.tick()
+    assert not await idle.has_news()
+    await stage.completed()
+    await counting.tick()
+    await stage.completed()
+    assert not await idle.has_news()
+    # The version is that of its last look: no other process counts.
+    assert await idle.has_news()
+
+
 async def test_what_was_not_written_is_counted_later(stage: Stage) -> None:
     await stage.completed()
     agent = Historian(stage.store, stage.broker.directory, "a")

@@ -79,6 +79,8 @@ COUNTING = (
              "if version_of(ARGV[place]) ~= ARGV[place + 1] then", "if false then", CHANGES),
     Mutation("rows_of_another_process_are_counted_again", "agents/historian.py", "has_news",
              "if version != self.book.version or version == 0:", "if version == 0:", HISTORIAN),
+    Mutation("every_process_reads_history", "agents/historian.py", "has_news",
+             "if counted_elsewhere:", "if False:", HISTORIAN),
     Mutation("a_lost_race_is_accepted", "agents/historian.py", "advance",
              "await self.store.advance(self.book.make_change()) is None",
              "await self.store.advance(self.book.make_change()) == 0", HISTORIAN),

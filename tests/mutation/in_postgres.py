@@ -152,6 +152,8 @@ UPKEEP = (
     sql("bodies_of_any_size", "message_columns", "bytes FROM total) <= :most",
         "bytes FROM total) <> :most", FEED),
     sql("feed_ahead_of_the_horizon", "horizon", "txid_snapshot_xmin", "txid_snapshot_xmax", FEED),
+    sql("feed_of_unsummarized_pages", "summarize",
+        "brin_summarize_new_values('penstock.message_tx')", "0", FEED),
     sql("rank_is_short", "publish_one", ":rank::bigint", ":rank", PICKS),
 )  # fmt: skip
 

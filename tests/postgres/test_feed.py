@@ -47,6 +47,22 @@ async def test_what_lies_far_apart_is_found(store: PostgresStore, url: str) -> N
     assert found == ids
 
 
+async def test_small_pages_do_not_read_pages_of_the_table_that_were_read_before(
+    store: PostgresStore, url: str
+) -> None:
+    await publish(store, 500, body=b"x" * 1_000)
+    await store.heads(Cursor(), 10)
+    async with connected(url) as other:
+        assert await other.fetchval("SELECT brin_summarize_new_values('penstock.message_tx')") == 0
+
+
+async def test_the_feed_does_not_wait_for_a_vacuum(store: PostgresStore, url: str) -> None:
+    ids = await publish(store, 3)
+    async with connected(url) as other, other.transaction():
+        await other.execute("LOCK penstock.message IN SHARE UPDATE EXCLUSIVE MODE")
+        assert [each.id for each in (await store.heads(Cursor(), 10)).messages] == ids
+
+
 async def test_columns_are_the_rows_turned_on_their_side(store: PostgresStore) -> None:
     await publish(store, 3)
     await publish(store, 4, body=b"\0\xff")

@@ -41,6 +41,8 @@ class Historian:
         self.by = by
         self.book = MetricsBook(store)
         self.rules: dict[int, QueueRules] = {}
+        # A page that was read to see whether there is something to count.
+        self.news: HeadFeed | None = None
 
     async def tick(self) -> float:
         """Counts new history. One process has the tick; a change of another is not repeated."""
@@ -61,11 +63,16 @@ class Historian:
         return min(self.every, REST_FACTOR * (time.monotonic() - began))
 
     async def has_news(self) -> bool:
+        self.news = None
         state, version = await read_state(self.store)
         if version != self.book.version or version == 0:
+            counted_elsewhere = self.book.version != 0
             self.book.open(state, version)
-        page = await self.store.heads(self.book.state.cursor, 1)
-        return bool(page.messages or page.history)
+            # Another process counts: if it has stopped, the version is the same next time.
+            if counted_elsewhere:
+                return False
+        self.news = await self.store.heads(self.book.state.cursor, PAGE_SIZE)
+        return bool(self.news.messages or self.news.history)
 
     async def advance(self) -> tuple[int, bool]:
         """Counts some pages as one change. Returns the rows counted, and whether there are more."""
@@ -74,7 +81,8 @@ class Historian:
         self.rules = {}
         rows, more = 0, True
         while more and rows < MAX_ROWS:
-            page = await self.store.heads(self.book.state.cursor, PAGE_SIZE)
+            page = self.news or await self.store.heads(self.book.state.cursor, PAGE_SIZE)
+            self.news = None
             count = len(page.messages) + len(page.history)
             more = page.cursor != self.book.state.cursor and count > 0
             if more:

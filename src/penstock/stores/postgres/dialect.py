@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, TypeVar
 
 import asyncpg
@@ -45,6 +46,8 @@ from penstock.stores.sql.transaction import SqlTransaction
 
 Locked = TypeVar("Locked", Completion, Extension)
 FOREVER = 2**62
+# How often the indexes of the feed are brought up to date while it is read in small pages.
+SUMMARIZE_INTERVAL_S = 0.25
 
 
 class PostgresDialect:
@@ -61,6 +64,7 @@ class PostgresDialect:
         # Identifies the store, to check that a caller's connection is to the same one.
         self.seal = seal
         self.cursors: dict[int, ClaimCursor] = {}
+        self.summarized_at = -inf
 
     # Producers and consumers.
 
@@ -202,6 +206,12 @@ class PostgresDialect:
         return await self.database.read(feed.feed, cursor, limit)
 
     async def heads(self, cursor: Cursor, limit: int) -> HeadFeed:
+        now = time.monotonic()
+        if now - self.summarized_at > SUMMARIZE_INTERVAL_S:
+            self.summarized_at = now
+            # A role that does not own the tables may not, and autovacuum may be at it.
+            with suppress(StoreError):
+                await self.database.fetch("summarize")
         return await self.database.read(feed.read_heads, cursor, limit)
 
     async def columns(

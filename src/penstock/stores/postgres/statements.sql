@@ -957,6 +957,11 @@ WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES
 SELECT id, queue_id, type, created_at, run_at, octet_length(body), meta, tx
 FROM penstock.message
 WHERE tx > :after AND tx < :before ORDER BY tx FETCH FIRST :limit ROWS WITH TIES;
+-- name: summarize
+-- Every search by tx reads all pages that its index has not summarised; autovacuum does it once a
+-- minute at most.
+SELECT brin_summarize_new_values('penstock.message_tx'),
+       brin_summarize_new_values('penstock.history_tx');
 -- name: heads_of
 SELECT id, queue_id, type, created_at, run_at, octet_length(body), meta
 FROM penstock.message WHERE id = ANY (:ids::bigint[]);
