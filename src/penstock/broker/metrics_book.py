@@ -72,6 +72,8 @@ class MetricsBook:
         self.state = HistorianState()
         self.version = 0
         self.rows: dict[tuple[str, str], Any] = {}
+        # Rows that are not stored. Only a change of this version can add them.
+        self.absent: set[tuple[str, str]] = set()
         # Queues and hours of which all types are in `rows`.
         self.loaded: set[tuple[int, int]] = set()
         self.changed: set[tuple[str, str]] = set()
@@ -84,25 +86,30 @@ class MetricsBook:
 
     def close(self) -> None:
         self.state, self.version = HistorianState(), 0
-        for each in (self.rows, self.loaded, self.changed, self.deleted):
+        for each in (self.rows, self.absent, self.loaded, self.changed, self.deleted):
             each.clear()
 
     async def find(self, kind: str, name: str) -> Any:
         key = (kind, name)
+        if key in self.absent:
+            return None
         if key not in self.rows:
             found = await self.store.document(kind, name)
             if found is None:
+                self.absent.add(key)
                 return None
             self.rows[key] = decode_row(found)
         return self.rows[key]
 
     def put(self, kind: str, name: str, row: object) -> None:
         self.rows[kind, name] = row
+        self.absent.discard((kind, name))
         self.changed.add((kind, name))
         self.deleted.discard((kind, name))
 
     def drop(self, kind: str, name: str) -> None:
         self.rows.pop((kind, name), None)
+        self.absent.add((kind, name))
         self.changed.discard((kind, name))
         self.deleted.add((kind, name))
 
@@ -276,9 +283,9 @@ class MetricsBook:
         self.changed.clear()
         self.deleted.clear()
         oldest = self.state.reached // 1_000_000 - 2 * HOUR_S
-        if len(self.rows) > MAX_CACHED_ROWS:
-            self.rows.clear()
-            self.loaded.clear()
+        if len(self.rows) + len(self.absent) > MAX_CACHED_ROWS:
+            for each in (self.rows, self.absent, self.loaded):
+                each.clear()
         latest = self.state.reached // 1_000_000 - WAITS_CACHED_S
         self.rows = {
             key: row for key, row in self.rows.items()
