@@ -71,8 +71,6 @@ class Completer:
     def add(self, end: RunEnd) -> None:
         ends = self.acks if end.verdict is None else self.others
         ends.append(end)
-        if end.context.delivery.flags & Flag.AWAITED:
-            self.awaited = True
         # The writer sleeps only while there are none.
         if len(ends) == 1:
             self.dirty.set()
@@ -132,16 +130,21 @@ class Completer:
         self.handle_answers(ends, [MISSING])
 
     async def complete(self, ends: list[RunEnd]) -> list[Answer]:
-        items = [
-            Completion(end.context.delivery.id, end.context.delivery.fence, end.result)
-            for end in ends
-        ]
+        items, flags = list[Completion](), 0
+        for end in ends:
+            delivery = end.context.delivery
+            items.append(Completion(delivery.id, delivery.fence, end.result))
+            flags |= delivery.flags
+        self.awaited = self.awaited or flags & Flag.AWAITED > 0
         # These locks came from this store, so they need no validation.
         return await self.broker.complete_claimed(items)
 
     async def settle(self, ends: list[RunEnd]) -> list[Answer]:
         answers = await self.find_committed(ends)
         left = [end for end, answer in zip(ends, answers, strict=True) if answer is None]
+        self.awaited = self.awaited or any(
+            end.context.delivery.flags & Flag.AWAITED for end in ends
+        )
         items = [(end.context.delivery, end.verdict) for end in left if end.verdict is not None]
         settled = iter(await self.broker.settle_many(items) if items else ())
         return [next(settled) if answer is None else answer for answer in answers]

@@ -194,38 +194,41 @@ class AsyncExecutor:
     async def run(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        buffer, hands, goes_on, runs = self.buffer, self.active, True, 0
+        buffer, active, sink, goes_on, runs = self.buffer, self.active, self.sink, True, 0
+        monotonic = time.monotonic
         # A run begins when the last one ended, unless the task was suspended in between.
-        now = since = time.monotonic()
+        now = since = monotonic()
         while goes_on:
             if not buffer:
                 self.load.end(runs, now - since)
                 goes_on = await self.wait()
-                runs, now = 0, time.monotonic()
+                runs, now = 0, monotonic()
                 since = now
                 continue
-            run = hands[me] = buffer.popleft()
+            active[me] = handler, context = buffer.popleft()
             if len(buffer) == self.low:
-                self.sink.notify_room()
-            handler, context = run
+                sink.notify_room()
             value: Any = None
             error: BaseException | None = None
             context.started_at = now
-            if JobLogFilter.in_use or context.limit is not None:
+            if context.limit is not None or JobLogFilter.in_use:
                 self.prepare_run(context)
             try:
                 value = await handler.begin(context)
-                if value is not None or handler.must_return:
-                    value = handler.keep(value)
+                value = handler.keep(value) if value is not None or handler.must_return else None
             except BaseException as raised:  # noqa: BLE001 - it fails the run, not the worker
                 value, error = None, self.translate_error(me, raised)
-            now = context.ended_at = time.monotonic()
-            goes_on = self.finish_run(me, value, error)
+            now = context.ended_at = monotonic()
+            if self.late or self.stopping or sink.forked:
+                goes_on = self.finish_last_run(me, value, error)
+            else:
+                del active[me]
+                sink.handle_end(handler, context, value, error)
             runs += 1
             if goes_on and (runs == YIELD_EVERY or now - since > YIELD_AFTER_S):
                 self.load.end(runs, now - since)
                 await asyncio.sleep(0)
-                runs, now = 0, time.monotonic()
+                runs, now = 0, monotonic()
                 since = now
 
     def prepare_run(self, context: Context) -> None:
@@ -251,12 +254,14 @@ class AsyncExecutor:
             raise raised
         return raised
 
-    def finish_run(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
-        """Reports the result. Returns False if the task ends: its run was abandoned before, or the
-        executor stops."""
+    def finish_last_run(self, me: Task, value: bytes | None, error: BaseException | None) -> bool:
+        """Reports the result of a run that may be the last one of its task.
+
+        Returns False if it is: the run was abandoned before, or the executor stops.
+        """
         if self.sink.forked:
             os._exit(0)
-        if self.late and me in self.late:
+        if me in self.late:
             self.late.discard(me)
             me.uncancel()
         run = self.active.pop(me, None)
