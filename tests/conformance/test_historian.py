@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from penstock.agents import historian
 from penstock.agents.historian import Historian
 from penstock.broker import metrics_book
 from penstock.broker.metrics_rows import (
@@ -33,8 +34,8 @@ async def early_in_an_hour(stage: Stage) -> None:
 
 
 async def watch(stage: Stage, by: str = "a") -> None:
-    historian = Historian(stage.store, stage.broker.directory, by)
-    while await historian.tick() < historian.every:
+    agent = Historian(stage.store, stage.broker.directory, by)
+    while await agent.tick() < agent.every:
         pass
 
 
@@ -113,6 +114,19 @@ async def test_one_process_reads_history_while_others_only_look_whether_it_does(
     assert not await idle.has_news()
     # The version is that of its last look: no other process counts.
     assert await idle.has_news()
+
+
+async def test_it_rests_less_once_it_is_late(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(historian, "PAGE_SIZE", 1)
+    monkeypatch.setattr(historian, "MAX_ROWS", 1)
+    monkeypatch.setattr(historian, "REST_FACTOR", 1e6)
+    monkeypatch.setattr(historian, "LATE_REST_FACTOR", 0)
+    agent = Historian(stage.store, stage.broker.directory, "a")
+    for _ in range(4):
+        await stage.completed()
+    assert await agent.tick() == agent.every
+    await stage.travel(historian.LATE_S + 1)
+    assert await agent.tick() == 0
 
 
 async def test_what_was_not_written_is_counted_later(stage: Stage) -> None:

@@ -81,6 +81,8 @@ COUNTING = (
              "if version != self.book.version or version == 0:", "if version == 0:", HISTORIAN),
     Mutation("every_process_reads_history", "agents/historian.py", "has_news",
              "if counted_elsewhere:", "if False:", HISTORIAN),
+    Mutation("a_late_historian_takes_its_time", "agents/historian.py", "tick",
+             "if self.lag < LATE_S else LATE_REST_FACTOR", "", HISTORIAN),
     Mutation("a_lost_race_is_accepted", "agents/historian.py", "advance",
              "await self.store.advance(self.book.make_change()) is None",
              "await self.store.advance(self.book.make_change()) == 0", HISTORIAN),

@@ -26,8 +26,9 @@ PAGE_SIZE = 1_000
 # Rows of one tick.
 MAX_ROWS = 4_000
 # With more rows to count, it rests this many times as long as the tick took: it shares the event
-# loop with a worker or a server, whose work comes first.
-REST_FACTOR = 9
+# loop with a worker or a server, whose work comes first. It hurries once it is late.
+REST_FACTOR, LATE_REST_FACTOR = 29, 9
+LATE_S = 30.0
 CURSOR = "agent:historian"
 
 
@@ -43,6 +44,8 @@ class Historian:
         self.rules: dict[int, QueueRules] = {}
         # A page that was read to see whether there is something to count.
         self.news: HeadFeed | None = None
+        # How old the last rows were that it counted, in seconds.
+        self.lag = 0.0
 
     async def tick(self) -> float:
         """Counts new history. One process has the tick; a change of another is not repeated."""
@@ -60,7 +63,8 @@ class Historian:
         await self.store.end_tick(self.name, self.by, report({"rows": rows}))
         if not more:
             return self.every
-        return min(self.every, REST_FACTOR * (time.monotonic() - began))
+        factor = REST_FACTOR if self.lag < LATE_S else LATE_REST_FACTOR
+        return min(self.every, factor * (time.monotonic() - began))
 
     async def has_news(self) -> bool:
         self.news = None
@@ -87,6 +91,7 @@ class Historian:
             more = page.cursor != self.book.state.cursor and count > 0
             if more:
                 await self.count(page)
+                self.lag = (now - find_last_moment(page)) / 1_000_000
             rows += count
         if not rows:
             return 0, False
@@ -148,3 +153,9 @@ class Historian:
             for queue_id, at in purged.items()
             if totals.get(queue_id, QueueTotals()).unfinished == 0
         ]
+
+
+def find_last_moment(page: HeadFeed) -> Moment:
+    """Returns when the last row of a page was written, of the table that is further behind."""
+    moments = [message.created_at for message in page.messages[-1:]]
+    return min(moments + [row.at for row in page.history[-1:]])
