@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cache
+from itertools import count
 
 import psycopg
 
@@ -22,37 +23,37 @@ CREATE OR REPLACE FUNCTION penstock.moment() RETURNS bigint LANGUAGE sql STABLE
 CREATE TABLE testing.scope AS SELECT * FROM penstock.scope;
 CREATE TABLE testing.queue AS SELECT * FROM penstock.queue;
 """
-EMPTY = f"""
-TRUNCATE penstock.message, penstock.ready, penstock.scheduled, penstock.head, penstock.lease,
-    penstock.dead, penstock.history, penstock.dedup, penstock.name, penstock.result,
-    penstock.schedule, penstock.agent, penstock.cursor, penstock.worker, penstock.scope,
-    penstock.queue, penstock.document, penstock.act, penstock.hold, penstock.nudge, penstock.edge,
-    penstock.step, penstock.signal RESTART IDENTITY;
+TABLES = (
+    "message", "ready", "scheduled", "head", "lease", "dead", "history", "dedup", "name",
+    "result", "schedule", "agent", "cursor", "worker", "scope", "queue", "document", "act", "hold",
+    "nudge", "edge", "step", "signal",
+)  # fmt: skip
+DELETE = "".join(f"DELETE FROM penstock.{table};\n" for table in TABLES)
+# Ten times slower than deleting a few rows, but leaves no dead rows behind.
+TRUNCATE = f"TRUNCATE {', '.join(f'penstock.{table}' for table in TABLES)};\n"
+TRUNCATE_EVERY = 50
+RESET = f"""
 INSERT INTO penstock.scope OVERRIDING SYSTEM VALUE SELECT * FROM testing.scope;
 INSERT INTO penstock.queue OVERRIDING SYSTEM VALUE SELECT * FROM testing.queue;
-ALTER TABLE penstock.scope ALTER id RESTART WITH 100;
-ALTER TABLE penstock.queue ALTER id RESTART WITH 100;
-ALTER SEQUENCE penstock.message_id RESTART;
-ALTER SEQUENCE penstock.fence RESTART;
-ALTER SEQUENCE penstock.position RESTART;
+SELECT setval(seqrelid::regclass, seqstart, false) FROM pg_sequence;
+SELECT setval('penstock.scope_id_seq', 100, false), setval('penstock.queue_id_seq', 100, false);
 UPDATE penstock.counter SET value = 0;
 DROP INDEX IF EXISTS penstock.ready_type;
 UPDATE testing.clock SET now = {START};
 """
 
 
-TABLES = (
-    "message", "ready", "scheduled", "head", "lease", "dead", "history", "dedup", "name",
-    "result", "schedule", "agent", "cursor", "worker", "scope", "queue", "counter", "fact",
-)  # fmt: skip
+WATCHED = (*TABLES, "counter", "fact")
 DIGEST = (
     "SELECT coalesce(sum(hashtext(row)), 0) FROM ("
     + " UNION ALL ".join(
         f"SELECT '{table}' || xmin::text || t::text AS row FROM penstock.{table} AS t"
-        for table in TABLES
+        for table in WATCHED
     )
     + ") AS rows"
 )
+
+tests = count()
 
 
 @cache
@@ -79,7 +80,8 @@ class PostgresEngine:
     def __init__(self, server: Postgres) -> None:
         self.url = database(server)
         self.outside = psycopg.connect(self.url, autocommit=True)
-        self.outside.execute(EMPTY.encode())
+        empty = TRUNCATE if next(tests) % TRUNCATE_EVERY == 0 else DELETE
+        self.outside.execute((empty + RESET).encode())
 
     async def open(self) -> Store:
         return await stores.open(self.url)
