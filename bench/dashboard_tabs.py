@@ -1,0 +1,87 @@
+"""Clients that ask a server for what open pages of the dashboard ask for."""
+
+import json
+import threading
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from time import monotonic
+from types import TracebackType
+
+# As in web/src: the overview after a change, at most twice per second, and the rest by time.
+MIN_INTERVAL_S = 0.5
+BY_TIME = {
+    "/v1/overview/hour": 5.0,
+    "/v1/overview?limit=1": 5.0,
+    "/v1/inbox?view=all&limit=200": 5.0,
+    "/v1/anomalies?state=open&limit=100": 10.0,
+}
+OVERVIEW = "/v1/overview?limit=100"
+TIMEOUT_S = 10.0
+
+
+class Tab(threading.Thread):
+    """A page that shows the overview. Each has a stream of changes, as in a browser of its own."""
+
+    def __init__(self, port: int, stopped: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.port = port
+        self.stopped = stopped
+        self.changed = threading.Event()
+        self.etag = ""
+        self.due = dict.fromkeys(BY_TIME, 0.0)
+
+    def run(self) -> None:
+        threading.Thread(target=self.listen, daemon=True).start()
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        while not self.stopped.wait(MIN_INTERVAL_S):
+            with suppress(OSError, HTTPException):
+                self.ask(connection)
+        connection.close()
+
+    def ask(self, connection: HTTPConnection) -> None:
+        if self.changed.is_set():
+            self.changed.clear()
+            connection.request("GET", OVERVIEW, headers={"If-None-Match": self.etag})
+            answer = connection.getresponse()
+            answer.read()
+            self.etag = answer.headers.get("etag", "")
+        now = monotonic()
+        for path, interval in BY_TIME.items():
+            if now >= self.due[path]:
+                self.due[path] = now + interval
+                connection.request("GET", path)
+                connection.getresponse().read()
+
+    def listen(self) -> None:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        with suppress(OSError, HTTPException, ValueError):
+            connection.request("GET", "/v1/changes")
+            stream = connection.getresponse()
+            while not self.stopped.is_set():
+                line = stream.readline()
+                if line.startswith(b"data:") and "topics" in json.loads(line[5:]):
+                    self.changed.set()
+        connection.close()
+
+
+class Tabs:
+    """So many tabs, open inside a with block."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self.stopped = threading.Event()
+        self.all = [Tab(port, self.stopped) for _ in range(count)]
+
+    def __enter__(self) -> "Tabs":
+        for tab in self.all:
+            tab.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stopped.set()
+        for tab in self.all:
+            tab.join()
