@@ -42,13 +42,15 @@ class OverviewInputs(Struct, frozen=True):
         return [worker for worker in self.workers if queue.name in worker.queues]
 
 
-def make_overview(inputs: OverviewInputs, limit: int) -> Overview:
+def make_overview(inputs: OverviewInputs, limit: int, contains: str = "") -> Overview:
+    """Shows the busiest queues whose names contain a text. Totals are those of all queues."""
     last = find_bucket(inputs.now)
     figures = [make_figures(inputs, queue, last) for queue in inputs.queues]
     facts = [
         make_facts(inputs, queue, each) for queue, each in zip(inputs.queues, figures, strict=True)
     ]
-    busiest = sorted(figures, key=lambda each: (-weigh(each), each.queue))[:limit]
+    wanted = [each for each in figures if contains.lower() in each.queue.lower()]
+    busiest = sorted(wanted, key=lambda each: (-weigh(each), each.queue))[:limit]
     return Overview(
         now=to_datetime(inputs.now),
         bucket_seconds=BUCKET_S,

@@ -165,6 +165,9 @@ def make_session_view(
 async def get_overview(
     call: RequestContext,
     limit: Annotated[int, Meta(ge=1, le=500, description="How many queues.")] = 100,
+    contains: Annotated[
+        str, Meta(max_length=128, description="Part of the names of these queues.")
+    ] = "",
 ) -> Response:
     """The first call starts the counting. It stops a minute after the last one."""
     service = call.service
@@ -173,7 +176,8 @@ async def get_overview(
     snapshot = figures.counted or await service.counts.get_snapshot()
     now = await service.store.now()
     tag = (figures.number, figures.position, snapshot.at, service.directory.version)
-    etag = f'W/"{"-".join(map(str, tag))}-{now // (5 * MICROS_PER_SECOND)}-{limit}"'
+    asked = f"{limit}-{contains.encode().hex()}"
+    etag = f'W/"{"-".join(map(str, tag))}-{now // (5 * MICROS_PER_SECOND)}-{asked}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
     if call.get_header(b"if-none-match") == etag:
         return Response(status_code=304, headers=headers)
@@ -187,7 +191,7 @@ async def get_overview(
         list_failing_agents(call),
         frozenset(each.id for each in queues if "error" in list_hidden(each, call.reveals)),
     )
-    body = encode_view(make_overview(inputs, limit))
+    body = encode_view(make_overview(inputs, limit, contains))
     return Response(body, headers=headers, media_type="application/json")
 
 
