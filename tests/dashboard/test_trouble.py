@@ -1,0 +1,238 @@
+"""What goes wrong around a page: proxies, networks, clocks, other people, and strange names."""
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from playwright.sync_api import Page, expect
+
+from penstock import stores
+from penstock.broker.local import Broker
+from penstock.model.documents import Document
+from tests.cli.terminal import until
+from tests.dashboard.conftest import OpenPage
+from tests.dashboard.proxy import serve_below
+from tests.dashboard.scenery import furnish, make_dead
+from tests.dashboard.test_pages import check_accessible
+from tests.http.keys import guarded, keyed
+from tests.http.served import Served, served
+from tests.servers.postgres import Postgres
+
+MAIN_PAGES = {
+    "#/overview": "messages died in the last 5 minutes",
+    "#/queues/mail": "Longest delay",
+    "#/messages?filter=state:dead": "TimeoutError: no answer",
+    "#/failures": "TimeoutError: no answer from host-<n>",
+    "#/inbox": "Refund 612.40",
+    "#/rules?rule=large-orders": "of 8 messages match",
+    "#/audit": "Pause a queue",
+    "#/analytics": "No message was lost",
+}
+HOUR = {
+    "published": 90, "attempts": 95, "completed": 80, "failures": 15, "dead": 5,
+    "failure_rate": 0.157, "wait_p50": 0.2, "wait_p95": 4.0, "run_p50": 0.1, "run_p95": 1.0,
+}  # fmt: skip
+
+
+def sign_in(page: Page, key: str | None) -> None:
+    page.get_by_label("API key or token").fill(key or "")
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_the_main_pages_work_on_postgresql_behind_a_path_and_with_keys(
+    postgres_server: Postgres, folder: Path, open_page: OpenPage
+) -> None:
+    with guarded(postgres_server.create_database(), folder) as server:
+        furnish(server)
+        with serve_below(server.port, "/ops/queue") as port:
+            proxied = copy(server)
+            proxied.port, proxied.prefix = port, "/ops/queue"
+            page = open_page(proxied)
+            sign_in(page, server.key)
+            for path, text in MAIN_PAGES.items():
+                page.goto(f"http://127.0.0.1:{port}/ops/queue/{path}")
+                expect(page.get_by_text(text).first).to_be_visible()
+            expect(page.get_by_role("button", name="Live")).to_be_visible()
+            page.goto(f"http://127.0.0.1:{port}/ops/queue/#/queues/orders")
+            page.get_by_role("button", name="Pause").click()
+            page.get_by_role("button", name="Pause queue").click()
+            expect(page.get_by_text("Queue orders is paused.")).to_be_visible()
+
+
+def test_a_page_without_a_network_says_so_and_recovers(busy: Served, open_page: OpenPage) -> None:
+    page = open_page(busy, "#/workers", strict=False)
+    expect(page.get_by_text("No worker").first).to_be_visible()
+    page.goto(re.sub("#.*", "#/queues", page.url))
+    expect(page.get_by_label("Find a queue")).to_be_visible()
+    page.context.set_offline(True)
+    page.goto(re.sub("#.*", "#/audit", page.url))
+    expect(page.get_by_text("This page could not be loaded.")).to_be_visible()
+    page.goto(re.sub("#.*", "#/workers", page.url))
+    expect(page.get_by_text("The server cannot be reached.").first).to_be_visible()
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Try again").first.click()
+    expect(page.get_by_text("The server cannot be reached.")).to_have_count(0)
+
+
+def test_an_ended_session_asks_to_sign_in_and_keeps_the_address(
+    folder: Path, open_page: OpenPage
+) -> None:
+    with guarded(f"sqlite:///{folder}/ended.db", folder) as server:
+        viewer = keyed(server, "viewer")
+        page = open_page(server, "#/workers")
+        sign_in(page, viewer.key)
+        expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+        (key,) = [each for each in server.get("/v1/keys").json["keys"] if each["name"] == "test"]
+        assert server.ask("DELETE", f"/v1/keys/{key['id']}").status == 200
+        expect(page.get_by_text("Your session has ended. Sign in again.")).to_be_visible()
+        sign_in(page, server.key)
+        expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+
+
+def test_all_that_match_are_redriven_while_messages_arrive(
+    busy: Served, open_page: OpenPage
+) -> None:
+    queue = busy.queue()
+    before = [make_dead(busy, queue, f"TimeoutError: host-{number}") for number in range(5)]
+    page = open_page(busy, f"#/messages?filter=state:dead queue:{queue}")
+    expect(page.get_by_role("row").filter(has_text=queue)).to_have_count(5)
+    page.keyboard.press("a")
+    page.get_by_role("button", name="Redrive 5").click()
+    expect(page.get_by_role("dialog").get_by_role("button", name="Redrive 5")).to_be_visible()
+    late = busy.publish(queue)
+    page.get_by_role("dialog").get_by_role("button", name="Redrive 5").click()
+    until(lambda: {busy.state(id) for id in before} == {"ready"})
+    assert busy.state(late) == "ready"
+
+
+def test_two_people_act_on_one_message(busy: Served, open_page: OpenPage) -> None:
+    id = make_dead(busy, busy.queue(), "ValueError: no")
+    page = open_page(busy, f"#/message/{id}")
+    redrive = page.get_by_role("button", name="Redrive")
+    expect(redrive).not_to_have_attribute("aria-disabled", "true")
+    page.keyboard.press("p")
+    assert busy.post(f"/v1/messages/{id}/redrive", {}).status == 200
+    redrive.click()
+    expect(page.get_by_role("alert").or_(page.get_by_role("status"))).to_contain_text(
+        re.compile("ready|redrive")
+    )
+    assert busy.state(id) == "ready"
+
+
+def test_a_decision_is_made_on_the_page_of_its_message(busy: Served, open_page: OpenPage) -> None:
+    spec = {
+        "title": "Pay back?", "self_approval": True,
+        "options": [{"id": "yes", "label": "Yes", "kind": "approve"},
+                    {"id": "no", "label": "No", "kind": "reject"}],
+    }  # fmt: skip
+    id = busy.post("/v1/inbox", {"spec": spec}).json["id"]
+    page = open_page(busy, f"#/message/{id}")
+    expect(page.get_by_role("form", name="Pay back?")).to_be_visible()
+    check_accessible(page)
+    page.keyboard.press("x")
+    expect(page.get_by_text("No: decided.")).to_be_visible()
+    assert busy.get(f"/v1/inbox/{id}").json["decision"]["choice"] == "no"
+
+
+def test_a_browser_with_a_wrong_clock_shows_right_ages(busy: Served, open_page: OpenPage) -> None:
+    id = busy.publish(busy.queue())
+    page = open_page(busy, "#/bulk")
+    page.clock.install(time=datetime.now(UTC) + timedelta(days=3))
+    page.goto(re.sub("#.*", "#/overview", page.url))
+    page.reload()
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    page.goto(re.sub("#.*", f"#/message/{id}", page.url))
+    expect(page.get_by_text(re.compile(r"published (just now|\d+ s ago)"))).to_be_visible()
+
+
+def test_strange_names_are_shown_and_lead_to_their_message(
+    busy: Served, open_page: OpenPage
+) -> None:
+    queue = busy.queue()
+    name = "2026/11%2F18 a.b.c é 🎉 " + "x" * 170
+    id = busy.publish(queue, name=name, correlation_id="order/90017%20.json")
+    page = open_page(busy, f"#/message/{id}")
+    expect(page.get_by_text(name)).to_be_visible()
+    page.get_by_role("link", name="Open the trace").click()
+    expect(page.get_by_role("link", name=id, exact=True).first).to_be_visible()
+    page.go_back()
+    page.get_by_role("link", name="order/90017%20.json").click()
+    expect(page.get_by_role("row").filter(has_text=queue)).to_have_count(1)
+
+
+def test_a_view_is_saved_found_and_deleted(busy: Served, open_page: OpenPage) -> None:
+    queue = busy.queue()
+    make_dead(busy, queue, "KeyError: total")
+    page = open_page(busy, f"#/messages?filter=state:dead queue:{queue}")
+    page.get_by_role("button", name="Save view").click()
+    page.get_by_label("Name").fill("missing-totals")
+    page.get_by_role("dialog").get_by_role("button", name="Save view").click()
+    views = page.get_by_role("list", name="Saved views")
+    expect(views).to_contain_text("missing-totals")
+    check_accessible(page)
+    page.keyboard.press("Escape")
+    views.get_by_role("link", name="missing-totals").click()
+    expect(page.get_by_role("row").filter(has_text="KeyError: total")).to_have_count(1)
+    views.get_by_role("button", name="Delete view missing-totals").click()
+    page.get_by_role("button", name="Delete 1 view").click()
+    expect(views).to_have_count(0)
+
+
+def run_apart(work: Coroutine[object, object, None]) -> None:
+    """Runs it in another thread, because the browser's event loop runs in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
+
+
+async def create_queues(url: str, number: int) -> None:
+    async with await stores.open(url) as store:
+        broker = Broker(store)
+        for each in range(number):
+            await broker.admin.create_queue(f"q-{each:05d}")
+
+
+async def save_results(url: str, queue: str) -> None:
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    hours = [{"hour": now - timedelta(hours=ago), **HOUR} for ago in range(5, 0, -1)]
+    found = {"id": "a1", "hour": hours[2]["hour"], "severity": "critical", "kind": "retry_storm",
+             "queue": queue, "text": "15 retries in an hour"}  # fmt: skip
+    bodies = {
+        "metrics": {"queue_id": 1, "queue": queue, "total": HOUR, "hours": hours},
+        "anomaly": found,
+        "triage": {"id": "t1", "template": "KeyError: total", "count": 5},
+    }
+    async with await stores.open(url) as store:
+        await store.save_documents(
+            [Document(kind=kind, name="lake/1", body=msgspec.json.encode(body))
+             for kind, body in bodies.items()]
+        )  # fmt: skip
+
+
+def test_analytics_shows_what_the_pipeline_wrote_back(folder: Path, open_page: OpenPage) -> None:
+    with served(f"sqlite:///{folder}/analysed.db", folder) as server:
+        queue = server.queue()
+        run_apart(save_results(server.store, queue))
+        page = open_page(server, "#/analytics")
+        expect(page.get_by_role("cell", name="15.7 %")).to_be_visible()
+        expect(page.get_by_role("cell", name="15 retries in an hour")).to_be_visible()
+        expect(page.locator(".chart .mark")).to_have_count(2)
+        expect(page.get_by_role("cell", name="KeyError: total")).to_be_visible()
+        check_accessible(page)
+
+
+def test_ten_thousand_queues_are_listed(folder: Path, open_page: OpenPage) -> None:
+    with served(f"sqlite:///{folder}/many.db", folder) as server:
+        run_apart(create_queues(server.store, 10_000))
+        until(lambda: server.get("/v1/overview", limit=1).json["queue_count"] >= 10_000)
+        page = open_page(server, "#/overview")
+        expect(page.get_by_text("of 10,001 active")).to_be_visible()
+        page.goto(re.sub("#.*", "#/queues", page.url))
+        page.get_by_label("Find a queue").fill("q-0999")
+        expect(page.get_by_role("row")).to_have_count(11)
+        page.get_by_label("Find a queue").fill("09999")
+        expect(page.get_by_role("link", name="q-09999")).to_be_visible()
