@@ -293,10 +293,7 @@ class StoreExport(Protocol):
         """Reads the same feed without bodies, with the message of each row and its earlier rows."""
 
     async def recent(self, after: int, limit: int, beyond: Cursor = FEED_START) -> list[HistoryRow]:
-        """Reads recent history for live views, without the feed up to `beyond`.
-
-        Rows may repeat or come late.
-        """
+        """Reads recent history after `beyond` for live views. Rows may repeat or come late."""
 
     async def census(self) -> list[Tally]:
         """Counts all messages in one snapshot. On Redis it is exact only while nothing moves."""
@@ -310,9 +307,6 @@ class StoreExport(Protocol):
     async def save_cursor(self, name: str, cursor: Cursor) -> None: ...
 
     async def cursors(self) -> dict[str, Exported]: ...
-
-    async def count_waits(self) -> int:
-        """Counts unfinished messages with holds, stored steps or signals, which `dump` omits."""
 
     async def dump(self, cursor: CopyCursor, limit: int) -> StoreDump:
         """Reads dedup keys, then messages with their tickets, history and results."""

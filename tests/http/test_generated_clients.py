@@ -70,7 +70,7 @@ def node(server: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     home = tmp_path_factory.mktemp("node")
     (home / "node_modules").symlink_to(installed / "node_modules")
-    for each in SOURCES.iterdir():
+    for each in SOURCES.glob("*.*"):
         shutil.copy(each, home)
     (home / "openapi.json").write_bytes(server.get("/openapi.json").body)
     return home

@@ -217,7 +217,7 @@ AUDIT = (
     rule("recent_entries_are_sealed_again", "rules/audit_chain.py find_unsealed",
          "each.id > head.closed and each.id not in sealed", "each.id > head.closed", "audit_chain"),
     rule("retention_is_removal", "rules/audit_chain.py check_segment",
-         "if seal.at >= now - RETENTION_S * SECOND:", "if True:", "audit_chain"),
+         "if seal.at >= now - RETENTION_S * MICROS_PER_SECOND:", "if True:", "audit_chain"),
 )  # fmt: skip
 
 FILTER = "tests/unit/test_filter.py"

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
+from penstock.model.message import MICROS_PER_SECOND
 from penstock.model.queue import Queue, Scope
 from penstock.rules.subscriptions import (
-    MICROS_PER_SECOND,
     WebhookSubscription,
     choose_notices,
     choose_subscribers,

@@ -19,7 +19,7 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.broker.webhook_secrets import WebhookSecrets
 from penstock.model.alerts import Alert, AlertState, NoticeType, PendingNotice
 from penstock.model.anomalies import Anomaly
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.rules.alerts import (
     MAX_DESCRIBED,
     describe_case,
@@ -36,7 +36,6 @@ from penstock.store import Store
 from penstock.webhooks.sender import WebhookRequest, WebhookSender
 from penstock.wire.fields import to_datetime
 
-SECOND = 1_000_000
 # How long one server has to send a notice before another one tries.
 SENDING_S = 60
 log: FilteringBoundLogger = structlog.get_logger()
@@ -102,7 +101,7 @@ class AlertSender:
         pending = state.pending
         if pending is None:
             return
-        taken = replace(state, pending=replace(pending, due_at=now + SENDING_S * SECOND))
+        taken = replace(state, pending=replace(pending, due_at=now + SENDING_S * MICROS_PER_SECOND))
         if not await save_alert_state(self.store, alert, taken, version):
             return
         valid = (await self.signing.secrets(alert.tenant)).valid

@@ -7,7 +7,7 @@ from penstock.broker.liveness import is_gone
 from penstock.broker.metrics_rows import HistorianState, QueueTotals, read_state
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.anomalies import AnomalyRow
-from penstock.model.message import Moment, Record, State
+from penstock.model.message import MICROS_PER_SECOND, Moment, Record, State
 from penstock.model.queue import Queue, QueueState
 from penstock.model.routing import StoredRule
 from penstock.model.store_types import Lock, Query
@@ -15,7 +15,6 @@ from penstock.rules.globs import match_glob
 from penstock.runner import report
 from penstock.store import Store
 
-SECOND = 1_000_000
 # An export without progress, and history that readers of the feed cannot see, in seconds.
 EXPORT_STALLED_S, FEED_STALLED_S = 86_400, 60
 # Work waits at least this long, and two leases, before a consumer is missed.
@@ -134,7 +133,7 @@ class AnomalyDetector:
                 continue
             claimed = Query((queue_id,), State.CLAIMED, limit=1)
             if not await self.store.find(claimed):
-                waited = (now - since) / SECOND
+                waited = (now - since) / MICROS_PER_SECOND
                 rows.append(make_case("no_consumer", now, queue_id=queue_id, value=waited))
         return rows
 
@@ -150,9 +149,14 @@ class AnomalyDetector:
     async def find_stalled_exports(self) -> list[AnomalyRow]:
         now = await self.store.now()
         return [
-            make_case("export_stalled", now, consumer=name, value=(now - each.advanced_at) / SECOND)
+            make_case(
+                "export_stalled",
+                now,
+                consumer=name,
+                value=(now - each.advanced_at) / MICROS_PER_SECOND,
+            )
             for name, each in (await self.store.cursors()).items()
-            if now - each.advanced_at > EXPORT_STALLED_S * SECOND
+            if now - each.advanced_at > EXPORT_STALLED_S * MICROS_PER_SECOND
         ]
 
     async def find_stalled_feed(self) -> list[AnomalyRow]:
@@ -162,13 +166,13 @@ class AnomalyDetector:
             return []
         rows = await self.store.recent(state.position, 1)
         now = await self.store.now()
-        if not rows or now - rows[0].at < FEED_STALLED_S * SECOND:
+        if not rows or now - rows[0].at < FEED_STALLED_S * MICROS_PER_SECOND:
             return []
         page = await self.store.heads(state.cursor, 1)
         if page.history:
             return []
         checks = [each.text for each in await self.store.examine() if each.name == "transactions"]
-        value, note = (now - rows[0].at) / SECOND, "; ".join(checks) or None
+        value, note = (now - rows[0].at) / MICROS_PER_SECOND, "; ".join(checks) or None
         return [make_case("feed_stalled", now, value=value, note=note)]
 
 
@@ -181,4 +185,4 @@ def find_loser(record: Record, fence: int) -> str | None:
 
 
 def get_patience(queue: Queue) -> Moment:
-    return int(max(MIN_UNCLAIMED_S, 2 * queue.settings.lease) * SECOND)
+    return int(max(MIN_UNCLAIMED_S, 2 * queue.settings.lease) * MICROS_PER_SECOND)

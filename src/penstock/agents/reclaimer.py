@@ -7,14 +7,13 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from penstock.broker.queue_cache import QueueCache
-from penstock.model.message import Moment, Reclaim, State
+from penstock.model.message import MICROS_PER_SECOND, Moment, Reclaim, State
 from penstock.model.store_types import AnswerKind, Lease, Move, Sweep
 from penstock.rules import lifecycle
 from penstock.runner import report
 from penstock.store import Store
 
 BATCH_SIZE = 500
-MICROS_PER_SECOND = 1_000_000
 log: FilteringBoundLogger = structlog.get_logger()
 
 

@@ -13,7 +13,7 @@ from penstock.broker.workflows import (
     with_ids,
 )
 from penstock.errors import NotFound
-from penstock.model.message import Moment, State
+from penstock.model.message import MICROS_PER_SECOND, Moment, State
 from penstock.model.store_types import Query
 from penstock.model.workflow import Workflow, WorkflowState
 from penstock.rules import workflows
@@ -26,7 +26,6 @@ MAX_ROWS = 5_000
 RECOUNT_S = 60
 # A start that was interrupted before it knew the ids of its messages.
 UNFINISHED_START_S = 10
-SECOND = 1_000_000
 
 
 class TrackedWorkflow(Struct):
@@ -146,11 +145,11 @@ class WorkflowFollower:
             await self.store.delete_documents(OPEN, [name])
             return None
         if not has_ids(flow):
-            if now - flow.created_at < UNFINISHED_START_S * SECOND:
+            if now - flow.created_at < UNFINISHED_START_S * MICROS_PER_SECOND:
                 return None
             flow = with_ids(flow, await self._find_ids(flow))
         states = await service.read_states([node.id for node in flow.nodes])
-        known = TrackedWorkflow(flow, version, states, now + RECOUNT_S * SECOND)
+        known = TrackedWorkflow(flow, version, states, now + RECOUNT_S * MICROS_PER_SECOND)
         self.tracked[name] = known
         self.places.update({node.id: (name, place) for place, node in enumerate(flow.nodes)})
         return known

@@ -266,10 +266,9 @@ class Penstock(Enqueuer):
     async def reconcile_schedules(self, broker: BrokerInterface) -> list[str]:
         await self.ensure_queues(broker, {each.draft.queue for each in self.schedules})
         found = await list_schedules(broker, self.schedules, self.scope)
-        removed = find_removed(self.schedules, found)
         return [
             *await save_schedules(broker, self.schedules, found, self.scope),
-            *await remove_schedules(broker, removed, self.scope),
+            *await remove_schedules(broker, find_removed(self.schedules, found), self.scope),
         ]
 
     async def report_changed_settings(self, broker: BrokerInterface) -> None:
@@ -309,26 +308,25 @@ class Penstock(Enqueuer):
 
     def agents(self, broker: BrokerInterface) -> "Runner":
         """Makes the agents that run beside a worker. A Penstock server runs its own."""
+        from penstock.runner import Runner
+
+        return Runner(broker.make_agents(self.make_agents), outages=broker.outages)
+
+    def make_agents(
+        self, store: "Store", directory: "QueueCache", room: "ArtifactRoom | None"
+    ) -> "list[Agent]":
         from penstock.agents import make_agents
-        from penstock.runner import Agent, Runner, make_identity
+        from penstock.runner import make_identity
 
-        def make(
-            store: "Store", directory: "QueueCache", room: "ArtifactRoom | None"
-        ) -> list[Agent]:
-            return [
-                *make_agents(store, make_identity(), directory=directory, room=room),
-                *self.make_detector_agents(store, directory),
-            ]
-
-        return Runner(broker.make_agents(make), outages=broker.outages)
+        made = make_agents(store, make_identity(), directory=directory, room=room)
+        return made + self.make_detector_agents(store, directory)
 
     def make_detector_agents(self, store: "Store", directory: "QueueCache") -> "list[Agent]":
-        if not self.detectors:
-            return []
         from penstock.agents.custom_detectors import CustomDetectors
         from penstock.runner import make_identity
 
-        return [CustomDetectors(store, directory, make_identity(), self.detectors, self.tenant)]
+        made = CustomDetectors(store, directory, make_identity(), self.detectors, self.tenant)
+        return [made] if self.detectors else []
 
     def call_hooks(self, event: str, context: Context, error: BaseException | None) -> None:
         for wanted, hook in self.hooks:

@@ -22,7 +22,7 @@ from penstock.model.anomalies import (
 )
 from penstock.model.changes import Change
 from penstock.model.documents import Document
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.metrics import HOUR_S
 from penstock.model.queue import Queue
 from penstock.rules.anomalies import (
@@ -37,7 +37,6 @@ from penstock.rules.anomaly_text import format_anomaly
 from penstock.rules.globs import match_glob
 from penstock.store import Store
 
-SECOND = 1_000_000
 decode_anomaly = msgspec.json.Decoder(AnomalyRow).decode
 DEFAULT_RANGE_S = 86_400
 MAX_ROWS = 20_000
@@ -82,7 +81,7 @@ class Anomalies:
         asked = query or AnomalyQuery()
         await refuse_unknown(self.store, asked.kinds)
         now = await self.store.now()
-        since = now - DEFAULT_RANGE_S * SECOND if asked.since is None else asked.since
+        since = now - DEFAULT_RANGE_S * MICROS_PER_SECOND if asked.since is None else asked.since
         until = now if asked.until is None else asked.until
         if since > until:
             raise InvalidInput("since must be before until and not in the future")
@@ -119,7 +118,7 @@ async def read_anomalies(
 async def read_open(store: Store, directory: QueueCache) -> list[Anomaly]:
     """Returns the anomalies that are open now; one that goes on into a new hour counts once."""
     now = await store.now()
-    since = now - RESOLVE_AFTER_S * SECOND
+    since = now - RESOLVE_AFTER_S * MICROS_PER_SECOND
     found = {
         each.subject: each
         for each in await read_anomalies(store, directory, since, now)
@@ -129,7 +128,7 @@ async def read_open(store: Store, directory: QueueCache) -> list[Anomaly]:
 
 
 def make_anomaly(row: AnomalyRow, queue: Queue | None, now: Moment) -> Anomaly:
-    resolved_at = row.last_at + RESOLVE_AFTER_S * SECOND
+    resolved_at = row.last_at + RESOLVE_AFTER_S * MICROS_PER_SECOND
     is_open = now < resolved_at
     # Anomalies of the whole store have no queue, and are seen by its owner.
     scope = ("" if row.queue_id == 0 else "default") if queue is None else queue.scope.name
@@ -149,7 +148,7 @@ def make_anomaly(row: AnomalyRow, queue: Queue | None, now: Moment) -> Anomaly:
         value=row.value,
         threshold=row.threshold,
         message_id=row.message_id,
-        hour=row.hour * SECOND,
+        hour=row.hour * MICROS_PER_SECOND,
         first_at=row.first_at,
         last_at=row.last_at,
         resolved_at=None if is_open else resolved_at,

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.model.documents import AuditEntry, Document, acting
-from penstock.model.message import NEVER, Moment
+from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment
 from penstock.rules import audit_chain
 from penstock.rules.audit_chain import AuditReport, Finding, FindingKind, SealHead, SealSegment
 from penstock.rules.audit_changes import describe_changes
@@ -175,7 +175,7 @@ class AuditLog:
 
     async def prune(self) -> int:
         """Deletes segments whose entries were removed by retention. The next one anchors."""
-        oldest = await self.store.now() - audit_chain.RETENTION_S * audit_chain.SECOND
+        oldest = await self.store.now() - audit_chain.RETENTION_S * MICROS_PER_SECOND
         names = []
         for document in await self.store.documents(SEGMENT_KIND, "", 100):
             if max(seal.at for seal in decode_segment(document.body).seals) >= oldest:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from penstock.broker.queue_cache import QueueCache
 from penstock.model.broadcast import BROADCAST_CLAIM
 from penstock.model.documents import Document
+from penstock.model.message import MICROS_PER_SECOND
 from penstock.model.queue import Queue
 from penstock.store import Store
 
 # A claim is remembered this often at most, or ten times within the ttl.
 INTERVAL_S = 60.0
-MICROS_PER_SECOND = 1_000_000
 
 
 class ClaimNotes:

@@ -19,7 +19,7 @@ from penstock.model.broadcast import (
 )
 from penstock.model.changes import Change
 from penstock.model.documents import Document
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import Queue, QueueState
 from penstock.model.settings import MAX_DURATION_S, QueueSettings, change
 from penstock.model.store_types import Cursor
@@ -38,7 +38,6 @@ OWN_SETTINGS = frozenset({
 })  # fmt: skip
 MIN_TTL_S = 60.0
 MAX_ATTEMPTS = 10
-MICROS_PER_SECOND = 1_000_000
 PURGE_BATCH = 1_000
 PLACES = ("ready", "scheduled", "dead")
 encode = msgspec.json.Encoder().encode

@@ -14,7 +14,7 @@ from penstock.broker.documents import decode_document, list_documents
 from penstock.errors import Conflict, Forbidden, InvalidInput, NotFound, SlugConflict
 from penstock.model.documents import Document
 from penstock.model.fields import MAX_WORD_LENGTH
-from penstock.model.message import NEVER
+from penstock.model.message import MICROS_PER_SECOND, NEVER
 from penstock.model.settings import QueueSettings
 from penstock.rules import validation
 from penstock.rules.access import EVERY, ROLES, Access, Key, PreviousKey, Trust, parse_grant
@@ -22,7 +22,6 @@ from penstock.store import Store
 
 PREFIX = "psk_"
 KEY, ROLE, TRUST = "key", "role", "trust"
-MICROS_PER_SECOND = 1_000_000
 encode = msgspec.json.Encoder().encode
 
 

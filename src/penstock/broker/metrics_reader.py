@@ -18,7 +18,7 @@ from penstock.broker.metrics_rows import (
     read_rows,
 )
 from penstock.errors import InvalidInput
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.metrics import (
     COUNTS,
     HOUR_S,
@@ -37,7 +37,6 @@ from penstock.rules.histograms import PERCENTILES, add_histogram, compute_percen
 from penstock.rules.metrics import Deltas, add_numbers, find_greater
 from penstock.store import Store
 
-SECOND = 1_000_000
 DEFAULT_RANGE_S = 3_600
 MAX_POINTS = 2_000
 MAX_ROWS = 50_000
@@ -65,14 +64,14 @@ def make_range(since: Moment | None, until: Moment | None, step: float, now: Mom
         raise InvalidInput(f"step is {step:g} s; it must be a number of whole minutes")
     if step >= HOUR_S and int(step) % HOUR_S:
         raise InvalidInput(f"step is {step:g} s; above an hour it must be whole hours")
-    seconds, last = int(step), (now if until is None else min(until, now)) // SECOND
-    first = last - DEFAULT_RANGE_S if since is None else since // SECOND
+    seconds, last = int(step), (now if until is None else min(until, now)) // MICROS_PER_SECOND
+    first = last - DEFAULT_RANGE_S if since is None else since // MICROS_PER_SECOND
     if first > last:
         raise InvalidInput("since must be before until and not in the future")
     begin, end = first - first % seconds, last - last % seconds + seconds
     if (end - begin) // seconds > MAX_POINTS:
         raise InvalidInput(f"the range has more than {MAX_POINTS} steps; choose a longer step")
-    if seconds < HOUR_S and begin < now // SECOND - MINUTES_KEPT_S:
+    if seconds < HOUR_S and begin < now // MICROS_PER_SECOND - MINUTES_KEPT_S:
         raise InvalidInput("minutes are kept for 48 hours; choose a step of 1h for older times")
     return TimeRange(begin, end, seconds)
 
@@ -230,18 +229,18 @@ def make_point(
     times: dict[str, float | None] = {}
     if attempts:
         times = {
-            "wait_mean": numbers[WAIT_SUM] / attempts / SECOND,
-            "run_mean": numbers[RUN_SUM] / attempts / SECOND,
-            "wait_max": numbers[WAIT_MAX] / SECOND,
-            "run_max": numbers[RUN_MAX] / SECOND,
+            "wait_mean": numbers[WAIT_SUM] / attempts / MICROS_PER_SECOND,
+            "run_mean": numbers[RUN_SUM] / attempts / MICROS_PER_SECOND,
+            "wait_max": numbers[WAIT_MAX] / MICROS_PER_SECOND,
+            "run_max": numbers[RUN_MAX] / MICROS_PER_SECOND,
         }
     for name, histogram in (("wait", step.wait), ("run", step.run)):
         if histogram:
             values = compute_percentiles(histogram)
             times |= {f"{name}_p{p}": v for p, v in zip(PERCENTILES, values, strict=True)}
     described = {
-        "at": begin * SECOND,
-        "provisional": (begin + length) * SECOND > final_until,
+        "at": begin * MICROS_PER_SECOND,
+        "provisional": (begin + length) * MICROS_PER_SECOND > final_until,
         "unfinished": depths[0],
         "dead_letters": depths[1],
     }

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from penstock.broker.alerts import ALERT, ALERT_STATE, check_alert
 from penstock.broker.broadcast import decode_set
 from penstock.broker.broadcasts import (
-    MICROS_PER_SECOND,
     OWN_SETTINGS,
     check_spec,
     make_child_settings,
@@ -41,6 +40,7 @@ from penstock.model.broadcast import (
 )
 from penstock.model.documents import Document
 from penstock.model.human import PATTERN, HumanPattern
+from penstock.model.message import MICROS_PER_SECOND
 from penstock.model.settings import QueueSettings
 from penstock.model.store_types import Cursor
 from penstock.model.topology import NewTopologyQueue

@@ -11,7 +11,7 @@ from penstock.broker.queue_cache import QueueCache
 from penstock.errors import Busy, Conflict, IdempotencyConflict, InvalidState, NotFound
 from penstock.model.changes import Change
 from penstock.model.documents import Document
-from penstock.model.message import NEVER, After, Moment, State
+from penstock.model.message import MICROS_PER_SECOND, NEVER, After, Moment, State
 from penstock.model.store_types import Entry
 from penstock.model.workflow import (
     NodeDraft,
@@ -35,7 +35,6 @@ MAX_NAME = 200
 UNKNOWN = 0
 # An ended workflow is kept as long as messages are by default.
 RETENTION_S = 7 * 86_400
-SECOND = 1_000_000
 encode = msgspec.json.Encoder().encode
 
 
@@ -265,7 +264,7 @@ class Workflows:
 
     async def end(self, flow: Workflow, version: int, now: Moment) -> bool:
         """Saves the end of a workflow. It and its key are kept for a while."""
-        until = now + RETENTION_S * SECOND
+        until = now + RETENTION_S * MICROS_PER_SECOND
         saves = []
         if flow.key:
             holder = encode(WorkflowKey(flow.id, flow.digest))

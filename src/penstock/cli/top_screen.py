@@ -9,7 +9,7 @@ from penstock.broker.liveness import is_gone
 from penstock.broker.local import Broker
 from penstock.errors import StoreError
 from penstock.extras import require_extra
-from penstock.model.message import HistoryRow, Moment, State, Verb
+from penstock.model.message import MICROS_PER_SECOND, HistoryRow, Moment, State, Verb
 from penstock.model.queue import Queue
 from penstock.model.store_types import WorkerInfo
 from penstock.rules.attention import Attention, AttentionLevel, QueueFacts, find_attention
@@ -27,7 +27,6 @@ RATE_WINDOW_S = 10
 SPARK_SAMPLES = 60
 PAGE_SIZE = 500
 MAX_PAGES = 8
-MICROS_PER_SECOND = 1_000_000
 COLUMNS = (
     "queue", "state", "ready", "running", "scheduled", "dead", "oldest", "done/s", "failed/s",
     "slots",

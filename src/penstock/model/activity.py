@@ -29,20 +29,13 @@ class Heading(Struct, frozen=True, gc=False):
     correlation_id: str | None = None
 
 
-class ActivityEntry(Struct, frozen=True, kw_only=True):
-    """Something that happened to a message, or an act of a caller.
+class ActivityFacts(Struct, frozen=True, kw_only=True):
+    """What an entry of the activity says, apart from its time and its numbers."""
 
-    Entries are ordered by `at`, `source` and `position`. `kind` is that of the live event, or
-    `act` for an entry of the audit log.
-    """
-
-    at: Moment
     source: Source
-    position: int
     kind: str
     scope: str = ""
     queue: str = ""
-    id: int | None = None
     type: str | None = None
     state: str | None = None
     attempts: int | None = None
@@ -50,12 +43,24 @@ class ActivityEntry(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     error: str | None = None
     correlation_id: str | None = None
-    # Of an act: who did what to what.
+    # An act: who did what to what.
     subject: str | None = None
     verb: str | None = None
     target: str | None = None
     detail: str | None = None
     request_id: str | None = None
+
+
+class ActivityEntry(ActivityFacts, frozen=True, kw_only=True):
+    """Something that happened to a message, or an act of a caller.
+
+    Entries are ordered by `at`, `source` and `position`. `kind` is that of the live event, or
+    `act` for an entry of the audit log.
+    """
+
+    at: Moment
+    position: int
+    id: int | None = None
 
     @property
     def order(self) -> tuple[Moment, int, int, bool]:

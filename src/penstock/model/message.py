@@ -10,6 +10,7 @@ from penstock.model.fields import MAX_MOMENT, MessageFields
 # Microseconds since the Unix epoch, by the store's clock.
 Moment: TypeAlias = int
 NEVER: Moment = MAX_MOMENT + 1
+MICROS_PER_SECOND = 1_000_000
 
 
 class State(StrEnum):

@@ -51,14 +51,13 @@ class BacklogHour(Struct):
     died: int = 0
 
 
-class MetricPoint(Struct, frozen=True, kw_only=True):
-    """The metrics of one step. Times are in seconds. Steps of an hour have percentiles, and
+class MetricFigures(Struct, frozen=True, kw_only=True):
+    """The figures of one step. Times are in seconds. Steps of an hour have percentiles, and
     minutes of the last hour those of the wait.
 
     `unfinished` and `dead_letters` are as the step ended. A provisional point may still change.
     """
 
-    at: Moment
     provisional: bool = False
     published: int = 0
     attempts: int = 0
@@ -85,6 +84,12 @@ class MetricPoint(Struct, frozen=True, kw_only=True):
     run_p99: float | None = None
     unfinished: int | None = None
     dead_letters: int | None = None
+
+
+class MetricPoint(MetricFigures, frozen=True, kw_only=True):
+    """The figures of the step that begins at `at`."""
+
+    at: Moment
 
 
 class LiveDepth(Struct, frozen=True, kw_only=True):

@@ -212,8 +212,7 @@ class AnswerKind(StrEnum):
     # The state of the message does not allow the verb.
     INVALID = "invalid"
     MISSING = "missing"
-    # The row is locked by another transaction.
-    BUSY = "busy"
+    BUSY = "busy"  # The row is locked by another transaction.
     # A flag changed since the rule decided: decide again.
     CHANGED = "changed"
 
@@ -227,8 +226,7 @@ class Answer(Struct, frozen=True, gc=False):
     due_at: Moment | None = None
 
 
-DONE = Answer(AnswerKind.DONE)
-MISSING = Answer(AnswerKind.MISSING)
+DONE, MISSING = Answer(AnswerKind.DONE), Answer(AnswerKind.MISSING)
 
 
 class Sweep(Struct, frozen=True):

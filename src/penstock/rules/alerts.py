@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from penstock.model.alerts import Alert, AlertState, NoticeType
 from penstock.model.anomalies import Anomaly
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.rules.anomaly_text import SENTENCES
 from penstock.rules.globs import match_glob
 
-SECOND = 1_000_000
 # Anomalies that one notice describes; the rest is counted.
 MAX_DESCRIBED = 20
 MAX_SUBJECTS = 1_000
@@ -33,12 +32,12 @@ def find_new(
 ) -> list[str]:
     """Returns the subjects to tell of. Within the cool-down there are none."""
     last = state.last_fired_at
-    if last is not None and now - last < alert.cooldown * SECOND:
+    if last is not None and now - last < alert.cooldown * MICROS_PER_SECOND:
         return []
     return [
         subject
         for subject, since in open_since.items()
-        if subject not in state.told and now - since >= alert.min_duration * SECOND
+        if subject not in state.told and now - since >= alert.min_duration * MICROS_PER_SECOND
     ][:MAX_SUBJECTS]
 
 
@@ -57,7 +56,10 @@ def note_refused(state: AlertState, error: str, now: Moment) -> AlertState:
         return state
     wait = min(FIRST_RETRY_S * 2 ** min(pending.attempts, MAX_DOUBLINGS), LONGEST_RETRY_S)
     again = replace(
-        pending, attempts=pending.attempts + 1, due_at=now + int(wait * SECOND), error=error
+        pending,
+        attempts=pending.attempts + 1,
+        due_at=now + int(wait * MICROS_PER_SECOND),
+        error=error,
     )
     return replace(state, pending=again, last_error=error)
 

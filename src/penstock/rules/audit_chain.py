@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
 from penstock.model.documents import AuditEntry
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 
 # The hash before the first entry.
 ORIGIN = "0" * 64
@@ -21,7 +21,6 @@ ORIGIN = "0" * 64
 LATE_S = 120
 UNSEALED_S = 60
 RETENTION_S = 365 * 86_400
-SECOND = 1_000_000
 
 
 class Seal(Struct, frozen=True, array_like=True):
@@ -116,7 +115,7 @@ def advance_head(head: SealHead, segment: SealSegment, now: Moment) -> SealHead:
 
 def close_head(head: SealHead, now: Moment) -> SealHead:
     """Forgets the ids of old entries: no entry below them can still appear."""
-    late = now - LATE_S * SECOND
+    late = now - LATE_S * MICROS_PER_SECOND
     old = [entry_id for entry_id, at in head.recent if at < late]
     if not old:
         return head
@@ -143,7 +142,7 @@ def check_segment(
     for number, seal in enumerate(segment.seals, segment.first):
         entry = entries.get(seal.entry_id)
         if entry is None:
-            if seal.at >= now - RETENTION_S * SECOND:
+            if seal.at >= now - RETENTION_S * MICROS_PER_SECOND:
                 findings.append(Finding(FindingKind.MISSING, seal.entry_id, number))
         elif hash_entry(previous, entry) != seal.hash:
             findings.append(Finding(FindingKind.CHANGED, seal.entry_id, number))
@@ -152,7 +151,7 @@ def check_segment(
 
 
 def is_unsealed(entry: AuditEntry, sealed: set[int], now: Moment) -> bool:
-    return entry.id not in sealed and entry.at < now - UNSEALED_S * SECOND
+    return entry.id not in sealed and entry.at < now - UNSEALED_S * MICROS_PER_SECOND
 
 
 def parse_seal(text: str) -> tuple[int, str]:

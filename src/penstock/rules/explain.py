@@ -6,13 +6,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.model.message import NEVER, Moment, Record, State, Verb
+from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment, Record, State, Verb
 from penstock.model.queue import Queue, QueueState
 from penstock.model.store_types import AgentRun, Diagnosis, WorkerInfo
 from penstock.model.waiting import StoredHold
 from penstock.rules.items import find_successor
 
-SECOND = 1_000_000
 # Agents that make messages runnable look every second; more than this is a stall.
 AGENTS_LATE_S = 10
 # Stands for a message that the caller may not read.
@@ -140,7 +139,7 @@ def explain_claimed(situation: Situation) -> Iterator[Cause]:
             "make sure that a worker or a server runs the agents",
             held,
         )
-    elif record.begun_at is None and situation.now - (record.claimed_at or 0) > SECOND:
+    elif record.begun_at is None and situation.now - (record.claimed_at or 0) > MICROS_PER_SECOND:
         yield Cause(
             CauseCode.FETCHED,
             f"{record.consumer} has claimed it and has not reported that it began",
@@ -193,7 +192,7 @@ def explain_scheduled(situation: Situation) -> Iterator[Cause]:
     if record.due_at <= now:
         yield explain_agents(situation, evidence)
         return
-    wait = f"in {format_seconds((record.due_at - now) / SECOND)}"
+    wait = f"in {format_seconds((record.due_at - now) / MICROS_PER_SECOND)}"
     last = record.timeline[-1] if record.timeline else None
     if last is not None and last.verb is Verb.PARK:
         yield Cause(
@@ -244,7 +243,7 @@ def explain_hold(situation: Situation, hold: StoredHold) -> Cause:
 
 
 def format_when(due_at: Moment, now: Moment) -> str:
-    left = (due_at - now) / SECOND
+    left = (due_at - now) / MICROS_PER_SECOND
     return f"at most {format_seconds(left)} more" if left > 0 else "and is due now"
 
 
@@ -264,7 +263,7 @@ def explain_key(situation: Situation) -> Cause:
 def explain_agents(situation: Situation, evidence: Evidence) -> Cause:
     ran = max((run.at for run in situation.agents), default=None)
     text = "it is due, and no scheduler has made it ready yet"
-    if ran is None or situation.now - ran > AGENTS_LATE_S * SECOND:
+    if ran is None or situation.now - ran > AGENTS_LATE_S * MICROS_PER_SECOND:
         since = "" if ran is None else f"; the agents last worked {ago(situation.now, ran)}"
         text = f"{text}{since}"
     return Cause(
@@ -337,7 +336,7 @@ def count(number: int, noun: str) -> str:
 
 
 def ago(now: Moment, at: Moment) -> str:
-    return f"{format_seconds((now - at) / SECOND)} ago"
+    return f"{format_seconds((now - at) / MICROS_PER_SECOND)} ago"
 
 
 def format_seconds(seconds: float) -> str:

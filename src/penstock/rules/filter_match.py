@@ -8,13 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from penstock.model.filter import All, Any, Candidate, Node, Not, Op, Pattern, Span, Term, Value
-from penstock.model.message import NEVER, HistoryRow, Moment, Record
+from penstock.model.message import MICROS_PER_SECOND, NEVER, HistoryRow, Moment, Record
 from penstock.model.queue import Queue
 from penstock.rules.filter_parser import MAPS
 from penstock.rules.globs import match_parts
 
 MAX_KIND = 80
-SECOND = 1_000_000
 Verdict: TypeAlias = bool | None
 
 
@@ -270,7 +269,7 @@ def measure_wait(record: Record) -> float | None:
         claimed_at = rests.pop().claimed_at
     if claimed_at is None:
         return None
-    return max(0.0, (claimed_at - find_ready_at(record, rests)) / SECOND)
+    return max(0.0, (claimed_at - find_ready_at(record, rests)) / MICROS_PER_SECOND)
 
 
 def find_ready_at(record: Record, earlier: list[HistoryRow]) -> Moment:

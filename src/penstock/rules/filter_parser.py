@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from penstock.errors import FilterTooLarge, InvalidInput
 from penstock.model.filter import All, Any, Node, Not, Op, Pattern, Span, Term, Value
-from penstock.model.message import FINAL, Moment, State
+from penstock.model.message import FINAL, MICROS_PER_SECOND, Moment, State
 from penstock.rules.durations import parse_seconds
 
 MAX_CHARACTERS = 2_000
@@ -18,7 +18,6 @@ MAX_TERMS = 50
 MAX_DEPTH = 8
 MAX_VALUES = 100
 MAX_STARS = 8
-SECOND = 1_000_000
 DAY_S = 86_400
 
 TEXTS = (
@@ -227,7 +226,7 @@ def make_term(
 
 
 def make_age_term(op: Op, value: Pattern, now: Moment) -> Term:
-    since = now - round(parse_duration("age", op, value) * SECOND)
+    since = now - round(parse_duration("age", op, value) * MICROS_PER_SECOND)
     return Term("created", INVERTED[op], (Span(since, since + 1),))
 
 
@@ -273,11 +272,13 @@ def parse_time(value: Pattern, now: Moment) -> Span:
     """Returns the span of a day for a date, and one microsecond for a time."""
     text = "*".join(value.parts)
     if text in ("today", "yesterday"):
-        return make_day(now // SECOND // DAY_S - (text == "yesterday"))
+        return make_day(now // MICROS_PER_SECOND // DAY_S - (text == "yesterday"))
     if text == "now":
         return Span(now, now + 1)
     if text[:1] in ("-", "+"):
-        moment = now + (1 if text[0] == "+" else -1) * round(parse_seconds(text[1:]) * SECOND)
+        moment = now + (1 if text[0] == "+" else -1) * round(
+            parse_seconds(text[1:]) * MICROS_PER_SECOND
+        )
         return Span(moment, moment + 1)
     if not WHEN.fullmatch(text):
         raise InvalidInput(
@@ -299,11 +300,11 @@ def read_iso(text: str) -> Span:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since = (zoned - epoch) // timedelta(microseconds=1)
-    return Span(since, since + (1 if "T" in text else DAY_S * SECOND))
+    return Span(since, since + (1 if "T" in text else DAY_S * MICROS_PER_SECOND))
 
 
 def make_day(days: int) -> Span:
-    return Span(days * DAY_S * SECOND, (days + 1) * DAY_S * SECOND)
+    return Span(days * DAY_S * MICROS_PER_SECOND, (days + 1) * DAY_S * MICROS_PER_SECOND)
 
 
 def describe_unknown(field: str, path: tuple[str, ...]) -> str:

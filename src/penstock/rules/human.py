@@ -17,11 +17,10 @@ from penstock.model.human import (
     HumanSpec,
     InboxState,
 )
-from penstock.model.message import NEVER, Moment, Record, State
+from penstock.model.message import MICROS_PER_SECOND, NEVER, Moment, Record, State
 from penstock.rules.human_spec import check_inputs, compute_digest
 from penstock.rules.validation import check_text
 
-SECOND = 1_000_000
 CLAIM_S = 1_800
 MAX_COMMENTS = 200
 MAX_COMMENT_LENGTH = 4_000
@@ -55,7 +54,7 @@ class OpenStep(Struct, frozen=True, kw_only=True):
     @property
     def times_out_at(self) -> Moment:
         timeout = self.spec.timeout
-        return NEVER if timeout is None else self.started_at + int(timeout * SECOND)
+        return NEVER if timeout is None else self.started_at + int(timeout * MICROS_PER_SECOND)
 
 
 class InboxStep(Struct, frozen=True, kw_only=True):
@@ -167,7 +166,9 @@ def claim(step: OpenStep, person: Person, now: Moment) -> InboxState:
     holder = step.state.claimed_by
     if holder not in ("", person.subject) and step.state.claimed_until > now:
         raise Conflict(f"human step {step.id} is claimed by {holder!r}")
-    return replace(step.state, claimed_by=person.subject, claimed_until=now + CLAIM_S * SECOND)
+    return replace(
+        step.state, claimed_by=person.subject, claimed_until=now + CLAIM_S * MICROS_PER_SECOND
+    )
 
 
 def release(step: OpenStep, person: Person) -> InboxState:
@@ -209,7 +210,9 @@ def find_due(step: OpenStep, now: Moment) -> Due | None:
 
 
 def next_reminder(step: OpenStep) -> Moment:
-    moments = sorted(step.started_at + int(each * SECOND) for each in step.spec.reminders)
+    moments = sorted(
+        step.started_at + int(each * MICROS_PER_SECOND) for each in step.spec.reminders
+    )
     return moments[step.state.reminded] if step.state.reminded < len(moments) else NEVER
 
 
@@ -232,7 +235,9 @@ def escalate(step: OpenStep, role: str, now: Moment) -> InboxState:
 
 def remind(step: OpenStep, now: Moment) -> InboxState:
     """Counts all reminders that are due, so that a late pass sends one and not several."""
-    passed = sum(step.started_at + int(each * SECOND) <= now for each in step.spec.reminders)
+    passed = sum(
+        step.started_at + int(each * MICROS_PER_SECOND) <= now for each in step.spec.reminders
+    )
     return replace(step.state, reminded=passed)
 
 
@@ -254,7 +259,7 @@ def summarise(
 ) -> InboxStatistics:
     decided = [record for record in ended if record.state is State.COMPLETED]
     seconds = [
-        (record.timeline[-1].at - record.message.created_at) / SECOND
+        (record.timeline[-1].at - record.message.created_at) / MICROS_PER_SECOND
         for record in decided
         if record.timeline
     ]

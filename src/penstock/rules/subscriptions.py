@@ -8,12 +8,11 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.errors import InvalidInput
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import Queue
 
 # Every subscriber, one of each group in turn, or always the same one.
 Mode = Literal["fanout", "group", "hash"]
-MICROS_PER_SECOND = 1_000_000
 
 
 class WebhookSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.errors import InvalidInput
-from penstock.model.message import After, Flag, Moment, State, Verb
+from penstock.model.message import MICROS_PER_SECOND, After, Flag, Moment, State, Verb
 from penstock.model.store_types import Entry, Lease, Move
 from penstock.model.waiting import Hold, StepRecord, Wait, WaitFacts
 from penstock.rules import validation
@@ -20,7 +20,6 @@ MAX_WAITS = 1_000
 # From this many quick waits in a row, each is delayed, so that a loop does not spin.
 MAX_QUICK_WAITS = 9
 QUICK_WAIT_S = 1.0
-MICROS_PER_SECOND = 1_000_000
 COUNTS_AS_DONE = State.COMPLETED.value
 
 

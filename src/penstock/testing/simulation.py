@@ -15,7 +15,7 @@ from penstock.agents.scheduler import Scheduler
 from penstock.app.app import Penstock
 from penstock.broker.local import Broker
 from penstock.errors import InvalidInput, InvalidState, StoreError
-from penstock.model.message import Leased, Moment, Nack, State
+from penstock.model.message import MICROS_PER_SECOND, Leased, Moment, Nack, State
 from penstock.model.store_types import Completion, Query
 from penstock.rules.durations import parse_seconds
 from penstock.runner import Agent
@@ -42,7 +42,6 @@ class ManualClock:
 
 
 SimulatedHandler: TypeAlias = Callable[[Leased], Awaitable[bytes | None] | bytes | None]
-MICROS_PER_SECOND = 1_000_000
 # Agents that run more often than this run whenever something is due, and not in between.
 MIN_INTERVAL_S = 60.0
 MAX_RUNS = 100_000

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from penstock.errors import Busy, Forbidden, InvalidInput, NotFound, Refused
 from penstock.model.documents import Document
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import Queue
 from penstock.retry import SUBSCRIPTION, Retries
-from penstock.rules.subscriptions import MICROS_PER_SECOND, WebhookSubscription
+from penstock.rules.subscriptions import WebhookSubscription
 from penstock.store import Store
 
 KIND = "subscription"

@@ -1,34 +1,19 @@
 """Wire types of activity and traces."""
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from penstock.model.activity import ActivityEntry, Source
+from penstock.model.activity import ActivityEntry, ActivityFacts
 from penstock.wire.fields import Time, to_datetime, to_moment
 from penstock.wire.records import MessageView
 
 
-class ActivityView(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class ActivityView(ActivityFacts, frozen=True, omit_defaults=True, kw_only=True):
     """Something that happened to a message, or an act of the audit log (kind `act`)."""
 
     at: Time
-    source: Source
     position: str
-    kind: str
-    scope: str = ""
-    queue: str = ""
     id: str | None = None
-    type: str | None = None
-    state: str | None = None
-    attempts: int | None = None
-    consumer: str | None = None
-    reason: str | None = None
-    error: str | None = None
-    correlation_id: str | None = None
-    subject: str | None = None
-    verb: str | None = None
-    target: str | None = None
-    detail: str | None = None
-    request_id: str | None = None
 
 
 class ActivityPageView(Struct, frozen=True, omit_defaults=True):
@@ -67,48 +52,12 @@ class TraceView(Struct, frozen=True):
 
 
 def make_activity_view(entry: ActivityEntry) -> ActivityView:
-    return ActivityView(
-        at=to_datetime(entry.at),
-        source=entry.source,
-        position=str(entry.position),
-        kind=entry.kind,
-        scope=entry.scope,
-        queue=entry.queue,
-        id=None if entry.id is None else str(entry.id),
-        type=entry.type,
-        state=entry.state,
-        attempts=entry.attempts,
-        consumer=entry.consumer,
-        reason=entry.reason,
-        error=entry.error,
-        correlation_id=entry.correlation_id,
-        subject=entry.subject,
-        verb=entry.verb,
-        target=entry.target,
-        detail=entry.detail,
-        request_id=entry.request_id,
-    )
+    id = None if entry.id is None else str(entry.id)
+    changed = {"at": to_datetime(entry.at), "position": str(entry.position), "id": id}
+    return ActivityView(**asdict(entry) | changed)
 
 
 def make_activity_entry(view: ActivityView) -> ActivityEntry:
-    return ActivityEntry(
-        at=to_moment(view.at),
-        source=view.source,
-        position=int(view.position),
-        kind=view.kind,
-        scope=view.scope,
-        queue=view.queue,
-        id=None if view.id is None else int(view.id),
-        type=view.type,
-        state=view.state,
-        attempts=view.attempts,
-        consumer=view.consumer,
-        reason=view.reason,
-        error=view.error,
-        correlation_id=view.correlation_id,
-        subject=view.subject,
-        verb=view.verb,
-        target=view.target,
-        detail=view.detail,
-        request_id=view.request_id,
-    )
+    id = None if view.id is None else int(view.id)
+    changed = {"at": to_moment(view.at), "position": int(view.position), "id": id}
+    return ActivityEntry(**asdict(view) | changed)

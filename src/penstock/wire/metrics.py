@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from penstock.model.alerts import AlertStatus
 from penstock.model.anomalies import Anomaly, AnomalyReport, AnomalyState, Severity
-from penstock.model.metrics import ConsumerMetrics, ConsumerStats, QueueMetrics
+from penstock.model.metrics import ConsumerMetrics, ConsumerStats, MetricFigures, QueueMetrics
 from penstock.wire.fields import Time, Url, Word, to_datetime, to_moment, to_optional_datetime
 
 Read = TypeVar("Read")
@@ -17,7 +17,7 @@ AlertName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Words = Annotated[tuple[Word, ...], Meta(max_length=100)]
 
 
-class MetricPointView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MetricPointView(MetricFigures, frozen=True, kw_only=True, omit_defaults=True):
     """One step that begins at `at`. Times are in seconds. Steps of an hour have percentiles, and
     minutes of the last hour those of the wait.
 
@@ -25,32 +25,6 @@ class MetricPointView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     at: Time
-    provisional: bool = False
-    published: int = 0
-    attempts: int = 0
-    completed: int = 0
-    failures: int = 0
-    retried: int = 0
-    lost: int = 0
-    failed: int = 0
-    dead: int = 0
-    expired: int = 0
-    cancelled: int = 0
-    redriven: int = 0
-    handed_back: int = 0
-    flash: int = 0
-    wait_mean: float | None = None
-    wait_max: float | None = None
-    wait_p50: float | None = None
-    wait_p95: float | None = None
-    wait_p99: float | None = None
-    run_mean: float | None = None
-    run_max: float | None = None
-    run_p50: float | None = None
-    run_p95: float | None = None
-    run_p99: float | None = None
-    unfinished: int | None = None
-    dead_letters: int | None = None
 
 
 class LiveDepthView(Struct, frozen=True, kw_only=True):

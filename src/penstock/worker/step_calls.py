@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol
 from msgspec import Struct
 
 from penstock.errors import InvalidInput, InvalidState, NotFound, StepTooLarge
-from penstock.model.message import After, Draft, State
+from penstock.model.message import MICROS_PER_SECOND, After, Draft, State
 from penstock.model.waiting import AwaitedOutcome
 from penstock.rules.durations import parse_seconds
 from penstock.rules.lifecycle import compute_delay
@@ -20,7 +20,6 @@ from penstock.worker.policy import RetryStrategy
 
 MAX_TRIES = 5
 MAX_RETRY_S = 60.0
-MICROS_PER_SECOND = 1_000_000
 anything = Values(Any, "step")
 
 

@@ -12,14 +12,13 @@ from msgspec import Struct
 
 from penstock.errors import Unauthenticated
 from penstock.http.auth.identity import Identity
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 
 PREFIX = b"pst_"
 SESSION_PREFIX = b"pss_"
 LIFETIME_S = 60
 SESSION_LIFETIME_S = 12 * 3_600
 MAC_BYTES = 16
-MICROS_PER_SECOND = 1_000_000
 
 
 class SignedIdentity(Struct, frozen=True, omit_defaults=True):

@@ -13,14 +13,12 @@ from penstock.http.dashboard.series import (
     sum_series,
 )
 from penstock.http.metrics.queue_stats import QueueSnapshot
-from penstock.model.message import Moment
+from penstock.model.message import MICROS_PER_SECOND, Moment
 from penstock.model.queue import Queue
 from penstock.model.store_types import WorkerInfo
 from penstock.rules.attention import QueueFacts, find_attention
 from penstock.wire.dashboard import AttentionView, Overview, OverviewTotals, QueueFigures
 from penstock.wire.fields import to_datetime, to_optional_datetime
-
-MICROS_PER_SECOND = 1_000_000
 
 
 class OverviewInputs(Struct, frozen=True):

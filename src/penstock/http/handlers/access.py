@@ -12,7 +12,7 @@ from penstock.errors import Forbidden
 from penstock.http.auth.principal import OWNER, Extent
 from penstock.http.context import RequestContext, cut_page
 from penstock.http.operations import OperationTable
-from penstock.model.message import NEVER
+from penstock.model.message import MICROS_PER_SECOND, NEVER
 from penstock.rules.access import EVERY, ROLES, Grant, Key, Right, parse_grant
 from penstock.rules.audit_chain import parse_seal
 from penstock.wire.access import (
@@ -36,7 +36,6 @@ from penstock.wire.access import (
 from penstock.wire.fields import Cursor, Name, PageLimit, Time, Word, to_moment
 
 access = OperationTable("access", scoped=False)
-SECOND = 1_000_000
 SealText = Annotated[
     str, Meta(max_length=100, description="NUMBER:HASH, kept from an earlier seal.")
 ]
@@ -121,7 +120,7 @@ async def create_key(call: RequestContext, new: NewKey) -> KeyView:
         types=tuple(new.types),
         rate=new.rate,
         created_by=call.caller.subject,
-        expires_at=NEVER if new.ttl is None else now + int(new.ttl * SECOND),
+        expires_at=NEVER if new.ttl is None else now + int(new.ttl * MICROS_PER_SECOND),
     )
     await check_key(call, key)
     act_on(call, key)

@@ -11,9 +11,8 @@ from penstock.http.events.hub import EncodedEvent, Event
 from penstock.http.lock_tokens import HeldLock
 from penstock.http.long_poll import ClaimKey, Waiter, give_back
 from penstock.http.metrics.metrics import count_values
-from penstock.http.metrics.queue_stats import MICROS_PER_SECOND
 from penstock.model.fields import copy_message_fields
-from penstock.model.message import PLAIN, Flag, Leased, Meta
+from penstock.model.message import MICROS_PER_SECOND, PLAIN, Flag, Leased, Meta
 from penstock.model.queue import DEAD_LETTER
 from penstock.rules.access import Right
 from penstock.rules.events import CLAIMED

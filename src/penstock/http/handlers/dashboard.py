@@ -21,7 +21,7 @@ from penstock.http.dashboard.overview import OverviewInputs, make_overview
 from penstock.http.handlers.metrics import read_metrics
 from penstock.http.handlers.system import own_queues, own_workers
 from penstock.http.operations import OperationTable
-from penstock.model.message import Record
+from penstock.model.message import MICROS_PER_SECOND, Record
 from penstock.rules.access import EVERY, Right
 from penstock.rules.failure_groups import FailedMessage, group_failures
 from penstock.rules.masking import list_hidden
@@ -53,7 +53,6 @@ IMMUTABLE = "public, max-age=31536000, immutable"
 FAILURES_PAGE = 500
 MAX_FAILURES = 5_000
 MAX_FAILURES_S = 1.0
-MICROS_PER_SECOND = 1_000_000
 encode_view = msgspec.json.Encoder().encode
 
 

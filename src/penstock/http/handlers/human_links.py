@@ -23,7 +23,7 @@ from penstock.http.human_page import HEADERS, render_decision, render_form, rend
 from penstock.http.operations import OperationTable
 from penstock.model.documents import AuditEntry, acting
 from penstock.model.human import HumanSpec
-from penstock.model.message import State
+from penstock.model.message import MICROS_PER_SECOND, State
 from penstock.rules.access import Right
 from penstock.rules.human import InboxStep, Person
 from penstock.rules.human_links import HumanLink, HumanLinks
@@ -33,7 +33,6 @@ from penstock.wire.human import LinkRequest, LinkView
 human_links = OperationTable("inbox")
 LinkToken = Annotated[str, Meta(max_length=2_000, description="From the link.")]
 NONCE_COOKIE = "penstock_nonce"
-SECOND = 1_000_000
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -48,7 +47,7 @@ async def make_human_link(call: RequestContext, id: Id, sent: LinkRequest) -> Li
     everyone = Person(call.caller.subject, acts_for_all=True)
     found = await call.broker.inbox.get(int(id), everyone, scope=call.scope)
     now = await call.broker.now()
-    expires_at = now + int(sent.expires_in * SECOND)
+    expires_at = now + int(sent.expires_in * MICROS_PER_SECOND)
     link = HumanLink(call.caller.tenant, call.scope, int(id), sent.person, expires_at)
     token = make_links(call).make(link, found.step.spec)
     url = f"{call.service.limits.public_url}/v1/decide/{token}"

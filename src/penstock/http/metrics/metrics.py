@@ -10,7 +10,8 @@ from prometheus_client.registry import Collector
 
 from penstock.broker.queue_cache import QueueCache
 from penstock.http.metrics.prometheus import CounterMetric, HistogramMetric
-from penstock.http.metrics.queue_stats import MICROS_PER_SECOND, QueueCounts, QueueSnapshot
+from penstock.http.metrics.queue_stats import QueueCounts, QueueSnapshot
+from penstock.model.message import MICROS_PER_SECOND
 from penstock.stores.pool import ConnectionPool
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from penstock.http.events.tail import find_newest
-from penstock.model.message import HistoryRow, Moment
+from penstock.model.message import MICROS_PER_SECOND, HistoryRow, Moment
 from penstock.store import Store
 
 # Ended messages are counted among this many of the latest.
@@ -19,7 +19,6 @@ COUNT_COST_FACTOR = 20
 IDLE_TIMEOUT_S = 120.0
 SAMPLE_SIZE = 500
 SMOOTHING_FACTOR = 0.3
-MICROS_PER_SECOND = 1_000_000
 # Assumed run time in seconds of a queue without history.
 UNKNOWN_RUN = 1.0
 
