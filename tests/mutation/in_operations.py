@@ -9,7 +9,7 @@ COPYING = (
              "if life.message.id not in stored", "", COPY),
     Mutation("copied_without_its_rank", "stores/sql/copying.py", "read_tickets",
              "if not unfinished <= tickets.keys():", "if False:", COPY),
-    Mutation("copied_fences_begin_anew", "stores/sqlite/dialect.py", "raise_counters",
+    Mutation("copied_fences_start_over", "stores/sqlite/dialect.py", "raise_counters",
              "fence=counters.fence", "fence=0", COPY),
     Mutation("a_copy_serves_before_it_is_whole", "broker/copy_store.py", "create_queues",
              "await target.pause_scope(scope.id, True)", "pass", COPY),

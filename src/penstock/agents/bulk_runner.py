@@ -76,7 +76,7 @@ class BulkRunner:
             await self.store.end_tick(self.name, self.by, report({"messages": done}))
 
     async def release(self, name: str) -> None:
-        """Lets another process go on with the action at once."""
+        """Lets another process continue the action at once."""
         if (stored := self.known.pop(name, None)) is not None:
             action = replace(stored.action, owner="", owned_until=0)
             await self.steps.save(StoredAction(action, stored.version))

@@ -191,7 +191,7 @@ class Bulk:
         return await self._update(id, "paused", pause)
 
     async def resume(self, id: int) -> BulkAction:
-        """Goes on with the rights of the caller who resumes it."""
+        """Continues with the rights of the caller who resumes it."""
 
         def resume(action: BulkAction, now: Moment) -> BulkAction:
             counting = action.request.dry_run

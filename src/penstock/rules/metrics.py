@@ -208,7 +208,7 @@ def add_backlog(deltas: Deltas, place: Place, arrived: int, left: int, died: int
 
 
 def sum_hours(deltas: Deltas) -> None:
-    """Adds the minutes of each hour up."""
+    """Adds up the minutes of each hour."""
     for key, minutes in deltas.minutes.items():
         hour = deltas.hours[key]
         totals = [sum(column) for column in zip(*minutes.values(), strict=True)]

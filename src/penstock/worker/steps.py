@@ -30,7 +30,7 @@ MAX_MESSAGE_BYTES = 64_000_000
 
 
 class Suspend(BaseException):
-    """Ends a run that waits. Do not catch it: the run goes on from its stored steps."""
+    """Ends a run that waits. Do not catch it: the run resumes from its stored steps."""
 
 
 class CodeChanged(BaseException):

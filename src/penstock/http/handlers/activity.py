@@ -93,7 +93,7 @@ async def complete_filter(
     position: Annotated[int, Meta(ge=0, description="Default: the end of the text.")] | None = None,
 ) -> FilterCompletion:
     """Returns texts that may replace the filter from `start` to `position`: fields, and values that
-    were seen lately in queues that the caller may read. It reads no messages."""
+    were seen recently in queues that the caller may read. It reads no messages."""
     completer = FilterCompleter(call.admin, call.broker.recent_history)
     found = await completer.complete(text, position)
     return FilterCompletion(found.start, found.items)

@@ -53,7 +53,7 @@ def answer(call: RequestContext, action: BulkAction) -> BulkView:
 @bulk_actions.add("POST", "/v1/bulk", "Start a bulk action", BulkView, takes=NewBulk, status=202,
                   scoped=True, example=EXAMPLE)  # fmt: skip
 async def start_bulk(call: RequestContext, new: NewBulk) -> BulkView:
-    """Applies a verb to all messages that match the filter, in the background. It goes on after a
+    """Applies a verb to all messages that match the filter, in the background. It continues after a
     restart. A short dry run is already over in the response, and is not stored."""
     action = await get_bulk(call).start(
         new.verb,
@@ -99,7 +99,7 @@ async def pause_bulk(call: RequestContext, id: BulkId) -> BulkView:
 @bulk_actions.add("POST", "/v1/bulk/{id}/resume", "Resume a bulk action", BulkView,
                   extent=Extent.SCOPE)  # fmt: skip
 async def resume_bulk(call: RequestContext, id: BulkId) -> BulkView:
-    """It goes on with the rights of the caller who resumes it."""
+    """It continues with the rights of the caller who resumes it."""
     action = await get_bulk(call).resume(int(id))
     call.service.wake_bulk_runner()
     return answer(call, action)

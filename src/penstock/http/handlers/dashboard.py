@@ -197,7 +197,7 @@ async def get_overview(
 @dashboard.add("GET", "/v1/overview/hour", "Get the last hour of all queues", OverviewHour,
                scoped=True)  # fmt: skip
 async def get_overview_hour(call: RequestContext) -> OverviewHour:
-    """Adds the minutes of up to 200 queues up, those that worked last."""
+    """Adds up the minutes of the 200 queues that worked last."""
     points = await call.service.last_hour.get(read_metrics(call), await own_queues(call))
     return make_hour_view(await call.service.store.now(), points)
 

@@ -185,7 +185,7 @@ async def delete_alert(call: RequestContext, name: AlertName) -> None:
     right=Right.MANAGE, extent=Extent.SCOPE,
 )  # fmt: skip
 async def test_alert(call: RequestContext, name: AlertName) -> AlertView:
-    """Sends a test notice within seconds. Get the alert to see how that went."""
+    """Sends a test notice within seconds. Read the alert to see the outcome."""
     await own_alerts(call).test(name, scope=call.scope)
     call.service.nudge_alerts()
     return make_alert_view(await own_alerts(call).get(name, scope=call.scope))
