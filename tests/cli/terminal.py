@@ -18,8 +18,8 @@ from penstock.cli.main import main, queuectl
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 QUEUECTL = PENSTOCK.with_name("queuectl")
-PATIENCE = 150.0
-LOOK = 0.05
+WAIT_LIMIT_S = 150.0
+POLL_INTERVAL_S = 0.05
 
 
 class Said:
@@ -79,7 +79,7 @@ class Terminal:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=WAIT_LIMIT_S,
             check=False,
         )
         assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
@@ -125,10 +125,10 @@ class Terminal:
 
 def until(right: Callable[[], Any]) -> Any:
     """What it gives, as soon as that is something."""
-    end = monotonic() + PATIENCE
+    end = monotonic() + WAIT_LIMIT_S
     while not (found := right()):
         assert monotonic() < end, "it never came"
-        Event().wait(LOOK)
+        Event().wait(POLL_INTERVAL_S)
     return found
 
 

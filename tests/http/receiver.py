@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from standardwebhooks import Webhook
 
-PATIENCE = 60.0
+WAIT_LIMIT_S = 60.0
 # Instead of a status: these very bytes, and then silence.
 Answer = int | bytes
 
@@ -66,7 +66,7 @@ class Receiver(ThreadingHTTPServer):
         with self.changed:
             return [post for post in self.posts if post.path == path]
 
-    def wait(self, path: str, count: int = 1, patience: float = PATIENCE) -> list[Post]:
+    def wait(self, path: str, count: int = 1, patience: float = WAIT_LIMIT_S) -> list[Post]:
         """The first so many to a path."""
         end = monotonic() + patience
         with self.changed:
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
         answer = self.server.take(Post(self.path, headers, body, monotonic()))
         if isinstance(answer, bytes):
             self.wfile.write(answer)
-            self.connection.settimeout(PATIENCE)
+            self.connection.settimeout(WAIT_LIMIT_S)
             self.connection.recv(1)
             self.close_connection = True
             return

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from tests.servers.places import free_port
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
-PATIENCE = 150.0
+WAIT_LIMIT_S = 150.0
 # What a server is told that may send to this machine.
 SENDING = ("--allow-private-callbacks", "--callback-ports", "any")
 names = count(1)
@@ -72,7 +72,7 @@ class Served:
             )
 
     def wait_until_ready(self) -> None:
-        end = monotonic() + PATIENCE
+        end = monotonic() + WAIT_LIMIT_S
         while True:
             assert self.process.poll() is None, self.log.read_text()
             assert monotonic() < end, self.log.read_text()
@@ -84,7 +84,7 @@ class Served:
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(0.02)
 
-    def connect(self, timeout: float = PATIENCE) -> HTTPConnection:
+    def connect(self, timeout: float = WAIT_LIMIT_S) -> HTTPConnection:
         return HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def ask(
@@ -150,7 +150,7 @@ class Served:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(WAIT_LIMIT_S)
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -186,7 +186,7 @@ class Later:
         return not self.thread.is_alive()
 
     def result(self) -> Any:
-        self.thread.join(PATIENCE)
+        self.thread.join(WAIT_LIMIT_S)
         (found,) = self.found
         return found
 
@@ -246,7 +246,7 @@ def raw(server: Served, text: bytes) -> bytes:
 
 
 def dial(server: Served) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), PATIENCE)
+    return socket.create_connection(("127.0.0.1", server.port), WAIT_LIMIT_S)
 
 
 def heard(connection: socket.socket) -> bytes:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from penstock.client import Client
-from tests.http.served import PATIENCE, Served, Stream
+from tests.http.served import WAIT_LIMIT_S, Served, Stream
 from tests.http.test_bulk import dead
 
 
 def wait_until_over(server: Served, id: str) -> dict[str, Any]:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_LIMIT_S
     while time.monotonic() < until:
         action: dict[str, Any] = server.get(f"/v1/bulk/{id}").json
         if action["state"] not in ("running", "counting"):

@@ -12,12 +12,12 @@ import pytest
 from penstock.client import Client
 from penstock.model.message import Draft
 from tests.http.receiver import Receiver
-from tests.http.served import PATIENCE, SENDING, Served, served
+from tests.http.served import SENDING, WAIT_LIMIT_S, Served, served
 
 
 def until(look: Callable[[], Any]) -> Any:
     """What the look finds, once it finds something."""
-    end = monotonic() + PATIENCE
+    end = monotonic() + WAIT_LIMIT_S
     while not (found := look()):
         assert monotonic() < end
     return found

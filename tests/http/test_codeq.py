@@ -5,7 +5,7 @@ from time import monotonic
 
 import pytest
 
-from tests.http.served import PATIENCE, Later, Served
+from tests.http.served import WAIT_LIMIT_S, Later, Served
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_finished_tasks_are_pruned_on_demand_up_to_a_limit_and_a_time(
     assert old == {"pruned": 0, "more": False}
     # Messages are kept until the metrics have read them.
     counts: list[int] = []
-    end = monotonic() + PATIENCE
+    end = monotonic() + WAIT_LIMIT_S
     while sum(counts) < 3:
         assert monotonic() < end
         counts.append(server.post(path, {"limit": 2}).json["pruned"])

@@ -21,7 +21,7 @@ SPARK_CLASS = HOME / "bin" / "spark-class"
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-PATIENCE = 90.0
+WAIT_LIMIT_S = 90.0
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -54,7 +54,7 @@ def running(folder: Path, variables: Mapping[str, str], *words: object) -> Itera
 
 
 def answers(port: int) -> None:
-    until = monotonic() + PATIENCE
+    until = monotonic() + WAIT_LIMIT_S
     while monotonic() < until:
         with socket.socket() as trial:
             if trial.connect_ex(("127.0.0.1", port)) == 0:

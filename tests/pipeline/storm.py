@@ -33,7 +33,7 @@ WRITERS = 4
 KILLS = 20
 # The driver is killed after it made so many files at the most, and so many seconds.
 FILES, SPARED = 12, 0.5
-PATIENCE = 180.0
+WAIT_LIMIT_S = 180.0
 SERVERS: dict[str, Callable[[], AnyServer]] = {
     "postgres": Postgres,
     "mariadb": MariaDB,
@@ -96,10 +96,10 @@ class Storm:
                 self.kill_one()
         finally:
             (self.folder / "stop").touch()
-        assert [each.wait(PATIENCE) for each in writers] == [0] * WRITERS
+        assert [each.wait(WAIT_LIMIT_S) for each in writers] == [0] * WRITERS
         # What it reads in a transaction of its own is not final meanwhile on MariaDB.
         seen = naive.stop()
-        assert self.process("driver", self.url, self.folder).wait(PATIENCE) == 0
+        assert self.process("driver", self.url, self.folder).wait(WAIT_LIMIT_S) == 0
         return self.judge(kills, seen)
 
     def kill_one(self) -> None:
@@ -115,7 +115,7 @@ class Storm:
         driver.wait()
 
     def wait(self, driver: "subprocess.Popen[bytes]", done: Callable[[], bool]) -> None:
-        until = monotonic() + PATIENCE
+        until = monotonic() + WAIT_LIMIT_S
         while not done():
             assert monotonic() < until, "the driver gets nowhere"
             assert driver.poll() is None, "the driver ended by itself"

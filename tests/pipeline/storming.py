@@ -28,9 +28,9 @@ QUEUE = "jobs"
 # Of the transactions, and how long one stays open, in seconds. SQLite has one writer at a time.
 ROLLED_BACK = 0.1
 LONGEST = {"sqlite": 0.02}
-MOST = 20
+MAX_BATCH = 20
 # Seconds until all that was committed must be final.
-PATIENCE = 60.0
+WAIT_LIMIT_S = 60.0
 
 
 def stopped(folder: Path) -> bool:
@@ -67,7 +67,7 @@ class Writer:
             runner.run(broker.store.close())
 
     def labels(self) -> list[str]:
-        first, self.count = self.count, self.count + self.random.randint(1, MOST)
+        first, self.count = self.count, self.count + self.random.randint(1, MAX_BATCH)
         return [f"{self.name}-{number}" for number in range(first, self.count)]
 
     def transaction(self, runner: asyncio.Runner, broker: Broker, labels: list[str]) -> bool:
@@ -96,7 +96,7 @@ def drive(url: str, folder: Path) -> None:
         (folder / "driving").touch()
         while not stopped(folder):
             extract(spark, url, str(folder / "lake"), batch=2_000)
-        until = monotonic() + PATIENCE
+        until = monotonic() + WAIT_LIMIT_S
         while missing(url, folder) and monotonic() < until:
             extract(spark, url, str(folder / "lake"))
 

@@ -8,7 +8,7 @@ from tests.servers.processes import at_work_in, end
 from tests.servers.server import Server, Unavailable
 
 # How often a server that starts is asked whether it has.
-LOOK, PATIENCE = 0.02, 30.0
+POLL_INTERVAL_S, WAIT_LIMIT_S = 0.02, 30.0
 
 
 class Spawned(Server):
@@ -27,11 +27,11 @@ class Spawned(Server):
                 user=self.user, group=self.user,
                 extra_groups=None if self.user is None else [],
             )  # fmt: skip
-        for _ in range(int(PATIENCE / LOOK)):
+        for _ in range(int(WAIT_LIMIT_S / POLL_INTERVAL_S)):
             if self.log.count(self.ready) > before:
                 return
             try:
-                self.process.wait(LOOK)
+                self.process.wait(POLL_INTERVAL_S)
             except subprocess.TimeoutExpired:
                 continue
             break

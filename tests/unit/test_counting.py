@@ -37,24 +37,26 @@ def run_to_the_end(settings: QueueSettings, settlement: Settlement, meta: Meta =
     return move
 
 
-MOST = st.integers(1, 60)
+MAX_ATTEMPTS = st.integers(1, 60)
 COUNTING = st.sampled_from(["attempts", "deliveries"])
 COUNTED = st.sampled_from(["count", "backoff"])
 
 
-@given(MOST, st.builds(RetrySettings, COUNTING), st.sampled_from([Nack(), Nack(delay=0)]))
+@given(MAX_ATTEMPTS, st.builds(RetrySettings, COUNTING), st.sampled_from([Nack(), Nack(delay=0)]))
 def test_max_attempts_n_means_n_runs_for_nacks(most: int, retry: RetrySettings, nack: Nack) -> None:
     end = run_to_the_end(QueueSettings(max_attempts=most, retry=retry), nack)
     assert (end.deliveries, end.attempts, end.reason) == (most, most, "retries_exhausted")
 
 
-@given(MOST, st.builds(RetrySettings, COUNTING, COUNTED))
+@given(MAX_ATTEMPTS, st.builds(RetrySettings, COUNTING, COUNTED))
 def test_max_attempts_n_means_n_runs_for_counted_crashes(most: int, retry: RetrySettings) -> None:
     end = run_to_the_end(QueueSettings(max_attempts=most, retry=retry), Reclaim())
     assert (end.deliveries, end.attempts, end.reason) == (most, most, "retries_exhausted")
 
 
-@given(MOST, st.builds(RetrySettings, COUNTING, COUNTED), st.lists(st.booleans(), min_size=60))
+@given(
+    MAX_ATTEMPTS, st.builds(RetrySettings, COUNTING, COUNTED), st.lists(st.booleans(), min_size=60)
+)
 def test_max_attempts_n_means_n_runs_however_nacks_and_crashes_mix(
     most: int, retry: RetrySettings, crashes: list[bool]
 ) -> None:
@@ -66,12 +68,15 @@ def test_max_attempts_n_means_n_runs_however_nacks_and_crashes_mix(
     assert runs == most
 
 
-@given(MOST, st.sampled_from(["default", "scaiqueue", "relay", "codeq", "faststream", "queuectl"]))
+@given(
+    MAX_ATTEMPTS,
+    st.sampled_from(["default", "scaiqueue", "relay", "codeq", "faststream", "queuectl"]),
+)
 def test_max_attempts_n_of_a_message_means_n_runs_in_any_queue(most: int, name: str) -> None:
     assert run_to_the_end(get_preset(name), Nack(), Meta(max_attempts=most)).deliveries == most
 
 
-@given(MOST, st.none() | st.integers(1, 99))
+@given(MAX_ATTEMPTS, st.none() | st.integers(1, 99))
 def test_crashes_that_do_not_count_end_at_max_deliveries(most: int, deliveries: int | None) -> None:
     settings = QueueSettings(max_attempts=most, max_deliveries=deliveries)
     end = run_to_the_end(settings, Reclaim())

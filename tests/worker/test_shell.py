@@ -26,7 +26,7 @@ from penstock.worker.worker import Worker
 
 pytestmark = pytest.mark.anyio
 ENDED = (State.COMPLETED, State.DEAD, State.CANCELLED)
-LOOK, LOOKS = 0.02, 3_000
+POLL_INTERVAL_S, MAX_POLLS = 0.02, 3_000
 
 
 class Bench:
@@ -43,11 +43,11 @@ class Bench:
         return (await self.broker.publish(draft)).id
 
     async def ended(self, id: int) -> Record:
-        for _ in range(LOOKS):
+        for _ in range(MAX_POLLS):
             record = await self.broker.admin.get(id)
             if record.state in ENDED:
                 return record
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_INTERVAL_S)
         raise AssertionError("it never ended")
 
     async def run(self, command: str | list[str], **fields: Any) -> Record:
@@ -197,10 +197,10 @@ async def test_a_job_whose_guard_is_interrupted_is_given_back(bench: Bench) -> N
 async def test_a_polite_command_may_clean_up(bench: Bench) -> None:
     command = "trap 'touch cleaned; exit' TERM; while :; do sleep 0.02; done"
     await bench.run(command, timeout=0.5, cwd=str(bench.folder))
-    for _ in range(LOOKS):
+    for _ in range(MAX_POLLS):
         if (bench.folder / "cleaned").exists():
             return
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(POLL_INTERVAL_S)
     raise AssertionError("it was not asked")
 
 

@@ -20,7 +20,7 @@ DRIVER_ERRORS = (psycopg.Error, pymysql.MySQLError)
 MESSAGES = 3
 # One that everybody else uses too.
 KEY = "key-0"
-LOOKS, LOOK = 50, 0.1
+MAX_POLLS, POLL_INTERVAL_S = 50, 0.1
 
 
 def stop() -> None:
@@ -31,11 +31,11 @@ def opened(
     scene: Scene, connect: Callable[[Scene], Any], down: type[BaseException]
 ) -> "closing[Any]":
     """Once the server is up."""
-    for _ in range(LOOKS):
+    for _ in range(MAX_POLLS):
         try:
             return closing(connect(scene))
         except down:
-            Event().wait(LOOK)
+            Event().wait(POLL_INTERVAL_S)
     return closing(connect(scene))
 
 

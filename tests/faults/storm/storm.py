@@ -41,7 +41,7 @@ FLEETS: dict[tuple[Stores, Workers], Roles] = {
 WAITING = ("ready", "scheduled", "lease")
 # The store is drained for as long as something changes in so many seconds.
 DRAIN = 90.0
-LOOK = 0.05
+POLL_INTERVAL_S = 0.05
 STALL = 0.5
 
 
@@ -124,16 +124,16 @@ class Storm:
         while True:
             if self.fleet.crashes or all(slot.at_work for slot in self.fleet.slots):
                 return
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     async def tend(self, slots: list[Slot]) -> None:
         """Replaces who is gone. If the machine gave it no turn for long, it gave nobody one."""
         seen = time.monotonic_ns()
         while True:
             self.fleet.tend(slots)
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_INTERVAL_S)
             now = time.monotonic_ns()
-            if now - seen > (LOOK + STALL) * 1e9:
+            if now - seen > (POLL_INTERVAL_S + STALL) * 1e9:
                 stall = [Fault(seen, "cut", "machine"), Fault(now, "heal", "machine")]
                 self.recorder.write(stall)
             seen = now
@@ -162,7 +162,7 @@ class Storm:
             now, schedules = await store.now(), await store.schedules()
             if all(schedule.next_at > now for schedule in schedules):
                 break
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_INTERVAL_S)
         for schedule in schedules:
             await store.save_schedule(replace(schedule, paused=True))
 
@@ -180,7 +180,7 @@ async def emptied(store: Store) -> None:
             if feed.history:
                 limit.reschedule(asyncio.get_running_loop().time() + DRAIN)
             cursor = feed.cursor
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def ended(task: "asyncio.Task[None]") -> None:
