@@ -19,6 +19,8 @@ from penstock.model.queue import QueueState
 from penstock.model.settings import PRESETS, QueueSettings, change
 from penstock.model.store_types import AnswerKind
 from penstock.store_activity import StoreActivity
+from penstock.store_topology import StoreTopology
+from penstock.store_waiting import StoreWaiting
 from penstock.stores import open as open_store
 from tests.checker import Kind
 from tests.docs import fields
@@ -129,6 +131,8 @@ def test_every_verb_of_the_store_is_listed_with_its_signature() -> None:
         store.StoreAdmin,
         store.StoreRecords,
         StoreActivity,
+        StoreTopology,
+        StoreWaiting,
         store.StoreExport,
         store.Store,
     )
@@ -143,6 +147,8 @@ def test_every_verb_of_the_store_has_a_promise() -> None:
         store.StoreAdmin,
         store.StoreRecords,
         StoreActivity,
+        StoreTopology,
+        StoreWaiting,
         store.StoreExport,
     )
     cells = " ".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))

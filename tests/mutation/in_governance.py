@@ -10,7 +10,7 @@ GOVERNANCE = (
     rule("binding_of_every_type", "broker/policy.py find_schemas",
          "if match_glob(each.type, type)", "if each.type", "governance"),
     rule("edited_body_is_not_checked", "broker/messages.py redrive",
-         "if edited and queue.governed:", "if False:", "governance"),
+         "self.directory.check_schemas(draft, queue)", "pass", "governance"),
     rule("followers_of_breaking_versions", "broker/schemas.py _move_followers",
          "if binding.schema == added.name and binding.follow", "if binding.schema == added.name",
          "governance"),

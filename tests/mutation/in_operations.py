@@ -20,7 +20,7 @@ COPYING = (
     Mutation("waiting_messages_are_copied_without_their_holds", "broker/copy_store.py",
              "copy_store", "if plan.waiting:", "if False:", COPY),
     Mutation("a_copied_broadcast_begins_with_version_1", "broker/copy_store.py", "copy_documents",
-             "    await copy_versions(source, target, BROADCAST)\n", "", COPY),
+             "await copy_versions(source, target, BROADCAST)", "pass", COPY),
     Mutation("copied_over_another_store", "broker/copy_store.py", "refuse_used",
              "if messages or", "if", COPY),
     Mutation("redis_copies_twice", "stores/redis/lua/restore.lua", "",
