@@ -20,7 +20,7 @@ from penstock.model.heads import HeadFeed
 from penstock.model.message import Moment
 from penstock.model.store_types import Cursor
 from penstock.rules.anomalies import get_hour
-from penstock.rules.metrics import Timing, time_row
+from penstock.rules.metrics import Timing, time_rows
 from penstock.store import Store
 
 SECOND = 1_000_000
@@ -113,8 +113,7 @@ class CustomDetectors:
             await record_anomalies(self.store, [case])
 
     def make_rows(self, page: HeadFeed) -> list[DetectorRow]:
-        timings = [time_row(row, page) for row in page.history]
-        return [made for each in timings if (made := self.make_row(each)) is not None]
+        return [made for each in time_rows(page) if (made := self.make_row(each)) is not None]
 
     def make_row(self, timing: Timing) -> DetectorRow | None:
         """Returns None for the rows of other tenants."""

@@ -18,7 +18,7 @@ from penstock.rules.anomalies import (
     make_queue_rules,
     make_row,
 )
-from penstock.rules.metrics import Timing, fold_metrics, time_row
+from penstock.rules.metrics import Timing, fold_metrics, time_rows
 from penstock.runner import report
 from penstock.store import Store
 
@@ -111,11 +111,11 @@ class Historian:
         }
         for id in queue_ids - self.rules.keys():
             self.rules[id] = make_queue_rules(self.directory.by_id.get(id))
-        timings = [time_row(row, page) for row in page.history]
+        timings = time_rows(page)
         flash = {
             id: int(rules.thresholds.flash_under * 1_000_000) for id, rules in self.rules.items()
         }
-        last_at = max((row.at for row in page.history), default=state.reached)
+        last_at = max([row.at for row in page.history], default=state.reached)
         await self.book.add(fold_metrics(page, timings, flash), self.rules.__getitem__, last_at)
         await self.book.add_anomalies(find_in_rows(timings, self.rules).values())
         for key, seconds in count_claims(timings, self.rules).items():
@@ -123,7 +123,7 @@ class Historian:
         await self.book.add_anomalies(self.find_batches(page))
         await self.book.add_anomalies(self.find_cleared(timings))
         state.cursor = page.cursor
-        state.position = max((row.position for row in page.history), default=state.position)
+        state.position = max([row.position for row in page.history], default=state.position)
         state.reached = max(state.reached, last_at)
 
     def find_batches(self, page: HeadFeed) -> list[AnomalyRow]:
@@ -142,7 +142,8 @@ class Historian:
         purged: dict[int, Moment] = {
             each.row.queue_id: each.row.at
             for each in timings
-            if each.row.state is State.CANCELLED
+            if not each.is_plain
+            and each.row.state is State.CANCELLED
             and each.row.reason == "purged"
             and not each.was_dead
             and self.rules[each.row.queue_id].allows("queue_cleared")

@@ -30,7 +30,7 @@ from penstock.model.metrics import (
     QueueMetrics,
 )
 from penstock.model.queue import Queue
-from penstock.rules.metrics import Deltas, add_consumer, fold_metrics, time_row
+from penstock.rules.metrics import Deltas, add_consumer, fold_metrics, time_rows
 from penstock.rules.validation import clip
 from penstock.store import Store
 
@@ -114,8 +114,7 @@ class MetricsReader:
         page = await self.store.heads(state.cursor, MAX_PENDING_ROWS)
         if not page.messages and not page.history:
             return state, Deltas(), now
-        timings = [time_row(row, page) for row in page.history]
-        return state, fold_metrics(page, timings, {}), state.reached
+        return state, fold_metrics(page, time_rows(page), {}), state.reached
 
     async def consumers(
         self,

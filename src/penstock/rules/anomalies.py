@@ -68,11 +68,10 @@ def find_longest_run(rules: QueueRules) -> float:
 
 
 def is_ordinary(timing: Timing, longest: float, largest: int) -> bool:
-    """True if the row cannot be an anomaly; most rows are completed like this."""
+    """True if a plain row cannot be an anomaly; most rows are like this."""
     head, run = timing.head, timing.run
     return (
-        timing.row.verb is Verb.COMPLETE
-        and run is not None
+        run is not None
         and run <= longest
         and head is not None
         and head.size <= largest
@@ -146,7 +145,7 @@ def find_in_rows(
     }
     for timing in timings:
         row, head = timing.row, timing.head
-        if is_ordinary(timing, *bounds[row.queue_id]):
+        if timing.is_plain and is_ordinary(timing, *bounds[row.queue_id]):
             continue
         known = rules[row.queue_id]
         type_ = "" if head is None else head.type

@@ -4,7 +4,7 @@ The bounds are whole microseconds, computed exactly, so that the historian and S
 duration into the same bucket. Histograms can be added in any order with the same result.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
@@ -29,6 +29,20 @@ BOUNDS = tuple(compute_bound(bucket) for bucket in range(FIRST_BUCKET, LAST_BUCK
 def find_bucket(micros: int) -> int:
     """Returns the bucket of a duration. The shortest one has those below a microsecond too."""
     return FIRST_BUCKET + bisect_left(BOUNDS, micros)
+
+
+def make_histogram(durations: Sequence[int]) -> dict[int, int]:
+    """Counts sorted durations by bucket, with one search for each bucket instead of each value."""
+    found: dict[int, int] = {}
+    place = 0
+    while place < len(durations):
+        bucket = find_bucket(durations[place])
+        after = len(durations)
+        if bucket < LAST_BUCKET:
+            after = bisect_right(durations, BOUNDS[bucket - FIRST_BUCKET], place)
+        found[bucket] = after - place
+        place = after
+    return found
 
 
 def add_histogram(total: dict[int, int], other: Mapping[int, int]) -> None:

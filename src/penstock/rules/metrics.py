@@ -20,7 +20,7 @@ from penstock.model.metrics import (
     ConsumerHour,
     QueueHour,
 )
-from penstock.rules.histograms import add_histogram, coarsen, find_bucket
+from penstock.rules.histograms import add_histogram, coarsen, make_histogram
 
 MINUTE = MINUTE_S * 1_000_000
 # Verbs that end a delivery after work on it, and those of them that failed.
@@ -32,6 +32,10 @@ PUBLISHED, FLASH = COUNTS.index("published"), COUNTS.index("flash")
 Place = tuple[int, str, int]
 # Verb, state, whether it was dead before, and whether a delivery ended.
 Step = tuple[Verb, State, bool, bool]
+
+
+# The step of most rows: a first delivery that was completed.
+PLAIN_STEP: Step = (Verb.COMPLETE, State.COMPLETED, False, True)
 
 
 class Deltas(Struct):
@@ -57,10 +61,28 @@ class Timing(Struct, frozen=True, gc=False):
     last: Rest | None
     wait: int | None
     run: int | None
+    # True for a message that was completed and never rested before.
+    is_plain: bool = False
 
     @property
     def was_dead(self) -> bool:
         return self.last is not None and self.last.state is State.DEAD
+
+
+def time_rows(page: HeadFeed) -> list[Timing]:
+    """Finds how long the messages waited and ran. Most were completed and never rested before."""
+    heads, rests = page.heads, page.rests
+    found = []
+    for row in page.history:
+        head, claimed_at = heads.get(row.id), row.claimed_at
+        if row.verb is not Verb.COMPLETE or row.id in rests or head is None or claimed_at is None:
+            found.append(time_row(row, page))
+            continue
+        wait = claimed_at - (head.created_at if head.run_at is None else head.run_at)
+        run = row.at - claimed_at
+        wait, run = wait if wait > 0 else 0, run if run > 0 else 0
+        found.append(Timing(row, head, (), None, wait, run, True))
+    return found
 
 
 def time_row(row: HistoryRow, page: HeadFeed) -> Timing:
@@ -90,19 +112,36 @@ def fold_metrics(page: HeadFeed, timings: Sequence[Timing], flash: Mapping[int, 
     for place, count in published.items():
         find_minute(deltas, place)[PUBLISHED] += count
         add_backlog(deltas, place, count, 0, 0)
-    groups: defaultdict[Place, list[Timing]] = defaultdict(list)
+    groups: defaultdict[tuple[int, str, int, str | None], list[Timing]] = defaultdict(list)
     for timing in timings:
         row, head = timing.row, timing.head
-        place = (row.queue_id, "" if head is None else head.type, row.at // MINUTE)
-        groups[place].append(timing)
-    for place, group in groups.items():
-        worked = [each for each in group if each.run is not None and each.row.verb in WORKED]
-        fold_times(deltas, place, worked, flash)
-        fold_consumers(deltas, place, worked)
-        for step, count in Counter(map(find_step, group)).items():
-            fold_step(deltas, place, step, count)
+        type_ = "" if head is None else head.type
+        groups[row.queue_id, type_, row.at // MINUTE, row.consumer].append(timing)
+    for (queue_id, type_, minute, consumer), group in groups.items():
+        fold_group(deltas, (queue_id, type_, minute), consumer, group, flash)
     sum_hours(deltas)
     return deltas
+
+
+def fold_group(
+    deltas: Deltas,
+    place: Place,
+    consumer: str | None,
+    group: Sequence[Timing],
+    flash: Mapping[int, int],
+) -> None:
+    """Adds a whole group at once, because the historian counts thousands of rows per second."""
+    plain = [each for each in group if each.is_plain]
+    other = [] if len(plain) == len(group) else [each for each in group if not each.is_plain]
+    worked = [*plain, *(each for each in other if each.run is not None and each.row.verb in WORKED)]
+    fold_times(deltas, place, worked, flash)
+    if consumer is not None and worked:
+        fold_consumer(deltas, place, consumer, worked)
+    steps = Counter(map(find_step, other))
+    if plain:
+        steps[PLAIN_STEP] += len(plain)
+    for step, count in steps.items():
+        fold_step(deltas, place, step, count)
 
 
 def find_step(timing: Timing) -> Step:
@@ -128,50 +167,53 @@ def find_minute(deltas: Deltas, place: Place) -> list[int]:
 def fold_times(
     deltas: Deltas, place: Place, worked: Sequence[Timing], flash: Mapping[int, int]
 ) -> None:
-    """Adds a whole group at once, because the historian counts thousands of rows per second."""
     numbers = find_minute(deltas, place)
     hour = deltas.hours[place[0], place[2] // 60 * HOUR_S, place[1]]
-    runs = [each.run or 0 for each in worked]
-    waits = [each.wait for each in worked if each.wait is not None]
+    runs = sorted([each.run for each in worked if each.run is not None])
+    waits = sorted([each.wait for each in worked if each.wait is not None])
     if runs:
         numbers[RUN_SUM] += sum(runs)
-        numbers[RUN_MAX] = max(numbers[RUN_MAX], *runs)
+        numbers[RUN_MAX] = max(numbers[RUN_MAX], runs[-1])
         hour.run_max = find_greater(hour.run_max, numbers[RUN_MAX])
-        add_histogram(hour.run, Counter(map(find_bucket, runs)))
+        add_histogram(hour.run, make_histogram(runs))
     if waits:
         numbers[WAIT_SUM] += sum(waits)
-        numbers[WAIT_MAX] = max(numbers[WAIT_MAX], *waits)
+        numbers[WAIT_MAX] = max(numbers[WAIT_MAX], waits[-1])
         hour.wait_max = find_greater(hour.wait_max, numbers[WAIT_MAX])
-        counted = Counter(map(find_bucket, waits))
+        counted = make_histogram(waits)
         add_histogram(hour.wait, counted)
         add_histogram(deltas.waits.setdefault((place[0], place[2]), {}), coarsen(counted))
-    if limit := flash.get(place[0], 0):
-        done = (each.run or 0 for each in worked if each.row.state is State.COMPLETED)
-        numbers[FLASH] += sum([run < limit for run in done])
+    if runs and runs[0] < flash.get(place[0], 0):
+        numbers[FLASH] += count_flashes(worked, flash[place[0]])
 
 
-def fold_consumers(deltas: Deltas, place: Place, worked: Sequence[Timing]) -> None:
-    groups: defaultdict[str, list[Timing]] = defaultdict(list)
-    for each in worked:
-        if each.row.consumer is not None:
-            groups[each.row.consumer].append(each)
-    for consumer, group in groups.items():
-        rows, runs = [each.row for each in group], [each.run or 0 for each in group]
-        key = (place[2] // 60 * HOUR_S, place[0], consumer)
-        found = ConsumerHour(
-            attempts=len(group),
-            completed=sum([row.state is State.COMPLETED for row in rows]),
-            failures=sum([row.verb in FAILED for row in rows]),
-            lost=sum([row.verb is Verb.RECLAIM for row in rows]),
-            busy=sum(runs),
-            run_max=max(runs),
-            first_at=min([row.claimed_at or row.at for row in rows]),
-            last_at=max([row.at for row in rows]),
-        )
-        if key in deltas.consumers:
-            add_consumer(deltas.consumers[key], found)
-        else:
-            deltas.consumers[key] = found
+def count_flashes(worked: Sequence[Timing], limit: int) -> int:
+    return sum(
+        [
+            each.run is not None and each.run < limit and each.row.state is State.COMPLETED
+            for each in worked
+        ]
+    )
+
+
+def fold_consumer(deltas: Deltas, place: Place, consumer: str, worked: Sequence[Timing]) -> None:
+    rows, runs = [each.row for each in worked], [each.run or 0 for each in worked]
+    failed = [row for row in rows if row.verb in FAILED]
+    found = ConsumerHour(
+        attempts=len(rows),
+        completed=sum([row.state is State.COMPLETED for row in rows]),
+        failures=len(failed),
+        lost=sum([row.verb is Verb.RECLAIM for row in failed]),
+        busy=sum(runs),
+        run_max=max(runs),
+        first_at=min([row.claimed_at or row.at for row in rows]),
+        last_at=max([row.at for row in rows]),
+    )
+    key = (place[2] // 60 * HOUR_S, place[0], consumer)
+    if key in deltas.consumers:
+        add_consumer(deltas.consumers[key], found)
+    else:
+        deltas.consumers[key] = found
 
 
 def fold_step(deltas: Deltas, place: Place, step: Step, count: int) -> None:
