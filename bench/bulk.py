@@ -1,18 +1,12 @@
-"""Measures what searching, explaining and bulk actions cost.
+"""Measures searches, explain and bulk actions against the bare verbs of the store."""
 
-Command line: python -m bench.bulk [STORE URL] [--messages N]. Every measure is compared with the
-bare verb of the store in the same run.
-"""
-
-import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 
 from bench.figures import Figure, compared, summed_up
-from bench.table import HEADER, Target, json_line, line
+from bench.processes import SideProcess
+from bench.table import Target
 from penstock import stores
 from penstock.agents.bulk_runner import BulkRunner
 from penstock.broker.local import Broker
@@ -28,8 +22,8 @@ PAGE = 50
 REPEATS = 20
 BATCH = 100
 FILL_BATCH = 1_000
-# How long the verbs of others are timed with and without a bulk action.
-BESIDE_S = 5.0
+# How long the verbs of others are timed without a bulk action.
+ALONE_S = 5.0
 
 
 async def time_calls(call: Callable[[], Awaitable[object]], repeats: int = REPEATS) -> list[float]:
@@ -104,15 +98,18 @@ async def redrive_bare(store: Store, broker: Broker) -> float:
         done += len(page.heads)
 
 
-async def redrive_bulk(store: Store, broker: Broker) -> float:
-    """Returns the dead letters redriven a second, by a bulk action."""
-    began = monotonic()
-    action = await broker.bulk.start("redrive", filter="state:dead queue:default")
-    runner = BulkRunner(store, broker.directory, "bench")
-    while action.state is BulkState.RUNNING:
-        await asyncio.sleep(await runner.tick())
-        action = await broker.bulk.get(action.id)
-    return action.counts.done / (monotonic() - began)
+async def redrive_bulk(url: str) -> float:
+    """Returns the dead letters redriven a second, by a bulk action in a process of its own."""
+    async with await stores.open(url) as store:
+        broker = Broker(store)
+        print("ready", flush=True)
+        began = monotonic()
+        action = await broker.bulk.start("redrive", filter="state:dead queue:default")
+        runner = BulkRunner(store, broker.directory, "bench")
+        while action.state is BulkState.RUNNING:
+            await asyncio.sleep(await runner.tick())
+            action = await broker.bulk.get(action.id)
+        return action.counts.done / (monotonic() - began)
 
 
 async def clear(broker: Broker) -> None:
@@ -120,14 +117,13 @@ async def clear(broker: Broker) -> None:
         pass
 
 
-async def time_others(url: str, seconds: float) -> float:
+async def time_others(url: str, goes_on: Callable[[], bool]) -> float:
     """Returns the 99th percentile of publish and claim by another client, in milliseconds."""
     async with await stores.open(url) as store:
         broker = Broker(store)
         await broker.admin.ensure_queue("others")
         times: list[float] = []
-        began = monotonic()
-        while monotonic() - began < seconds:
+        while goes_on() or not times:
             start = monotonic()
             await broker.publish(Draft(queue="others"))
             await broker.claim("others", consumer="bench")
@@ -143,39 +139,21 @@ async def measure_redrive(
     bare = await redrive_bare(store, broker)
     await clear(broker)
     await bury(broker, dead)
-    alone = await time_others(url, BESIDE_S)
-    bulk = asyncio.create_task(redrive_bulk(store, broker))
-    beside = await time_others(url, BESIDE_S)
-    reached = await bulk
+    alone_until = monotonic() + ALONE_S
+    alone = await time_others(url, lambda: monotonic() < alone_until)
+    bulk = SideProcess("bench.operate", url, "--bulk")
+    beside = await time_others(url, bulk.is_running)
+    reached = bulk.end()
     return [
         (compared("bulk redrive", "msg/s", [bare], [reached]), Target("ratio", ">=", 0.5)),
         (compared("p99 of others", "ms", [alone], [beside]), Target("ratio", "<=", 1.5)),
     ]
 
 
-async def measure(url: str, messages: int, dead: int) -> list[tuple[Figure, Target]]:
+async def measure_bulk(url: str, messages: int, dead: int) -> list[tuple[Figure, Target]]:
     async with await stores.open(url) as store:
         broker = Broker(store)
         await fill(broker, messages)
         found = await measure_pages(store, broker)
         found += await measure_explain(broker)
         return found + await measure_redrive(url, store, broker, dead)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench bulk", description="Benchmark bulk actions.")
-    parser.add_argument("url", nargs="?", help="an empty store; default: a new SQLite file")
-    parser.add_argument("--messages", type=int, default=MESSAGES, help="stored messages")
-    parser.add_argument("--dead", type=int, default=DEAD, help="dead letters to redrive")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    asked = parser.parse_args()
-    with TemporaryDirectory(prefix="penstock-bench-") as folder:
-        url = asked.url or f"sqlite:///{Path(folder)}/queue.db"
-        if not asked.json:
-            print(HEADER)
-        for figure, target in asyncio.run(measure(url, asked.messages, asked.dead)):
-            print(json_line("bulk", figure) if asked.json else line(figure, target))
-
-
-if __name__ == "__main__":
-    main()

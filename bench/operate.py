@@ -1,19 +1,24 @@
-"""Measures what operating costs: the agents that derive metrics, anomalies and seals.
+"""Measures what operating costs: searches, explain, bulk actions, and the agents that derive
+metrics, anomalies and seals.
 
-Command line: python -m bench.operate [STORE URL]. The agents run in a process of their own beside
-one that publishes, claims and completes, so that their processor time can be told apart.
+Command line: python -m bench.operate [sqlite | postgres | STORE URL]... The agents and the bulk
+action run in processes of their own beside one that publishes, claims and completes, so that their
+processor time can be told apart.
 """
 
 import argparse
 import asyncio
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, process_time
 
+from bench.bulk import DEAD, MESSAGES, measure_bulk, redrive_bulk
 from bench.figures import Figure, compared, summed_up
+from bench.postgres import Postgres
+from bench.processes import SideProcess
 from bench.table import HEADER, Target, json_line, line
 from penstock import stores
 from penstock.agents.anomaly_detector import AnomalyDetector
@@ -30,6 +35,7 @@ RATE = 5_000
 SECONDS = 15
 DRAINED = 50_000
 REPEATS = 3
+HOME = Path(__file__).parents[1] / ".bench"
 CPU_TARGET = Target("value", "<=", 0.03)
 DRAIN_TARGET = Target("ratio", ">=", 0.97)
 
@@ -48,8 +54,8 @@ async def run_agents(url: str, seconds: float) -> float:
     async with await stores.open(url) as store:
         # What lay there before is not what is measured.
         historian = Historian(store, Broker(store).directory, "bench")
-        while await historian.tick() == 0:
-            pass
+        while await historian.has_news():
+            await historian.advance()
         print("ready", flush=True)
         began, used = monotonic(), process_time()
         async with Runner(make_agents(store)):
@@ -91,28 +97,14 @@ async def drain(url: str, count: int) -> float:
         return done / (monotonic() - began)
 
 
-class AgentProcess:
-    """The agents in another process, until it has told what they used."""
-
-    def __init__(self, url: str, seconds: float) -> None:
-        command = [sys.executable, "-m", "bench.operate", url, "--agents", str(seconds)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.process.stdout.readline()
-
-    def end(self) -> float:
-        told, _ = self.process.communicate()
-        return float(told)
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.communicate()
+def start_agents(url: str, seconds: float) -> SideProcess:
+    return SideProcess("bench.operate", url, "--agents", str(seconds))
 
 
 def measure_agents(url: str) -> tuple[Figure, Target]:
     shares, rates = [], []
     for _ in range(REPEATS):
-        agents = AgentProcess(url, SECONDS)
+        agents = start_agents(url, SECONDS)
         rates.append(asyncio.run(keep_busy(url, RATE, SECONDS)))
         shares.append(agents.end())
     print(f"# at {sum(rates) / len(rates):,.0f} msg/s", file=sys.stderr)
@@ -123,36 +115,63 @@ def measure_drain(url: str) -> tuple[Figure, Target]:
     alone, beside = [], []
     for _ in range(REPEATS):
         alone.append(asyncio.run(drain(url, DRAINED)))
-        agents = AgentProcess(url, 600)
+        agents = start_agents(url, 600)
         beside.append(asyncio.run(drain(url, DRAINED)))
         agents.stop()
     return compared("drain beside agents", "msg/s", alone, beside), DRAIN_TARGET
 
 
-MEASURES: dict[str, Callable[[str], tuple[Figure, Target]]] = {
-    "agents": measure_agents,
-    "drain": measure_drain,
-}
+@contextmanager
+def open_fresh(subject: str, folder: Path) -> Iterator[str]:
+    """Yields the URL of an empty store; a URL is taken as it is."""
+    if subject == "sqlite":
+        with TemporaryDirectory(prefix="operate-", dir=folder) as place:
+            yield f"sqlite:///{place}/queue.db"
+    elif subject == "postgres":
+        with Postgres(folder).fresh() as url:
+            yield url
+    else:
+        yield subject
+
+
+def measure(subject: str, asked: argparse.Namespace) -> Iterator[tuple[Figure, Target]]:
+    if asked.only in (None, "bulk"):
+        with open_fresh(subject, HOME) as url:
+            yield from asyncio.run(measure_bulk(url, asked.messages, asked.dead))
+    for name, measure_one in (("agents", measure_agents), ("drain", measure_drain)):
+        if asked.only in (None, name):
+            with open_fresh(subject, HOME) as url:
+                yield measure_one(url)
+
+
+def run_beside(asked: argparse.Namespace) -> float | None:
+    """Runs what another process of this module asked for."""
+    (url,) = asked.stores if asked.bulk or asked.agents is not None else ("",)
+    if asked.bulk:
+        return asyncio.run(redrive_bulk(url))
+    return None if asked.agents is None else asyncio.run(run_agents(url, asked.agents))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench operate", description="Benchmark operating.")
-    parser.add_argument("url", nargs="?", help="store; default: a new SQLite file")
-    parser.add_argument("--only", choices=MEASURES, help="one measure")
+    parser.add_argument("stores", nargs="*", help="sqlite, postgres or URLs of empty stores")
+    parser.add_argument("--only", choices=("bulk", "agents", "drain"), help="one group of measures")
+    parser.add_argument("--messages", type=int, default=MESSAGES, help="stored messages")
+    parser.add_argument("--dead", type=int, default=DEAD, help="dead letters to redrive")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument("--agents", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--bulk", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.agents is not None:
-        print(asyncio.run(run_agents(asked.url, asked.agents)))
+    if (used := run_beside(asked)) is not None:
+        print(used)
         return
-    with TemporaryDirectory(prefix="penstock-bench-") as folder:
-        url = asked.url or f"sqlite:///{Path(folder)}/queue.db"
+    HOME.mkdir(exist_ok=True)
+    for subject in asked.stores or ("sqlite", "postgres"):
         if not asked.json:
-            print(HEADER)
-        for name, measure in MEASURES.items():
-            if asked.only in (None, name):
-                figure, target = measure(url)
-                print(json_line("operate", figure) if asked.json else line(figure, target))
+            print(f"# {subject.partition(':')[0]}\n{HEADER}", flush=True)
+        for figure, target in measure(subject, asked):
+            told = json_line(subject.partition(":")[0], figure)
+            print(told if asked.json else line(figure, target), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Runs jobs in fresh processes that start together."""
 
 import multiprocessing
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
@@ -92,3 +94,24 @@ def opened(answer: Any) -> Any:
     if isinstance(answer, Exception):
         raise answer
     return answer
+
+
+class SideProcess:
+    """Runs a module that prints a line when it is ready, and a number at its end."""
+
+    def __init__(self, module: str, *words: str) -> None:
+        command = [sys.executable, "-m", module, *words]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> float:
+        told, _ = self.process.communicate()
+        return float(told)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.communicate()
