@@ -24,7 +24,7 @@ from penstock.http.events.hub import (
     WakeSignal,
 )
 from penstock.http.events.lease_watcher import LeaseWatcher
-from penstock.http.events.tail import HistoryReader, ResumePoint
+from penstock.http.events.tail import HistoryReader, HistoryTail, ResumePoint
 from penstock.model.message import Draft
 from penstock.outage import Outages
 from penstock.rules.events import CLAIMED, PUBLISHED
@@ -127,6 +127,28 @@ async def test_leases_are_read_only_while_a_listener_wants_claims() -> None:
         hub.listen(Filter("default", kinds=frozenset({CLAIMED})))
         await watcher.tick()
         assert faults.counts["held"] > 0
+
+
+async def test_what_happens_while_a_listener_is_let_in_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hub = Hub()
+    async with await stores.open("sqlite://") as store:
+        broker = Broker(store)
+        watcher = LeaseWatcher(store, broker.directory, hub, Outages())
+        tail = HistoryTail(store, broker.directory, hub, Outages(), watcher)
+        start = watcher.start
+
+        async def start_slowly() -> None:
+            await tail.tick()
+            await start()
+            await broker.publish(Draft())
+
+        monkeypatch.setattr(watcher, "start", start_slowly)
+        listener = await tail.listen(Filter("default"))
+        assert listener.cursor == "0-0"
+        await tail.tick()
+        assert [event["kind"] for event in heard(listener)] == [PUBLISHED]
 
 
 async def test_claims_before_a_listener_came_are_not_told() -> None:

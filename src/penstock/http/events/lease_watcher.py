@@ -3,6 +3,7 @@
 A claim writes no history, so a server looks at the leases twice a second.
 """
 
+import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
@@ -81,6 +82,7 @@ class LeaseWatcher:
         self.outages = outages
         self.ledger = ClaimLedger()
         self.started = False
+        self.starting = asyncio.Lock()
         self.top = 0
 
     async def tick(self) -> float:
@@ -101,15 +103,16 @@ class LeaseWatcher:
 
     async def start(self) -> None:
         """Takes the leases as they are, because their claims were before anyone listened."""
-        if self.started:
-            return
-        since = await self.store.now()
-        leases = await self.store.held(0, MAX_LEASES + 1)
-        self.started = True
-        self.ledger.since = since
-        for lease in leases:
-            self.ledger.note(lease.id, lease.fence, lease.lease_until)
-        self.top = max((lease.fence for lease in leases), default=0)
+        async with self.starting:
+            if self.started:
+                return
+            since = await self.store.now()
+            leases = await self.store.held(0, MAX_LEASES + 1)
+            self.started = True
+            self.ledger.since = since
+            for lease in leases:
+                self.ledger.note(lease.id, lease.fence, lease.lease_until)
+            self.top = max((lease.fence for lease in leases), default=0)
 
     async def look(self) -> None:
         await self.start()

@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from penstock.broker.activity_reading import find_last
 from penstock.broker.queue_cache import QueueCache
 from penstock.errors import NotFound, StoreError
-from penstock.http.events.hub import EncodedEvent, Event, Hub
+from penstock.http.events.hub import EncodedEvent, Event, EventListener, Filter, Hub
 from penstock.http.events.lease_watcher import LeaseWatcher
 from penstock.model.message import HistoryRow, Moment, StoredMessage
 from penstock.model.store_types import Cursor
@@ -189,6 +189,18 @@ class HistoryTail:
         # Bounds how many returning clients read what they missed at the same time.
         self.turns = asyncio.Semaphore(TURNS)
 
+    async def listen(self, wanted: Filter) -> EventListener:
+        """Listens before it starts: a tick without listeners would stop it, and lose events."""
+        listener = self.hub.listen(wanted)
+        try:
+            await self.start()
+            await self.watcher.start()
+        except BaseException:
+            self.hub.leave(listener)
+            raise
+        listener.cursor = listener.cursor or self.hub.cursor
+        return listener
+
     async def start(self) -> HistoryReader:
         """Starts at the end of history, once for all listeners that arrive together."""
         async with self.starting:
@@ -201,6 +213,7 @@ class HistoryTail:
     async def tick(self) -> float:
         if not self.hub.wanted:
             self.reader = None
+            self.hub.cursor = None
             self.hub.announced.clear()
             return self.every
         # The runner would wait longer and longer, and events are for now.

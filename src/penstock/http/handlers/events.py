@@ -50,10 +50,13 @@ async def stream_events(
     names = (frozenset(scope), frozenset(queue), frozenset(kind))
     node = None if filter is None else parse_event_filter(filter, await call.service.store.now())
     wanted = Filter(call.caller.tenant, *names, allows=call.allows, node=node)
-    await call.service.follower.start()
-    await call.service.lease_watcher.start()
     call.service.event_streams.take(call.caller)
-    return EventStream(call, call.service.hub.listen(wanted), missed)
+    try:
+        listener = await call.service.follower.listen(wanted)
+    except BaseException:
+        call.service.event_streams.release(call.caller)
+        raise
+    return EventStream(call, listener, missed)
 
 
 def parse_last_event_id(text: str | None) -> ResumePoint | None:
