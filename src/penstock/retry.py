@@ -90,6 +90,8 @@ MIGRATION_CHECK = RetryPolicy(attempts=30, delay=0.1, deadline=3.0)
 PUBLISH = RetryPolicy(attempts=50, delay=0.1, deadline=5.0)
 # A settle whose lease changed after it was read.
 SETTLE = RetryPolicy(attempts=10, delay=0.0, deadline=2.0)
+# A step or a wait whose lease is locked for a moment, for example by its renewal.
+SAVE_STEP = RetryPolicy(attempts=100, delay=0.02, deadline=5.0)
 # A claim that only ended expired messages; the expirer ends the rest.
 CLAIM = RetryPolicy(attempts=100, delay=0.0, deadline=2.0)
 # A forced delete of a queue that still receives messages.

@@ -32,6 +32,12 @@ class StoreWaiting(Protocol):
     async def save_steps(self, items: Sequence[StepSave]) -> list[StepSaved]:
         """Stores steps, each if its fence holds the lease. Raises ChildRefused."""
 
+    def save_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        """Stores a step when the caller commits, without an entry or a signal."""
+
+    async def asave_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        """Does the same on an async connection."""
+
     async def steps(self, id: int) -> StepLog:
         """Returns the step records of a message, in order."""
 
@@ -48,6 +54,12 @@ class StoreWaiting(Protocol):
         """Looks at held messages that were nudged or are due, and resumes those it can.
 
         With nothing to do it only reads.
+        """
+
+    async def nudge_missed(self, after: int = 0, limit: int = MAX_LOOK_BATCH) -> int | None:
+        """Nudges held messages that missed the end of a message they wait for.
+
+        Looks at those with ids after `after`. Returns the id to go on from, None at the end.
         """
 
     async def end_held(self, items: Sequence[HeldEnd]) -> list[Answer]:

@@ -26,6 +26,8 @@ TICK_DEDUP_WINDOW_S = 7 * 86_400.0
 MICROS_PER_SECOND = 1_000_000
 # How often a busy scheduler records what it did.
 REPORT_INTERVAL_MICROS = 10 * MICROS_PER_SECOND
+# How often messages are searched that wait for others and missed their end.
+SEARCH_INTERVAL_MICROS = 30 * MICROS_PER_SECOND
 log: FilteringBoundLogger = structlog.get_logger()
 
 
@@ -74,9 +76,12 @@ class Scheduler:
         self.by = by
         self.counts = {"promoted": 0, "fired": 0, "resumed": 0}
         self.reported_at: Moment = 0
+        self.searched_at: Moment = 0
+        self.search_from = 0
 
     async def tick(self) -> float:
         looked = await self.store.look()
+        await self._search_missed(looked.now)
         promoted = await self.store.promote(PROMOTE_BATCH)
         moments = await self._fire(promoted.now)
         self.counts["promoted"] += promoted.count
@@ -149,3 +154,10 @@ class Scheduler:
             if isinstance(outcome, CannotGovern):
                 return None
         return tuple(entries)
+
+    async def _search_missed(self, now: Moment) -> None:
+        """Looks at one batch of messages that wait for others."""
+        if not self.search_from and now - self.searched_at < SEARCH_INTERVAL_MICROS:
+            return
+        self.searched_at = now
+        self.search_from = await self.store.nudge_missed(self.search_from) or 0

@@ -49,7 +49,7 @@ def raise_unless_applied(answer: ItemAnswer, record: Record) -> ItemAnswer:
             raise Busy(f"message {id} is locked by another transaction; try again")
     if answer.code == AWAITED:
         raise InvalidState(
-            f"message {id} waits for others, is awaited by others or has steps; it cannot be"
+            f"message {id} waits for others, is awaited by others or has stored steps; it cannot be"
             " replaced by a message with another id"
         )
     if answer.code is not None:

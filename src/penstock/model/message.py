@@ -111,10 +111,7 @@ PLAIN = Meta()
 
 
 class After(Struct, frozen=True):
-    """Other messages that must end first: entries of the same publish by index, or ids.
-
-    A message given by id must not be able to end before the message that waits is stored.
-    """
+    """Other messages that must end first: entries of the same publish by index, or ids."""
 
     entries: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()

@@ -4,5 +4,8 @@ import pytest
 
 # So that a disagreement shows what each side said.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("world", "producers", "consumers", "operators", "keepers"))
+    *(
+        f"{__name__}.{name}"
+        for name in ("world", "producers", "consumers", "operators", "keepers", "waiters")
+    )
 )

@@ -28,7 +28,10 @@ class Keepers(Consumers):
     def promote(self, limit: int = 100) -> None:
         promoted = self.run(self.store.promote(limit))
         next_at = self.model.promote(limit)
-        assert (promoted.now, promoted.next_at) == (self.model.now, next_at)
+        # A store may name a moment at which only a held message is due.
+        due = [each for each in (next_at, self.model.next_look()) if each is not None]
+        assert promoted.now == self.model.now
+        assert promoted.next_at in (next_at, min(due, default=None))
 
     def expire(self, limit: int = 100) -> None:
         """Up to `limit` of them; which ones is the store's affair."""

@@ -28,6 +28,9 @@ class Operators(World):
         """In place, or as a new message, by what the old one is and whether it is edited."""
         place = self.model.items[id].place if id in self.model.items else "nowhere"
         published = self.attempt(self.broker.admin.redrive(id, body=body))
+        if place == "dead" and body is not None and self.model.involved(self.model.items[id]):
+            assert isinstance(published, InvalidState)
+            return
         if place not in ("dead", None):
             assert isinstance(published, NotFound if place == "nowhere" else InvalidState)
             return
@@ -42,6 +45,9 @@ class Operators(World):
     def edit(self, id: int, body: bytes) -> None:
         place = self.model.items[id].place if id in self.model.items else "nowhere"
         published = self.attempt(self.broker.admin.edit(id, body))
+        if place in ("ready", "scheduled", "dead") and self.model.involved(self.model.items[id]):
+            assert isinstance(published, InvalidState)
+            return
         if place not in ("ready", "scheduled", "dead"):
             assert isinstance(published, NotFound if place == "nowhere" else InvalidState)
             return

@@ -6,7 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from penstock.model.message import After
 from penstock.model.queue import QueueState
+from penstock.model.waiting import Hold, StepRecord
 from tests.conformance.machine.queues import CHANGES
 from tests.conformance.machine.scenes import Scenes
 from tests.conformance.machine.wishes import (
@@ -23,18 +25,39 @@ from tests.conformance.machine.wishes import (
     mostly,
     settlements,
     themes,
+    waiting,
     wishes,
 )
 
 Scene = tuple[str, dict[str, Any]]
 Possible = Callable[["Machine"], object]
-AGENTS = ("sweep", "promote", "expire", "sweep_keys", "look_at_everything")
+AGENTS = ("sweep", "promote", "expire", "sweep_keys", "look", "look_at_everything")
 MEANWHILE = ("extend", "extend a little", "cancel", "void", "complete", "begin", "retry", "steal")
 WORDS = ("extend", "begin", "half", 50.0, 0.0)
 ORDERS = ("cancel", "cancel", "edit", "edit", "rerank", "purge", "switch", "pause", "change")
 STOPPED = (QueueState.PAUSED, QueueState.DRAINING, QueueState.ARCHIVED)
 PLACES = (["ready"], ["scheduled"], ["dead"], ["ready", "scheduled", "dead"])
 
+HOLDS = (
+    (Hold(kind="moment", delay=3.0),),
+    (Hold(kind="moment", delay=0.0),),
+    (Hold(kind="signal", name="go"),),
+    (Hold(kind="signal", name="go", delay=10.0),),
+    (Hold(kind="signal", name="stop"), Hold(kind="moment", delay=1.0)),
+)
+POLICIES = (
+    After(),
+    After(),
+    After(policy="any"),
+    After(policy="any", need=2),
+    After(policy="settled"),
+    After(policy="settled", on_dead="settle"),
+    After(on_dead="settle"),
+)
+STEP = (StepRecord(name="charge", key="1", body=b"1", position=1),)
+
+WAKES = ("go", "stop", "look", "look", "decide", "cancel", "expire", "travel")
+steps = st.sampled_from(["charge", "go", "stop"])
 limits = st.sampled_from([1, 2, 4, 20])
 meanwhile = st.lists(st.sampled_from(MEANWHILE), max_size=2)
 
@@ -110,6 +133,32 @@ SCENES: dict[str, tuple[int, Possible, dict[str, st.SearchStrategy[Any]]]] = {
             "resume": mostly(True, False),
         },
     ),
+    "suspend": (
+        3,
+        lambda machine: machine.held(),
+        {
+            "lock": held,
+            "holds": st.sampled_from(HOLDS),
+            "steps": st.sampled_from([(), STEP]),
+            "then": st.lists(st.sampled_from(WAKES), max_size=3),
+        },
+    ),
+    "depend": (
+        3,
+        lambda machine: True,
+        {
+            "batch": batches,
+            "after": st.sampled_from(POLICIES),
+            "by_name": st.booleans(),
+            "then": st.sampled_from(["look", "cancel", "work", "reject"]),
+        },
+    ),
+    "rouse": (
+        2,
+        lambda machine: machine.model.waiting_ids(),
+        {"id": waiting, "acts": st.lists(st.sampled_from(WAKES), min_size=1, max_size=3)},
+    ),
+    "stale_wait": (1, lambda machine: machine.locks, {"lock": locks, "name": steps}),
     "repair_a_little": (
         2,
         lambda machine: machine.model.due() or machine.model.expirable(),

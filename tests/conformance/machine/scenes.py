@@ -3,15 +3,18 @@
 from functools import partial
 from typing import Any
 
-from penstock.model.message import Nack, Settlement
+import msgspec
+
+from penstock.model.message import After, Nack, Settlement, SettleReject
 from penstock.model.queue import DEAD_LETTER, QueueState
+from penstock.model.waiting import Hold, StepRecord
 from tests.conformance.machine.keepers import Keepers
 from tests.conformance.machine.operators import Operators
-from tests.conformance.machine.producers import Producers
+from tests.conformance.machine.waiters import Waiters
 from tests.conformance.machine.wishes import LockPair, Wish, draft_of
 
 
-class Scenes(Producers, Keepers, Operators):
+class Scenes(Waiters, Keepers, Operators):
     def publish_batch(
         self, batch: list[Wish], *, atomic: bool = False, alike: bool = False
     ) -> None:
@@ -141,6 +144,62 @@ class Scenes(Producers, Keepers, Operators):
         for name in self.stopped():
             self.switch(name, QueueState.ACTIVE)
         self.pause_scope(paused=False)
+
+    def suspend(
+        self,
+        lock: LockPair,
+        holds: tuple[Hold, ...],
+        steps: tuple[StepRecord, ...],
+        then: list[str],
+    ) -> None:
+        """A run waits, and something happens to it before or after the look."""
+        self.wait(lock, holds, steps)
+        self.store_and_model_agree()
+        self.rouse(lock[0], then)
+
+    def rouse(self, id: int, acts: list[str]) -> None:
+        for act in acts:
+            match act:
+                case "look":
+                    self.look()
+                case "decide":
+                    self.decide_outside(id)
+                case "cancel":
+                    self.cancel(id, force=False)
+                case "expire":
+                    self.expire()
+                case "travel":
+                    self.travel(3.0)
+                case name:
+                    self.signal(id, name)
+            self.store_and_model_agree()
+
+    def depend(self, batch: list[Wish], after: After, by_name: bool, then: str) -> None:
+        """A message waits for the others of its batch, and for stored ones that have a name."""
+        drafts = [draft_of(wish, self.model.now) for wish in batch]
+        drafts[-1] = msgspec.structs.replace(drafts[-1], dedup=None)
+        named = (
+            [item.id for item in self.model.items.values() if item.draft.name] if by_name else []
+        )
+        entries = tuple(range(len(drafts) - 1))
+        need = min(after.need, len(entries) + len(named[:2])) or 1
+        after = msgspec.structs.replace(after, entries=entries, ids=tuple(named[:2]), need=need)
+        self.publish_family(drafts, after)
+        self.store_and_model_agree()
+        match then:
+            case "cancel":
+                self.cancel(list(self.model.items)[-len(drafts) :][0], force=False)
+            case "work" | "reject":
+                for lock in self.claim(self.theme.queues, "worker"):
+                    self.end_one(lock, b"42" if then == "work" else SettleReject("bad"))
+        self.store_and_model_agree()
+        self.look()
+
+    def stale_wait(self, lock: LockPair, name: str) -> None:
+        """An old lock neither waits nor stores steps; a current one stores its step once."""
+        self.wait_stale(lock)
+        self.store_and_model_agree()
+        self.save_step(lock, name)
 
     def repair_a_little(self, limit: int) -> None:
         self.promote(limit)

@@ -140,9 +140,14 @@ def ended_of(world: Any) -> st.SearchStrategy[int]:
     return st.sampled_from([*dead * 4, *finished, *list(world.model.items)[-2:], NEVER_GIVEN])
 
 
+def waiting_of(world: Any) -> st.SearchStrategy[int]:
+    return st.sampled_from(world.model.waiting_ids())
+
+
 batches: st.SearchStrategy[list[Wish]] = st.runner().flatmap(batches_of)
 lines: st.SearchStrategy[list[str]] = st.runner().flatmap(lines_of)
 locks: st.SearchStrategy[LockPair] = st.runner().flatmap(locks_of)
 held: st.SearchStrategy[LockPair] = st.runner().flatmap(held_of)
 ids: st.SearchStrategy[int] = st.runner().flatmap(ids_of)
 ended: st.SearchStrategy[int] = st.runner().flatmap(ended_of)
+waiting: st.SearchStrategy[int] = st.runner().flatmap(waiting_of)

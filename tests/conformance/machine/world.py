@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from penstock.broker.local import Broker
 from penstock.errors import InvalidState, LockLost, NotFound, PenstockError
-from penstock.model.message import PLAIN, Flag, HistoryRow, Record, State, StoredMessage
+from penstock.model.message import NEVER, PLAIN, Flag, HistoryRow, Record, State, StoredMessage
 from penstock.model.store_types import Answer, AnswerKind, Lease, Move, Query
 from tests.conformance.engines import Engine
 from tests.conformance.machine.queues import QUEUES
@@ -174,6 +174,7 @@ def seen(record: Record) -> Record:
 def expected(item: Item, blocked_by: int | None) -> Record:
     hold = item.hold or Hold(0, "", 0, 0, 0)
     reason, error = cause(item)
+    due_at = None if item.due_at == NEVER else item.due_at
     return Record(
         NO_MESSAGE,
         item.state,
@@ -183,7 +184,7 @@ def expected(item: Item, blocked_by: int | None) -> Record:
         error,
         item.run_at,
         item.expires_at,
-        item.due_at if item.place == "scheduled" and item.turn is None else None,
+        due_at if item.place == "scheduled" and item.turn is None else None,
         hold.until or None,
         hold.consumer or None,
         hold.cancel_requested,

@@ -42,6 +42,24 @@ class Hold:
 
 
 @dataclass
+class Waiting:
+    """Why a message is held. An edge has the state its message ended in, None while it has not."""
+
+    kind: str
+    number: int
+    due_at: Moment
+    name: str
+    policy: str
+    need: int
+    on_dead: str
+    edges: dict[int, State | None]
+
+    @property
+    def settles(self) -> bool:
+        return self.on_dead == "settle"
+
+
+@dataclass
 class Item:
     """A message. `place` is ready, scheduled, lease, dead, or None when it is finished."""
 
@@ -69,6 +87,10 @@ class Item:
     dead_reason: str | None = None
     dead_error: str | None = None
     timeline: list[HistoryRow] = field(default_factory=list)
+    # What it waits for, its steps by name and key with their fence, its unconsumed signals.
+    waits: list[Waiting] = field(default_factory=list)
+    steps: dict[tuple[str, str], int] = field(default_factory=dict)
+    signals: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.line_id = self.line_id or self.id

@@ -93,6 +93,7 @@ class Ledger:
     ) -> None:
         """Not by a consumer: expired, cancelled, replaced, purged. A lease on it is void."""
         self.write(item, verb, state, reason=reason, error=error, hold=item.hold)
+        item.waits = []
         self.put(item, None)
         self.free(item)
 

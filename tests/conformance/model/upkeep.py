@@ -16,7 +16,7 @@ class Upkeep(Ledger):
 
     def due(self) -> list[Item]:
         """Scheduled by time, not by their key, in the order they are due."""
-        waiting = [item for item in self.at("scheduled") if item.turn is None]
+        waiting = [item for item in self.at("scheduled") if item.turn is None and not item.waits]
         return sorted(waiting, key=lambda item: (item.due_at, item.id))
 
     def promote(self, limit: int) -> Moment | None:

@@ -622,7 +622,8 @@ SELECT due_at, `key`, position, flags FROM penstock_scheduled WHERE id = :id FOR
 -- name: rank_of
 SELECT rank FROM penstock_message WHERE id = :id;
 -- name: is_awaited
-SELECT 1 FROM penstock_edge WHERE awaited_id = :id AND state IS NULL LIMIT 1;
+SELECT 1 FROM penstock_edge AS e WHERE e.awaited_id = :id AND e.state IS NULL
+  AND EXISTS (SELECT 1 FROM penstock_hold AS h WHERE h.held_id = e.held_id) LIMIT 1;
 -- name: last_position
 SELECT max(position) FROM penstock_history FORCE INDEX (ends_once) WHERE id = :id;
 -- name: pass_head
@@ -941,6 +942,21 @@ INSERT INTO penstock_hold (held_id, place, number, due_at, kind, name, policy, n
 VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
 -- name: edge_add
 INSERT INTO penstock_edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
+-- name: flag_awaited_ready
+UPDATE penstock_ready SET flags = flags | {AWAITED}
+WHERE id IN (:ids) AND flags & {AWAITED} = 0;
+-- name: flag_awaited_scheduled
+UPDATE penstock_scheduled SET flags = flags | {AWAITED}
+WHERE id IN (:ids) AND flags & {AWAITED} = 0;
+-- name: flag_awaited_lease
+UPDATE penstock_lease SET flags = flags | {AWAITED}
+WHERE id IN (:ids) AND flags & {AWAITED} = 0;
+-- name: flag_awaited_dead
+UPDATE penstock_dead SET flags = flags | {AWAITED}
+WHERE id IN (:ids) AND flags & {AWAITED} = 0;
+-- name: holds_after
+SELECT DISTINCT held_id FROM penstock_hold WHERE held_id > :after AND kind = 'after'
+ORDER BY held_id LIMIT :limit;
 -- name: nudge_add
 INSERT INTO penstock_nudge (held_id) VALUES (:held_id);
 -- name: nudge_awaiting

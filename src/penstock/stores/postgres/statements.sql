@@ -846,7 +846,8 @@ SELECT due_at, key, position, flags FROM penstock.scheduled WHERE id = :id FOR U
 -- name: rank_of
 SELECT coalesce(rank, -priority) FROM penstock.message WHERE id = :id;
 -- name: is_awaited
-SELECT 1 FROM penstock.edge WHERE awaited_id = :id AND state IS NULL LIMIT 1;
+SELECT 1 FROM penstock.edge AS e WHERE e.awaited_id = :id AND e.state IS NULL
+  AND EXISTS (SELECT 1 FROM penstock.hold AS h WHERE h.held_id = e.held_id) LIMIT 1;
 -- name: last_position
 SELECT max(position) FROM penstock.history WHERE id = :id AND NOT final;
 -- name: pass_head
@@ -1170,6 +1171,26 @@ INSERT INTO penstock.hold (held_id, place, number, due_at, kind, name, policy, n
 VALUES (:held_id, :place, :number, :due_at, :kind, :name, :policy, :need, :on_dead);
 -- name: edge_add
 INSERT INTO penstock.edge (held_id, number, awaited_id) VALUES (:held_id, :number, :awaited_id);
+-- name: flag_awaited_ready
+-- One that another transaction ends at this moment is found by nudge_missed.
+UPDATE penstock.ready SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
+    SELECT id FROM penstock.ready WHERE id = ANY (:ids::bigint[]) AND flags & {AWAITED} = 0
+    FOR NO KEY UPDATE SKIP LOCKED));
+-- name: flag_awaited_scheduled
+UPDATE penstock.scheduled SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
+    SELECT id FROM penstock.scheduled WHERE id = ANY (:ids::bigint[]) AND flags & {AWAITED} = 0
+    FOR NO KEY UPDATE SKIP LOCKED));
+-- name: flag_awaited_lease
+UPDATE penstock.lease SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
+    SELECT id FROM penstock.lease WHERE id = ANY (:ids::bigint[]) AND flags & {AWAITED} = 0
+    FOR NO KEY UPDATE SKIP LOCKED));
+-- name: flag_awaited_dead
+UPDATE penstock.dead SET flags = flags | {AWAITED} WHERE id = ANY (ARRAY(
+    SELECT id FROM penstock.dead WHERE id = ANY (:ids::bigint[]) AND flags & {AWAITED} = 0
+    FOR NO KEY UPDATE SKIP LOCKED));
+-- name: holds_after
+SELECT DISTINCT held_id FROM penstock.hold WHERE held_id > :after AND kind = 'after'
+ORDER BY held_id LIMIT :limit;
 -- name: nudge_add
 INSERT INTO penstock.nudge (held_id) VALUES (:held_id);
 -- name: nudge_awaiting

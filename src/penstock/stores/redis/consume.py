@@ -21,6 +21,7 @@ from penstock.model.store_types import (
     Published,
     Sweep,
 )
+from penstock.model.waiting import StepSave, StepSaved
 from penstock.stores.redis import publish
 from penstock.stores.redis.codec import (
     decode_answer,
@@ -66,6 +67,12 @@ class RedisConsume:
         raise self.no_transactions()
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
+        raise self.no_transactions()
+
+    def save_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        raise self.no_transactions()
+
+    async def asave_step_on(self, connection: object, item: StepSave) -> StepSaved:
         raise self.no_transactions()
 
     def in_transaction(self, connection: object) -> bool:

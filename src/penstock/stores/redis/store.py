@@ -67,6 +67,8 @@ class RedisStore:
         self.aenqueue_on = consume.aenqueue_on
         self.complete_on = consume.complete_on
         self.acomplete_on = consume.acomplete_on
+        self.save_step_on = consume.save_step_on
+        self.asave_step_on = consume.asave_step_on
         self.in_transaction = consume.in_transaction
         self.claim = consume.claim
         self.claim_dead = consume.claim_dead
@@ -101,6 +103,7 @@ class RedisStore:
         self.signal = waiting.signal
         self.signals = waiting.signals
         self.look = waiting.look
+        self.nudge_missed = waiting.nudge_missed
         self.end_held = waiting.end_held
         self.holds = waiting.holds
         self.edges = waiting.edges

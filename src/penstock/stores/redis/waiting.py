@@ -133,6 +133,10 @@ class RedisWaiting:
         seen, resumed, now, next_at, more = await self.database.run("look", limit)
         return Looked(seen, resumed, int(now), decode_moment(next_at), bool(more))
 
+    async def nudge_missed(self, after: int = 0, limit: int = MAX_LOOK_BATCH) -> int | None:
+        """Does nothing: scripts run one after the other, so none is missed."""
+        return None
+
     async def end_held(self, items: Sequence[HeldEnd]) -> list[Answer]:
         words: list[Any] = []
         for item in items:

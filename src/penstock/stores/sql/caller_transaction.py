@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from penstock.errors import InvalidInput, LockLost, StoreBusy
 from penstock.model.message import Moment
 from penstock.model.store_types import AnswerKind, Completion, Entry, Published
+from penstock.model.waiting import StepSave, StepSaved
 from penstock.stores.driver_adapters import DriverConnection
-from penstock.stores.sql import publish, waiting
+from penstock.stores.sql import publish, steps, waiting
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.transaction import Lockable
 
@@ -76,6 +77,13 @@ async def complete_on(inside: Inside, item: Completion) -> None:
         answer = await settling.complete_one(tx, item)
         if answer.kind is not AnswerKind.DONE:
             raise LockLost(f"message {item.id}: its lock was lost; roll back your transaction")
+
+
+async def save_step_on(inside: Inside, item: StepSave) -> StepSaved:
+    async with inside as tx:
+        if tx.caller.alone:
+            raise InvalidInput("begin a transaction first; the step commits with it")
+        return await steps.save_step_inside(tx, item)
 
 
 @asynccontextmanager

@@ -43,18 +43,40 @@ async def hold_published(
     edges: list[dict[str, int]] = []
     nudged: list[dict[str, int]] = []
     for entry, outcome in zip(entries, outcomes, strict=True):
-        if entry.after is None or outcome.duplicate:
+        if entry.after is None or outcome.duplicate or await is_dead(tx, entry, outcome.id):
             continue
         holds += make_holds(outcome.id, PUBLISHED, make_entry_holds(entry), tx.now)
         awaited = list_awaited(entry.after, ids)
         edges += [
             {"held_id": outcome.id, "number": PUBLISHED, "awaited_id": each} for each in awaited
         ]
-        if not awaited or entry.after.ids:
+        stored = list_stored(entry.after, outcomes)
+        await flag_awaited(tx, stored)
+        if not awaited or stored:
             nudged.append({"held_id": outcome.id})
     await put_holds(tx, holds)
     await tx.run_many("edge_add", edges)
     await tx.run_many("nudge_add", nudged)
+
+
+async def is_dead(tx: SqlTransaction, entry: Entry, id: int) -> bool:
+    """True if its queue was full, so that it is among the dead letters and waits for nothing."""
+    if entry.max_depth is None or entry.overflow != "dead":
+        return False
+    return not await tx.all("held_among", ids=tx.listed([id]))
+
+
+def list_stored(after: After, outcomes: Sequence[Published]) -> list[int]:
+    """Lists the awaited messages that were stored before: by id, or as duplicates."""
+    duplicates = [outcomes[place].id for place in after.entries if outcomes[place].duplicate]
+    return sorted({*duplicates, *after.ids})
+
+
+async def flag_awaited(tx: SqlTransaction, ids: Sequence[int]) -> None:
+    """Announces the ends of stored messages to those that wait for them."""
+    if ids:
+        for place in ("ready", "scheduled", "lease", "dead"):
+            await tx.run(f"flag_awaited_{place}", ids=tx.listed(ids))
 
 
 def make_entry_holds(entry: Entry) -> list[Hold]:

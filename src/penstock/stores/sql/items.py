@@ -161,7 +161,7 @@ async def replace(tx: SqlTransaction, item: Item, locked: Any) -> ItemAnswer:
     entry = item.entry
     if entry is None:
         raise ValueError("a replacement needs an entry")
-    if await is_involved(tx, item.id, locked[-1]):
+    if await is_involved(tx, item, locked[-1]):
         return ItemAnswer(AnswerKind.INVALID, item.seen, code=AWAITED)
     if not await can_take_name(tx, item, entry):
         return ItemAnswer(AnswerKind.INVALID, code=NameTaken.code)
@@ -177,11 +177,14 @@ async def replace(tx: SqlTransaction, item: Item, locked: Any) -> ItemAnswer:
     return ItemAnswer(AnswerKind.DONE, State.CANCELLED, id)
 
 
-async def is_involved(tx: SqlTransaction, id: int, flags: int) -> bool:
-    """True if holds, steps or other messages know it by its id, so that it must keep it."""
-    if flags & (Flag.HELD | Flag.STEPS):
+async def is_involved(tx: SqlTransaction, item: Item, flags: int) -> bool:
+    """True if holds, steps or other messages know it by its id, so that it must keep it.
+
+    The steps of a dead message are given up: its replacement runs from the start.
+    """
+    if flags & Flag.HELD or (flags & Flag.STEPS and item.seen is not State.DEAD):
         return True
-    return bool(flags & Flag.AWAITED) and await tx.one("is_awaited", id=id) is not None
+    return bool(flags & Flag.AWAITED) and await tx.one("is_awaited", id=item.id) is not None
 
 
 async def can_take_name(tx: SqlTransaction, item: Item, entry: Entry) -> bool:

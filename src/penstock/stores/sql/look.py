@@ -40,6 +40,25 @@ async def look(tx: SqlTransaction, limit: int) -> Looked:
     return Looked(len(ids), resumed, tx.now, await find_next_due(tx), len(asked) >= limit)
 
 
+async def has_afters(tx: SqlTransaction, after: int) -> bool:
+    return bool(await tx.all("holds_after", after=after, limit=1))
+
+
+async def nudge_missed(tx: SqlTransaction, after: int, limit: int) -> int | None:
+    """Nudges held messages whose awaited message has ended unannounced.
+
+    The end of a message announces itself to the edges that its statement sees. On servers with
+    snapshots it may miss one that another transaction writes at that moment.
+    """
+    held = [id for (id,) in await tx.all("holds_after", after=after, limit=limit)]
+    if not held:
+        return None
+    rows = await tx.all("edges_ended", ids=tx.listed(held))
+    missed = sorted({id for id, _, state in rows if state != State.DEAD.value})
+    await tx.run_many("nudge_add", [{"held_id": id} for id in missed])
+    return held[-1] if len(held) == limit else None
+
+
 async def find_next_due(tx: SqlTransaction) -> Moment | None:
     row = await tx.one("next_hold_due")
     return None if row is None else row[0]

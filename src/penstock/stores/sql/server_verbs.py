@@ -27,6 +27,7 @@ from penstock.model.store_types import (
     Sweep,
     are_plain,
 )
+from penstock.model.waiting import StepSave, StepSaved
 from penstock.retry import DEAD_LETTER, LOCKED, Retries
 from penstock.stores.sql import caller_transaction, messages, publish, upkeep, waiting
 from penstock.stores.sql import settle as settling
@@ -87,6 +88,13 @@ class ServerVerbs:
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
         await caller_transaction.complete_on(await self.dialect.ainside(connection), item)
+
+    def save_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        return finish(caller_transaction.save_step_on(self.dialect.inside(connection), item))
+
+    async def asave_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        inside = await self.dialect.ainside(connection)
+        return await caller_transaction.save_step_on(inside, item)
 
     def in_transaction(self, connection: object) -> bool:
         """Always False: an open transaction on a server blocks no other writer."""

@@ -68,6 +68,22 @@ async def save_step(tx: SqlTransaction, item: StepSave, publish: Publish) -> Ste
     return StepSaved(AnswerKind.DONE, await put_step(tx, item.id, item.fence, step))
 
 
+async def save_step_inside(tx: SqlTransaction, item: StepSave) -> StepSaved:
+    """Stores a step in the caller's transaction.
+
+    The lease is locked until that ends, but not changed: the flag for steps is not set, so that
+    renewals go on. Runs read the records of such steps in any case.
+    """
+    if (row := await tx.one("lease_shared", id=item.id, fence=item.fence)) is None:
+        return StepSaved(AnswerKind.LOST)
+    if row[0] & Flag.FROM_DEAD:
+        return StepSaved(AnswerKind.INVALID)
+    found = await get_step(tx, item.id, item.step.name, item.step.key)
+    if found is not None:
+        return StepSaved(AnswerKind.ALREADY, found)
+    return StepSaved(AnswerKind.DONE, await put_step(tx, item.id, item.fence, item.step))
+
+
 async def put_step(tx: SqlTransaction, id: int, fence: int, step: StepRecord) -> StepRecord:
     stored = replace(step, at=tx.now, fence=fence)
     await tx.run("step_save", id=id, **msgspec.structs.asdict(stored))

@@ -70,6 +70,8 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.aenqueue_on = hot.aenqueue_on
         self.complete_on = hot.complete_on
         self.acomplete_on = hot.acomplete_on
+        self.save_step_on = hot.save_step_on
+        self.asave_step_on = hot.asave_step_on
         self.in_transaction = hot.in_transaction
         self.complete = hot.complete
         self.extend = hot.extend
@@ -111,6 +113,7 @@ class SqlStore(Generic[DatabaseT, NotifierT, DialectT]):
         self.signal = waits.signal
         self.signals = waits.signals
         self.look = waits.look
+        self.nudge_missed = waits.nudge_missed
         self.end_held = waits.end_held
         self.holds = waits.holds
         self.edges = waits.edges

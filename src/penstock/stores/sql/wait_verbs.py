@@ -60,6 +60,11 @@ class WaitVerbs:
             return Looked(0, 0, now, next_at)
         return await self.database.write(look.look, limit)
 
+    async def nudge_missed(self, after: int = 0, limit: int = MAX_LOOK_BATCH) -> int | None:
+        if not await self.database.look(look.has_afters, after):
+            return None
+        return await self.database.write(look.nudge_missed, after, limit)
+
     async def end_held(self, items: Sequence[HeldEnd]) -> list[Answer]:
         return await self.database.write(with_audit(waiting.end_held), items)
 

@@ -7,12 +7,19 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.errors import ChildRefused
-from penstock.model.message import NEVER, Flag, Moment, State, Verb, keep_lasting_flags
+from penstock.model.message import NEVER, After, Flag, Moment, State, Verb, keep_lasting_flags
 from penstock.model.store_types import Answer, AnswerKind, Completion, Entry, Published
 from penstock.model.waiting import Edge, HeldEnd, Hold, StepRecord, StoredHold, Wait
 from penstock.rules.waiting import mark_awaited
 from penstock.store import Check
-from penstock.stores.sql.holds import hold_published, list_awaited, make_holds, put_holds
+from penstock.stores.sql.holds import (
+    flag_awaited,
+    hold_published,
+    list_awaited,
+    list_stored,
+    make_holds,
+    put_holds,
+)
 from penstock.stores.sql.publish import (
     LockingTransaction,
     any_refused,
@@ -30,6 +37,8 @@ encode = msgspec.json.Encoder().encode
 
 async def wait(tx: SqlTransaction, asked: Wait, publish: Publish) -> Answer:
     """Ends the delivery: records, children, holds, nudge, history and ticket in one transaction."""
+    if asked.seen_flags & Flag.FROM_DEAD:
+        return Answer(AnswerKind.INVALID, State.CLAIMED)
     row = await tx.one(
         "settle", id=asked.id, fence=asked.fence, flags=asked.seen_flags, expired_by=FOREVER
     )
@@ -41,7 +50,9 @@ async def wait(tx: SqlTransaction, asked: Wait, publish: Publish) -> Answer:
     for step in list_steps(asked, children):
         await put_step(tx, asked.id, asked.fence, settle_due(step, holds, tx.now))
     await put_holds(tx, holds)
-    await put_edges(tx, asked.id, asked.fence, asked.holds, children)
+    await put_edges(tx, asked.id, asked.fence, asked.holds, [child.id for child in children])
+    for hold in asked.holds:
+        await flag_awaited(tx, list_stored(hold.after or After(), children))
     await tx.run("nudge_add", held_id=asked.id)
     due_at = min((hold.due_at for hold in holds), default=NEVER)
     records = Flag.STEPS if asked.steps or asked.children_step is not None else 0
@@ -58,7 +69,7 @@ async def wait(tx: SqlTransaction, asked: Wait, publish: Publish) -> Answer:
     return Answer(AnswerKind.DONE, State.SCHEDULED, due_at=due_at)
 
 
-async def publish_children(tx: SqlTransaction, asked: Wait, publish: Publish) -> list[int]:
+async def publish_children(tx: SqlTransaction, asked: Wait, publish: Publish) -> list[Published]:
     if not asked.children:
         return []
     afters = [hold.after for hold in asked.holds if hold.after is not None]
@@ -68,13 +79,14 @@ async def publish_children(tx: SqlTransaction, asked: Wait, publish: Publish) ->
         if outcome.code:
             raise ChildRefused.at(place, outcome.code)
     await hold_published(tx, entries, outcomes)
-    return [outcome.id for outcome in outcomes]
+    return outcomes
 
 
-def list_steps(asked: Wait, children: Sequence[int]) -> list[StepRecord]:
+def list_steps(asked: Wait, children: Sequence[Published]) -> list[StepRecord]:
     if asked.children_step is None:
         return list(asked.steps)
-    return [*asked.steps, replace(asked.children_step, body=encode(children))]
+    ids = [child.id for child in children]
+    return [*asked.steps, replace(asked.children_step, body=encode(ids))]
 
 
 def settle_due(step: StepRecord, holds: Sequence[StoredHold], now: Moment) -> StepRecord:
@@ -121,7 +133,10 @@ async def publish_in_caller(tx: LockingTransaction, entries: Sequence[Entry]) ->
 
 
 async def end_held(tx: SqlTransaction, items: Sequence[HeldEnd]) -> list[Answer]:
-    return [await end_held_one(tx, item) for item in items]
+    """Ends them in the order of their ids, so that two batches do not block each other."""
+    places = sorted(range(len(items)), key=lambda place: items[place].id)
+    answers = {place: await end_held_one(tx, items[place]) for place in places}
+    return [answers[place] for place in range(len(items))]
 
 
 async def end_held_one(tx: SqlTransaction, item: HeldEnd) -> Answer:

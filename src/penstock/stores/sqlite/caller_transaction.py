@@ -10,8 +10,10 @@ from typing import Any, ParamSpec, TypeVar
 from penstock.errors import InvalidInput, LockLost, StoreBusy
 from penstock.model.message import Moment
 from penstock.model.store_types import AnswerKind, Completion, Entry, Published
+from penstock.model.waiting import StepSave, StepSaved
 from penstock.stores.driver_adapters import CallerConnection, DriverAdapters
 from penstock.stores.sql.settle import complete_one
+from penstock.stores.sql.steps import save_step_inside
 from penstock.stores.sql.transaction import finish
 from penstock.stores.sqlite.connection import refuse_newer, translate_error
 from penstock.stores.sqlite.publish import publish_holding
@@ -122,6 +124,15 @@ def complete(connection: sqlite3.Connection, path: str, now: Moment, item: Compl
         answer = run_in_savepoint(db, now, complete_one, item)
     if answer.kind is not AnswerKind.DONE:
         raise LockLost(f"message {item.id}: its lock was lost; roll back your transaction")
+
+
+def save_step(connection: sqlite3.Connection, path: str, now: Moment, item: StepSave) -> StepSaved:
+    with use_connection(connection, path) as db:
+        if not db.in_transaction:
+            if is_autocommit(db):
+                raise InvalidInput("begin a transaction first; the step commits with it")
+            db.execute("BEGIN IMMEDIATE")
+        return run_in_savepoint(db, now, save_step_inside, item)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from penstock.model.store_types import (
     Published,
     Sweep,
 )
+from penstock.model.waiting import StepSave, StepSaved
 from penstock.stores.sql import look, messages, queues, upkeep
 from penstock.stores.sql import settle as settling
 from penstock.stores.sql.advance import advance, list_change_entries
@@ -76,6 +77,17 @@ class SqliteVerbs:
 
     async def acomplete_on(self, connection: object, item: Completion) -> None:
         await (await ADAPTERS.adapt_async(connection)).arun(self.completing(item))
+
+    def save_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        return ADAPTERS.adapt(connection).run(self.saving(item))
+
+    async def asave_step_on(self, connection: object, item: StepSave) -> StepSaved:
+        return await (await ADAPTERS.adapt_async(connection)).arun(self.saving(item))
+
+    def saving(self, item: StepSave) -> Callable[[sqlite3.Connection], StepSaved]:
+        self.database.refuse_replaced()
+        path, now = self.database.path, self.database.clock()
+        return lambda db: caller_transaction.save_step(db, path, now, item)
 
     def publishing(
         self, entries: Sequence[Entry]

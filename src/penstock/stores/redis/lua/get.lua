@@ -23,7 +23,8 @@ local function told_of(id)
         value, call('HGET', lease, id) or '', call('ZSCORE', lease_until, id) or '',
         call('HGET', mark, id) or '', text or '',
         t and is_scheduled(t) and '1' or '', call('ZSCORE', due, id) or looked_at(id, t) or '',
-        call('HGET', dead, id) or '', rows, t and call('HGET', head, t.key) or '',
+        call('HGET', dead, id) or '', rows,
+        t and not has(t.flags, HELD) and call('HGET', head, t.key) or '',
     }
 end
 

@@ -3,6 +3,6 @@
 local groups = groups_from(3)
 local refused = refusals(groups)
 if refused then return woke(refused) end
-local ids = expand(publish(groups))
-hold_published(cjson.decode(ARGV[2]), ids)
-return woke(ids)
+local outcomes = publish(groups)
+hold_published(cjson.decode(ARGV[2]), expand(outcomes))
+return woke(outcomes)

@@ -1,4 +1,4 @@
--- with: publishing waiting lease
+-- with: publishing waiting steps lease
 -- keys: signal
 -- ARGV: now, id, fence, the 7 values of the step, the signal it consumes, then the entry it
 -- publishes, if any. Returns the answer and the step as stored.

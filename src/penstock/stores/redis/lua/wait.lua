@@ -1,10 +1,11 @@
--- with: publishing waiting lease
+-- with: publishing waiting steps lease
 -- ARGV: now, id, fence, flags as read, attempts, deliveries, reason, its holds and those of its
 -- children as JSON, whether the last step records the children, number of steps, then 7 values of each step, then the children.
 local id, fence, reason = ARGV[2], ARGV[3], ARGV[7]
 local many = tonumber(ARGV[10])
 local t = held(id, fence)
 if not t or t.flags ~= tonumber(ARGV[4]) then return woke({explain(id, fence, 'wait')}) end
+if has(t.flags, FROM_DEAD) then return woke({'invalid claimed'}) end
 local groups = groups_from(11 + 7 * many)
 local refused = refusals(groups)
 if refused then

@@ -6,11 +6,15 @@ local DEAD = '^(%d+) (%S+) (%S+) ()'
 
 local function dead_member(t, moment) return t.queue .. hex(moment) .. t.id .. t.type end
 
+local function dead_text(t, moment, reason, failure)
+    return format('%s %s %s ', whole(moment), length_of(reason), length_of(failure))
+        .. ticket_text(t) .. (reason or '') .. (failure or '')
+end
+
 local function put_dead(t, moment, reason, failure)
     t.flags = bit.band(t.flags, bit.bnot(UNIQUE))
     t.expires, t.position = NEVER, NONE
-    call('HSET', dead, t.id, format('%s %s %s ', whole(moment), length_of(reason),
-        length_of(failure)) .. ticket_text(t) .. (reason or '') .. (failure or ''))
+    call('HSET', dead, t.id, dead_text(t, moment, reason, failure))
     call('ZADD', dead_line, 0, dead_member(t, moment))
 end
 

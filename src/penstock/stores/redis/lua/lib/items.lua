@@ -1,5 +1,6 @@
 -- Items of a change: one operation on one stored message each.
--- with: publishing lease awaiting
+-- keys: edge edge_state hold
+-- with: publishing lease
 
 local ALLOWED = {
     redrive = {dead = true},
@@ -102,9 +103,17 @@ local function keep_turn(old, group, id, seen, in_line)
     return true
 end
 
--- True if holds, steps or other messages know it by its id, so that it must keep it.
-local function is_involved(t)
-    return has(t.flags, HELD + STEPS) or has(t.flags, AWAITED) and is_awaited(t.id)
+-- True if holds, steps or other messages know it by its id, so that it must keep it. The steps of
+-- a dead message are given up: its replacement runs from the start.
+local function is_involved(t, seen)
+    if has(t.flags, HELD) or has(t.flags, STEPS) and seen ~= 'dead' then return true end
+    if not has(t.flags, AWAITED) then return false end
+    for _, member in ipairs(call('ZRANGEBYLEX', edge, '[' .. t.id, '(' .. t.id .. 'g')) do
+        local waiter = sub(member, 15, 28)
+        if call('HEXISTS', hold, waiter) == 1
+            and not call('HGET', edge_state, waiter .. sub(member, 29) .. t.id) then return true end
+    end
+    return false
 end
 
 -- Publishes the replacement and ends the old message, without a callback.
@@ -113,7 +122,7 @@ local function replace_item(item)
     local owner = group.name ~= '' and call('HGET', name, group.name)
     if owner and owner ~= item.id then return answer('invalid', nil, nil, 'NAME_TAKEN') end
     local seen = item.seen == 'dead' and dead_of(item.id) or waiting(item.id)
-    if is_involved(seen) then
+    if is_involved(seen, item.seen) then
         return answer('invalid', item.seen, nil, 'AWAITED')
     end
     local old = take_seen(item)

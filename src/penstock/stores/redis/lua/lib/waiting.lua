@@ -1,5 +1,5 @@
--- Holds, edges and steps of messages that wait.
--- keys: edge_of edge_state step step_line
+-- Holds and edges of messages that wait.
+-- keys: edge_of edge_state lease
 -- with: dead
 
 -- A hold has a kind, name, due_at, policy, need and on_dead, and counts its edges.
@@ -34,13 +34,37 @@ local function put_edge(held_id, each, awaited)
     end
 end
 
+-- Announces the end of a stored message to those that wait for it.
+local function flag_awaited(id)
+    local text = call('HGET', lease, id)
+    if text then
+        local fence, before, flags, rest = match(text,
+            '^(%d+) %a (%d+ %d+ %x+ %x+ %d+ %d+ %d+) (%d+) (.*)$')
+        if has(tonumber(flags), AWAITED) then return end
+        call('HSET', lease, id, fence .. ' x ' .. before .. ' ' .. flags + AWAITED .. ' ' .. rest)
+        return
+    end
+    local t = dead_of(id) or not ended(id) and waiting(id)
+    if not t or has(t.flags, AWAITED) then return end
+    t.flags = t.flags + AWAITED
+    if t.dead_at then
+        call('HSET', dead, id, dead_text(t, t.dead_at, t.reason, t.error))
+    else
+        call('HSET', ticket, id, ticket_text(t))
+    end
+end
+
 -- Writes the holds of a message. `published` has the ids of the entries that holds refer to.
 local function put_holds(id, holds, published)
     for _, each in ipairs(holds) do
         for _, place in ipairs(each.entries or {}) do
             put_edge(id, each, published[place + 1])
+            if published.stored[place + 1] then flag_awaited(published[place + 1]) end
         end
-        for _, awaited in ipairs(each.ids or {}) do put_edge(id, each, awaited) end
+        for _, awaited in ipairs(each.ids or {}) do
+            put_edge(id, each, awaited)
+            flag_awaited(awaited)
+        end
         each.entries, each.ids = nil, nil
     end
     call('HSET', hold, id, cjson.encode(holds))
@@ -50,52 +74,26 @@ end
 local function hold_published(asked, ids)
     for _, entry in ipairs(asked) do
         local id = ids[entry.place + 1]
-        date_holds(entry.holds, 0)
-        put_holds(id, entry.holds, ids)
-        put_nudge(id)
+        -- A duplicate has its own holds, and one that overflowed is dead.
+        if not ids.stored[entry.place + 1] and call('HEXISTS', ticket, id) == 1 then
+            date_holds(entry.holds, 0)
+            put_holds(id, entry.holds, ids)
+            put_nudge(id)
+        end
     end
 end
 
--- Returns one id per entry.
+-- Returns one id per entry. `stored` marks the duplicates, which were stored before.
 local function expand(outcomes)
-    local ids = {}
+    local ids = {stored = {}}
     for _, text in ipairs(outcomes) do
         local first, count = match(text, '^= (%x+) (%d+)$')
         if first then
             for each = 0, count - 1 do ids[#ids + 1] = hex(tonumber(first, 16) + each) end
         else
             ids[#ids + 1] = match(text, '%x+$')
+            ids.stored[#ids] = sub(text, 1, 2) == 'd '
         end
     end
     return ids
-end
-
-local STEP = '^(%a+) (%d+) (%d) (%S+) (%d+) (%d+) (%d+) (%d+) ()'
-
-local function step_field(id, name_, key) return id .. name_ .. '\0' .. key end
-
-local function position_text(position) return format('%08x', position) end
-
--- "kind position done due at fence name_length key_length name key body"
-local function put_step(id, fence, s)
-    local field = step_field(id, s.name, s.key)
-    local text = table.concat({
-        s.kind, s.position, s.done, s.due, now_text, fence, #s.name, #s.key, '',
-    }, ' ') .. s.name .. s.key .. s.body
-    call('HSET', step, field, text)
-    call('ZADD', step_line, 0, id .. position_text(s.position) .. sub(field, 15))
-    return text
-end
-
--- A step in ARGV: name, key, kind, position, done, due, body.
-local function step_at(place)
-    return {
-        name = ARGV[place], key = ARGV[place + 1], kind = ARGV[place + 2],
-        position = ARGV[place + 3], done = ARGV[place + 4], due = ARGV[place + 5],
-        body = ARGV[place + 6],
-    }
-end
-
-local function flag_steps(t)
-    if not has(t.flags, STEPS) then t.flags = bit.bor(t.flags, STEPS) end
 end
