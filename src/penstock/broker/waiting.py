@@ -28,7 +28,7 @@ from penstock.errors import (
     TokenExpired,
     WaitsForItself,
 )
-from penstock.model.message import Draft, Moment, State, Verb
+from penstock.model.message import Draft, Flag, Moment, State, Verb
 from penstock.model.store_types import Answer, AnswerKind, Entry, Lease, Lock, Published
 from penstock.model.waiting import (
     AwaitedOutcome,
@@ -38,11 +38,12 @@ from penstock.model.waiting import (
     StepLog,
     StepRecord,
     StepSave,
+    StepSaved,
     StoredSignal,
     Wait,
     WaitPlan,
 )
-from penstock.retry import SETTLE
+from penstock.retry import SAVE_STEP
 from penstock.rules import validation
 from penstock.rules.waiting import (
     MAX_SIGNAL_BYTES,
@@ -75,11 +76,11 @@ class Waits:
 
     # Runs.
 
-    async def read_steps(self, id: int) -> StepLog:
-        return await self.store.steps(id)
+    async def read_steps(self, held: Held) -> StepLog:
+        return await self.store.steps(held.id)
 
-    async def read_signals(self, id: int) -> list[StoredSignal]:
-        return await self.store.signals(id)
+    async def read_signals(self, held: Held) -> list[StoredSignal]:
+        return await self.store.signals(held.id)
 
     async def save_step(
         self,
@@ -93,7 +94,7 @@ class Waits:
         """Stores a step and returns it as stored. Raises LockLost if the lease is gone."""
         entry = None if draft is None else await self.admit(draft, scope=scope)
         save = StepSave(id=held.id, fence=held.fence, step=step, entry=entry, consumes=consumes)
-        retries = SETTLE.begin()
+        retries = SAVE_STEP.begin()
         while True:
             try:
                 (saved,) = await self.store.save_steps([save])
@@ -101,9 +102,17 @@ class Waits:
                 raise explain_refusal(error, [draft] if draft else []) from None
             if saved.kind is not AnswerKind.BUSY or not await retries.again():
                 break
-        expect(Answer(saved.kind, State.CLAIMED), held.id)
-        assert saved.step is not None
-        return saved.step
+        return expect_saved(saved, held.id)
+
+    def save_step_on(self, connection: object, held: Held, step: StepRecord) -> StepRecord:
+        """Stores a step when the caller commits. Raises LockLost."""
+        save = StepSave(id=held.id, fence=held.fence, step=step)
+        return expect_saved(self.store.save_step_on(connection, save), held.id)
+
+    async def asave_step_on(self, connection: object, held: Held, step: StepRecord) -> StepRecord:
+        """Does the same on an async connection."""
+        save = StepSave(id=held.id, fence=held.fence, step=step)
+        return expect_saved(await self.store.asave_step_on(connection, save), held.id)
 
     async def suspend(self, held: Held, plan: WaitPlan, *, scope: str = "default") -> Answer:
         """Ends the delivery until all holds of the plan have ended."""
@@ -115,7 +124,7 @@ class Waits:
             children=tuple(children),
             children_step=plan.children_step,
         )
-        retries = SETTLE.begin()
+        retries = SAVE_STEP.begin()
         while True:
             try:
                 answer = await self._suspend_once(held, request)
@@ -134,6 +143,8 @@ class Waits:
         if lease is None:
             lock = Lock(held.id, held.fence)
             return (await self.store.explain([lock], [Verb.WAIT]))[0]
+        if lease.flags & Flag.FROM_DEAD:
+            raise InvalidState(f"message {held.id} was claimed from the dead letters; redrive it")
         refuse_own_key(lease, request.children)
         facts = await self.store.wait_facts(held.id, held.fence)
         decided = decide_wait(lease, request, facts, MAX_WAITS)
@@ -141,14 +152,14 @@ class Waits:
             return await self.store.wait(decided)
         return (await self.store.settle([decided]))[0]
 
-    async def read_outcomes(self, id: int) -> list[AwaitedOutcome]:
+    async def read_outcomes(self, held: Held) -> list[AwaitedOutcome]:
         """Returns how the messages that one waited for have ended, with their results."""
-        return await self._read_ends(id, await self.store.edges(id))
+        return await self._read_ends(held.id, await self.store.edges(held.id))
 
-    async def read_parents(self, id: int) -> list[AwaitedOutcome]:
+    async def read_parents(self, held: Held) -> list[AwaitedOutcome]:
         """Returns how the messages that one waited for before its first delivery have ended."""
-        edges = await self.store.edges(id)
-        return await self._read_ends(id, [edge for edge in edges if edge.number == PUBLISHED])
+        edges = await self.store.edges(held.id)
+        return await self._read_ends(held.id, [edge for edge in edges if edge.number == PUBLISHED])
 
     async def _read_ends(self, id: int, edges: Sequence[Edge]) -> list[AwaitedOutcome]:
         results = await self.store.awaited_results(id) if edges else {}
@@ -227,10 +238,10 @@ class Waits:
 
     # Callback tokens.
 
-    async def make_token(self, id: int, name: str, expires_at: Moment) -> str:
+    async def make_token(self, held: Held, name: str, expires_at: Moment) -> str:
         """Makes the token that lets its holder send one signal. Nothing is stored."""
         check_signal(name, b"", None)
-        claims = f"{TOKEN_VERSION}.{id}.{expires_at}.{name}".encode()
+        claims = f"{TOKEN_VERSION}.{held.id}.{expires_at}.{name}".encode()
         digest = sign(await self.store.secret(), claims)
         return urlsafe_b64encode(digest + claims).decode().rstrip("=")
 
@@ -265,6 +276,13 @@ class Waits:
         ):
             raise NotFound("no such callback URL")
         return known[1], name, known[2]
+
+
+def expect_saved(saved: StepSaved, id: int) -> StepRecord:
+    """Returns the step as stored, or raises the error of the answer."""
+    expect(Answer(saved.kind, State.CLAIMED), id)
+    assert saved.step is not None
+    return saved.step
 
 
 def sign(secret: bytes, claims: bytes) -> bytes:

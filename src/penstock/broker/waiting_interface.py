@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class WaitsInterface(Protocol):
-    async def read_steps(self, id: int) -> StepLog: ...
+    async def read_steps(self, held: Lock | Leased) -> StepLog: ...
 
-    async def read_signals(self, id: int) -> list[StoredSignal]: ...
+    async def read_signals(self, held: Lock | Leased) -> list[StoredSignal]: ...
 
-    async def read_outcomes(self, id: int) -> list[AwaitedOutcome]:
+    async def read_outcomes(self, held: Lock | Leased) -> list[AwaitedOutcome]:
         """Returns how the messages that one waited for have ended, with their results."""
 
-    async def read_parents(self, id: int) -> list[AwaitedOutcome]:
+    async def read_parents(self, held: Lock | Leased) -> list[AwaitedOutcome]:
         """Returns how the messages that one waited for before its first delivery have ended."""
 
     async def save_step(
@@ -38,11 +38,19 @@ class WaitsInterface(Protocol):
         scope: str = "default",
     ) -> StepRecord: ...
 
+    def save_step_on(self, connection: object, held: Lock | Leased, step: StepRecord) -> StepRecord:
+        """Stores a step when the caller commits. Raises LockLost."""
+
+    async def asave_step_on(
+        self, connection: object, held: Lock | Leased, step: StepRecord
+    ) -> StepRecord:
+        """Does the same on an async connection."""
+
     async def suspend(
         self, held: Lock | Leased, plan: WaitPlan, *, scope: str = "default"
     ) -> Answer: ...
 
-    async def make_token(self, id: int, name: str, expires_at: Moment) -> str: ...
+    async def make_token(self, held: Lock | Leased, name: str, expires_at: Moment) -> str: ...
 
     def look_soon(self) -> None:
         """Resumes messages in the background, without waiting for the scheduler."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.worker.durable import BlockingSteps, DurableSteps
     from penstock.worker.step_calls import ChildCall, Outcome
     from penstock.worker.steps import StepRun
+    from penstock.worker.transaction_steps import TransactionSteps
 
 T = TypeVar("T")
 
@@ -249,6 +250,15 @@ class Context(Struct, eq=False, gc=False):
 
         call = make_approval(question, timeout, requester, parameters)
         return self.durable.approve(call)
+
+    def transaction(self, connection: object) -> "TransactionSteps":
+        """Returns steps that commit with your own transaction: effect and record are one.
+
+        The connection is to the database of the queue. You commit or roll back.
+        """
+        from penstock.worker.transaction_steps import TransactionSteps
+
+        return TransactionSteps(self.durable.run, connection)
 
     def enqueue(self, call: "ChildCall") -> Coroutine[Any, Any, int]:
         """Publishes a call as a step, once, and returns its id."""

@@ -27,6 +27,7 @@ from penstock.worker.step_calls import (
     read_until,
 )
 from penstock.worker.steps import Slot, StepRun
+from penstock.worker.transaction_steps import BlockingTransactionSteps
 
 T = TypeVar("T")
 PUBLIC_URL = "PENSTOCK_PUBLIC_URL"
@@ -76,7 +77,7 @@ class DurableSteps:
         return next((each for each in outcomes if each.completed), None)
 
     async def results(self) -> list[Any]:
-        parents = await self.run.waits.read_parents(self.run.delivery.id)
+        parents = await self.run.waits.read_parents(self.run.delivery)
         return [
             make_outcome(each, each.state, anything).value
             for each in sorted(parents, key=lambda each: each.id)
@@ -98,7 +99,7 @@ class DurableSteps:
             )
         created = self.run.delivery.created_at
         until = created + int(parse_seconds(expires) * MICROS_PER_SECOND)
-        token = await self.run.waits.make_token(self.run.delivery.id, name, until)
+        token = await self.run.waits.make_token(self.run.delivery, name, until)
         return f"{base}/v1/signals/{token}"
 
 
@@ -153,6 +154,10 @@ class BlockingSteps:
         """Waits for a person's decision: by the name of a pattern, or by a spec."""
         call = make_approval(question, timeout, requester, parameters)
         return self.block(self.durable.approve(call))
+
+    def transaction(self, connection: object) -> BlockingTransactionSteps:
+        """Returns steps that commit with your own transaction: effect and record are one."""
+        return BlockingTransactionSteps(self.durable.run, connection, self.block)
 
     def enqueue(self, call: ChildCall) -> int:
         """Publishes a call as a step, once, and returns its id."""

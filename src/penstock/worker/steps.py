@@ -61,6 +61,8 @@ class StepRun:
         self.loop = loop
         self.plan: WaitPlan | None = None
         self.records: dict[tuple[str, str], StepRecord] | None = None
+        # All records are read, also those that set no flag.
+        self.complete = False
         self.reading = asyncio.Lock()
         self.now: Moment = 0
         self.stored_bytes = 0
@@ -96,11 +98,25 @@ class StepRun:
             )
         return record
 
+    async def find_committed(self, slot: Slot) -> StepRecord | None:
+        """Returns the record of a step that commits with the caller's transaction.
+
+        Such a step sets no flag, so the first one of a run reads the records in any case.
+        """
+        async with self.reading:
+            if not self.complete:
+                await self.read_all()
+        return await self.find(slot, "step")
+
     async def read(self) -> None:
-        if not self.delivery.flags & Flag.STEPS:
+        if self.delivery.flags & Flag.STEPS:
+            await self.read_all()
+        else:
             self.records = {}
-            return
-        stored = await self.waits.read_steps(self.delivery.id)
+
+    async def read_all(self) -> None:
+        self.complete = True
+        stored = await self.waits.read_steps(self.delivery)
         self.now = stored.now
         self.stored_bytes = sum(len(step.body) for step in stored.steps)
         self.records = {(step.name, step.key): step for step in stored.steps}
@@ -201,7 +217,7 @@ class StepRun:
         self, slot: Slot, record: StepRecord | None, timeout: float | None
     ) -> StepRecord:
         """Records the oldest signal of the name, or that none came in time."""
-        stored = await self.waits.read_signals(self.delivery.id)
+        stored = await self.waits.read_signals(self.delivery)
         for signal in stored:
             if signal.name == slot.name and not signal.consumed:
                 return await self.save(slot, "signal", signal.body, consumes=signal.id)
@@ -226,7 +242,7 @@ class StepRun:
         if record is None:
             await self.suspend(self.make_family(slot, calls, policy, need))
         assert record is not None
-        outcomes = {each.id: each for each in await self.waits.read_outcomes(self.delivery.id)}
+        outcomes = {each.id: each for each in await self.waits.read_outcomes(self.delivery)}
         if not record.done:
             record = await self.close_family(slot, record, outcomes, policy, need)
         ids, states = json.loads(record.body)
