@@ -26,7 +26,7 @@ def run_steps(store: str, queue: str) -> str:
         async with asyncio.timeout(60), await app.worker():
             broker = await app.broker()
             job = await refund.options(correlation_id="order 90017/a").aenqueue()
-            while len((await broker.waits.read_steps(job.id)).steps) < 2:  # noqa: ASYNC110
+            while len((await broker.waits.steps(job.id)).steps) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         await app.aclose()
         return str(job.id)

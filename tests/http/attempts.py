@@ -402,6 +402,12 @@ ATTEMPTS: dict[str, tuple[Attempt, ...]] = {
             rule=lambda who, place: False
         ),
     ),
+    "POST /v1/step": (on_lock("/v1/step", step={"name": "charge"}),),
+    "POST /v1/wait": (on_lock("/v1/wait", holds=[{"kind": "moment", "delay": 60}]),),
+    "POST /v1/run": (on_lock("/v1/run", include=["steps"]),),
+    "POST /v1/run/callback": (
+        on_lock("/v1/run/callback", name="paid", expires_at="2030-01-01T00:00:00Z"),
+    ),
     "GET /v1/filter/complete": (fixed("/v1/filter/complete?text=queue:", shows=True),),
     "GET /v1/activity": (fixed("/v1/activity", shows=True),),
     "GET /v1/trace/{correlation_id:path}": (fixed("/v1/trace/c", shows=True),),

@@ -21,7 +21,7 @@ from penstock.http.state import ServerLimits, ServerState
 from penstock.model.human import HumanPattern, HumanSpec
 from penstock.model.message import NEVER, Draft, SettleReject
 from penstock.model.queue import DEAD_LETTER, Schedule
-from penstock.model.store_types import WorkerInfo
+from penstock.model.store_types import Lock, WorkerInfo
 from penstock.model.workflow import NodeDraft
 from penstock.rules.access import EVERY, Key, Right
 from penstock.rules.human import Person
@@ -296,7 +296,7 @@ class World:
 
     async def callback_token(self, place: Place) -> str:
         id = await self.message(place)
-        return await self.broker(place).waits.make_token(id, "go", NEVER)
+        return await self.broker(place).waits.make_token(Lock(id, 0), "go", NEVER)
 
     async def human_step(self, place: Place) -> int:
         spec = HumanSpec(title=f"{place.name}-step", options=DEFAULT_OPTIONS)

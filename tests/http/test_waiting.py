@@ -5,13 +5,14 @@ import asyncio
 from penstock import stores
 from penstock.broker.local import Broker
 from penstock.model.message import NEVER
+from penstock.model.store_types import Lock
 from tests.http.served import Served
 
 
 def make_token(store: str, id: int, expires_at: int) -> str:
     async def make() -> str:
         async with Broker(await stores.open(store)) as broker:
-            return await broker.waits.make_token(id, "paid", expires_at)
+            return await broker.waits.make_token(Lock(id, 0), "paid", expires_at)
 
     return asyncio.run(make())
 

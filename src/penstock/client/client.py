@@ -101,7 +101,7 @@ class Client:
         self.schemas = RemoteSchemas(self.transport)
         self.scopes = RemoteScopes(self.transport)
         self.topology = RemoteTopology(self.transport)
-        self.waits = RemoteWaits(self.transport)
+        self.waits = RemoteWaits(self.transport, self.ledger)
 
     async def __aenter__(self) -> Self:
         return self

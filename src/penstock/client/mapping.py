@@ -1,7 +1,7 @@
 """Maps wire types to the types of the broker."""
 
 from penstock.model.fields import copy_message_fields
-from penstock.model.message import HistoryRow, Leased, Meta, Record, State, StoredMessage
+from penstock.model.message import Flag, HistoryRow, Leased, Meta, Record, State, StoredMessage
 from penstock.model.queue import Queue, Schedule, Scope
 from penstock.model.store_types import Answer, AnswerKind, Published, WorkerInfo
 from penstock.wire.consume import Delivery, SettleOutcome
@@ -63,7 +63,7 @@ def make_leased(delivery: Delivery, queue_id: int) -> Leased:
         attempts=delivery.attempts,
         deliveries=delivery.deliveries,
         lease_until=to_moment(delivery.lease_until),
-        flags=0,
+        flags=Flag.STEPS if delivery.has_steps else 0,
     )
 
 

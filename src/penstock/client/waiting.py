@@ -1,12 +1,12 @@
 """Steps and signals over HTTP."""
 
-from typing import NoReturn
 from urllib.parse import quote
 
+from penstock.client.mapping import KINDS, FenceLedger
 from penstock.client.transport import Transport
-from penstock.errors import InvalidInput
-from penstock.model.message import Draft, Leased, Moment
-from penstock.model.store_types import Answer, Lock, Published
+from penstock.errors import AlreadySettled, Busy, InvalidInput, LockLost
+from penstock.model.message import Draft, Leased, Moment, State
+from penstock.model.store_types import Answer, AnswerKind, Lock, Published
 from penstock.model.waiting import (
     AwaitedOutcome,
     SignalAnswer,
@@ -15,18 +15,37 @@ from penstock.model.waiting import (
     StoredSignal,
     WaitPlan,
 )
-from penstock.wire.fields import encode_body
+from penstock.retry import REMOTE_SETTLE
+from penstock.wire.consume import Settled
+from penstock.wire.fields import encode_body, to_datetime, to_optional_moment
+from penstock.wire.publish import make_publish_request
 from penstock.wire.records import RedriveResponse
+from penstock.wire.runs import (
+    CallbackRequest,
+    CallbackTokenView,
+    ReadRunRequest,
+    RunFacts,
+    RunStep,
+    RunView,
+    SaveStepRequest,
+    make_run_step,
+    make_wait_request,
+    read_run_outcome,
+    read_run_signal,
+    read_run_step,
+    read_step_log,
+)
 from penstock.wire.waiting import NewSignal, SignalView, StepViews, read_step
 
-NO_STEPS = "durable steps need a worker that is connected to the store, not to a server"
+NO_TRANSACTION = "steps in your own transaction are not available over HTTP"
 
 
 class RemoteWaits:
-    """Implements `WaitsInterface` by HTTP calls. Runs with durable steps need the store."""
+    """Implements `WaitsInterface` by HTTP calls, with the lock tokens of claimed messages."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, ledger: FenceLedger) -> None:
         self.transport = transport
+        self.tokens = ledger.tokens
 
     async def steps(self, reference: int | str, *, scope: str = "default") -> StepLog:
         found = await self.transport.send(
@@ -71,17 +90,24 @@ class RemoteWaits:
     def look_soon(self) -> None:
         """Does nothing: the server resumes waiting messages."""
 
-    async def read_steps(self, id: int) -> StepLog:
-        refuse()
+    # Runs.
 
-    async def read_signals(self, id: int) -> list[StoredSignal]:
-        refuse()
+    async def read_steps(self, held: Lock | Leased) -> StepLog:
+        return read_step_log(await self._read(held, "steps"))
 
-    async def read_outcomes(self, id: int) -> list[AwaitedOutcome]:
-        refuse()
+    async def read_signals(self, held: Lock | Leased) -> list[StoredSignal]:
+        found = await self._read(held, "signals")
+        return [read_run_signal(signal, held.id) for signal in found.signals]
 
-    async def read_parents(self, id: int) -> list[AwaitedOutcome]:
-        refuse()
+    async def read_outcomes(self, held: Lock | Leased) -> list[AwaitedOutcome]:
+        return [read_run_outcome(each) for each in (await self._read(held, "outcomes")).outcomes]
+
+    async def read_parents(self, held: Lock | Leased) -> list[AwaitedOutcome]:
+        return [read_run_outcome(each) for each in (await self._read(held, "parents")).parents]
+
+    async def _read(self, held: Lock | Leased, what: RunFacts) -> RunView:
+        sent = ReadRunRequest(self._find_token(held), [what])
+        return await self.transport.send("POST", "/v1/run", sent, gives=RunView)
 
     async def save_step(
         self,
@@ -92,19 +118,53 @@ class RemoteWaits:
         consumes: int | None = None,
         scope: str = "default",
     ) -> StepRecord:
-        refuse()
+        sent = SaveStepRequest(
+            token=self._find_token(held),
+            step=make_run_step(step),
+            message=None if draft is None else make_publish_request(draft),
+            consumes=None if consumes is None else str(consumes),
+        )
+        stored = await self.transport.send(
+            "POST", "/v1/step", sent, gives=RunStep, query={"scope": scope}, retry=REMOTE_SETTLE
+        )
+        return read_run_step(stored)
+
+    def save_step_on(self, connection: object, held: Lock | Leased, step: StepRecord) -> StepRecord:
+        raise InvalidInput(NO_TRANSACTION)
+
+    async def asave_step_on(
+        self, connection: object, held: Lock | Leased, step: StepRecord
+    ) -> StepRecord:
+        raise InvalidInput(NO_TRANSACTION)
 
     async def suspend(
         self, held: Lock | Leased, plan: WaitPlan, *, scope: str = "default"
     ) -> Answer:
-        refuse()
+        """Repeated after a lost response, the wait is found to be settled already."""
+        sent = make_wait_request(self._find_token(held), plan)
+        try:
+            told = await self.transport.send(
+                "POST", "/v1/wait", sent, gives=Settled, query={"scope": scope}
+            )
+        except (AlreadySettled, LockLost, Busy) as error:
+            answer = Answer(KINDS[error.code])
+        else:
+            state = None if told.state is None else State(told.state)
+            answer = Answer(AnswerKind.DONE, state, due_at=to_optional_moment(told.due_at))
+        if answer.kind is not AnswerKind.BUSY:
+            self.tokens.pop((held.id, held.fence), None)
+        return answer
 
-    async def make_token(self, id: int, name: str, expires_at: Moment) -> str:
-        refuse()
+    async def make_token(self, held: Lock | Leased, name: str, expires_at: Moment) -> str:
+        sent = CallbackRequest(self._find_token(held), name, to_datetime(expires_at))
+        made = await self.transport.send("POST", "/v1/run/callback", sent, gives=CallbackTokenView)
+        return made.token
 
-
-def refuse() -> NoReturn:
-    raise InvalidInput(NO_STEPS)
+    def _find_token(self, held: Lock | Leased) -> str:
+        token = self.tokens.get((held.id, held.fence))
+        if token is None:
+            raise LockLost(f"message {held.id} is not claimed by this client")
+        return token
 
 
 def message_path(reference: int | str) -> str:

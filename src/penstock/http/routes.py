@@ -20,6 +20,7 @@ from penstock.http.handlers.messages import messages
 from penstock.http.handlers.metrics import alerts, metrics
 from penstock.http.handlers.queues import queues, schedules, scopes
 from penstock.http.handlers.rules import rules
+from penstock.http.handlers.runs import runs
 from penstock.http.handlers.schemas import schemas
 from penstock.http.handlers.system import system
 from penstock.http.handlers.topology import topology
@@ -46,9 +47,9 @@ def encode_document(prefix: str) -> bytes:
 
 # Tables with paths below a message come before `messages`.
 TABLES = (
-    verbs, scopes, queues, bulk, bulk_actions, artifacts, callbacks, waiting, messages, schedules,
-    schemas, rules, broadcasts, topology, subscriptions, events, workflows, inbox, human_links,
-    access, metrics, alerts,
-    system, activity, dashboard, views,
+    verbs, scopes, queues, bulk, bulk_actions, artifacts, callbacks, waiting, runs, messages,
+    schedules, schemas, rules, broadcasts, topology, subscriptions, events, workflows, inbox,
+    human_links, access, metrics, alerts, system, activity, dashboard,
+    views,
 )  # fmt: skip
 OPERATIONS: tuple[Operation, ...] = tuple(each for table in TABLES for each in table.all)

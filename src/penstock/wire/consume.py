@@ -72,7 +72,8 @@ class ClaimRequest(
 
 
 class Delivery(MessageFields, frozen=True, omit_defaults=True):
-    """A claimed message, leased until `lease_until`. Settle it with its `token`."""
+    """A claimed message, leased until `lease_until`. Settle it with its `token`. With `has_steps`,
+    earlier deliveries have stored durable steps: read them with `/v1/run`."""
 
     id: str
     token: str
@@ -87,6 +88,7 @@ class Delivery(MessageFields, frozen=True, omit_defaults=True):
     body_base64: str | None = None
     fence: int = 0
     suspect: bool = False
+    has_steps: bool = False
     deadline: Time | None = None
     parent_id: str | None = None
 

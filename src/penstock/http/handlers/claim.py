@@ -127,6 +127,7 @@ def make_delivery(call: RequestContext, message: Leased) -> Delivery:
         base64,
         message.fence,
         message.suspect,
+        bool(message.flags & Flag.STEPS),
         **({} if meta is PLAIN else list_rare_fields(meta)),
     )
 

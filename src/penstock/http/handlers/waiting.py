@@ -34,7 +34,7 @@ async def list_steps(call: RequestContext, reference: Reference) -> StepViews:
     record = await call.admin.get(reference, scope=call.scope)
     queue = await call.broker.get_queue_by_id(record.message.queue_id)
     hidden = list_hidden(queue, call.reveals)
-    found = await call.broker.waits.read_steps(record.message.id)
+    found = await call.broker.waits.steps(record.message.id, scope=call.scope)
     return StepViews(
         [
             make_step_view(step, mask_result(step.body, hidden) if step.body else b"")
