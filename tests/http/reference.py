@@ -13,6 +13,7 @@ TITLES = {
     "verbs": "Verbs",
     "messages": "Messages",
     "bulk": "Bulk actions",
+    "views": "Saved views",
     "waiting": "Steps and signals",
     "workflows": "Workflows",
     "inbox": "Human steps",

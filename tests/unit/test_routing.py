@@ -212,7 +212,7 @@ def test_targets_must_exist_be_trusted_and_be_allowed() -> None:
     with pytest.raises(Forbidden, match="does not trust scope 'default'"):
         check_targets(other, find, [], EVERYTHING.allows)
     near = parse_rule({"name": "r", "do": [{"route": "b"}]})
-    with pytest.raises(Forbidden, match="you lack publish on queue 'b'"):
+    with pytest.raises(Forbidden, match="its author, who lacks publish on queue 'b'"):
         check_targets(near, find, [], Access([parse_grant("publish:c")]).allows)
 
 
@@ -226,5 +226,5 @@ def test_a_human_step_needs_the_right_to_open_one() -> None:
         "order": 1}}}]})  # fmt: skip
     found = {("default", "check"): PATTERN}
     check_patterns(rule, found.get, EVERYTHING.allows)
-    with pytest.raises(Forbidden, match="you lack publish on queue '_human'"):
+    with pytest.raises(Forbidden, match="its author, who lacks publish on queue '_human'"):
         check_patterns(rule, found.get, Access([parse_grant("publish:mail")]).allows)

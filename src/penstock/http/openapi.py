@@ -29,6 +29,7 @@ TAGS = {
     VERBS: "Publish, claim and settle messages, one at a time or in batches.",
     "messages": "Find, cancel, redrive, export and import messages.",
     "bulk": "Bulk actions; move, edit and reprioritise messages.",
+    "views": "Filters of messages that are saved by name.",
     "waiting": "Steps of messages, and signals to them.",
     "workflows": "Graphs of messages that wait for each other.",
     "inbox": "Human steps, their patterns, and links that decide them.",
